@@ -7,8 +7,8 @@
 //! | text after the last usage | an estimate of it, in addition |
 //! | no usage | an estimate: a token for each event with text, or those of the text if that is more |
 //!
-//! A usage may be without choices, beside one, or inside one; `usage` reads every form. How many tokens no text
-//! shows isn't looked at: hidden reasoning is ordinary. Nothing exceeds the [`Bounds`] of the call.
+//! A usage may be without choices, beside one, or inside one; `usage` reads every form. Counts that are
+//! larger than the visible text are accepted: hidden reasoning is normal. Nothing exceeds the [`Bounds`] of the call.
 
 mod media;
 pub(crate) mod reading;
@@ -78,7 +78,7 @@ impl Usage {
 
 /// The most tokens that a call is charged for.
 ///
-/// What an upstream has counted was used, so it is charged above the reservation too: a picture, a document or the
+/// What an upstream has counted was used, so it is charged above the reservation too: an image, a document or the
 /// results of a search may have more tokens than any guess before the call. Only a count that no prompt of the model can
 /// have is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -113,9 +113,9 @@ impl Object {
         Ok((Self { inside, end, members, text, readable: None }, found))
     }
 
-    /// Like [`read_with`](Self::read_with), and takes strings with half of a character as an escape, too (`"\ud83d"`). A
+    /// Like [`read_with`](Self::read_with), and takes strings with unpaired surrogates as escapes, too (`"\ud83d"`). A
     /// name with one is refused.
-    pub fn read_with_halves<T: for<'a> Deserialize<'a>>(
+    pub fn read_with_surrogates<T: for<'a> Deserialize<'a>>(
         text: Bytes,
         names: &'static [&'static str],
         part: &'static str,

@@ -1,8 +1,8 @@
-//! What upstreams have cached of prompts, which must not tell one organization what another has asked.
+//! What upstreams have cached of prompts, which must not reveal to one organization what another has asked.
 //!
-//! How many tokens of a prompt came from a cache tells whether somebody has sent the same beginning before, token by token. vLLM and
+//! How many tokens of a prompt came from a cache reveals whether somebody has sent the same beginning before, token by token. vLLM and
 //! SGLang keep their caches apart by `cache_salt`, which is made of the organization here. Of other upstreams, and where these know no
-//! salt, the exact numbers are for the books only: the client gets zero, and what would tell them is taken out.
+//! salt, the exact numbers are for the books only: the client gets zero, and what would reveal them is taken out.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,17 +17,17 @@ use catalog::{Upstream, UpstreamKind};
 use kernel::ids::OrganizationId;
 use kernel::secrets::sealing::DerivedKey;
 
-/// Returns these names and those of the members that tell what was cached beside the usage: of llama.cpp, SGLang, vLLM and
+/// Returns these names and those of the members that reveal what was cached beside the usage: of llama.cpp, SGLang, vLLM and
 /// providers. An answer is read with them, because only members that were read can be taken out.
-macro_rules! names_with_telling {
+macro_rules! with_revealing_names {
     ($($name:literal $(,)?)*) => {
         &[$($name,)* "prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"]
     };
 }
-pub(crate) use names_with_telling;
+pub(crate) use with_revealing_names;
 
-/// Members of answers that tell what was cached, beside the usage.
-const TELLING: &[&str] = names_with_telling![];
+/// Members of answers that reveal what was cached, beside the usage.
+const REVEALING: &[&str] = with_revealing_names![];
 
 /// Returns `true` if the upstream keeps its cache apart by a salt in this operation.
 const fn has_salt(kind: UpstreamKind, operation: Operation) -> bool {
@@ -55,9 +55,9 @@ pub(crate) fn hides(upstream: &Upstream, operation: Operation) -> bool {
         && !has_salt(upstream.kind, operation)
 }
 
-/// Takes what tells of a cache out of an answer or an event, apart from its usage.
+/// Takes what reveals the cache out of an answer or an event, apart from its usage.
 pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timings: bool) {
-    for name in TELLING.iter().filter(|name| object.get(name).is_some()) {
+    for name in REVEALING.iter().filter(|name| object.get(name).is_some()) {
         edit.remove(name);
     }
     if let Some(timings) = object.get("timings").filter(|_| keeps_timings) {
@@ -87,7 +87,7 @@ pub(crate) fn without_usage_of_choices(text: &[u8]) -> Option<Vec<u8>> {
     Some(Value::Object(members).to_string().into_bytes())
 }
 
-/// Returns llama.cpp's `timings` without those of the prompt: how many of its tokens were processed tells how many weren't.
+/// Returns llama.cpp's `timings` without those of the prompt: how many of its tokens were processed reveals how many weren't.
 fn hidden_timings(timings: &[u8]) -> Vec<u8> {
     rewritten(timings, |mut members| {
         members.retain(|name, _| name.starts_with("predicted_") || name.starts_with("draft_"));
@@ -140,7 +140,7 @@ pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> 
 
 /// Returns the body of an answer that isn't a stream as if nothing had been cached; `None` for one that can't be rewritten.
 pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Option<Bytes> {
-    const NAMES: &[&str] = names_with_telling!["usage", "timings"];
+    const NAMES: &[&str] = with_revealing_names!["usage", "timings"];
     let (body, answer) = match Object::read_lax(body.clone(), NAMES) {
         Ok(answer) => (body, answer),
         Err(JsonError::NotAnObject) => return Some(body),
@@ -174,7 +174,7 @@ fn zero(members: &mut Map<String, Value>, name: &str) {
     }
 }
 
-/// Returns an object with other members. What isn't an object tells nothing afterwards.
+/// Returns an object with other members. What isn't an object reveals nothing afterwards.
 fn rewritten(object: &[u8], change: impl FnOnce(Map<String, Value>) -> Map<String, Value>) -> Vec<u8> {
     match read_lax_value(object) {
         Some(Value::Object(members)) => Value::Object(change(members)).to_string().into_bytes(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn usages_tell_nothing_of_a_cache() {
+    fn usages_reveal_nothing_of_a_cache() {
         let usage = r#"{"prompt_tokens":75,"completion_tokens":2,"total_tokens":77,"cost":0.1,"prompt_cache_hit_tokens":74,
             "prompt_tokens_details":{"cached_tokens":74,"created_cache_tokens":1,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":1}}"#;
         let expected = r#"{"prompt_tokens":75,"completion_tokens":2,"total_tokens":77,

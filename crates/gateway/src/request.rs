@@ -39,7 +39,7 @@ pub const TEMPLATE_TOKENS: i64 = 512;
 pub const ITEM_TEMPLATE_TOKENS: i64 = 16;
 /// The fewest tokens that a template adds to a message: OpenAI's documentation names three.
 const LEAST_ITEM_TOKENS: i64 = 3;
-/// The tokens assumed for an image, audio, a video or a file, on top of its bytes: a small file may hold a large picture,
+/// The tokens assumed for an image, audio, a video or a file, on top of its bytes: a small file may hold a large image,
 /// of which servers make up to this many tokens (`max_pixels` of Qwen2-VL).
 pub const MEDIA_TOKENS: i64 = 16_384;
 /// The context of a model whose context isn't known: few have more.
@@ -137,7 +137,7 @@ impl ModelRequest {
         let names = names(operation);
         let part = operation.contents();
         let (object, contents) =
-            Object::read_with_halves::<ContentsValue>(body.clone(), names, part).map_err(refuse)?;
+            Object::read_with_surrogates::<ContentsValue>(body.clone(), names, part).map_err(refuse)?;
         check_depth(body).map_err(refuse)?;
         let survey = Survey::read(operation, text_of(object.readable())?)?;
         refuse_stream_options(&object)?;
@@ -309,7 +309,7 @@ impl ModelRequest {
         rest.get(..MAX_BYTES).unwrap_or(rest)
     }
 
-    /// Fails if an upstream of this kind hasn't got the operation, or would answer with a wrong count of tokens:
+    /// Fails if an upstream of this kind doesn't have the operation, or would answer with a wrong count of tokens:
     /// llama.cpp counts one of several answers only.
     ///
     /// # Errors

@@ -7,10 +7,10 @@ use crate::count::reading::Text;
 use crate::count::{ChoiceText, ChunkCounts, Usage};
 use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name};
-use crate::prefix_cache::names_with_telling;
+use crate::prefix_cache::with_revealing_names;
 
 /// The members of an answer, streamed or plain, that are looked at besides `choices`.
-const NAMES: &[&str] = names_with_telling!["model", "usage", "timings", "error", "object"];
+const NAMES: &[&str] = with_revealing_names!["model", "usage", "timings", "error", "object"];
 
 /// A chunk of a streamed answer, or a whole answer.
 #[derive(Debug)]

@@ -8,13 +8,14 @@ use crate::count::reading::Text;
 use crate::count::{ChoiceText, ChunkCounts, MessageUsage, TextTokens, Usage};
 use crate::json::{Edit, Object};
 use crate::lenient::Lenient;
-use crate::prefix_cache::{hidden_message_usage, names_with_telling};
+use crate::prefix_cache::{hidden_message_usage, with_revealing_names};
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
-const NAMES: &[&str] = names_with_telling!["type", "message", "delta", "usage", "timings", "error", "object"];
+const NAMES: &[&str] =
+    with_revealing_names!["type", "message", "delta", "usage", "timings", "error", "object"];
 /// Those of the message within.
-const MESSAGE_NAMES: &[&str] = names_with_telling!["model", "usage", "timings"];
+const MESSAGE_NAMES: &[&str] = with_revealing_names!["model", "usage", "timings"];
 /// Those of the difference to a message.
 const DELTA_NAMES: &[&str] = &["stop_reason"];
 

@@ -8,13 +8,13 @@ use crate::count::reading::Text;
 use crate::count::{ChoiceText, ChunkCounts, TextTokens, Usage};
 use crate::json::Object;
 use crate::lenient::Lenient;
-use crate::prefix_cache::{hidden_usage, names_with_telling};
+use crate::prefix_cache::{hidden_usage, with_revealing_names};
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
-const NAMES: &[&str] = names_with_telling!["type", "response", "delta", "timings", "error", "object"];
+const NAMES: &[&str] = with_revealing_names!["type", "response", "delta", "timings", "error", "object"];
 /// Those of the response within.
-const RESPONSE_NAMES: &[&str] = names_with_telling!["model", "usage", "timings"];
+const RESPONSE_NAMES: &[&str] = with_revealing_names!["model", "usage", "timings"];
 
 /// What an event says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl EventKind {
         match name.trim_ascii() {
             b"\"response.completed\"" | b"\"response.incomplete\"" => Self::End,
             b"\"response.failed\"" | b"\"error\"" => Self::Failure,
-            // The bytes of a sound aren't text.
+            // The bytes of audio aren't text.
             b"\"response.audio.delta\"" | b"\"response.output_audio.delta\"" => Self::Other,
             name if name.ends_with(b".delta\"") => Self::Delta,
             _ => Self::Other,

@@ -1,9 +1,9 @@
-//! Tokens of pictures, sound, videos and files that no upstream has counted.
+//! Tokens of images, audio, videos and files that no upstream has counted.
 //!
 //! | what | tokens | after |
 //! |---|---|---|
-//! | a picture | one for 750 pixels, 85 to 1,600; 765 if its size isn't known | Anthropic's rule; OpenAI's tiles and Qwen's patches are near it |
-//! | sound | 20 a second | 10 at OpenAI, 25 for Qwen, 32 at Gemini |
+//! | an image | one for 750 pixels, 85 to 1,600; 765 if its size isn't known | Anthropic's rule; OpenAI's tiles and Qwen's patches are near it |
+//! | audio | 20 a second | 10 at OpenAI, 25 for Qwen, 32 at Gemini |
 //! | a video | 250 a second | 263 at Gemini |
 //! | a text file | those of its text | |
 //! | another file | 1,500 for each page of 60 kB | Anthropic names 1,500 to 3,000 a page |
@@ -25,19 +25,19 @@ pub(crate) enum MediaKind {
     File,
 }
 
-/// The tokens of a picture whose size isn't known: those of 1024 × 1024 pixels at OpenAI.
+/// The tokens of an image whose size isn't known: those of 1024 × 1024 pixels at OpenAI.
 const UNKNOWN_IMAGE_TOKENS: i64 = 765;
 const PIXELS_PER_TOKEN: usize = 750;
 const AUDIO_TOKENS_PER_S: i64 = 20;
 const VIDEO_TOKENS_PER_S: i64 = 250;
-/// The bytes of a second of compressed sound, and of a video.
+/// The bytes of a second of compressed audio, and of a video.
 const AUDIO_BYTES_PER_S: i64 = 16_000;
 const VIDEO_BYTES_PER_S: i64 = 250_000;
-/// The length that is assumed of sound and videos that stand elsewhere.
+/// The length that is assumed of audio and videos that stand elsewhere.
 const UNKNOWN_SECONDS: i64 = 10;
 const PAGE_BYTES: i64 = 60_000;
 const PAGE_TOKENS: i64 = 1_500;
-/// The characters of base64 in which the size of a picture is looked for. Before it may be a small picture.
+/// The characters of base64 in which the size of an image is looked for. Before it may be a small one.
 const MAX_HEADER_CHARS: usize = 64 << 10;
 
 /// Takes base64 with or without its padding.
@@ -166,7 +166,7 @@ fn image_tokens(header: &[u8]) -> i64 {
     i64::try_from(tokens).unwrap_or(i64::MAX).clamp(85, 1_600)
 }
 
-/// Returns the bytes of a second of sound in the form of WAVE, as its header says.
+/// Returns the bytes of a second of audio in the form of WAVE, as its header says.
 fn wave_bytes_per_s(header: &[u8]) -> Option<i64> {
     let is_wave = header.starts_with(b"RIFF") && header.get(8..12) == Some(b"WAVE");
     let rate: [u8; 4] = header.get(28..32)?.try_into().ok()?;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_count_by_their_size_and_not_by_their_bytes() {
+    fn images_count_by_their_size_and_not_by_their_bytes() {
         for (width, height, tokens) in [(1, 1, 85), (512, 512, 349), (1024, 768, 1_048), (4096, 4096, 1_600)]
         {
             let mut bytes = png(width, height);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_counts_by_its_length() {
+    fn audio_counts_by_its_length() {
         assert_eq!(MediaKind::Audio.tokens(&base64(&wave(30))).count(), 620);
         // 128 kbit/s
         assert_eq!(MediaKind::Audio.tokens(&base64(&vec![7; 480_000])).count(), 620);

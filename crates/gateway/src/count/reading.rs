@@ -24,8 +24,8 @@ const BESIDE_TEXT: &[&str] = &[
     "cache_control",
 ];
 
-/// A text, or what holds texts: the content, the reasoning, the refusal, the names and arguments of calls of tools. Pictures and
-/// sound count as such.
+/// A text, or what holds texts: the content, the reasoning, the refusal, the names and arguments of calls of tools. Images and
+/// audio count as such.
 #[derive(Default)]
 pub(crate) struct Text(pub(crate) TextTokens);
 

@@ -105,7 +105,7 @@ impl Class {
             '\u{2e80}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' => Self::Other(830),
             '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7ff}' => Self::Other(760),
             '\u{20000}'..='\u{3ffff}' => Self::Other(1_800),
-            // Pictures.
+            // Emoji.
             '\u{1f000}'..='\u{1ffff}' => Self::Other(1_800),
             _ => Self::Other(1_300),
         }

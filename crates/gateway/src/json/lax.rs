@@ -2,7 +2,7 @@
 //!
 //! | what | who writes it | what is read instead |
 //! |---|---|---|
-//! | half of a character, as `\ud83d` alone or as bytes that aren't UTF-8 | servers that cut a token's text, or a client's | a blank, or `?` for each byte |
+//! | an unpaired surrogate as an escape (`\ud83d` alone), or an incomplete UTF-8 sequence | servers that cut a token's text, or a client's | a blank, or `?` for each byte |
 //! | `NaN`, `Infinity`, `-Infinity` | Python's `json` | `0` |
 //! | control characters within strings | servers that don't escape them | a blank |
 //! | a byte order mark | editors; RFC 8259, section 8.1, lets a reader ignore it | blanks |
@@ -12,14 +12,14 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// What a text may have that JSON hasn't.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Laxity {
-    /// Halves of characters as escapes, which the grammar of JSON allows.
+    /// Unpaired surrogates as escapes, which the grammar of JSON allows.
     Escapes,
     /// All of the above.
     Everything,
 }
 
 /// Returns a text of the same length whose members stand at the same places; `None` if there is nothing to replace. A name
-/// with half of a character is left as it is: readers could disagree about which name it is.
+/// with an unpaired surrogate is left as it is: readers could disagree about which name it is.
 pub(super) fn readable(text: &[u8], laxity: Laxity) -> Option<Vec<u8>> {
     let mut repair = Repair { text: text.to_vec(), is_changed: false };
     repair.escapes();
@@ -50,7 +50,7 @@ impl Repair {
         }
     }
 
-    /// Replaces escapes that are half of a character.
+    /// Replaces escapes that are unpaired surrogates.
     fn escapes(&mut self) {
         let (mut at, mut string) = (0, StringEnd::default());
         while let Some(place) = next_unpaired(&self.text, &mut at) {
@@ -115,12 +115,12 @@ impl Repair {
     }
 }
 
-/// Returns `true` if a text has an escape that is half of a character.
+/// Returns `true` if a text has an unpaired surrogate as an escape.
 pub(super) fn has_unpaired_surrogate(text: &[u8]) -> bool {
     next_unpaired(text, &mut 0).is_some()
 }
 
-/// Returns the place of the next escape that is half of a character, from `at` on, which becomes the place after it.
+/// Returns the place of the next unpaired surrogate as an escape, from `at` on, which becomes the place after it.
 fn next_unpaired(text: &[u8], at: &mut usize) -> Option<usize> {
     loop {
         let place = *at + memchr::memchr(b'\\', text.get(*at..)?)?;

@@ -39,7 +39,7 @@ enum Fault {
     Account,
 }
 
-/// The state of an upstream, as far as a failed attempt tells it.
+/// The state of an upstream, as far as a failed attempt shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It works: the request is wrong.

@@ -183,7 +183,7 @@ fn what_is_only_measured_passes_as_it_came() {
         let named = |model: &str| format!("{{\"model\":\"{model}\",{rest}");
         assert_eq!(one(&named("org/Model"), Vllm, PLAIN), forward(&named("tk-chat")), "{rest}");
     }
-    // Half of a character in bytes, and the other half in the next event.
+    // An incomplete UTF-8 sequence, and the rest of it in the next event.
     for half in [&b"\xf0\x9f"[..], b"\x98\x80"] {
         let data =
             [b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"", half, b"\"}}]}\n\n"].concat();
@@ -360,7 +360,7 @@ fn hidden(operation: Operation, data: &str, members: &str) -> String {
 }
 
 #[test]
-fn cached_tokens_of_a_shared_cache_are_not_told() {
+fn cached_tokens_of_a_shared_cache_are_not_revealed() {
     let usage = r#"{"prompt_tokens":75,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":74}}"#;
     let timings = r#"{"cache_n":74,"prompt_n":1,"predicted_n":2}"#;
     let last =
@@ -388,9 +388,9 @@ fn cached_tokens_of_a_shared_cache_are_not_told() {
     }
 }
 
-/// What isn't quite JSON, or has a member twice, tells as little.
+/// What isn't quite JSON, or has a member twice, reveals as little.
 #[test]
-fn cached_tokens_are_not_told_by_lax_answers_either() {
+fn cached_tokens_are_not_revealed_by_lax_answers_either() {
     let usage = r#""usage":{"prompt_tokens":75,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":74},"cached_tokens":74}"#;
     let in_choice =
         format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"a"}},"logprobs":NaN,{usage}}}]}}"#);
@@ -427,7 +427,7 @@ fn cached_tokens_are_not_told_by_lax_answers_either() {
 }
 
 #[test]
-fn cached_tokens_are_not_told_by_lax_plain_answers_either() {
+fn cached_tokens_are_not_revealed_by_lax_plain_answers_either() {
     let usage =
         r#""usage":{"prompt_tokens":75,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":74}}"#;
     let choice = r#"{"index":0,"message":{"content":"Hello"},"finish_reason":"stop""#;
