@@ -1,0 +1,31 @@
+"""The blocks of docs/tools.md, which are what the clients are given."""
+
+import pathlib
+import re
+
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "tools.md"
+BLOCK = re.compile(r"```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"In `([^`]+)`:\s*$")
+PROGRAMS = ("python", "js")
+
+
+def sections():
+    """Returns the text of each section by its heading."""
+    parts = re.split(r"^## (.*)\n", PAGE.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def blocks(heading, number=0):
+    """Returns the files of a section by their paths, and what is run: a language and a text.
+
+    A block after "In `PATH`:" is a file. Of several others, this is the one with the number.
+    """
+    text = sections()[heading]
+    files, runs = {}, []
+    for found in BLOCK.finditer(text):
+        named = FILE.search(text[:found.start()])
+        if named:
+            files[named[1]] = found[2]
+        else:
+            runs.append((found[1], found[2]))
+    return files, runs[number]

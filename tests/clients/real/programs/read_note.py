@@ -1,0 +1,6 @@
+import pathlib
+
+
+def read_note() -> str:
+    """Reads the note."""
+    return pathlib.Path("note.txt").read_text()
