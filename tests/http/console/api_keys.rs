@@ -88,6 +88,11 @@ async fn key_is_made_once_and_its_secret_shown_once(world: World) {
         format!("curl {base}/v1/chat/completions"),
         format!("OpenAI(base_url=&#34;{base}/v1&#34;, api_key=&#34;{shown}&#34;)"),
         format!("new OpenAI({{ baseURL: &#34;{base}/v1&#34;, apiKey: &#34;{shown}&#34; }})"),
+        "<summary>Claude Code</summary>".to_owned(),
+        format!(
+            "export ANTHROPIC_BASE_URL={base}\nexport ANTHROPIC_AUTH_TOKEN={shown}\nexport ANTHROPIC_MODEL=svc-1\n"
+        ),
+        format!("base_url = &#34;{base}/v1&#34;"),
     ] {
         assert!(answer.text.contains(&text), "{text}: {}", answer.text);
     }
@@ -120,6 +125,7 @@ async fn key_is_made_once_and_its_secret_shown_once(world: World) {
         "Chat, List models",
         "<code>127.0.0.0/8</code>, <code>::/0</code>",
         "ada@example.com",
+        "export ANTHROPIC_AUTH_TOKEN=YOUR_KEY\n",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }

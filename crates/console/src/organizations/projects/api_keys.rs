@@ -7,6 +7,7 @@ pub mod new;
 pub mod rotate;
 mod samples;
 mod secret;
+mod tools;
 
 use api::gate::{KeyAction, Visit};
 use api::paging::ListQuery;
@@ -32,6 +33,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 use crate::show::{self, Column};
 use crate::usage;
+use tools::Tool;
 
 /// The fields of a key's forms.
 const LABELS: Labels = &[
@@ -93,6 +95,7 @@ struct KeyPage {
     now: Time,
     may_change: bool,
     may_rotate: bool,
+    tools: Vec<Tool>,
 }
 
 /// Show an API key.
@@ -121,6 +124,7 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
         may_change: scope.may(&console.keys, KeyAction::Update).await?,
         may_rotate: scope.may(&console.keys, KeyAction::Rotate).await?,
         shell: Shell::read(&console, &visit.person).await?,
+        tools: samples::tools(&console, visit.scope.api_key(), "YOUR_KEY"),
         key: visit.scope.into_api_key(),
     };
     Page::new(&page)

@@ -4,6 +4,7 @@ use catalog::Kind;
 use keys::api_keys::ApiKey;
 use keys::rules::permissions::Permission;
 
+use super::tools::{self, Tool};
 use crate::console::Console;
 
 /// Lines to try a new key with, for what it may do.
@@ -67,6 +68,14 @@ impl Samples {
         let client = format!("{{ baseURL: \"{base}\", apiKey: \"{secret}\" }}");
         let node = format!("import OpenAI from \"openai\";\n\nconst client = new OpenAI({client});\n{node}");
         Self { curl, python, node }
+    }
+}
+
+/// Returns what to set in tools, with this secret; nothing for a key that can't chat with a model of this server.
+pub fn tools(console: &Console, key: &ApiKey, secret: &str) -> Vec<Tool> {
+    match call(console, key) {
+        Call::Chat(model) => tools::tools(&console.public_url, secret, &model),
+        Call::Embeddings(_) | Call::Models => Vec::new(),
     }
 }
 

@@ -7,7 +7,8 @@ use kernel::ids::ApiKeyId;
 use keys::api_keys::ApiKey;
 use keys::secret::ApiKeySecret;
 
-use super::samples::Samples;
+use super::samples::{self, Samples};
+use super::tools::Tool;
 use crate::console::Console;
 use crate::page::Page;
 use crate::shell::Shell;
@@ -30,6 +31,7 @@ struct SecretPage<'a> {
     previous_ends_at: Option<Time>,
     is_rotation: bool,
     samples: Samples,
+    tools: Vec<Tool>,
 }
 
 /// Shows a new secret. It stands in this answer and nowhere else: not in a link, a cookie or a store. Nothing is read
@@ -46,6 +48,7 @@ pub fn show(console: &Console, shell: Shell, key: &ApiKey, new: &NewSecret<'_>) 
         previous_ends_at: new.previous_ends_at,
         is_rotation: new.is_rotation,
         samples: Samples::new(console, key, secret),
+        tools: samples::tools(console, key, secret),
     })
 }
 
