@@ -146,6 +146,7 @@ fn question(credential: &str) -> CallRequest<'_> {
         operation: Permission::Chat,
         model: Some(MODEL),
         max_tokens: Some(256),
+        can_lower_max_tokens: false,
         organization: None,
         project: None,
         estimated_prompt_tokens: Some(120),

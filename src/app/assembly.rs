@@ -283,6 +283,7 @@ impl Base {
             server: config.server.clone(),
             trusted_proxies: config.trusted_proxies.clone(),
             cors_origins: config.cors_origins.clone(),
+            allows_model_calls_from_browsers: config.gateway.allow_browsers,
             log_access: config.log.access,
         };
         let tracer = Tracer::new(&config.telemetry, &self.random)?.map(Arc::new);

@@ -156,6 +156,7 @@ allow_private = false
 
 [gateway]
 allow_private_media = false
+allow_browsers = false
 
 [payments]
 # stripe_secret_key_file is not set

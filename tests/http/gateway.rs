@@ -22,6 +22,7 @@ mod refusals;
 mod seen;
 mod shares;
 mod streams;
+mod tools;
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;

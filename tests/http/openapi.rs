@@ -168,7 +168,8 @@ fn every_operation_is_complete() {
             Some(scheme) => {
                 assert!(document["components"]["securitySchemes"][scheme]["type"].is_string(), "{scheme}");
                 let other = route.access.other_scheme;
-                assert_eq!(other, (route.path == "/v1/messages").then_some("messageKey"));
+                let takes_header = scheme == "modelKey" || route.path.starts_with("/v1/models");
+                assert_eq!(other, takes_header.then_some("apiKeyHeader"), "{id}");
                 json!([scheme].into_iter().chain(other).map(|scheme| json!({scheme: []})).collect::<Vec<_>>())
             }
         };
@@ -219,7 +220,7 @@ fn every_operation_is_complete() {
         assert_eq!(responses.keys().cloned().collect::<BTreeSet<_>>(), statuses, "{id}");
         let is_bare = route.path.starts_with("/v1/models") || operation["tags"][0] == "Model calls";
         let kind = match route.path {
-            "/v1/messages" => "AnthropicError",
+            "/v1/messages" | "/v1/messages/count_tokens" => "AnthropicError",
             path if path.starts_with("/v1/") && !is_bare => "EnvelopedError",
             _ => "BareError",
         };
@@ -388,6 +389,8 @@ fn headers_of_requests_are_documented() {
         } else if headers == [("If-Match", &json!(false))] {
             assert!(responses["400"].is_object() && responses["412"].is_object(), "{method} {path}");
             expecting.push(format!("{method} {path}"));
+        } else if headers == [("anthropic-version", &json!(false))] {
+            assert_eq!((method.as_str(), path.as_str()), ("GET", "/v1/models"));
         } else if headers == [("Stripe-Signature", &json!(false))] {
             assert_eq!(path, "/v1/billing/stripe/events");
         } else {

@@ -131,8 +131,6 @@ async function refusedChats() {
     const other = ask(setup.one_model_key, "svc-1-turbo");
     await refused(denied, 403, "model_not_allowed", "permission_error", other);
     await refused(OpenAI.NotFoundError, 404, "model_not_found", invalid, ask(setup.key, "gpt-none"), "model");
-    const long = ask(setup.key, "svc-1", { max_tokens: 5_000 });
-    await refused(OpenAI.BadRequestError, 400, "max_tokens_exceeded", invalid, long, "max_tokens");
     // The SDK would try it again: a model may get a server.
     const unserved = ask(setup.key, "svc-1-turbo", {}, { maxRetries: 0 });
     await refused(OpenAI.InternalServerError, 503, "model_not_served", "api_error", unserved);
@@ -161,14 +159,15 @@ async function retries() {
   // The rate fills up with time: on a slow machine the second client may come too late to be refused.
   for (;;) {
     let error;
-    while (!error) error = await once.models.list().then(() => undefined, (refusal) => refusal);
+    // Lists of models don't count against the key's rate.
+    while (!error) error = await once.get("/billing/pricing").then(() => undefined, (refusal) => refusal);
     assert.equal(error.constructor, OpenAI.RateLimitError, String(error));
     assert.deepEqual([error.code, error.type, error.param], ["rate_limited", "rate_limit_error", null]);
     assert.match(error.requestID, /^req_/);
     const [seconds, milliseconds] = ["retry-after", "retry-after-ms"].map((name) => Number(error.headers.get(name)));
     assert.ok(1 <= seconds && seconds <= 60 && 0 < milliseconds && milliseconds <= 1_000, `${seconds} ${milliseconds}`);
     const before = statuses.length;
-    assert.equal((await again.models.list()).data.length, setup.models.length);
+    await again.get("/billing/pricing");
     const seen = statuses.slice(before);
     if (seen.length > 1) {
       assert.deepEqual(seen, [429, 200], "it came back when it was told to, and not before");

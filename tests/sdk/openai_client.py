@@ -80,14 +80,15 @@ once, again = client(setup["slow_key"], max_retries=0), client(setup["slow_key"]
 while True:
     try:
         while True:
-            once.models.list()
+            # Lists of models don't count against the key's rate.
+            once.get("/billing/pricing", cast_to=object)
     except openai.RateLimitError as error:
         assert (error.code, error.type, error.param) == ("rate_limited", "rate_limit_error", None), error
         assert error.request_id.startswith("req_"), error
         headers = error.response.headers
         assert 1 <= int(headers["retry-after"]) <= 60 and 0 < int(headers["retry-after-ms"]) <= 1_000, headers
     before = len(statuses)
-    assert len(again.models.list().data) == len(setup["models"])
+    again.get("/billing/pricing", cast_to=object)
     if len(statuses) - before > 1:
         assert statuses[before:] == [429, 200], "it came back when it was told to, and not before"
         break
@@ -159,7 +160,6 @@ for stream in (False, True):
     refused(openai.PermissionDeniedError, 403, "missing_permission", permission, ask(no_chat, "svc-1"))
     refused(openai.PermissionDeniedError, 403, "model_not_allowed", permission, ask(one_model, "svc-1-turbo"))
     refused(openai.NotFoundError, 404, "model_not_found", invalid, ask(key, "gpt-none"), "model")
-    refused(openai.BadRequestError, 400, "max_tokens_exceeded", invalid, ask(key, "svc-1", max_tokens=5_000), "max_tokens")
     # The SDK would try it again: a model may get a server.
     refused(openai.InternalServerError, 503, "model_not_served", "api_error", ask(once, "svc-1-turbo"))
 

@@ -533,6 +533,10 @@ fn model_calls() -> Vec<Operation> {
             let body = json!({"model": "svc-1", "messages": messages(), "max_tokens": 8});
             Ok(call(w, "/v1/messages", &body))
         }),
+        op("POST /v1/messages/count_tokens", Floor::Hello, |w| {
+            let body = json!({"model": "svc-1", "messages": messages(), "max_tokens": 8});
+            Ok(call(w, "/v1/messages/count_tokens", &body))
+        }),
     ]
 }
 
@@ -547,6 +551,7 @@ fn documents() -> Vec<Operation> {
         op("GET /openapi.json", Floor::Hello, |w| Ok(get(w, "/openapi.json"))),
         op("GET /.well-known/jwks.json", Floor::Hello, |w| Ok(get(w, "/.well-known/jwks.json"))),
         op("GET /healthz", Floor::Hello, |w| Ok(Call::to(w.public, "GET", "/healthz"))),
+        op("GET /api/hello", Floor::Hello, |w| Ok(Call::to(w.public, "GET", "/api/hello"))),
         op("GET /readyz", Floor::Hello, |w| Ok(Call::to(w.public, "GET", "/readyz"))),
     ]
 }

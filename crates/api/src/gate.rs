@@ -29,7 +29,7 @@ pub use browser::{
 };
 pub use invoices::{InvoiceScope, OrgInvoice};
 pub use keys::access::KeyAction;
-pub use model_calls::{ModelCallScope, ModelCalls};
+pub use model_calls::{ModelCallScope, ModelCalls, TokenCounts};
 pub use models::{ModelScope, Models, ModelsScope, OneModel};
 pub use operator::{Operator, OperatorScope};
 pub use public::{Public, Visitor};

@@ -15,6 +15,7 @@
 //! no transaction: this crate doesn't depend on `db`.
 
 pub mod accept;
+pub mod api;
 pub mod auth;
 pub mod billing;
 pub mod chat;

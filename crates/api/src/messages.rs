@@ -1,15 +1,32 @@
 //! `/v1/messages`: messages of a model in the form of Anthropic's Messages API
 //! (docs/contract/gateway.md#messages).
 
-use serde_json::json;
+use http::{HeaderValue, Response};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count_or_none, flag};
-use gateway::Operation;
+use gateway::{Operation, TokenCount};
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
+use web::reply::{Bare, Body, Reply};
+
+fn model() -> Value {
+    json!({"type": "string", "examples": ["svc-1"]})
+}
+
+fn messages() -> Value {
+    json!({
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "object"},
+        "examples": [[{"role": "user", "content": "Say hello."}]],
+    })
+}
 
 /// The fields of a message request that the gateway reads. All others go to the server behind the model as they
 /// are.
@@ -18,16 +35,10 @@ pub struct MessageRequest;
 
 impl DescribeBody for MessageRequest {
     fn describe() -> ObjectSchema {
-        let messages = json!({
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "object"},
-            "examples": [[{"role": "user", "content": "Say hello."}]],
-        });
         ObjectSchema {
             properties: vec![
-                ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
-                ("messages", messages, true),
+                ("model", model(), true),
+                ("messages", messages(), true),
                 ("max_tokens", count_or_none(1_000_000_000, 64), false),
                 ("stream", flag(), false),
             ],
@@ -39,11 +50,64 @@ impl DescribeBody for MessageRequest {
 /// Get a message of a model.
 ///
 /// The answer is one object, or with `stream` the events of a stream, the last of which is `message_stop`. Errors
-/// have Anthropic's form. The API key may also be sent as `x-api-key`.
+/// have Anthropic's form.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,
     body: RawJson<MessageRequest>,
 ) -> Result<ModelAnswer, Error> {
     model_calls::answer(&api, Operation::Messages, scope, body.bytes).await
+}
+
+/// The fields of a request for a count that the gateway reads.
+#[derive(Debug)]
+pub struct TokenCountRequest;
+
+impl DescribeBody for TokenCountRequest {
+    fn describe() -> ObjectSchema {
+        ObjectSchema {
+            properties: vec![("model", model(), true), ("messages", messages(), true)],
+            is_open: true,
+        }
+    }
+}
+
+/// The tokens of a prompt, with the header `x-tollkeeper-estimated` if no server behind the model counts them.
+#[derive(Debug)]
+pub struct CountedTokens(TokenCount);
+
+/// The tokens of a prompt.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TokenCount")]
+struct InputTokens {
+    /// The tokens of the prompt.
+    input_tokens: i64,
+}
+
+impl Reply for CountedTokens {
+    fn into_response(self) -> Result<Response<Body>, Error> {
+        let TokenCount { input_tokens, is_estimated } = self.0;
+        let mut response = Bare(InputTokens { input_tokens }).into_response()?;
+        if is_estimated {
+            response.headers_mut().insert("x-tollkeeper-estimated", HeaderValue::from_static("true"));
+        }
+        Ok(response)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Value {
+        <Bare<InputTokens> as Reply>::schema(generator)
+    }
+}
+
+/// Count the tokens of a message.
+///
+/// Nothing is generated or charged. A server behind the model counts if it can; otherwise the answer is an estimate, and says
+/// so in the header `x-tollkeeper-estimated`. Each key and person has a rate of its own for it.
+pub async fn count_tokens(
+    api: Api,
+    scope: ModelCallScope,
+    body: RawJson<TokenCountRequest>,
+) -> Result<CountedTokens, Error> {
+    let call = model_calls::call_of(Operation::Messages, scope, body.bytes);
+    gateway::count_tokens(&api.gateway, call).await.map(CountedTokens)
 }

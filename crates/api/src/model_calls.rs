@@ -23,10 +23,14 @@ pub async fn answer(
     scope: ModelCallScope,
     body: Bytes,
 ) -> Result<ModelAnswer, Error> {
-    let ModelCallScope { credential, holder, address, organization, project } = scope;
+    Ok(ModelAnswer(gateway::call(&api.gateway, call_of(operation, scope, body)).await?))
+}
+
+/// Returns the call that an admitted caller makes with this body.
+pub fn call_of(operation: Operation, scope: ModelCallScope, body: Bytes) -> ModelCall {
+    let ModelCallScope { credential, holder, address, organization, project, anthropic } = scope;
     let credential = Credential::Bearer(credential);
-    let call = ModelCall { operation, credential, holder, address, organization, project, body };
-    Ok(ModelAnswer(gateway::call(&api.gateway, call).await?))
+    ModelCall { operation, credential, holder, address, organization, project, anthropic, body }
 }
 
 /// Returns the schema of an optional number from 1.
@@ -70,7 +74,7 @@ pub struct ModelAnswer(Answer);
 
 impl Reply for ModelAnswer {
     fn into_response(self) -> Result<Response<Body>, Error> {
-        let Answer { call_id, rates, is_demo, body } = self.0;
+        let Answer { call_id, rates, is_demo, lowered_max_tokens, body } = self.0;
         let mut response = match body {
             AnswerBody::Whole(body) => json_response(StatusCode::OK, body),
             AnswerBody::Stream(events) => {
@@ -87,6 +91,9 @@ impl Reply for ModelAnswer {
         headers.insert(HeaderName::from_static("x-tollkeeper-call-id"), call_id);
         if is_demo {
             headers.insert(HeaderName::from_static("x-tollkeeper-demo"), HeaderValue::from_static("true"));
+        }
+        if let Some(tokens) = lowered_max_tokens {
+            headers.insert(HeaderName::from_static("x-tollkeeper-max-tokens"), HeaderValue::from(tokens));
         }
         rate_headers(&rates, headers);
         Ok(response)

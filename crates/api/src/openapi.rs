@@ -469,7 +469,7 @@ fn security_schemes() -> Value {
         "bearer": {"type": "http", "scheme": "bearer", "description": "An access token or an API key"},
         "modelKey": {"type": "http", "scheme": "bearer",
                      "description": "An API key; or an access token, with the headers `openai-organization` and `openai-project`"},
-        "messageKey": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "An API key"},
+        "apiKeyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "An API key"},
         "proxyToken": {"type": "apiKey", "in": "header", "name": "X-Tollkeeper-Service-Token",
                        "description": "The service listener's own token, where Authorization is the user's"},
         "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's own token"},

@@ -10,13 +10,14 @@ use crate::creation::creation;
 use crate::gate::{
     Bearer, KeyAction, ModelCalls, Models, OneModel, Org, OrgBudget, OrgDelivery, OrgInPerson, OrgInvitation,
     OrgInvoice, OrgMember, OrgPayment, OrgWebhook, OwnConnection, OwnPasskey, OwnSession, Person, Project,
-    ProjectMember, Public, Service, Session,
+    ProjectMember, Public, Service, Session, TokenCounts,
 };
 use crate::{
-    Api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
+    Api, api, auth, billing, chat, completions, embeddings, messages, models, openapi, organizations, pages,
     responses, service, well_known,
 };
 use gateway::Operation;
+use kernel::error::{Code, Error};
 use tenants::access::KeyKind;
 use tenants::roles::{OrganizationAction, ProjectAction};
 use web::body_limit::{BodyLimit, MAX_FORM_BYTES};
@@ -228,6 +229,8 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/embeddings",  ModelCalls(Operation::Embeddings),  embeddings::create),
         route(POST, "/v1/responses",   ModelCalls(Operation::Responses),   responses::create),
         route(POST, "/v1/messages",    ModelCalls(Operation::Messages),    messages::create),
+        route(POST, "/v1/messages/count_tokens", TokenCounts, messages::count_tokens),
+        route(GET, "/api/hello",       Public::Always, api::hello),
         // Pages behind mail links: docs/contract/pages.md
         route(GET, "/verify-email",   Public::Unlimited, pages::verify_email::read),
         route(POST, "/verify-email",   Public::Login,     pages::verify_email::create),
@@ -273,20 +276,33 @@ const MODEL_CALLS: [&str; 5] =
     ["/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"];
 /// The path of the model catalog, whose answers have no envelope, as the SDKs of model providers read them.
 const MODELS: &str = "/v1/models";
+/// The methods of Gemini's API that have a body.
+const GEMINI_METHODS: [&str; 7] = [
+    "generateContent",
+    "streamGenerateContent",
+    "embedContent",
+    "batchEmbedContents",
+    "countTokens",
+    "predict",
+    "batchGenerateContent",
+];
 /// The path of messages, whose errors have the form of Anthropic's API.
 const MESSAGES: &str = "/v1/messages";
 /// The paths of pages for people.
 const PAGES: [&str; 6] =
     ["/verify-email", "/reset-password", "/change-email", "/invitations/accept", "/docs", "/console"];
 
-/// Returns the format of errors under this path, including paths without a route: in the envelope below
-/// `/v1/`, except for models and their calls (docs/contract/README.md#answers).
+/// The paths of management, whose answers are in the envelope.
+const MANAGEMENT: [&str; 3] = ["/v1/auth", "/v1/organizations", "/v1/billing"];
+
+/// Returns the format of errors under this path, including paths without a route: in the envelope for management. All others
+/// below `/v1/` are read by the SDKs of model providers (docs/contract/README.md#answers).
 pub fn error_shape(path: &str) -> ErrorShape {
     if PAGES.into_iter().any(|page| is_below(path, page)) {
         ErrorShape::Page
     } else if is_below(path, MESSAGES) {
         ErrorShape::Anthropic
-    } else if path.starts_with("/v1/") && !is_below(path, MODELS) && !is_model_call(path) {
+    } else if MANAGEMENT.into_iter().any(|root| is_below(path, root)) {
         ErrorShape::Enveloped
     } else {
         ErrorShape::Bare
@@ -301,6 +317,26 @@ fn is_below(path: &str, page: &str) -> bool {
 /// Returns `true` if a path belongs to model calls.
 pub fn is_model_call(path: &str) -> bool {
     MODEL_CALLS.into_iter().any(|page| is_below(path, page))
+}
+
+/// Returns `true` if a path belongs to model calls or to the catalog.
+pub fn is_model_path(path: &str) -> bool {
+    is_model_call(path) || is_below(path, MODELS)
+}
+
+/// Returns the error of a request without a route. One in the form of Gemini's API is told what to use: its SDKs put the method
+/// behind a colon.
+pub fn no_route(code: Code, method: &Method, path: &str) -> Error {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let is_gemini = method == POST
+        && last.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
+        || path.starts_with("/v1beta/");
+    if !is_gemini {
+        return code.into();
+    }
+    Error::new(Code::UnknownPath).message(
+        "Gemini's API isn't served here: call `POST /v1/chat/completions`, in the form of OpenAI's API, with the same key.",
+    )
 }
 
 /// Returns the limits of a body under this path.

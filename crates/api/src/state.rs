@@ -8,11 +8,11 @@ use billing::Billing;
 use catalog::CurrentCatalog;
 use cluster::feed::Feed;
 use gateway::Gateway;
-use http::Response;
+use http::{Method, Response};
 use hyper::body::Bytes;
 use idempotency::Idempotency;
 use kernel::clock::Clock;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::RequestId;
 use kernel::limiter::Limiter;
 use kernel::limits::Limits;
@@ -155,6 +155,14 @@ impl State for Api {
 
     fn error_shape(path: &str) -> ErrorShape {
         routes::error_shape(path)
+    }
+
+    fn no_route(code: Code, method: &Method, path: &str) -> Error {
+        routes::no_route(code, method, path)
+    }
+
+    fn is_model_path(path: &str) -> bool {
+        routes::is_model_path(path)
     }
 
     fn error_page(error: &Error, request_id: RequestId) -> Response<Body> {

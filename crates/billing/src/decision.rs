@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::Billing;
 use crate::books::{Lifetime, Reservation};
-use catalog::{Kind, Model};
+use catalog::{Kind, MaxTokensPolicy, Model};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
@@ -34,6 +34,9 @@ pub struct CallRequest<'a> {
     pub model: Option<&'a str>,
     /// Maximum number of tokens that the call asks for.
     pub max_tokens: Option<i64>,
+    /// `true` if whoever asks can lower it: it is lowered to what the key and the model allow, unless the model's policy
+    /// is to refuse such a call.
+    pub can_lower_max_tokens: bool,
     /// The organization that a user calls for. For an API key it must be the key's own.
     pub organization: Option<&'a str>,
     /// The project that a user calls for. For an API key it must be the key's own.
@@ -194,13 +197,31 @@ struct CheckedCall {
     highest_price: Option<Pico>,
 }
 
-async fn check_call(
+/// Admits a call that costs nothing, such as a count of tokens: it is checked like another one, but for its rates, its limit
+/// and its money.
+///
+/// # Errors
+/// The refusal, or a failure of the service.
+pub async fn admit_free(
     billing: &Billing,
     keys: &Keys,
     request: &CallRequest<'_>,
+) -> Result<(ModelCaller, Arc<Model>), Error> {
+    let now = billing.clock.now();
+    let CallRequest { credential, organization, project, .. } = *request;
+    let caller = model_callers::find(keys, credential, organization, project, now).await?;
+    telemetry::note_organization(caller.organization_id());
+    let model = check_access(billing, request, &caller, now)?;
+    Ok((caller, model.ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?))
+}
+
+/// Checks what a caller may use. Returns the model, if the call names one.
+fn check_access(
+    billing: &Billing,
+    request: &CallRequest<'_>,
     caller: &ModelCaller,
     now: Time,
-) -> Result<CheckedCall, Error> {
+) -> Result<Option<Arc<Model>>, Error> {
     let key = caller.key();
     if let Some(key) = key {
         key.admit_address(request.client_address)?;
@@ -213,9 +234,25 @@ async fn check_call(
     if let (Some(key), Some(model)) = (key, &model) {
         key.admit_model(&model.id)?;
     }
+    Ok(model)
+}
+
+async fn check_call(
+    billing: &Billing,
+    keys: &Keys,
+    request: &CallRequest<'_>,
+    caller: &ModelCaller,
+    now: Time,
+) -> Result<CheckedCall, Error> {
+    let key = caller.key();
+    let model = check_access(billing, request, caller, now)?;
     let key_max = key.and_then(|key| key.max_tokens);
     let model_max = model.as_ref().map(|model| model.max_tokens);
+    let default = model.as_ref().and_then(|model| model.default_max_tokens);
+    let policy = model.as_ref().map(|model| model.max_tokens_policy);
+    let lowers = request.can_lower_max_tokens && policy == Some(MaxTokensPolicy::Lower);
     let max_tokens = match (request.max_tokens, key_max.into_iter().chain(model_max).min()) {
+        (Some(tokens), Some(max)) if lowers => Some(tokens.min(max)),
         (Some(tokens), max) => {
             if let Some(key) = key {
                 key.admit_tokens(tokens)?;
@@ -226,7 +263,7 @@ async fn check_call(
             }
             Some(tokens)
         }
-        (None, max) => max,
+        (None, max) => max.into_iter().chain(default).min(),
     };
     let highest_price = match &model {
         Some(model) if kind_of(request.operation).is_some() => {
@@ -247,7 +284,7 @@ fn find_usable_model(
     now: Time,
 ) -> Result<Arc<Model>, Error> {
     let catalog = billing.catalog.now();
-    let model = catalog.get(id).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
+    let model = catalog.find(id).ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?;
     let right_kind = kind_of(operation).is_none_or(|kind| kind == model.kind);
     if !right_kind || model.price_at(now).is_none() {
         let message = format!("The model `{}` can't be used for {}.", model.id, operation.as_str());

@@ -173,9 +173,14 @@ pub(crate) async fn record_uncounted(billing: &Billing, events: Vec<Event>) -> R
     // `None` for events that go through the queue of writes.
     let mut decided: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
-    for event in events {
+    for mut event in events {
         decided.push(match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
+                // The books know a model by its id, whatever name a call had for it.
+                let named = catalog.find_any(&event.usage.model);
+                if let Some(model) = named.filter(|model| *model.id != *event.usage.model) {
+                    event.usage.model = model.id.as_str().into();
+                }
                 sent.push(usage_event(event, rated));
                 None
             }
@@ -301,7 +306,7 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
         return Ok(EventPrice::default());
     }
     // The model may have been retired since its use, or during the call; the usage still has a price.
-    let model = catalog.get_any(&used.model);
+    let model = catalog.find_any(&used.model);
     let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
     events::check_kind(model, used.kind, used.tokens())?;
     let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;

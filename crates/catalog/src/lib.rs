@@ -67,11 +67,24 @@ pub enum Kind {
 
 db::words!(Kind);
 
+/// What becomes of a call that asks for more tokens than its key or its model allows.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MaxTokensPolicy {
+    /// Its limit is lowered.
+    #[default]
+    Lower,
+    /// It is refused.
+    Refuse,
+}
+
 /// A model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Model {
     /// The name in requests.
     pub id: String,
+    /// Other names in requests, in the order of the file.
+    pub aliases: Vec<String>,
     pub kind: Kind,
     pub description: String,
     pub owned_by: String,
@@ -83,6 +96,9 @@ pub struct Model {
     pub parent: Option<String>,
     /// Maximum number of tokens of one request.
     pub max_tokens: i64,
+    /// The number of tokens of a request that names none; `None`: `max_tokens`.
+    pub default_max_tokens: Option<i64>,
+    pub max_tokens_policy: MaxTokensPolicy,
     /// Maximum number of tokens of a prompt.
     pub context_length: Option<i64>,
     /// The length of a vector; embedding models only.
@@ -137,6 +153,7 @@ pub struct VolumeDiscount {
 pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: HashMap<String, Arc<Model>>,
+    by_alias: HashMap<String, Arc<Model>>,
     upstreams: Vec<Arc<Upstream>>,
     /// Warnings about files of credentials that other users can read.
     open_files: Vec<String>,
@@ -147,7 +164,7 @@ pub struct Catalog {
     /// Every version: those of the file, until [`Catalog::with_book`] replaces them with the database's.
     book: PriceBook,
     /// See [`Catalog::listing`].
-    listing: OnceLock<Bytes>,
+    listings: [OnceLock<Bytes>; Listing::ALL.len()],
     lines: SourceLines,
 }
 
@@ -157,6 +174,8 @@ struct SourceLines {
     file: String,
     /// The lines of models, by id.
     models: HashMap<String, usize>,
+    /// The lines of aliases.
+    aliases: HashMap<String, usize>,
     /// The lines of upstreams, by id.
     upstreams: HashMap<String, usize>,
     /// The lines of prices, by model and instant.
@@ -220,6 +239,7 @@ impl Catalog {
             let found = rules.model(entry, &catalog.upstreams);
             catalog.add(found, &mut rules);
         }
+        catalog.check_aliases(&mut rules);
         let prices = catalog
             .models
             .iter()
@@ -234,12 +254,13 @@ impl Catalog {
         Self {
             models: Vec::new(),
             by_id: HashMap::new(),
+            by_alias: HashMap::new(),
             upstreams: Vec::new(),
             open_files: Vec::new(),
             discounts: Vec::new(),
             currency: None,
             book: PriceBook::default(),
-            listing: OnceLock::new(),
+            listings: Default::default(),
             lines: SourceLines::default(),
         }
     }
@@ -258,13 +279,14 @@ impl Catalog {
         let models: Vec<_> = models.collect();
         Self {
             by_id: models.iter().map(|model| (model.id.clone(), Arc::clone(model))).collect(),
+            by_alias: models.iter().flat_map(aliases_of).collect(),
             models,
             upstreams: self.upstreams.clone(),
             open_files: self.open_files.clone(),
             discounts: self.discounts.clone(),
             currency: self.currency.clone(),
             book,
-            listing: OnceLock::new(),
+            listings: Default::default(),
             lines: self.lines.clone(),
         }
     }
@@ -310,6 +332,15 @@ impl Catalog {
             if let Some(tokens) = model.context_length {
                 writeln!(text, "context_length {tokens}").ok();
             }
+            if let Some(tokens) = model.default_max_tokens {
+                writeln!(text, "default_max_tokens {tokens}").ok();
+            }
+            if model.max_tokens_policy != MaxTokensPolicy::default() {
+                writeln!(text, "max_tokens_policy {:?}", model.max_tokens_policy).ok();
+            }
+            for alias in &model.aliases {
+                writeln!(text, "alias {alias}").ok();
+            }
             for Price { effective_at, prompt, cached_prompt, completion } in &model.prices {
                 let price = (effective_at.unix_ms(), prompt.units(), completion.units());
                 writeln!(text, "{price:?}").ok();
@@ -340,15 +371,37 @@ impl Catalog {
     }
 
     fn add(&mut self, found: ParsedModel, rules: &mut Rules<'_>) {
-        let ParsedModel { line, model, price_lines } = found;
+        let ParsedModel { line, model, price_lines, alias_lines } = found;
         let (id, model) = (model.id.clone(), Arc::new(model));
         if self.by_id.insert(id.clone(), Arc::clone(&model)).is_some() {
             rules.refuse(line, &format!("model `{id}`: `id`: there are two models with this id"));
         }
-        self.models.push(model);
+        self.models.push(Arc::clone(&model));
+        self.by_alias.extend(aliases_of(&model));
         let prices = price_lines.into_iter().map(|(effective_at, line)| ((id.clone(), effective_at), line));
         self.lines.prices.extend(prices);
-        self.lines.models.insert(id, line);
+        self.lines.models.insert(id.clone(), line);
+        for (alias, line) in model.aliases.iter().zip(alias_lines) {
+            if let Some(other) = self.lines.aliases.get(alias) {
+                let why = format!("model `{id}`: `aliases`: `{alias}` is an alias on line {other} already");
+                rules.refuse(line, &why);
+                continue;
+            }
+            self.lines.aliases.insert(alias.clone(), line);
+        }
+    }
+
+    /// Refuses aliases that are ids of models, once all models are known.
+    fn check_aliases(&self, rules: &mut Rules<'_>) {
+        for (alias, line) in &self.lines.aliases {
+            let owner = self.by_alias.get(alias).map_or("", |model| &model.id);
+            if let Some(other) = self.lines.models.get(alias) {
+                rules.refuse(
+                    *line,
+                    &format!("model `{owner}`: `aliases`: `{alias}` is the id of the model on line {other}"),
+                );
+            }
+        }
     }
 
     /// Returns the model with this id, unless it is retired.
@@ -359,6 +412,16 @@ impl Catalog {
     /// Returns the model with this id, even if it is retired: its usage may be reported late.
     pub fn get_any(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id)
+    }
+
+    /// Returns the model with this id or alias, unless it is retired.
+    pub fn find(&self, name: &str) -> Option<&Arc<Model>> {
+        self.find_any(name).filter(|model| !model.retired)
+    }
+
+    /// Returns the model with this id or alias, even if it is retired: its usage may be reported late.
+    pub fn find_any(&self, name: &str) -> Option<&Arc<Model>> {
+        self.by_id.get(name).or_else(|| self.by_alias.get(name))
     }
 
     /// Returns every model that is offered, in the order of the file.
@@ -415,17 +478,22 @@ impl Catalog {
         self.lines.place(self.lines.discounts.get(&effective_at))
     }
 
-    /// Returns the list of models as it is sent to callers. `render` is called once. The text is kept here so
-    /// that it can't outlive the models.
+    /// Returns a list of all models as it is sent to callers. `render` is called once for each. The texts are kept
+    /// here so that they can't outlive the models.
     ///
     /// # Errors
     /// Those of `render`.
-    pub fn listing<E>(&self, render: impl FnOnce() -> Result<Bytes, E>) -> Result<Bytes, E> {
-        if let Some(listing) = self.listing.get() {
-            return Ok(listing.clone());
+    pub fn listing<E>(
+        &self,
+        listing: Listing,
+        render: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        let Some(kept) = self.listings.get(listing as usize) else { return render() };
+        if let Some(text) = kept.get() {
+            return Ok(text.clone());
         }
-        let listing = render()?;
-        Ok(self.listing.get_or_init(|| listing).clone())
+        let text = render()?;
+        Ok(kept.get_or_init(|| text).clone())
     }
 
     /// Returns every version of prices and discounts.
@@ -448,6 +516,24 @@ impl Catalog {
     pub fn tiers_of_month(&self, month: Month) -> &[VolumeDiscount] {
         self.book.tiers_of_month(month)
     }
+}
+
+/// Returns the aliases of a model, each with it.
+fn aliases_of(model: &Arc<Model>) -> impl Iterator<Item = (String, Arc<Model>)> {
+    model.aliases.iter().map(|alias| (alias.clone(), Arc::clone(model)))
+}
+
+/// A form of the list of all models.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listing {
+    Models,
+    /// The same, each followed by its aliases.
+    ModelsAndAliases,
+}
+
+impl Listing {
+    /// Every form, in the order of its number.
+    pub const ALL: [Self; 2] = [Self::Models, Self::ModelsAndAliases];
 }
 
 impl SourceLines {

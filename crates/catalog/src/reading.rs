@@ -13,7 +13,10 @@ use kernel::document::values::{Table, currency, decimal, text, time, whole, word
 use kernel::document::{self, Mistake, MistakeKind, Spanned, did_you_mean, shown};
 use kernel::money::{Pico, Ppm};
 
-use super::{Affinity, BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE, Model, Price, Upstream};
+use super::{
+    Affinity, BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE, MaxTokensPolicy, Model, Price,
+    Upstream,
+};
 use super::{Tokens, VolumeDiscount, is_model_id, rate};
 pub use upstreams::{Environment, ParsedUpstream};
 use upstreams::{RouteEntry, SECRET_KEYS, UpstreamEntry};
@@ -38,6 +41,8 @@ pub struct File {
 pub struct ModelEntry {
     #[serde(deserialize_with = "id")]
     id: String,
+    #[serde(default)]
+    aliases: Vec<Spanned<Alias>>,
     #[serde(deserialize_with = "word")]
     kind: Kind,
     #[serde(deserialize_with = "line::<1_000, _>")]
@@ -53,6 +58,8 @@ pub struct ModelEntry {
     parent: Option<String>,
     #[serde(deserialize_with = "whole::<1, 1_000_000_000, _, _>")]
     max_tokens: i64,
+    default_max_tokens: Option<Spanned<DefaultMaxTokens>>,
+    max_tokens_policy: Option<Spanned<Policy>>,
     context_length: Option<ContextLength>,
     dimension: Option<Spanned<Dimension>>,
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
@@ -71,6 +78,15 @@ pub struct ModelEntry {
 
 #[derive(Deserialize)]
 struct ContextLength(#[serde(deserialize_with = "whole::<1, 1_000_000_000, _, _>")] i64);
+
+#[derive(Deserialize)]
+struct Alias(#[serde(deserialize_with = "id")] String);
+
+#[derive(Deserialize)]
+struct DefaultMaxTokens(#[serde(deserialize_with = "whole::<1, 1_000_000_000, _, _>")] i64);
+
+#[derive(Deserialize)]
+struct Policy(#[serde(deserialize_with = "word")] MaxTokensPolicy);
 
 #[derive(Deserialize)]
 struct Dimension(#[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")] i64);
@@ -177,6 +193,8 @@ pub struct ParsedModel {
     pub model: Model,
     /// The line of each price, by its instant.
     pub price_lines: Vec<(Time, usize)>,
+    /// The lines of the aliases, in their order.
+    pub alias_lines: Vec<usize>,
 }
 
 impl<'a> Rules<'a> {
@@ -205,6 +223,8 @@ impl<'a> Rules<'a> {
             }
             _ => {}
         }
+        self.limits(&entry, line, &label);
+        let alias_lines = entry.aliases.iter().map(|alias| self.line(alias)).collect();
         let mut prices: Vec<(usize, Price)> = Vec::new();
         for price in entry.prices {
             let (line, price) = self.price(price, entry.kind, &label);
@@ -223,12 +243,17 @@ impl<'a> Rules<'a> {
         let model = Model {
             root: entry.root.unwrap_or_else(|| entry.id.clone()),
             id: entry.id,
+            aliases: entry.aliases.into_iter().map(|alias| alias.into_inner().0).collect(),
             kind: entry.kind,
             description: entry.description,
             owned_by: entry.owned_by,
             created: entry.created,
             parent: entry.parent,
             max_tokens: entry.max_tokens,
+            default_max_tokens: entry.default_max_tokens.map(|tokens| tokens.into_inner().0),
+            max_tokens_policy: entry
+                .max_tokens_policy
+                .map_or_else(Default::default, |one| one.into_inner().0),
             context_length: entry.context_length.map(|ContextLength(tokens)| tokens),
             dimension: entry.dimension.map(|dimension| dimension.into_inner().0),
             max_requests_per_min: entry.max_requests_per_min,
@@ -238,7 +263,29 @@ impl<'a> Rules<'a> {
             routes,
             affinity: entry.affinity,
         };
-        ParsedModel { line, model, price_lines }
+        ParsedModel { line, model, price_lines, alias_lines }
+    }
+
+    /// Checks how many tokens a request may have.
+    fn limits(&mut self, entry: &ModelEntry, line: usize, label: &str) {
+        let ModelEntry { kind, max_tokens, default_max_tokens, max_tokens_policy, .. } = entry;
+        if *kind == Kind::Embeddings {
+            let only_chat = "only chat models have it: an embedding model generates no tokens";
+            if let Some(tokens) = default_max_tokens {
+                self.refuse(self.line(tokens), &format!("{label}: `default_max_tokens`: {only_chat}"));
+            }
+            if let Some(policy) = max_tokens_policy {
+                self.refuse(self.line(policy), &format!("{label}: `max_tokens_policy`: {only_chat}"));
+            }
+        } else if let Some(tokens) = default_max_tokens
+            && tokens.get_ref().0 > *max_tokens
+        {
+            let default = tokens.get_ref().0;
+            let why = format!(
+                "{label}: `default_max_tokens`: {default} is more than `max_tokens`, {max_tokens}, of the model on line {line}"
+            );
+            self.refuse(self.line(tokens), &why);
+        }
     }
 
     fn price(&mut self, entry: Spanned<Table<PriceEntry>>, kind: Kind, label: &str) -> (usize, Price) {

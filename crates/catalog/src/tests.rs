@@ -351,3 +351,75 @@ fn files_with_equal_content_are_equal_catalogs() {
         assert_ne!(one.canonical(), other.canonical());
     }
 }
+
+#[test]
+fn aliases_have_one_meaning() {
+    let named = |id: &str, aliases: &str| model(&format!("id = \"{id}\"\naliases = [{aliases}]"));
+    let text = [named("a", r#""x", "y""#), named("b", r#""z""#), named("c", "")].concat();
+    let catalog = Catalog::parse(&text, "c.toml").unwrap();
+    for (name, id) in [("a", "a"), ("x", "a"), ("y", "a"), ("z", "b"), ("c", "c")] {
+        assert_eq!(catalog.find(name).unwrap().id, id, "{name}");
+    }
+    assert!(catalog.get("x").is_none() && catalog.find("w").is_none());
+    // A name of a retired model stays its own, because its usage may be reported late.
+    let retired = model("id = \"r\"\naliases = [\"old\"]\nretired = true");
+    let catalog = Catalog::parse(&[named("a", ""), retired].concat(), "c.toml").unwrap();
+    assert!(catalog.find("old").is_none());
+    assert_eq!(catalog.find_any("old").unwrap().id, "r");
+
+    let refused = |text: &str| Catalog::parse(text, "c.toml").unwrap_err().problems;
+    // Each table has eleven lines: the aliases stand on the last one.
+    assert_eq!(
+        refused(&[named("a", r#""b""#), named("b", "")].concat()),
+        ["c.toml:11: model `a`: `aliases`: `b` is the id of the model on line 12"]
+    );
+    assert_eq!(
+        refused(&[named("a", r#""x""#), named("b", r#""x""#)].concat()),
+        ["c.toml:22: model `b`: `aliases`: `x` is an alias on line 11 already"]
+    );
+    assert_eq!(
+        refused(&named("a", r#""a""#)),
+        ["c.toml:11: model `a`: `aliases`: `a` is the id of the model on line 1"]
+    );
+    assert_eq!(
+        refused(&named("a", r#""x y""#)),
+        ["c.toml:11: model `a`: `aliases`: expected 1 to 128 letters, digits and `. _ - / :`, found \"x y\""]
+    );
+    let more = Catalog::parse(&named("a", r#""x""#), "c.toml").unwrap();
+    let less = Catalog::parse(&named("a", ""), "c.toml").unwrap();
+    assert_ne!(more.canonical(), less.canonical(), "another catalog for other servers");
+    assert_eq!(more.changes_from(&less).changed, ["a"]);
+}
+
+#[test]
+fn limits_of_an_answer_fit_each_other() {
+    let catalog =
+        Catalog::parse(&model("default_max_tokens = 10\nmax_tokens_policy = \"refuse\""), "c").unwrap();
+    let found = catalog.get("m").unwrap();
+    assert_eq!((found.default_max_tokens, found.max_tokens_policy), (Some(10), MaxTokensPolicy::Refuse));
+    let plain = Catalog::parse(&model(""), "c").unwrap();
+    let found = plain.get("m").unwrap();
+    assert_eq!((found.default_max_tokens, found.max_tokens_policy), (None, MaxTokensPolicy::Lower));
+    assert_ne!(catalog.canonical(), plain.canonical());
+
+    let refused = |changes: &str| Catalog::parse(&model(changes), "c.toml").unwrap_err().problems;
+    assert_eq!(
+        refused("default_max_tokens = 11"),
+        [
+            "c.toml:11: model `m`: `default_max_tokens`: 11 is more than `max_tokens`, 10, of the model on line 1"
+        ]
+    );
+    assert_eq!(
+        refused("default_max_tokens = 0"),
+        ["c.toml:11: model `m`: `default_max_tokens`: expected a whole number from 1 to 1000000000, found 0"]
+    );
+    let embeddings = "kind = \"embeddings\"\ndimension = 8\nprices = [{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"1\" }]";
+    for key in ["default_max_tokens = 5", "max_tokens_policy = \"lower\""] {
+        let problems = refused(&format!("{embeddings}\n{key}"));
+        let name = key.split(' ').next().unwrap();
+        let expected = format!(
+            "c.toml:12: model `m`: `{name}`: only chat models have it: an embedding model generates no tokens"
+        );
+        assert_eq!(problems, [expected]);
+    }
+}

@@ -189,6 +189,7 @@ impl Catalog {
             let routes = self.upstreams.iter().map(|upstream| route(model, upstream)).collect();
             *model = Arc::new(Model { routes, ..(**model).clone() });
             self.by_id.insert(model.id.clone(), Arc::clone(model));
+            self.by_alias.extend(super::aliases_of(model));
         }
         self
     }

@@ -8,11 +8,12 @@ mod recipient;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use hyper::body::Bytes;
 use tokio::sync::oneshot;
 
+use crate::anthropic_headers::AnthropicHeaders;
 use crate::count::{Bounds, MAX_TOKENS, Settled, Usage};
 use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
@@ -25,7 +26,7 @@ use crate::settlement::Hold;
 use crate::streaming::Events;
 use billing::books::Lifetime;
 use billing::decision::{CallRequest, CheckedRequest, PermittedCall, RemainingRates, check};
-use catalog::{Kind, Model};
+use catalog::{Kind, MaxTokensPolicy, Model};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ModelCallId, OrganizationId, SessionId, UserId};
@@ -50,6 +51,8 @@ pub struct ModelCall {
     pub organization: Option<String>,
     /// The project that the call names.
     pub project: Option<String>,
+    /// Of messages.
+    pub anthropic: AnthropicHeaders,
     /// The JSON body.
     pub body: Bytes,
 }
@@ -64,7 +67,7 @@ pub enum Credential {
 }
 
 impl Credential {
-    fn as_ref(&self) -> model_callers::Credential<'_> {
+    pub(crate) fn as_ref(&self) -> model_callers::Credential<'_> {
         match self {
             Self::Bearer(secret) => model_callers::Credential::Bearer(secret.expose()),
             Self::Person { user_id, session_id } => model_callers::Credential::person(*user_id, *session_id),
@@ -80,6 +83,8 @@ pub struct Answer {
     pub rates: RemainingRates,
     /// `true` if no model has made it.
     pub is_demo: bool,
+    /// How many tokens each answer could have, if that is less than the call asked for.
+    pub lowered_max_tokens: Option<i64>,
     pub body: AnswerBody,
 }
 
@@ -98,6 +103,22 @@ pub enum AnswerBody {
 /// 400 for a request that can't be read, the refusals of [`billing::decision::decide`], and failures of upstreams
 /// before the answer has begun.
 pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
+    let (request, memory) = read_request(gateway, &call).await?;
+    let open = gateway.open_call();
+    let (client, answer) = oneshot::channel();
+    start(gateway.clone(), call, request, client, open, memory);
+    // The task ends without an answer only by a panic.
+    answer.await.unwrap_or_else(|_| Err(Error::internal("the task of a model call ended without an answer")))
+}
+
+/// Reads the request of a call, with the memory that it takes.
+///
+/// # Errors
+/// 400 for a request that can't be read, and 503 `server_busy`.
+pub(crate) async fn read_request(
+    gateway: &Gateway,
+    call: &ModelCall,
+) -> Result<(ModelRequest, Permit), Error> {
     // As everywhere, no body reads like an empty object: the error then names what is missing.
     let empty = Bytes::from_static(b"{}");
     let body = if call.body.is_empty() { empty } else { call.body.clone() };
@@ -111,11 +132,7 @@ pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
             request.ok_or_else(|| Error::internal("the reading of a body panicked"))??
         }
     };
-    let open = gateway.open_call();
-    let (client, answer) = oneshot::channel();
-    start(gateway.clone(), call, request, client, open, memory);
-    // The task ends without an answer only by a panic.
-    answer.await.unwrap_or_else(|_| Err(Error::internal("the task of a model call ended without an answer")))
+    Ok((request, memory))
 }
 
 /// Starts the task of a call. Not `async`, so that the task is compiled once ([`kernel::futures::BoxFuture`]).
@@ -148,7 +165,7 @@ async fn serve(
         Err(error) => return client.fail(operation, error).await,
     };
     let mut record = admitted.record();
-    let begun = |is_demo, body| Answer { call_id: admitted.call_id, rates: admitted.rates, is_demo, body };
+    let begun = |is_demo, body| admitted.answer(is_demo, body);
     let mut opening = Box::pin(opening::open(&gateway, &admitted, &mut record));
     let (mut hold, early) = match reserve(&gateway, &admitted, checked, &mut opening).await {
         Ok(reserved) => reserved,
@@ -207,10 +224,13 @@ pub(crate) struct Admitted {
     pub(crate) organization_id: OrganizationId,
     pub(crate) holder: Holder,
     pub(crate) request: ModelRequest,
+    pub(crate) anthropic: AnthropicHeaders,
     pub(crate) model: Arc<Model>,
     pub(crate) rates: RemainingRates,
     /// Maximum number of tokens of one answer.
     pub(crate) max_tokens: i64,
+    /// What an upstream leaves of them, if the prompt takes the rest of its context; 0: all.
+    pub(crate) left_max_tokens: AtomicI64,
     pub(crate) bounds: Bounds,
     pub(crate) stage: Stage,
 }
@@ -275,7 +295,7 @@ async fn admit<'a>(
     ids: &'a CallIds,
 ) -> Result<(Admitted, CheckedRequest<'a>), Error> {
     let catalog = Arc::clone(&gateway.catalog.now());
-    let asked_model = catalog.get(&request.model);
+    let asked_model = catalog.find(&request.model);
     let context_length = asked_model.and_then(|model| match model.kind {
         Kind::Chat => model.context_length,
         Kind::Embeddings => Some(model.context_length.unwrap_or(model.max_tokens)),
@@ -289,6 +309,7 @@ async fn admit<'a>(
         operation: request.operation.permission(),
         model: Some(&ids.model),
         max_tokens: request.asked_tokens(),
+        can_lower_max_tokens: true,
         organization: call.organization.as_deref(),
         project: call.project.as_deref(),
         estimated_prompt_tokens: Some(reserved_prompt_tokens),
@@ -304,11 +325,11 @@ async fn admit<'a>(
     })?;
     // A reload may have come in between: the model was in one of both catalogs when the call was checked.
     let current = Arc::clone(&gateway.catalog.now());
-    let model = current.get_any(&request.model).or_else(|| catalog.get_any(&request.model));
+    let model = current.find_any(&request.model).or_else(|| catalog.find_any(&request.model));
     let model = model.cloned().ok_or(Code::ModelNotFound)?;
     let max_tokens = checked.max_tokens().unwrap_or(model.max_tokens);
     // A limit that is written in must be one that the model's server takes.
-    let context = model.context_length.filter(|_| request.asked_tokens().is_none());
+    let context = model.context_length.filter(|_| is_limit_ours(&request, &model));
     let max_tokens = context.map_or(max_tokens, |context| max_tokens.min(context));
     let answers = if request.operation.limit().is_some() { request.generated } else { 0 };
     let completion_tokens = max_tokens.saturating_mul(answers);
@@ -321,12 +342,19 @@ async fn admit<'a>(
         holder: call.holder,
         rates: checked.rates(),
         max_tokens,
+        left_max_tokens: AtomicI64::new(0),
         request,
+        anthropic: call.anthropic.clone(),
         model,
         bounds: Bounds { counted_prompt_tokens, reserved_prompt_tokens, completion_tokens, prices_cached },
         stage: Stage::default(),
     };
     Ok((admitted, checked))
+}
+
+/// Returns `true` if the limit of an answer may be written here: the client named none, or one that may be lowered.
+fn is_limit_ours(request: &ModelRequest, model: &Model) -> bool {
+    request.asked_tokens().is_none() || model.max_tokens_policy == MaxTokensPolicy::Lower
 }
 
 /// What happened at the upstream before the money was reserved.
@@ -377,6 +405,23 @@ fn name_limit(error: Error, operation: Operation) -> Error {
 }
 
 impl Admitted {
+    /// Returns `true` if the limit of an answer may be written here.
+    pub(crate) fn is_limit_ours(&self) -> bool {
+        is_limit_ours(&self.request, &self.model)
+    }
+
+    fn answer(&self, is_demo: bool, body: AnswerBody) -> Answer {
+        let lowered_max_tokens = self.lowered_max_tokens();
+        Answer { call_id: self.call_id, rates: self.rates, is_demo, lowered_max_tokens, body }
+    }
+
+    /// Returns how many tokens each answer can have, if that is less than the client asked for.
+    fn lowered_max_tokens(&self) -> Option<i64> {
+        let left = Some(self.left_max_tokens.load(Ordering::Relaxed)).filter(|left| *left > 0);
+        let written = left.unwrap_or(self.max_tokens);
+        self.request.asked_tokens().filter(|asked| *asked > written).map(|_| written)
+    }
+
     fn record(&self) -> CallRecord {
         let ModelRequest { operation, is_stream, .. } = self.request;
         CallRecord::new(self.call_id, self.organization_id, &self.model.id, operation, is_stream)

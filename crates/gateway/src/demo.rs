@@ -65,8 +65,14 @@ struct Request {
     encoding_format: Option<String>,
 }
 
-/// Answers the body of a request. `None` if it can't be read.
-pub(crate) fn answer(operation: Operation, body: &[u8], now: Time) -> Option<DemoAnswer> {
+/// Answers the body of a request. Vectors have the dimension of the model, unless the request says another. `None` if the
+/// body can't be read.
+pub(crate) fn answer(
+    operation: Operation,
+    body: &[u8],
+    dimension: Option<i64>,
+    now: Time,
+) -> Option<DemoAnswer> {
     let request: Request = serde_json::from_slice(body).ok()?;
     let limits = [request.max_tokens, request.max_completion_tokens, request.max_output_tokens];
     let max_tokens = limits.into_iter().flatten().min();
@@ -92,7 +98,7 @@ pub(crate) fn answer(operation: Operation, body: &[u8], now: Time) -> Option<Dem
             let prompts = if has_tokens(&request.prompt) { 1 } else { prompts };
             chunks::answer(&speech, chunks::Form::Text, choices.saturating_mul(prompts))
         }
-        Operation::Embeddings => embeddings::answer(&speech, &request),
+        Operation::Embeddings => embeddings::answer(&speech, &request, dimension),
         Operation::Responses => responses::answer(&speech),
         Operation::Messages => messages::answer(&speech),
     })

@@ -62,6 +62,9 @@ pub struct Settings {
     /// `true` if images and other media that calls name by their address may be at any port, and at addresses that aren't of the
     /// public Internet.
     pub allow_private_media: bool,
+    /// `true` if pages of every origin may make model calls and list models from a browser. A key that a page has is known to
+    /// everybody who opens the page.
+    pub allow_browsers: bool,
 }
 
 pub(crate) struct Shared {

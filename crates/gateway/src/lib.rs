@@ -5,7 +5,7 @@
 //!   its price and settles it, `opening` chooses and asks an upstream, and `streaming` passes events on.
 //! * `transport` holds the connections to upstreams, `queue` the places there, `routing` chooses among routes,
 //!   `record` is what the log says of a call, `settlement` captures or releases what was reserved, `progress` extends it
-//!   meanwhile, `demo` is an upstream in this process, [`health`] asks upstreams whether they work, `abilities` which
+//!   meanwhile, `demo` is an upstream in this process, [`count_tokens`] counts a prompt without a call, [`health`] asks upstreams whether they work, `abilities` which
 //!   fields they take, and [`probe`] how they count.
 //!
 //! The protocol is without input and output, bytes in, bytes and decisions out:
@@ -21,6 +21,7 @@
 
 mod abilities;
 pub mod answer;
+mod anthropic_headers;
 mod backlog;
 mod balances;
 mod body;
@@ -48,10 +49,13 @@ mod routing;
 mod settlement;
 pub mod sse;
 mod streaming;
+mod token_counts;
 mod transport;
 
+pub use anthropic_headers::AnthropicHeaders;
 pub use call::{Answer, AnswerBody, Credential, ModelCall, call};
 pub use gateway::{Gateway, Parts, Settings};
 pub use media::MediaLoader;
 pub use operation::Operation;
 pub use streaming::Events;
+pub use token_counts::{TokenCount, count_tokens};

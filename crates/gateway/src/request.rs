@@ -28,6 +28,7 @@ use fields::Fields;
 use survey::{Scheme, Survey};
 
 pub use contents::{Contents, Parts};
+pub(crate) use policy::gets_betas;
 pub(crate) use survey::{Form, Media};
 pub(crate) use writing::json_string;
 pub(crate) use writing::named_field;

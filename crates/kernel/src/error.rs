@@ -16,7 +16,7 @@ pub use codes::Code;
 /// The `type` of an error, in the vocabulary of the OpenAI SDKs (docs/contract/README.md#errors).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
-    /// 400, 404, 405, 408, 409, 412, 413, 415, 431.
+    /// 400, 404, 405, 408, 409, 412, 413, 415, 426, 431.
     InvalidRequest,
     /// 401.
     Authentication,
@@ -24,7 +24,7 @@ pub enum Type {
     Permission,
     /// 429.
     RateLimit,
-    /// 429 because of missing credit or a budget that is used up: trying again doesn't help.
+    /// 402: credit is missing, or a budget is used up. Trying again doesn't help.
     InsufficientQuota,
     /// 5xx.
     Api,

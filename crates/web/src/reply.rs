@@ -238,9 +238,10 @@ pub fn anthropic_error_response(error: &Error) -> Response<Body> {
 }
 
 /// The types of errors in Anthropic's API that are sent.
-pub const ANTHROPIC_ERROR_TYPES: [&str; 9] = [
+pub const ANTHROPIC_ERROR_TYPES: [&str; 10] = [
     "invalid_request_error",
     "authentication_error",
+    "billing_error",
     "permission_error",
     "not_found_error",
     "request_too_large",
@@ -254,6 +255,7 @@ pub const ANTHROPIC_ERROR_TYPES: [&str; 9] = [
 fn anthropic_type(code: Code) -> &'static str {
     match code.status() {
         StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::PAYMENT_REQUIRED => "billing_error",
         StatusCode::FORBIDDEN => "permission_error",
         StatusCode::NOT_FOUND => "not_found_error",
         StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
@@ -350,16 +352,21 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         // RFC 9110, section 15.5.16.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(accepted));
     }
-    let no_money = matches!(error.code, Code::InsufficientQuota | Code::BudgetExceeded);
+    if status == StatusCode::UPGRADE_REQUIRED {
+        // RFC 9110, section 15.5.22.
+        headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+    }
     // Until an operator acts, trying again changes nothing.
-    let is_lasting = no_money || error.code == Code::ModelNotServed;
+    let is_not_served = error.code == Code::ModelNotServed;
     let is_running = error.code == Code::IdempotencyInProgress;
+    // The others of 4xx are the same for the same request, until somebody changes something.
+    let may_pass = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
     if is_running {
         headers.insert("x-should-retry", HeaderValue::from_static("true"));
-    } else if status == StatusCode::FORBIDDEN || status == StatusCode::CONFLICT || is_lasting {
+    } else if is_not_served || status.is_client_error() && !may_pass {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
-    if is_lasting {
+    if is_not_served {
         return;
     }
     if let Some(limit) = error.rate_limit {

@@ -16,6 +16,8 @@ pub struct Settings {
     pub trusted_proxies: Vec<IpNet>,
     /// Origins whose pages may call the public listener from a browser; empty: none.
     pub cors_origins: Vec<String>,
+    /// `true` if pages of every origin may make model calls and list models.
+    pub allows_model_calls_from_browsers: bool,
     /// `true` to log a line for every request.
     pub log_access: bool,
 }

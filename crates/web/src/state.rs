@@ -3,13 +3,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use http::Response;
+use http::{Method, Response};
 
 use crate::body_limit::BodyLimit;
 use crate::call::Call;
 use crate::frame::Frame;
 use crate::reply::Body;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::RequestId;
 use kernel::shares::Holder;
 
@@ -49,6 +49,17 @@ pub trait State: Clone + Send + Sync + 'static {
 
     /// Returns the format of errors under this path, including paths without a route.
     fn error_shape(path: &str) -> ErrorShape;
+
+    /// Returns the error of a request whose path no route has, or not with its method: one of these two codes, with a
+    /// message that names the way out where there is one.
+    fn no_route(code: Code, _method: &Method, _path: &str) -> Error {
+        code.into()
+    }
+
+    /// Returns `true` if pages of every origin may call this path, where the configuration allows that for model calls.
+    fn is_model_path(_path: &str) -> bool {
+        false
+    }
 
     /// Returns an error as a page for people.
     fn error_page(error: &Error, request_id: RequestId) -> Response<Body>;

@@ -1,8 +1,8 @@
 //! The model catalog and the price list over HTTP (docs/contract/models.md).
 
-use serde_json::json;
-use support::on_each_database;
+use serde_json::{Value, json};
 use support::world::World;
+use support::{Database, on_each_database};
 
 #[on_each_database]
 async fn catalog_is_listed_without_an_envelope(world: World) {
@@ -24,10 +24,16 @@ async fn catalog_is_listed_without_an_envelope(world: World) {
         ];
         assert_eq!(ids, six);
         let capabilities = json!({"chat": true, "stream": true, "functions": true});
-        let expected = json!({"id": "svc-1", "object": "model", "created": 1_704_067_200, "owned_by": "tollkeeper",
-            "permission": [], "root": "svc-1", "parent": null, "capabilities": capabilities});
+        let expected = json!({"id": "svc-1", "object": "model", "type": "model", "display_name": "svc-1",
+            "created": 1_704_067_200, "created_at": "2024-01-01T00:00:00.000Z", "owned_by": "tollkeeper",
+            "permission": [], "root": "svc-1", "parent": null, "context_length": null, "max_output_tokens": 4096,
+            "dimension": null, "capabilities": capabilities});
         assert_eq!(list["data"][0], expected);
-        assert_eq!(list["data"][3]["capabilities"], json!({"embeddings": true}));
+        let embedding = &list["data"][3];
+        assert_eq!(embedding["capabilities"], json!({"embeddings": true}));
+        let limits = (&embedding["context_length"], &embedding["max_output_tokens"], &embedding["dimension"]);
+        assert_eq!(limits, (&json!(8192), &json!(null), &json!(1024)));
+        assert_eq!((&list["has_more"], &list["last_id"]), (&json!(false), &json!("svc-embedding-1-pro")));
     }
 }
 
@@ -86,4 +92,81 @@ async fn errors_of_models_have_no_envelope(world: World) {
     let list = world.get("/v1/models").bearer(&one_model).bare().await;
     assert_eq!(list["data"].as_array().unwrap().len(), 1);
     world.get("/v1/models/svc-1").bearer(&one_model).bare().await;
+}
+
+/// Anthropic's SDKs are known by their header, and send the key by another one.
+#[on_each_database]
+async fn catalog_has_pages_in_anthropics_form(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let list = async |query: &str| {
+        let call = world.get(&format!("/v1/models{query}")).header("x-api-key", &key);
+        call.header("anthropic-version", "2023-06-01").bare().await
+    };
+    let ids = |list: &Value| {
+        let data = list["data"].as_array().unwrap();
+        data.iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let all = list("").await;
+    assert_eq!((all["data"].as_array().unwrap().len(), &all["has_more"]), (6, &json!(false)));
+    assert_eq!((&all["first_id"], &all["last_id"]), (&json!("svc-1"), &json!("svc-embedding-1-pro")));
+    assert_eq!(list("?limit=1000").await, all, "as Claude Code asks");
+    let first = list("?limit=2").await;
+    assert_eq!((ids(&first), &first["has_more"]), ("svc-1 svc-1-turbo".to_owned(), &json!(true)));
+    let next = list("?limit=4&after_id=svc-1-turbo").await;
+    assert_eq!(next["has_more"], false);
+    assert_eq!(ids(&next), "svc-1-pro svc-embedding-1 svc-embedding-1-light svc-embedding-1-pro");
+    let before = list("?limit=1&before_id=svc-1-pro").await;
+    assert_eq!((ids(&before), &before["has_more"]), ("svc-1-turbo".to_owned(), &json!(true)));
+    for (query, param) in [("?limit=0", "limit"), ("?limit=1001", "limit"), ("?after_id=nope", "after_id")] {
+        let call = world.get(&format!("/v1/models{query}")).bearer(&key);
+        let answer = call.header("anthropic-version", "2023-06-01").send().await;
+        assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"), "{query}");
+        assert_eq!(answer.json()["error"]["param"], param, "{query}");
+    }
+    // OpenAI's form has no pages, so their parameters mean nothing there.
+    assert_eq!(
+        world.get("/v1/models?limit=0").bearer(&key).bare().await["data"].as_array().unwrap().len(),
+        6
+    );
+}
+
+/// Tools list models before their first call, which must not take its place.
+#[on_each_database]
+fn lists_of_models_have_a_rate_of_their_own(database: Database) {
+    database.run(&[("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "3")], async |world: World| {
+        let ada = world.user("ada").await;
+        let place = world.place(&ada, "Acme").await;
+        let body = json!({"name": "k", "restrictions": {"rate_limit": 1}});
+        let (_, key) = world.key(&ada, &place, &body).await;
+        for path in ["/v1/models", "/v1/models/svc-1", "/v1/models"] {
+            world.get(path).bearer(&key).bare().await;
+        }
+        assert_eq!(world.get("/v1/models").bearer(&key).refused().await, (429, "rate_limited".to_owned()));
+        let chat = json!({"model": "svc-1", "messages": [{"role": "user", "content": "hi"}]});
+        world.post("/v1/chat/completions", &chat).bearer(&key).bare().await;
+        let refused = world.post("/v1/chat/completions", &chat).bearer(&key).refused().await;
+        assert_eq!(refused, (429, "rate_limited".to_owned()), "the key's own rate holds for calls");
+        let (_, other) = world.key(&ada, &place, &json!({"name": "o"})).await;
+        world.get("/v1/models").bearer(&other).bare().await;
+    });
+}
+
+#[on_each_database]
+async fn key_may_come_as_x_api_key(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
+    let (_, other) = world.key(&ada, &place, &json!({"name": "o"})).await;
+    for path in ["/v1/models", "/v1/models/svc-1"] {
+        world.get(path).header("x-api-key", &key).bare().await;
+        world.get(path).header("x-api-key", &key).bearer(&key).bare().await;
+        let differs = world.get(path).header("x-api-key", &key).bearer(&other).refused().await;
+        assert_eq!(differs, (400, "conflicting_credentials".to_owned()), "{path}");
+        let wrong = world.get(path).header("x-api-key", "tk_x").send().await;
+        assert_eq!((wrong.status, wrong.header("x-should-retry")), (401, "false"));
+    }
+    let managed = world.get("/v1/organizations").header("x-api-key", &key).refused().await;
+    assert_eq!(managed, (401, "missing_credentials".to_owned()), "management takes bearers alone");
 }

@@ -49,8 +49,10 @@ async fn key(world: &World, rate: u32) -> String {
 
 /// Returns the status and, for a refusal, the milliseconds to wait.
 async fn call(twin: &Twin, key: &str) -> (u16, i64) {
-    let answer = twin.get("/v1/models").bearer(key).send().await;
-    (answer.status, answer.header("retry-after-ms").parse().unwrap_or(0))
+    let question = json!({"credential": key, "operation": "models"});
+    let decision = twin.ask("/service/v1/authorize", &question).bare().await;
+    let status = decision["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap();
+    (status, decision["retry_after_ms"].as_i64().unwrap_or(0))
 }
 
 /// Calls until one is refused; returns the number of allowed calls, and the wait.

@@ -75,11 +75,11 @@ fn early_start_ends_with_the_refusal(database: Database) {
         }
         locked.commit().await.unwrap();
         let answer = answer.await;
-        assert_eq!((answer.status, answer.code().as_str()), (429, "insufficient_quota"), "{}", answer.text);
+        assert_eq!((answer.status, answer.code().as_str()), (402, "insufficient_quota"), "{}", answer.text);
         scene.upstream.left(1).await;
         assert_eq!(scene.used().await, [(1, 1)]);
         // From now on money comes first.
-        assert_eq!(scene.chat(&body()).send().await.status, 429);
+        assert_eq!(scene.chat(&body()).send().await.status, 402);
         assert_eq!(scene.upstream.received().len(), 2);
     });
 }

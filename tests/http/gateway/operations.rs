@@ -186,10 +186,6 @@ fn responses_need_no_stored_conversation(database: Database) {
         let answer = scene.call("/v1/responses", &body).send().await;
         assert_eq!((answer.status, answer.code().as_str()), (400, "unsupported_parameter"));
         assert_eq!(answer.json()["error"]["param"], "previous_response_id");
-        let over = json!({"model": "chat-1", "input": "hi", "max_output_tokens": 1001});
-        let answer = scene.call("/v1/responses", &over).send().await;
-        assert_eq!((answer.status, answer.code().as_str()), (400, "max_tokens_exceeded"));
-        assert_eq!(answer.json()["error"]["param"], "max_output_tokens");
         assert_eq!(scene.upstream.received().len(), 0);
     });
 }
@@ -312,9 +308,6 @@ fn errors_of_messages_have_anthropics_form(database: Database) {
         // One credential: which of two would count isn't guessed.
         let two = scene.world.post("/v1/messages", &body).header("x-api-key", &scene.key);
         assert_eq!(two.header("x-api-key", &scene.key).send().await.status, 401);
-        let elsewhere =
-            scene.world.post("/v1/chat/completions", &body).header("x-api-key", &scene.key).send().await;
-        assert_eq!(elsewhere.status, 401, "only messages take it");
     });
 }
 

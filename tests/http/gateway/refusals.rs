@@ -36,12 +36,6 @@ fn bad_requests_ask_no_upstream(database: Database) {
             ),
             (json!({"model": "chat-1", "messages": messages, "n": 129}), 400, "invalid_request", "n"),
             (json!({"model": "chat-1", "messages": messages, "n": 2}), 400, "unsupported_parameter", "n"),
-            (
-                json!({"model": "chat-1", "messages": messages, "max_tokens": 1001}),
-                400,
-                "max_tokens_exceeded",
-                "max_tokens",
-            ),
             (json!({"model": "chat-3", "messages": messages}), 404, "model_not_found", "model"),
         ];
         for (body, status, code, param) in cases {
@@ -84,8 +78,6 @@ fn credentials_are_checked_before_the_body(database: Database) {
         };
         assert_eq!(named(&bob.access_token).refused().await, (403, "insufficient_role".to_owned()));
         assert_eq!(named(ada).refused().await, (400, "invalid_json".to_owned()));
-        let elsewhere = call(&scene.key).header("openai-project", "proj_01kfz3v9xee8tb2m6h0q5w7r4n");
-        assert_eq!(elsewhere.refused().await, (403, "outside_api_key_scope".to_owned()));
     });
 }
 
@@ -133,7 +125,7 @@ fn limits_of_key_model_and_money_hold(database: Database) {
         let poor = world.place(&scene.ada, "poor").await;
         let (_, key) = world.key(&scene.ada, &poor, &json!({"name": "k"})).await;
         let refused = world.post("/v1/chat/completions", &body()).bearer(&key).refused().await;
-        assert_eq!(refused, (429, "insufficient_quota".to_owned()));
+        assert_eq!(refused, (402, "insufficient_quota".to_owned()));
         assert_eq!(scene.upstream.received().len(), 2);
     });
 }
@@ -147,7 +139,7 @@ fn budget_refuses_before_the_upstream_is_asked(database: Database) {
             "hard": true});
         world.post(&path, &budget).bearer(&scene.ada.access_token).data().await;
         let answer = scene.chat(&body()).send().await;
-        assert_eq!((answer.status, answer.code().as_str()), (429, "budget_exceeded"), "{}", answer.text);
+        assert_eq!((answer.status, answer.code().as_str()), (402, "budget_exceeded"), "{}", answer.text);
         assert_eq!((answer.header("x-should-retry"), answer.header("retry-after")), ("false", ""));
         let error = &answer.json()["error"];
         assert_eq!(error["type"], "insufficient_quota");

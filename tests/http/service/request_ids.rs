@@ -59,8 +59,8 @@ async fn repeated_request_gets_the_same_answer(world: World) {
     assert_eq!(wallet(&world, &place.organization).await, (1_000_000_000, 700_000_000));
     assert_eq!(number(&world, "SELECT COUNT(*) FROM reservations").await, 1);
     // Another call finds 0.3.
-    assert_eq!(code(&ask(Some("call-2")).await), (429, "insufficient_quota"));
-    assert_eq!(code(&ask(None).await), (429, "insufficient_quota"));
+    assert_eq!(code(&ask(Some("call-2")).await), (402, "insufficient_quota"));
+    assert_eq!(code(&ask(None).await), (402, "insufficient_quota"));
     // The id is free once the call has ended.
     let event = json!({"events": [{"id": "e", "source": "s", "time": START, "api_key_id": key_id, "model": "m",
         "kind": "chat", "prompt_tokens": 100_000, "reservation_id": first["reservation"]["id"]}]});

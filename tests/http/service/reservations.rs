@@ -170,7 +170,7 @@ async fn refusal_for_lack_of_money_shows_the_balance(world: World) {
     assert!(world.app.keys.last_uses.is_empty(), "what is refused is no use of the key");
     assert_eq!(
         (&no["allowed"], &no["status"], &no["code"], &no["retry_after_ms"], &no["reservation"]),
-        (&json!(false), &json!(429), &json!("insufficient_quota"), &Value::Null, &Value::Null)
+        (&json!(false), &json!(402), &json!("insufficient_quota"), &Value::Null, &Value::Null)
     );
     let message = no["message"].as_str().unwrap();
     for part in ["0.00062 USD", "-0.00062 USD available", "limit of 0.00093 USD"] {
@@ -185,7 +185,7 @@ async fn refusal_for_lack_of_money_shows_the_balance(world: World) {
     let asked = Call::new(&world.service, Method::GET, path).bearer(&scene.key);
     let asked = asked.header("x-tollkeeper-service-token", world.app.api.service_token.expose());
     let refused = asked.send().await;
-    assert_eq!((refused.status, refused.code().as_str()), (429, "insufficient_quota"));
+    assert_eq!((refused.status, refused.code().as_str()), (402, "insufficient_quota"));
     assert_eq!(refused.json()["error"]["type"], "insufficient_quota");
     assert_eq!(refused.header("x-should-retry"), "false");
     assert!(!refused.headers.contains_key("retry-after"));

@@ -87,7 +87,7 @@ impl<'a> Scene<'a> {
     async fn refused(&self, key: usize) -> String {
         let decision = self.authorize(key).await;
         assert_eq!((&decision["allowed"], &decision["code"]), (&json!(false), &json!("budget_exceeded")));
-        assert_eq!(decision["status"], 429, "{decision}");
+        assert_eq!(decision["status"], 402, "{decision}");
         decision["message"].as_str().unwrap().to_owned()
     }
 

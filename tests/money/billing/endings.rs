@@ -122,7 +122,7 @@ async fn refusal_names_what_ran_out(world: World) {
         let body = json!({"credential": scene.key, "operation": "chat", "model": "svc-1", "max_tokens": 100,
             "estimated_prompt_tokens": 10});
         let no = world.ask("/service/v1/authorize", &body).bare().await;
-        assert_eq!((&no["status"], &no["code"]), (&json!(429), &json!("insufficient_quota")), "{no}");
+        assert_eq!((&no["status"], &no["code"]), (&json!(402), &json!("insufficient_quota")), "{no}");
         no["message"].as_str().unwrap().to_owned()
     };
     // No payment was ever made.

@@ -123,8 +123,10 @@ impl Scene {
     /// Calls with the limited key until it is refused: soon, and with a wait of at most a minute.
     async fn drain(&self, replica: &Replica) {
         for _ in 0..=20 {
-            let answer: Answer =
-                Call::new(&replica.public, Method::GET, "/v1/models").bearer(&self.limited).send().await;
+            let answer: Answer = Call::new(&replica.public, Method::GET, "/v1/billing/pricing")
+                .bearer(&self.limited)
+                .send()
+                .await;
             if answer.status == 429 {
                 let wait_ms: i64 = answer.header("retry-after-ms").parse().unwrap();
                 assert!((1..=60_000).contains(&wait_ms), "{wait_ms}");

@@ -61,7 +61,7 @@ fn spend(fleet: &Fleet, key: &str, client: u64) -> u64 {
         wire.open().read_to_string(&mut answer).unwrap();
         let (head, rest) = answer.split_once("\r\n\r\n").unwrap();
         if !head.contains(" 200 ") {
-            assert!(head.contains(" 429 ") && rest.contains("insufficient_quota"), "{answer}");
+            assert!(head.contains(" 402 ") && rest.contains("insufficient_quota"), "{answer}");
             return answers;
         }
         assert!(rest.contains("\"content\":\"a\""), "{answer}");

@@ -68,7 +68,7 @@ fn key_rate_is_shared(database: Database) {
 
 /// Returns whether a call is allowed; asserts that a refusal has a wait.
 fn is_call_allowed(fleet: &Fleet, key: &str) -> bool {
-    let answer = fleet.get("/v1/models").bearer(key).send();
+    let answer = fleet.get("/v1/billing/pricing").bearer(key).send();
     if answer.status == 200 {
         return true;
     }

@@ -236,6 +236,7 @@ POST /v1/completions
 POST /v1/embeddings
 POST /v1/responses
 POST /v1/messages
+POST /v1/messages/count_tokens
 ";
 
 #[test]

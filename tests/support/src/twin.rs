@@ -16,6 +16,7 @@ use super::world::{World, catch_up};
 pub struct Twin {
     pub app: App,
     public: Dispatcher,
+    service: Dispatcher,
 }
 
 impl Twin {
@@ -23,7 +24,11 @@ impl Twin {
     pub async fn both(world: &World) -> [Self; 2] {
         let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
         other.boot().await.unwrap();
-        [world.app.clone(), other].map(|app| Self { public: app.dispatcher(Listener::Public), app })
+        [world.app.clone(), other].map(|app| Self {
+            public: app.dispatcher(Listener::Public),
+            service: app.dispatcher(Listener::Service),
+            app,
+        })
     }
 
     /// Like [`Self::both`], with cheap password hashes; existing hashes are replaced at their first use.
@@ -36,7 +41,11 @@ impl Twin {
             let app =
                 App::with_hasher(world.app.config.clone(), world.clock.clone(), random, hasher).unwrap();
             app.boot().await.unwrap();
-            twins.push(Self { public: app.dispatcher(Listener::Public), app });
+            twins.push(Self {
+                public: app.dispatcher(Listener::Public),
+                service: app.dispatcher(Listener::Service),
+                app,
+            });
         }
         twins.try_into().unwrap_or_else(|_| panic!("there are two"))
     }
@@ -51,6 +60,11 @@ impl Twin {
 
     pub fn post(&self, path: &str, body: &Value) -> Call {
         Call::new(&self.public, Method::POST, path).json(body)
+    }
+
+    /// Builds a POST to the service listener, with its token.
+    pub fn ask(&self, path: &str, body: &Value) -> Call {
+        Call::new(&self.service, Method::POST, path).json(body).bearer(self.app.api.service_token.expose())
     }
 }
 

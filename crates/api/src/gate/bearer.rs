@@ -210,6 +210,23 @@ impl Credential {
         Some(Holder::Member { group, member })
     }
 
+    /// Returns the API key, if it is one.
+    pub(super) fn key(&self) -> Option<&Arc<LiveKey>> {
+        match &self.0 {
+            CredentialKind::Key { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Returns the id of the API key or of the person.
+    pub(super) fn caller(&self) -> Option<u128> {
+        match &self.0 {
+            CredentialKind::None => None,
+            CredentialKind::Session { user_id, .. } => Some(user_id.as_u128()),
+            CredentialKind::Key { key, .. } => Some(key.id.as_u128()),
+        }
+    }
+
     /// Returns the session of the call, if a token or a cookie has authenticated it.
     pub(super) fn any_session(&self) -> Option<Session> {
         match self.0 {

@@ -5,19 +5,21 @@ use std::net::IpAddr;
 use http::{HeaderValue, header};
 
 use crate::Api;
-use gateway::Operation;
+use gateway::{AnthropicHeaders, Operation};
 use kernel::error::{Code, Error};
+use kernel::limiter::{self, Subject};
 use kernel::secrets::Secret;
 use kernel::shares::Holder;
 use keys::model_callers::{self, Credential, ModelCaller};
+use keys::rules::permissions::Permission;
 use tenants::roles::ProjectAction;
 
 use super::bearer::{CREDENTIAL_CODES, Principal, authenticate_unmetered};
 use super::tenants::project_roles;
-use super::{Access, AccessDoc, Call};
+use super::{Access, AccessDoc, Call, rate_limited};
 
 /// The access to model calls: an API key with the operation's permission, or the access token of a person whose
-/// role in the named project allows model calls. Messages also take the API key as `x-api-key`.
+/// role in the named project allows model calls.
 ///
 /// The rates of the key and the model are counted when the call is decided, after its body was read.
 #[derive(Clone, Copy, Debug)]
@@ -36,83 +38,132 @@ pub struct ModelCallScope {
     pub organization: Option<String>,
     /// The project that the call names.
     pub project: Option<String>,
+    /// The version and the betas of a message.
+    pub anthropic: AnthropicHeaders,
 }
 
 impl Access<Api> for ModelCalls {
     type Scope = ModelCallScope;
 
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ModelCallScope, Error> {
-        if self.0 == Operation::Messages {
-            take_api_key_header(call)?;
-        }
-        let organization = named(call, "openai-organization")?;
-        let project = named(call, "openai-project")?;
-        let principal = authenticate_unmetered(api, call).await?;
-        if let Principal::Key(key) = &principal {
-            key.admit_permission(self.0.permission())?;
-        }
-        let credential = call.bearer()?;
-        if principal.key().is_none() || organization.is_some() || project.is_some() {
-            // A person's role, and that a key stays within its project, are checked before the body is read.
-            let (organization, project) = (organization.as_deref(), project.as_deref());
-            let now = api.clock.now();
-            let bearer = Credential::Bearer(credential);
-            let caller = model_callers::find(&api.keys, bearer, organization, project, now).await;
-            drop::<ModelCaller>(caller.map_err(name_headers)?);
-        }
-        Ok(ModelCallScope {
-            credential: Secret::new(credential),
-            holder: call.credential.holder().unwrap_or(Holder::Network(call.address)),
-            address: call.address,
-            organization,
-            project,
-        })
+        admit(api, call, self.0).await
     }
 
     fn describe(&self) -> AccessDoc {
-        let permission = self.0.permission().as_str();
-        let roles = project_roles(ProjectAction::CallModels);
-        let other_scheme = (self.0 == Operation::Messages).then_some("messageKey");
-        let header = if other_scheme.is_some() { ", also as `x-api-key`" } else { "" };
-        let doc = AccessDoc::new(
-            Some("modelKey"),
-            format!(
-                "API key with permission `{permission}`{header}; or access token, with `openai-organization` and \
-                 `openai-project`, of a person with the role {} in the project",
-                roles.join(" or ")
-            ),
-        );
-        let doc = doc.refuses(CREDENTIAL_CODES).refuses(&[
-            Code::InvalidRequest,
-            Code::ProjectRequired,
-            Code::InsufficientRole,
-            Code::MissingPermission,
-            Code::SignOnRequired,
-            Code::OutsideApiKeyScope,
-            Code::OrganizationNotFound,
-            Code::ProjectNotFound,
-        ]);
-        AccessDoc { other_scheme, ..doc.roles("project", roles) }
+        describe(self.0.permission())
     }
 }
 
-/// Makes the header `x-api-key` of Anthropic's SDKs a bearer token, unless one is sent.
+/// The access to counts of tokens, which have a rate of their own for each key and person: that of reads.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenCounts;
+
+impl Access<Api> for TokenCounts {
+    type Scope = ModelCallScope;
+
+    async fn admit(&self, api: &Api, call: &mut Call) -> Result<ModelCallScope, Error> {
+        let scope = admit(api, call, Operation::Messages).await?;
+        count_reads(api, call, "count_tokens")?;
+        Ok(scope)
+    }
+
+    fn describe(&self) -> AccessDoc {
+        describe(Operation::Messages.permission())
+    }
+}
+
+/// Admits a caller who may make calls of this operation.
+async fn admit(api: &Api, call: &mut Call, operation: Operation) -> Result<ModelCallScope, Error> {
+    take_api_key_header(call)?;
+    let principal = authenticate_unmetered(api, call).await?;
+    let (mut organization, mut project) = (None, None);
+    match &principal {
+        // It names both by itself. SDKs send the headers with every call once they are in the environment.
+        Principal::Key(key) => key.admit_permission(operation.permission())?,
+        Principal::User(_) => {
+            organization = named(call, "openai-organization")?;
+            project = named(call, "openai-project")?;
+        }
+    }
+    let credential = call.bearer()?;
+    if principal.key().is_none() {
+        // A person's role is checked before the body is read.
+        let (organization, project) = (organization.as_deref(), project.as_deref());
+        let now = api.clock.now();
+        let bearer = Credential::Bearer(credential);
+        let caller = model_callers::find(&api.keys, bearer, organization, project, now).await;
+        drop::<ModelCaller>(caller.map_err(name_headers)?);
+    }
+    Ok(ModelCallScope {
+        credential: Secret::new(credential),
+        holder: call.credential.holder().unwrap_or(Holder::Network(call.address)),
+        address: call.address,
+        organization,
+        project,
+        anthropic: match operation {
+            Operation::Messages => AnthropicHeaders::of(&call.headers, call.uri.query()),
+            _ => AnthropicHeaders::default(),
+        },
+    })
+}
+
+fn describe(permission: Permission) -> AccessDoc {
+    let permission = permission.as_str();
+    let roles = project_roles(ProjectAction::CallModels);
+    let doc = AccessDoc::new(
+        Some("modelKey"),
+        format!(
+            "API key with permission `{permission}`, also as `x-api-key`; or access token, with `openai-organization` \
+             and `openai-project`, of a person with the role {} in the project",
+            roles.join(" or ")
+        ),
+    );
+    let doc = doc.refuses(CREDENTIAL_CODES).refuses(&[
+        Code::ConflictingCredentials,
+        Code::InvalidRequest,
+        Code::ProjectRequired,
+        Code::InsufficientRole,
+        Code::MissingPermission,
+        Code::SignOnRequired,
+        Code::OrganizationNotFound,
+        Code::ProjectNotFound,
+    ]);
+    AccessDoc { other_scheme: Some("apiKeyHeader"), ..doc.roles("project", roles) }
+}
+
+/// Makes the header `x-api-key` of Anthropic's SDKs a bearer token. Both may be sent if they are the same.
 ///
 /// # Errors
-/// 401 if it stands several times.
-fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
+/// 401 if it stands several times; 400 if another credential is sent beside it.
+pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
     let mut keys = call.headers.get_all("x-api-key").iter();
-    let (Some(key), false) = (keys.next(), call.headers.contains_key(header::AUTHORIZATION)) else {
-        return Ok(());
-    };
+    let Some(key) = keys.next() else { return Ok(()) };
     if keys.next().is_some() {
         let message = "Send one `x-api-key` header, not several.";
         return Err(Error::new(Code::MissingCredentials).message(message));
+    }
+    if call.headers.contains_key(header::AUTHORIZATION) {
+        let is_same = call.bearer().is_ok_and(|bearer| bearer.as_bytes() == key.as_bytes().trim_ascii());
+        return if is_same { Ok(()) } else { Err(Code::ConflictingCredentials.into()) };
     }
     let bearer = [b"Bearer ", key.as_bytes()].concat();
     let mut bearer = HeaderValue::from_bytes(&bearer).map_err(Error::internal)?;
     bearer.set_sensitive(true);
     call.headers.insert(header::AUTHORIZATION, bearer);
+    Ok(())
+}
+
+/// Counts a call against a rate of its own, which is that of reads, and not against an API key's. A key has its own, and a
+/// person has one for all sessions. It is a use of the key all the same.
+pub(super) fn count_reads(api: &Api, call: &Call, scope: &str) -> Result<(), Error> {
+    let now = api.clock.now();
+    if let Some(caller) = call.credential.caller().filter(|_| api.limits.enabled) {
+        let key = limiter::key_for(scope, Subject::Id(caller));
+        api.limiter.check(key, api.limits.reads_per_minute, now).map(drop).map_err(rate_limited)?;
+    }
+    if let Some(key) = call.credential.key() {
+        api.keys.note_use(key, now);
+    }
     Ok(())
 }
 

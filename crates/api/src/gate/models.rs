@@ -8,7 +8,8 @@ use kernel::error::{Code, Error};
 use keys::rules::permissions::Permission;
 use metrics::Caller;
 
-use super::bearer::{CREDENTIAL_CODES, Principal, authenticate};
+use super::bearer::{CREDENTIAL_CODES, Principal, authenticate_unmetered};
+use super::model_calls::{count_reads, take_api_key_header};
 use super::{Access, AccessDoc, Call};
 
 /// The access to the model catalog: an access token, or a key with the permission `models`.
@@ -31,29 +32,41 @@ impl ModelsScope {
 impl Access<Api> for Models {
     type Scope = ModelsScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ModelsScope, Error> {
-        let principal = authenticate(api, call).await;
+        let principal = authenticate_reader(api, call).await;
         let admitted =
             principal.and_then(|principal| may_see_models(&principal).map(|()| ModelsScope { principal }));
         count_decision(api, admitted)
     }
     fn describe(&self) -> AccessDoc {
-        AccessDoc::new(Some("bearer"), "access token, or API key with permission `models`")
-            .refuses(CREDENTIAL_CODES)
-            .refuses(&[Code::MissingPermission])
+        let doc = AccessDoc::new(
+            Some("bearer"),
+            "access token, or API key with permission `models`, also as `x-api-key`",
+        )
+        .refuses(CREDENTIAL_CODES)
+        .refuses(&[Code::ConflictingCredentials, Code::MissingPermission]);
+        AccessDoc { other_scheme: Some("apiKeyHeader"), ..doc }
     }
+}
+
+/// Authenticates somebody who reads the catalog. It counts against no rate of calls: tools read it before the first one.
+async fn authenticate_reader(api: &Api, call: &mut Call) -> Result<Principal, Error> {
+    take_api_key_header(call)?;
+    let principal = authenticate_unmetered(api, call).await?;
+    count_reads(api, call, "models")?;
+    Ok(principal)
 }
 
 fn may_see_models(principal: &Principal) -> Result<(), Error> {
     principal.key().map_or(Ok(()), |key| key.admit_permission(Permission::Models))
 }
 
-fn may_see_model(api: &Api, principal: &Principal, id: &str) -> Result<ModelScope, Error> {
-    let model = api.catalog.now().get(id).cloned().ok_or(Code::ModelNotFound)?;
+fn may_see_model(api: &Api, principal: &Principal, name: &str) -> Result<ModelScope, Error> {
+    let model = api.catalog.now().find(name).cloned().ok_or(Code::ModelNotFound)?;
     may_see_models(principal)?;
     if let Some(key) = principal.key() {
         key.admit_model(&model.id)?;
     }
-    Ok(ModelScope { model })
+    Ok(ModelScope { model, name: name.to_owned() })
 }
 
 /// Counts a decision about the use of models.
@@ -70,18 +83,24 @@ pub struct OneModel;
 #[derive(Clone, Debug)]
 pub struct ModelScope {
     model: Arc<Model>,
+    name: String,
 }
 
 impl ModelScope {
     pub fn model(&self) -> &Model {
         &self.model
     }
+
+    /// Returns the id or alias by which it was asked for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Access<Api> for OneModel {
     type Scope = ModelScope;
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<ModelScope, Error> {
-        let principal = authenticate(api, call).await;
+        let principal = authenticate_reader(api, call).await;
         count_decision(
             api,
             principal.and_then(|principal| may_see_model(api, &principal, call.path("model_id"))),

@@ -1,7 +1,7 @@
 //! The error codes of each operation: what its access and its input refuse with, and what its handler adds.
 //!
-//! Some errors can answer any request and aren't listed: `malformed_request`, `unknown_path` and
-//! `method_not_allowed`.
+//! Some errors can answer any request and aren't listed: `malformed_request`, `unknown_path`,
+//! `method_not_allowed` and `websocket_not_supported`.
 
 use super::{handler_words, is_model_call, path_parameters};
 use crate::creation::IDEMPOTENCY_KEY;
@@ -10,8 +10,8 @@ use kernel::error::Code;
 use web::entity_tags::IF_MATCH;
 
 /// The codes that no operation lists, because they come before one is found.
-pub const CODES_OF_ANY_REQUEST: [Code; 3] =
-    [Code::MalformedRequest, Code::UnknownPath, Code::MethodNotAllowed];
+pub const CODES_OF_ANY_REQUEST: [Code; 4] =
+    [Code::MalformedRequest, Code::UnknownPath, Code::MethodNotAllowed, Code::WebsocketNotSupported];
 
 /// The refusals while the database can't be used.
 const DATABASE: &[Code] =
@@ -95,10 +95,12 @@ pub fn codes(route: &Route) -> Vec<Code> {
     if input.headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY) {
         codes.extend([Code::IdempotencyInProgress, Code::IdempotencyKeyReused]);
     }
-    if is_model_call(route.path) {
+    let operation = handler_words(route).join("_");
+    if operation == "messages_count_tokens" {
+        codes.extend([Code::ModelNotAllowed, Code::ModelNotFound]);
+    } else if is_model_call(route.path) {
         codes.extend([DECISION, GATEWAY].concat());
     }
-    let operation = handler_words(route).join("_");
     let own = OWN_CODES.iter().filter(|(operations, _)| operations.contains(&operation.as_str()));
     codes.extend(own.flat_map(|(_, own)| *own).copied());
     Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()

@@ -35,7 +35,7 @@ pub fn text(name: &str) -> Option<&'static str> {
         "credential" => Some("tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe"),
         "email" => Some("ada@example.com"),
         "new_email" => Some("ada.lovelace@example.com"),
-        "model" => Some("svc-1"),
+        "model" | "after_id" | "before_id" => Some("svc-1"),
         "code" | "one_time_code" => Some("123456"),
         "ceremony" => Some("AX0rT2VuZQ"),
         "organization_id" => Some("org_01kfz3v9xee8tb2m6h0q5w7r4n"),
@@ -376,6 +376,13 @@ const BODIES: &[(&[&str], &str)] = &[
         r#"{
   "model": "svc-1",
   "max_tokens": 64,
+  "messages": [{"role": "user", "content": "Say hello."}]
+}"#,
+    ),
+    (
+        &["messages_count_tokens"],
+        r#"{
+  "model": "svc-1",
   "messages": [{"role": "user", "content": "Say hello."}]
 }"#,
     ),

@@ -10,7 +10,7 @@ pub fn operation_id(handler_words: &[&str]) -> String {
 }
 
 /// The handlers with the ids of their operations, in the order of the table of routes.
-const OPERATION_IDS: [(&str, &str); 123] = [
+const OPERATION_IDS: [(&str, &str); 125] = [
     ("auth::register", "register"),
     ("auth::verify_email", "verify_email"),
     ("auth::resend_verification", "resend_verification"),
@@ -114,6 +114,8 @@ const OPERATION_IDS: [(&str, &str); 123] = [
     ("embeddings::create", "create_embedding"),
     ("responses::create", "create_response"),
     ("messages::create", "create_message"),
+    ("messages::count_tokens", "count_message_tokens"),
+    ("api::hello", "get_hello"),
     ("pages::verify_email::read", "get_verify_email_page"),
     ("pages::verify_email::create", "send_verify_email_page"),
     ("pages::reset_password::read", "get_reset_password_page"),

@@ -32,6 +32,7 @@ pub async fn authorize(
         operation: body.operation,
         model: body.model.as_ref().map(|model| model.0.as_str()),
         max_tokens: body.max_tokens.map(|tokens| tokens.0),
+        can_lower_max_tokens: false,
         organization: body.organization_id.as_ref().map(|id| id.0.as_str()),
         project: body.project_id.as_ref().map(|id| id.0.as_str()),
         estimated_prompt_tokens: body.estimated_prompt_tokens.map(|tokens| tokens.0),

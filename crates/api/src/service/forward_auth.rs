@@ -44,6 +44,7 @@ async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Err
         operation: request.operation,
         model: request.model.as_deref(),
         max_tokens: request.max_tokens,
+        can_lower_max_tokens: false,
         organization: request.organization_id.as_deref(),
         project: request.project_id.as_deref(),
         estimated_prompt_tokens: None,

@@ -6,15 +6,16 @@ use serde_json::{Value, json};
 
 use super::{DemoAnswer, Request, Speech, has_tokens};
 
-/// The length of vectors, unless the request says another.
+/// The length of vectors of a model that has none.
 const DIMENSIONS: usize = 8;
 /// The longest vector.
 const MAX_DIMENSIONS: usize = 4_096;
 
 /// Answers with a vector for each input.
-pub(super) fn answer(speech: &Speech, request: &Request) -> DemoAnswer {
+pub(super) fn answer(speech: &Speech, request: &Request, dimension: Option<i64>) -> DemoAnswer {
     let asked = request.dimensions.and_then(|dimensions| usize::try_from(dimensions).ok());
-    let dimensions = asked.unwrap_or(DIMENSIONS).clamp(1, MAX_DIMENSIONS);
+    let of_model = dimension.and_then(|dimension| usize::try_from(dimension).ok());
+    let dimensions = asked.or(of_model).unwrap_or(DIMENSIONS).clamp(1, MAX_DIMENSIONS);
     let inputs = match &request.input {
         Value::Array(items) if !has_tokens(&request.input) => items.as_slice(),
         one => std::slice::from_ref(one),

@@ -6,6 +6,7 @@ fn ask(request: &Value) -> Vec<String> {
     let mut answer = answer(
         Operation::ChatCompletions,
         request.to_string().as_bytes(),
+        None,
         Time::from_unix_ms(1_773_050_400_999),
     )
     .unwrap();
@@ -49,12 +50,13 @@ fn stream_holds_the_same_text_and_counts() {
 
 #[test]
 fn body_that_cannot_be_read_has_no_answer() {
-    assert!(answer(Operation::ChatCompletions, b"{\"messages\": 1}", Time::from_unix_ms(0)).is_none());
+    assert!(answer(Operation::ChatCompletions, b"{\"messages\": 1}", None, Time::from_unix_ms(0)).is_none());
 }
 
 /// Returns the only body of an answer.
 fn whole(operation: Operation, request: &Value) -> Value {
-    let mut answer = answer(operation, request.to_string().as_bytes(), Time::from_unix_ms(1_000)).unwrap();
+    let mut answer =
+        answer(operation, request.to_string().as_bytes(), None, Time::from_unix_ms(1_000)).unwrap();
     let body = answer.next_chunk().unwrap();
     assert!(answer.next_chunk().is_none());
     serde_json::from_slice(&body).unwrap()
@@ -116,7 +118,8 @@ fn events_say_the_same_as_whole_answers() {
         (Operation::Responses, json!({"model": "m", "input": "one", "stream": true})),
         (Operation::Messages, json!({"model": "m", "messages": [{"content": "one"}], "stream": true})),
     ] {
-        let mut answer = answer(operation, request.to_string().as_bytes(), Time::from_unix_ms(0)).unwrap();
+        let mut answer =
+            answer(operation, request.to_string().as_bytes(), None, Time::from_unix_ms(0)).unwrap();
         let mut text = String::new();
         let mut events = 0;
         while let Some(chunk) = answer.next_chunk() {

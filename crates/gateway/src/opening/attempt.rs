@@ -1,6 +1,7 @@
 //! One upstream, asked for one call.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -133,6 +134,7 @@ impl Attempt<'_> {
                     if limit.replace(rest).is_some() {
                         return Err(failure);
                     }
+                    self.call.left_max_tokens.store(rest, Ordering::Relaxed);
                 }
             }
         }
@@ -215,19 +217,26 @@ impl Attempt<'_> {
     async fn ask(&self, inject: Injection, limit: Option<i64>) -> Result<Response, Failure> {
         let body = self.outgoing.write_for(&self.target(inject, limit));
         if self.route.upstream.kind == UpstreamKind::Demo {
-            let answer = demo::answer(self.call.request.operation, &body, self.gateway.clock.now());
+            let answer = demo::answer(
+                self.call.request.operation,
+                &body,
+                self.call.model.dimension,
+                self.gateway.clock.now(),
+            );
             return answer
                 .map(|answer| Response::Good(UpstreamBody::Demo(answer)))
                 .ok_or_else(|| self.fail("no text"));
         }
         // The copy is kept until the response begins: if the connection was closed meanwhile, it is sent again.
         let _copy = self.gateway.take_memory(self.call.holder, body.len()).map_err(Failure::last)?;
-        let headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
+        let mut headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
+        let query = self.call.anthropic.add_to(&mut headers, &self.route.upstream);
+        let path = format!("{}{query}", self.call.request.operation.path());
         // An answer that isn't streamed is made to its end, whoever leaves.
         let is_awaited =
             !self.call.request.is_stream || self.route.upstream.on_disconnect != OnDisconnect::Cancel;
         self.call.stage.begin(is_awaited);
-        let response = match self.transport.send(self.call.request.operation.path(), headers, body).await {
+        let response = match self.transport.send(&path, headers, body).await {
             Ok(response) => response,
             Err(SendError::Connect(why)) => {
                 self.call.stage.abandon();

@@ -117,10 +117,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Returns the limit that an upstream leaves, if it refuses the one that was written in because the prompt is so long.
+    /// Returns the limit that an upstream leaves, if it refuses the one that was sent because the prompt is so long.
     fn rest_of_context(&self, error: &UpstreamError) -> Option<i64> {
-        let is_written_in = self.call.request.asked_tokens().is_none();
-        let context_length = self.call.model.context_length.filter(|_| is_written_in)?;
+        let context_length = self.call.model.context_length.filter(|_| self.call.is_limit_ours())?;
         rest_of_context(error.message.as_deref()?, context_length, self.call.max_tokens)
     }
 

@@ -281,6 +281,16 @@ fn look_up(upstream: &Upstream, name: &str) -> Listed {
     Listed::Unlisted
 }
 
+/// Returns `true` if an upstream gets the names of betas in Anthropic's API. At a provider they may cost more than the usage
+/// says, so its operator allows them as the field `anthropic_beta`.
+pub(crate) fn gets_betas(upstream: &Upstream) -> bool {
+    match look_up(upstream, "anthropic_beta") {
+        Listed::Denied => false,
+        Listed::Allowed => true,
+        Listed::Unlisted => upstream.kind != UpstreamKind::Openai,
+    }
+}
+
 impl ModelRequest {
     /// Fails if the upstream doesn't get a field of this request, one of its tools, or something that it refers to.
     ///

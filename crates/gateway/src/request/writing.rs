@@ -191,6 +191,15 @@ impl ModelRequest {
         edit.to_bytes()
     }
 
+    /// Returns the body for a server that only counts the prompt of a model.
+    pub(crate) fn write_for_count(&self, model: &str) -> Bytes {
+        let mut edit = self.object.edit();
+        if model != self.model {
+            edit.set("model", json_string(model));
+        }
+        edit.to_bytes()
+    }
+
     /// Lowers each limit that is too high. Where none is sent that this upstream obeys, one is added.
     fn limit_tokens(&self, edit: &mut Edit<'_>, name: &'static str, upstream: &Target<'_>) {
         let most = upstream.max_completion_tokens;

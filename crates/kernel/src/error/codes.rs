@@ -50,6 +50,9 @@ codes! {
     /// The server behind the model can't do what a parameter asks for.
     UnsupportedParameter = 400 "unsupported_parameter"
         "The server behind this model doesn't support this parameter.";
+    /// The headers `Authorization` and `x-api-key` have different credentials.
+    ConflictingCredentials = 400 "conflicting_credentials"
+        "`Authorization` and `x-api-key` have different credentials: send one of them.";
     /// The account has no password: its person signs in with a provider.
     NoPassword = 400 "no_password"
         "Your account has no password: ask for a mail with a link to set one (`POST /v1/auth/forgot-password`).";
@@ -92,6 +95,12 @@ codes! {
     /// The answer of an authenticator isn't valid, or is by an unknown passkey.
     InvalidCredential = 401 "invalid_credential"
         "This passkey is unknown here, or what it has signed is not valid.";
+    /// The organization's balance and credit limit don't cover the call.
+    InsufficientQuota = 402 "insufficient_quota"
+        "The organization's balance and credit limit don't cover this call: add credit.";
+    /// A hard budget doesn't cover the call.
+    BudgetExceeded = 402 "budget_exceeded"
+        "A budget of the organization doesn't cover this call: ask one of its owners.";
     /// The caller's role doesn't allow it.
     InsufficientRole = 403 "insufficient_role" "Your role does not allow this.";
     /// The person proved too long ago who they are.
@@ -185,6 +194,9 @@ codes! {
     /// The path exists, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed"
         "This path takes other methods: the header `allow` names them.";
+    /// A request to change to WebSocket, at a path that answers requests of HTTP.
+    WebsocketNotSupported = 426 "websocket_not_supported"
+        "This path doesn't speak WebSocket: send the request with `POST`, and `\"stream\": true` for events.";
     /// The e-mail address has an account.
     EmailTaken = 409 "email_taken" "There is an account with this e-mail address.";
     /// The account's e-mail address is verified already.
@@ -266,12 +278,6 @@ codes! {
     TooManyAttempts = 429 "too_many_attempts" "Too many attempts: wait as long as `retry-after` says.";
     /// Too many password checks are queued.
     PasswordQueueFull = 429 "password_queue_full" "Too many logins are waiting: try again in a moment.";
-    /// The organization's balance and credit limit don't cover the call.
-    InsufficientQuota = 429 "insufficient_quota"
-        "The organization's balance and credit limit don't cover this call: add credit.";
-    /// A hard budget doesn't cover the call.
-    BudgetExceeded = 429 "budget_exceeded"
-        "A budget of the organization doesn't cover this call: ask one of its owners.";
     /// The maximum number of concurrent calls of one organization to one model is reached.
     ModelConcurrencyLimited = 429 "model_concurrency_limited"
         "As many calls of this organization to this model are under way as it takes: try again in a moment.";

@@ -11,7 +11,8 @@ use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, Router};
 use futures_util::FutureExt;
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tower::util::option_layer;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
@@ -22,6 +23,7 @@ use crate::call::Call;
 use crate::frame::Frame;
 use crate::reply;
 use crate::route::{ErrorShape, Listener, Outcome, Pages, Route, State};
+use crate::settings::Settings;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::stopwatch::Stopwatch;
@@ -86,7 +88,7 @@ impl Dispatcher {
         let set_hsts = hsts
             .clone()
             .map(|value| SetResponseHeaderLayer::overriding(header::STRICT_TRANSPORT_SECURITY, value));
-        let cors = cors(&settings.cors_origins).filter(|_| is_public);
+        let cors = cors::<S>(settings).filter(|_| is_public);
         // Each layer costs a request some allocations, so there are only those that do something.
         let router = match (set_hsts, cors) {
             (None, None) => router,
@@ -167,12 +169,14 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Response headers that a page of an allowed origin may read.
-const EXPOSED_HEADERS: [&str; 11] = [
+const EXPOSED_HEADERS: [&str; 13] = [
     "etag",
     "idempotency-replayed",
     "x-request-id",
     "x-tollkeeper-call-id",
     "x-tollkeeper-demo",
+    "x-tollkeeper-estimated",
+    "x-tollkeeper-max-tokens",
     "x-should-retry",
     "retry-after",
     "retry-after-ms",
@@ -181,10 +185,11 @@ const EXPOSED_HEADERS: [&str; 11] = [
     "x-ratelimit-reset-requests",
 ];
 
-/// Returns the CORS layer, unless the configuration names no origins
+/// Returns the CORS layer, unless the configuration allows no origins
 /// (docs/contract/README.md#cross-origin-calls).
-fn cors(origins: &[String]) -> Option<CorsLayer> {
-    if origins.is_empty() {
+fn cors<S: State>(settings: &Settings) -> Option<CorsLayer> {
+    let opens_model_calls = settings.allows_model_calls_from_browsers;
+    if settings.cors_origins.is_empty() && !opens_model_calls {
         return None;
     }
     let layer = CorsLayer::new()
@@ -193,8 +198,12 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED_HEADERS.map(HeaderName::from_static))
         .max_age(Duration::from_secs(600));
-    let list = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
-    Some(layer.allow_origin(AllowOrigin::list(list)))
+    let list = settings.cors_origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
+    let origins: Vec<_> = list.collect();
+    let is_allowed = move |origin: &HeaderValue, request: &Parts| {
+        origins.contains(origin) || opens_model_calls && S::is_model_path(request.uri.path())
+    };
+    Some(layer.allow_origin(AllowOrigin::predicate(is_allowed)))
 }
 
 /// The address of the other side of a request's connection.
@@ -295,7 +304,7 @@ impl<S: State> Endpoint<S> {
 
     /// Runs the handler, if there is one and it can answer yet.
     async fn run(&self, mut call: Call<S::Credential>, trace: Option<Arc<Trace>>) -> Outcome {
-        let error = match self.open_route() {
+        let error = match self.open_route(&call) {
             Ok(route) => {
                 let request_id = call.request_id;
                 let outcome = pin!(AssertUnwindSafe(route.call(&self.state, call)).catch_unwind());
@@ -320,7 +329,7 @@ impl<S: State> Endpoint<S> {
     }
 
     /// Returns the route, if there is one and it can answer yet.
-    fn open_route(&self) -> Result<&Route<S>, Error> {
+    fn open_route(&self, call: &Call<S::Credential>) -> Result<&Route<S>, Error> {
         match &self.target {
             Target::Route(route) => {
                 if !route.access.before_ready {
@@ -328,7 +337,10 @@ impl<S: State> Endpoint<S> {
                 }
                 Ok(route)
             }
-            Target::Refused(code, _) => Err((*code).into()),
+            Target::Refused(Code::MethodNotAllowed, _) if asks_for_websocket(&call.headers) => {
+                Err(Code::WebsocketNotSupported.into())
+            }
+            Target::Refused(code, _) => Err(S::no_route(*code, &call.method, call.uri.path())),
         }
     }
 
@@ -337,6 +349,14 @@ impl<S: State> Endpoint<S> {
         self.listener == Listener::Public
             && matches!(&self.target, Target::Route(route) if route.access.scheme.is_some())
     }
+}
+
+/// Returns `true` if a request asks to change to WebSocket.
+fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
 /// Writes the access line of a request that is dropped before its end, because the client hung up or the

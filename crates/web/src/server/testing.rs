@@ -35,7 +35,13 @@ impl TestState {
             body_budget_bytes: 1024 * 1024,
             hsts_seconds: 0,
         };
-        let settings = Settings { server, trusted_proxies: vec![], cors_origins: vec![], log_access: true };
+        let settings = Settings {
+            server,
+            trusted_proxies: vec![],
+            cors_origins: vec![],
+            allows_model_calls_from_browsers: false,
+            log_access: true,
+        };
         let frame =
             Frame::new(settings, Clock::System, &Random::system(), Arc::new(Metrics::default()), None);
         frame.set_ready();

@@ -179,7 +179,7 @@ fn refusals_name_their_field() {
 }
 
 /// The forms in which servers say that they don't take a field, with its name and with its path within the body.
-const REFUSALS: [fn(&str, &str) -> String; 12] = [
+const REFUSALS: [fn(&str, &str) -> String; 11] = [
     // FastAPI with pydantic, whose values may name other fields.
     |name, _| {
         format!(
@@ -203,7 +203,6 @@ const REFUSALS: [fn(&str, &str) -> String; 12] = [
             r#"{{"error":"Failed to deserialize the JSON body: unknown field `{name}`, expected one of `messages`, `model`"}}"#
         )
     },
-    |name, _| format!(r#"{{"message":"unknown field `{name}` at line 1 column 7"}}"#),
     // OpenAI, today and before.
     |_, path| {
         format!(

@@ -2,7 +2,7 @@
 
 use api::Api;
 use api::gate::Visit;
-use gateway::{AnswerBody, Credential, ModelCall, Operation};
+use gateway::{AnswerBody, AnthropicHeaders, Credential, ModelCall, Operation};
 use input::record;
 use input::types::{Integer, Temperature, Text};
 use kernel::error::Error;
@@ -69,6 +69,7 @@ pub(super) async fn make(
         address: scope.trail().address,
         organization: Some(scope.organization_id().to_string()),
         project: Some(scope.project_id().to_string()),
+        anthropic: AnthropicHeaders::default(),
         body: body.into(),
     };
     gateway::call(&console.gateway, call).await

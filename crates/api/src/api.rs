@@ -1,0 +1,24 @@
+//! `/api/…`: what programs of others ask of the server that they expect.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Api;
+use crate::gate::Visitor;
+use kernel::error::Error;
+use web::input::NoInput;
+use web::reply::Bare;
+
+/// A sign of life.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Hello {
+    /// Always `hello`.
+    message: &'static str,
+}
+
+/// Check that the server can be reached.
+///
+/// Claude Code asks it when it starts.
+pub async fn hello(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Hello>, Error> {
+    Ok(Bare(Hello { message: "hello" }))
+}
