@@ -34,8 +34,8 @@ pub struct CallRequest<'a> {
     pub model: Option<&'a str>,
     /// Maximum number of tokens that the call asks for.
     pub max_tokens: Option<i64>,
-    /// `true` if whoever asks can lower it: it is lowered to what the key and the model allow, unless the model's policy
-    /// is to refuse such a call.
+    /// `true` if the caller of this function can lower the limit. A limit above what the key or the model allows is then
+    /// lowered, unless the model's policy is to refuse such a call.
     pub can_lower_max_tokens: bool,
     /// The organization that a user calls for. For an API key it must be the key's own.
     pub organization: Option<&'a str>,
@@ -215,7 +215,7 @@ pub async fn admit_free(
     Ok((caller, model.ok_or_else(|| Error::new(Code::ModelNotFound).param("model"))?))
 }
 
-/// Checks what a caller may use. Returns the model, if the call names one.
+/// Checks the caller's address, permission and model. Returns the model that the call names, if any.
 fn check_access(
     billing: &Billing,
     request: &CallRequest<'_>,

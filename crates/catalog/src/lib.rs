@@ -67,7 +67,7 @@ pub enum Kind {
 
 db::words!(Kind);
 
-/// What becomes of a call that asks for more tokens than its key or its model allows.
+/// How to handle a call that asks for more tokens than its key or its model allows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MaxTokensPolicy {
@@ -478,8 +478,8 @@ impl Catalog {
         self.lines.place(self.lines.discounts.get(&effective_at))
     }
 
-    /// Returns a list of all models as it is sent to callers. `render` is called once for each. The texts are kept
-    /// here so that they can't outlive the models.
+    /// Returns the list of all models in this form, as JSON. `render` is called once for each form. The texts are cached here,
+    /// so they are replaced together with the models.
     ///
     /// # Errors
     /// Those of `render`.

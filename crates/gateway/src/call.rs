@@ -83,7 +83,7 @@ pub struct Answer {
     pub rates: RemainingRates,
     /// `true` if no model has made it.
     pub is_demo: bool,
-    /// How many tokens each answer could have, if that is less than the call asked for.
+    /// The limit of each answer in tokens, if it is lower than the one that the call asked for.
     pub lowered_max_tokens: Option<i64>,
     pub body: AnswerBody,
 }
@@ -229,7 +229,7 @@ pub(crate) struct Admitted {
     pub(crate) rates: RemainingRates,
     /// Maximum number of tokens of one answer.
     pub(crate) max_tokens: i64,
-    /// What an upstream leaves of them, if the prompt takes the rest of its context; 0: all.
+    /// The lower limit that was sent instead because the prompt fills much of the context; 0 if none was.
     pub(crate) left_max_tokens: AtomicI64,
     pub(crate) bounds: Bounds,
     pub(crate) stage: Stage,

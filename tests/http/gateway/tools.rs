@@ -1,4 +1,4 @@
-//! What the tools of every day need for a first word with nothing but a base URL, a key and a model: Claude Code, Codex,
+//! What common tools need to work with nothing but a base URL, a key and a model: Claude Code, Codex,
 //! OpenCode and the like.
 
 use serde_json::{Value, json};

@@ -48,7 +48,8 @@ impl Access<Api> for Models {
     }
 }
 
-/// Authenticates somebody who reads the catalog. It counts against no rate of calls: tools read it before the first one.
+/// Authenticates a caller who reads the catalog. It doesn't count against the key's rate, because tools list models before
+/// their first call.
 async fn authenticate_reader(api: &Api, call: &mut Call) -> Result<Principal, Error> {
     take_api_key_header(call)?;
     let principal = authenticate_unmetered(api, call).await?;

@@ -388,7 +388,7 @@ fn cached_tokens_of_a_shared_cache_are_not_revealed() {
     }
 }
 
-/// What isn't quite JSON, or has a member twice, reveals as little.
+/// Cached tokens stay hidden in answers that aren't strict JSON, or that have a member twice.
 #[test]
 fn cached_tokens_are_not_revealed_by_lax_answers_either() {
     let usage = r#""usage":{"prompt_tokens":75,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":74},"cached_tokens":74}"#;

@@ -1,6 +1,6 @@
-//! What to set in tools of every day, as docs/tools.md says it.
+//! How to set up common tools. The text is the same as in docs/tools.md.
 
-/// A tool with what to set in it.
+/// A tool and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tool {
     /// The name in ids of the page.

@@ -106,7 +106,7 @@ proptest! {
         prop_assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (4, 5, false));
     }
 
-    /// Whatever an upstream sends, its stream is read without a panic, and no more is counted than was reserved.
+    /// Reading never panics, and never counts more than was reserved, no matter what an upstream sends.
     #[test]
     fn any_bytes_are_read(
         events in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..6),

@@ -26,7 +26,7 @@ struct Charge {
     estimated: bool,
 }
 
-/// How many tokens there are where they are estimated.
+/// The true numbers of tokens of an answer whose charge is estimated.
 #[derive(Clone, Copy, Default, serde::Deserialize)]
 #[serde(default)]
 struct Near {
@@ -57,7 +57,7 @@ fn check_pieces(body: &Bytes) {
         events
     };
     let all = events([body.clone(), Bytes::new()]);
-    // What comes long before a cut, or after it, is the same.
+    // Only the two events around a cut can be affected by it.
     let mut start = 0;
     for pair in all.windows(2) {
         let end = start + pair.iter().map(|frame| frame.bytes.len()).sum::<usize>();
