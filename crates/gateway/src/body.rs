@@ -321,7 +321,7 @@ pub(crate) mod tests {
         for (mib, has_length) in [(44, true), (64, true), (64, false)] {
             let bound = SharedBound::new(MAX_MEMORY_BYTES);
             let _request = bound.try_take(MEMBER, REQUEST_BYTES).unwrap();
-            let (mut memory, turns) = (bound.none(MEMBER), Turns::new(1));
+            let (mut memory, turns) = (bound.none(MEMBER), Turns::per_processor());
             let body = plain(mib << 20, has_length).await;
             let reading = body.read_all(MAX_PLAIN_BYTES, &mut memory, &turns);
             let whole =
@@ -335,7 +335,7 @@ pub(crate) mod tests {
     async fn answer_that_is_too_long_is_read_to_its_end() {
         for (length, has_length) in [(65 << 20, true), (65 << 20, false)] {
             let bound = SharedBound::new(MAX_MEMORY_BYTES);
-            let (mut memory, turns) = (bound.none(MEMBER), Turns::new(1));
+            let (mut memory, turns) = (bound.none(MEMBER), Turns::per_processor());
             let body = plain(length, has_length).await;
             let reading = Box::pin(body.read_all(MAX_PLAIN_BYTES, &mut memory, &turns));
             let Ok(Whole::TooLong { tail }) = reading.await else { panic!() };

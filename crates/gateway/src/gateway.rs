@@ -93,7 +93,7 @@ impl Gateway {
             open_calls: watch::Sender::new(0),
             is_cut: watch::Sender::new(false),
             memory: SharedBound::new(MAX_MEMORY_BYTES),
-            bodies: Turns::new(1),
+            bodies: Turns::per_processor(),
             balances: SeenBalances::default(),
         }))
     }

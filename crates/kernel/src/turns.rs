@@ -34,10 +34,9 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// Returns turns of which so many may be taken at a time for each processor.
-    pub fn new(at_a_time: usize) -> Arc<Self> {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::with_places(at_a_time * processors)
+    /// Returns turns of which as many may be taken at a time as there are processors.
+    pub fn per_processor() -> Arc<Self> {
+        Self::with_places(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     fn with_places(places: usize) -> Arc<Self> {
@@ -99,7 +98,7 @@ impl Turns {
             let Some(next) = next else { return };
             match next.send(Turn { turns: Some(Arc::clone(self)) }) {
                 Ok(()) => return,
-                // That task is gone.
+                // The task that waited was dropped: the next one gets the turn.
                 Err(mut turn) => drop(turn.turns.take()),
             }
         }

@@ -34,8 +34,8 @@ impl BodyBudget {
     pub fn new(max_bytes: usize) -> Self {
         Self {
             bound: SharedBound::new(max_bytes),
-            turns: Turns::new(1),
-            decoding: Turns::new(1),
+            turns: Turns::per_processor(),
+            decoding: Turns::per_processor(),
             refused: AtomicU64::new(0),
             warned_at: Mutex::new(None),
         }

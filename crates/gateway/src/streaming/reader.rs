@@ -270,7 +270,7 @@ mod tests {
             large: None,
             memory: SharedBound::new(1 << 30).none(Holder::Trusted),
             waits_for_memory: false,
-            turns: Turns::new(1),
+            turns: Turns::per_processor(),
             cleaner: StreamCleaner::new(&request, &target, Vec::new()),
             ready: Vec::new(),
             has_event: false,
