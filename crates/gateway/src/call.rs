@@ -436,7 +436,8 @@ impl Admitted {
     /// Waits for the beginning of an answer whose client has left, for its count: whoever leaves pays for what the
     /// upstream has done until then, as whoever stays. Returns `None` if it isn't to be waited for.
     ///
-    /// An answer that isn't streamed is waited for to its end: no server stops for a client that leaves it.
+    /// An answer that isn't streamed is waited for to its end. Some servers, such as vLLM, would stop, but none says how much
+    /// it had done by then.
     async fn finish_without_client(
         &self,
         opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,

@@ -282,6 +282,32 @@ fn field_may_be_refused_in_the_first_event(database: Database) {
     });
 }
 
+/// An upstream names one field at a time: each refusal but the last is another first event.
+#[on_each_database]
+fn fields_may_be_refused_one_after_the_other_in_first_events(database: Database) {
+    let refusal = |message: &str| stream(&[json!({"error": {"message": message, "code": 400}})]);
+    with_upstream(database, "openai", "", async |scene| {
+        scene.upstream.choose(move |request: &Received| {
+            match (request.body.get("stream_options"), request.body.get("max_tokens")) {
+                (Some(_), _) => refusal("stream_options: not permitted"),
+                (None, Some(_)) => refusal("max_tokens is not supported: use max_completion_tokens"),
+                (None, None) => stream(&[word("a"), stop()]),
+            }
+        });
+        let answer = scene.chat(&streamed()).send().await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
+        // One that refuses the rest, too, is told to the client.
+        scene.upstream.choose(move |request: &Received| match request.body.get("max_tokens") {
+            Some(_) => refusal("max_tokens is not supported: use max_completion_tokens"),
+            None => refusal("messages: too many"),
+        });
+        let answer = scene.chat(&streamed()).send().await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(answer.text.contains("messages: too many"), "{}", answer.text);
+    });
+}
+
 /// What a client could read directly passes: large events, events that aren't objects, half characters, `NaN`.
 #[on_each_database]
 fn bytes_that_are_only_measured_pass(database: Database) {

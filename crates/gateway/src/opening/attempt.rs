@@ -72,18 +72,17 @@ impl Attempt<'_> {
         let begin = |inject| async move {
             timeout_at(until, self.begin(inject)).await.unwrap_or_else(|_| Err(self.time_out()))
         };
-        let (body, inject) = begin(self.known_injection()).await?;
+        let (mut body, mut inject) = begin(self.known_injection()).await?;
         let is_demo = self.route.upstream.kind == UpstreamKind::Demo;
         if is_stream {
-            let relay = match self.read_first(body, inject, place, times).await? {
-                First::Event(relay) => relay,
-                First::FieldRefused(place, inject) => {
-                    let (body, inject) = begin(inject).await?;
-                    match self.read_first(body, inject, place, times).await? {
-                        First::Event(relay) => relay,
-                        First::FieldRefused(..) => {
-                            return Err(self.fail("it refuses a field that isn't sent"));
-                        }
+            let mut place = place;
+            // It ends by then: each request is sent before the first event is due.
+            let relay = loop {
+                match self.read_first(body, inject, place, times).await? {
+                    First::Event(relay) => break relay,
+                    First::FieldRefused(freed, next) => {
+                        place = freed;
+                        (body, inject) = begin(next).await?;
                     }
                 }
             };
