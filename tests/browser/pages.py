@@ -300,6 +300,8 @@ def reference(driver):
     for subject, address in links[1:]:
         driver.get(address)
         look(driver, f"docs-{address.rsplit('/', 1)[1]}", subject)
+    driver.get(f"{URL}/docs/claude-code")
+    look(driver, "docs-claude-code", "Claude Code")
     driver.get(f"{URL}/docs/api-keys#rotate_api_key")
     summary = element(driver, "#rotate_api_key summary")
     summary.click()

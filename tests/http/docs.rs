@@ -36,6 +36,24 @@ async fn pages(world: &World) -> BTreeMap<String, String> {
     pages
 }
 
+/// Returns the pages about tools by their path, the one about all first.
+async fn tools(world: &World) -> BTreeMap<String, String> {
+    let all = world.get("/docs/tools").send().await;
+    assert_eq!(all.status, 200);
+    check_page(&all);
+    let list = all.text.split_once("<h2 id=\"tools\">").unwrap().1.split("</ul>").next().unwrap();
+    let mut pages = BTreeMap::new();
+    for rest in list.split("<li><a href=\"").skip(1) {
+        let path = format!("/docs/{}", rest.split('"').next().unwrap());
+        let answer = world.get(&path).send().await;
+        assert_eq!(answer.status, 200, "{path}");
+        check_page(&answer);
+        pages.insert(path, answer.text);
+    }
+    pages.insert("/docs/tools".to_owned(), all.text);
+    pages
+}
+
 /// Checks what every page has.
 fn check_page(answer: &Answer) {
     let cache = if answer.status == 200 { "public, max-age=300" } else { "no-store" };
@@ -55,10 +73,10 @@ fn check_page(answer: &Answer) {
     );
     assert_eq!(answer.header("content-security-policy"), policy);
     assert!(answer.text.starts_with("<!doctype html>\n<html lang=\"en\">"));
-    for word in ["<script", "style=", "src=", " on"] {
-        let tags = answer.text.split('<').skip(1).map(|rest| rest.split('>').next().unwrap());
-        let word = word.trim_start_matches('<');
-        assert!(!tags.into_iter().any(|tag| tag.contains(word) && !tag.contains(" content")), "{word}");
+    let tags = || answer.text.split('<').skip(1).map(|rest| rest.split('>').next().unwrap());
+    assert!(!tags().any(|tag| tag.starts_with("script")), "a script");
+    for word in ["style=", "src=", " on"] {
+        assert!(!tags().any(|tag| tag.contains(word) && !tag.contains(" content")), "{word}");
     }
     assert_eq!(answer.text.matches("<h1>").count(), 1);
 }
@@ -185,9 +203,30 @@ async fn every_field_and_code_is_described(world: World) {
     }
 }
 
+/// What the pages say is run by `tests/clients/real`.
+#[on_each_database]
+async fn each_tool_has_a_page(world: World) {
+    let source = include_str!("../../docs/tools.md");
+    let pages = tools(&world).await;
+    let titles = source.split("\n## ").skip(1).filter(|section| section.contains("\nVersion "));
+    let titles: Vec<_> = titles.map(|section| section.lines().next().unwrap()).collect();
+    assert_eq!((titles.len(), pages.len()), (20, 21));
+    for title in titles {
+        let name = title.to_lowercase().replace(' ', "-").replace('\'', "");
+        let text = words(&pages[&format!("/docs/{name}")]);
+        assert!(text.contains(&world.app.api.public_url), "{title}: {text}");
+        assert!(text.contains(title) && text.contains("Version "), "{title}: {text}");
+    }
+    let all = words(&pages["/docs/tools"]);
+    assert!(all.contains("When something is wrong") && all.contains("402"), "{all}");
+    let overview = world.get("/docs").send().await.text;
+    assert!(overview.contains("href=\"docs/tools\""));
+}
+
 #[on_each_database]
 async fn links_resolve(world: World) {
     let mut pages = pages(&world).await;
+    pages.extend(tools(&world).await);
     let unknown = world.get("/docs/nothing").send().await;
     assert_eq!(unknown.status, 404);
     check_page(&unknown);

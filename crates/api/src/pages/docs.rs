@@ -1,7 +1,8 @@
-//! GET /docs and /docs/{subject}: the API reference, made from the OpenAPI document
+//! GET /docs and /docs/{subject}: the API reference, made from the OpenAPI document, and how to use tools
 //! (docs/contract/README.md#reference-pages).
 
 mod fields;
+mod guides;
 mod reference;
 mod words;
 
@@ -17,6 +18,7 @@ use super::{content_security_policy, page_headers};
 use crate::gate::{Call, Visitor};
 use crate::openapi;
 use crate::{Api, pages};
+use guides::{Guide, Guides};
 use kernel::error::{Code, Error};
 use reference::{Reference, Subject};
 use web::input::{Description, Input, NoInput};
@@ -27,6 +29,8 @@ pub(super) const STYLE: &str = include_str!("docs/style.css");
 static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> =
     LazyLock::new(|| content_security_policy(STYLE));
 
+/// The name of the page about all tools in the address.
+const TOOLS: &str = "tools";
 /// For how long caches may keep a page. The pages change with the version of the server.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
@@ -41,6 +45,20 @@ struct Overview<'a> {
 struct SubjectPage<'a> {
     reference: &'a Reference,
     subject: &'a Subject,
+}
+
+#[derive(Template)]
+#[template(path = "docs_tools.html")]
+struct ToolsPage<'a> {
+    reference: &'a Reference,
+    guides: &'a Guides,
+}
+
+#[derive(Template)]
+#[template(path = "docs_tool.html")]
+struct ToolPage<'a> {
+    reference: &'a Reference,
+    guide: &'a Guide,
 }
 
 #[derive(Template)]
@@ -60,14 +78,21 @@ pub struct Docs {
 impl Docs {
     fn new(api: &Api) -> Result<Self, Error> {
         let reference = Reference::new(&openapi::document(&api.public_url, &api.service_url));
+        let guides = Guides::new(&api.public_url);
         let subjects = reference.subjects.iter().map(|subject| {
             let page = SubjectPage { reference: &reference, subject };
             Ok((subject.slug.clone(), render(&page)?))
         });
+        let tools = guides.tools.iter().map(|guide| {
+            let page = ToolPage { reference: &reference, guide };
+            Ok((guide.slug.clone(), render(&page)?))
+        });
+        let all_tools = render(&ToolsPage { reference: &reference, guides: &guides })?;
+        let pages = subjects.chain(tools).chain([Ok((TOOLS.to_owned(), all_tools))]);
         Ok(Self {
             overview: render(&Overview { reference: &reference })?,
             unknown: render(&UnknownSubject { reference: &reference })?,
-            subjects: subjects.collect::<Result<_, Error>>()?,
+            subjects: pages.collect::<Result<_, Error>>()?,
         })
     }
 
@@ -144,7 +169,8 @@ pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<DocsPage, Error> {
 
 /// Show the operations about a subject.
 ///
-/// Each with its fields, its errors, who may call it, and an example for curl and for Python.
+/// Each with its fields, its errors, who may call it, and an example for curl and for Python. Other pages say how to use
+/// the service from common tools.
 pub async fn read(api: Api, _: Visitor, SubjectPath(slug): SubjectPath) -> Result<DocsPage, Error> {
     let docs = Docs::of(&api)?;
     Ok(match docs.subjects.get(&slug) {

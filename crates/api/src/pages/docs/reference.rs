@@ -106,6 +106,11 @@ fn all_codes() -> Vec<(ErrorCode, bool)> {
     codes.into_iter().map(|code| (code.into(), CODES_OF_ANY_REQUEST.contains(&code))).collect()
 }
 
+/// Returns a title as a part of an address.
+pub fn slug(title: &str) -> String {
+    title.to_lowercase().replace(' ', "-").replace('\'', "")
+}
+
 fn subject(document: &Value, tag: &Value) -> Subject {
     let name = text(tag, "name");
     let paths = document.get("paths").and_then(Value::as_object).into_iter().flat_map(Map::iter);
@@ -123,12 +128,7 @@ fn subject(document: &Value, tag: &Value) -> Subject {
             .iter()
             .position(|route| route.method == *one.method && route.path.replace("{*", "{") == one.path)
     });
-    Subject {
-        slug: name.to_lowercase().replace(' ', "-"),
-        description: Words::new(&text(tag, "description")),
-        operations,
-        name,
-    }
+    Subject { slug: slug(&name), description: Words::new(&text(tag, "description")), operations, name }
 }
 
 fn operation(document: &Value, path: &str, method: &str, one: &Value) -> Operation {

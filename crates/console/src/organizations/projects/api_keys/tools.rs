@@ -6,6 +6,8 @@ pub struct Tool {
     /// The name in ids of the page.
     pub id: &'static str,
     pub name: &'static str,
+    /// The address of the page about it.
+    pub guide: String,
     pub blocks: Vec<Block>,
 }
 
@@ -163,7 +165,8 @@ pub fn tools(public_url: &str, key: &str, model: &str) -> Vec<Tool> {
             file: *file,
             text: fill(text),
         };
-        Tool { id, name, blocks: blocks.iter().enumerate().map(block).collect() }
+        let guide = format!("{public_url}/docs/{id}");
+        Tool { id, name, guide, blocks: blocks.iter().enumerate().map(block).collect() }
     };
     TOOLS.iter().map(tool).collect()
 }
