@@ -15,6 +15,7 @@ mod soak;
 mod stub;
 mod target;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -95,12 +96,27 @@ enum Part {
 /// Enough money. All else is as by default.
 const SETTINGS: &str = "[billing]\ncredit_limit = \"1000000000\"\n";
 
-/// The upstream of the service: without a client it is left at once, as an inference server would be.
-fn upstream(stub: &Stub) -> String {
+/// The model that a flood calls, of an upstream of its own.
+const FLOOD_MODEL: &str = r#"
+[[models]]
+id = "svc-flood"
+kind = "chat"
+description = "What a flood calls"
+owned_by = "bench"
+created = 1704067200
+context_length = 16777216
+max_tokens = 4096
+max_requests_per_min = 1000000
+max_concurrent_requests = 1000000
+prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000001", completion_tokens = "0.000003" }]
+routes = [{ upstream = "flood", model = "stub-1" }]
+"#;
+
+/// Returns the entry of an upstream. Without a client it is left at once, as an inference server would be.
+fn upstream(id: &str, address: SocketAddr) -> String {
     format!(
-        "[[upstreams]]\nid = \"stub\"\nkind = \"openai\"\nurl = \"http://{}/v1\"\nmax_concurrent = 100000\n\
-         on_disconnect = \"cancel\"\n",
-        stub.address
+        "[[upstreams]]\nid = \"{id}\"\nkind = \"openai\"\nurl = \"http://{address}/v1\"\nmax_concurrent = 100000\n\
+         on_disconnect = \"cancel\"\n"
     )
 }
 
@@ -183,7 +199,12 @@ async fn tollkeeper(
 ) -> Result<(Target, money::Books), String> {
     std::fs::write(place.join("tollkeeper.toml"), SETTINGS).map_err(|error| error.to_string())?;
     let command = cores.of_servers(program);
-    let service = Tollkeeper::behind(command, place, database, &arguments.log, &upstream(stub)).await?;
+    let mut upstreams = upstream("stub", stub.address);
+    if arguments.only.contains(&Part::Flood) {
+        upstreams += &upstream("flood", flood::start_upstream().await?);
+        upstreams += FLOOD_MODEL;
+    }
+    let service = Tollkeeper::behind(command, place, database, &arguments.log, &upstreams).await?;
     let tenant = tenant::keeper(service.public).await?;
     let (key_id, key) = tenant.key("the first").await?;
     let Tollkeeper { server, public, service, token } = service;
@@ -252,7 +273,7 @@ impl Setup<'_> {
         // The last one is the program that is compared, if there is one.
         let target = self.targets.last().ok_or("no service")?;
         let (_, key) = tenant::keeper(target.address).await?.key("the flood").await?;
-        let attacker = target.of_another(&key);
+        let attacker = target.of_another(&key, "svc-flood");
         let Arguments { per_second, .. } = self.arguments;
         flood::run(target, &attacker, *per_second, self.load(1).length).await
     }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tollkeeper::kernel::background::BackgroundThreads;
 
 use super::figures;
 use super::load::{self, Sample};
-use super::stub::Form;
+use super::stub::{Form, Stub};
 use super::target::Target;
 use crate::report::{self, percentile, shown};
 
@@ -51,10 +52,25 @@ impl Flood {
     ];
 }
 
+/// Starts the upstream of a flood, which runs until this process ends. Its clients and its upstream would be other
+/// computers, so they have threads of their own with a lower priority: on the thread of the measured calls, the times of
+/// these would be partly the flood's own.
+pub async fn start_upstream() -> Result<SocketAddr, String> {
+    let (started, address) = oneshot::channel();
+    let serve = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let stub = Stub::start().await;
+            started.send(stub.map(|stub| stub.address)).unwrap_or_default();
+            std::future::pending().await
+        })
+    };
+    let threads = BackgroundThreads::new("upstream", 1);
+    drop(tokio::spawn(async move { threads.run::<std::io::Result<()>>(serve).await }));
+    address.await.map_err(|_| "the thread of the flood's upstream has failed")?
+}
+
 /// Measures the calls of `target` beside each flood of `attacker`, another organization at the same service.
-///
-/// The flood has a thread of its own with a lower priority, as its clients would be other computers: on the thread of the
-/// measured calls, their times would be partly the flood's own.
 pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duration) -> Result<(), String> {
     report::print(format_args!(
         "\nPlain calls of one organization, {per_s} a second at an even rate, while another one floods the service over \

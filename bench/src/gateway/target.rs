@@ -86,13 +86,13 @@ impl Target {
         }
     }
 
-    /// Returns the same service, called with this key.
-    pub fn of_another(&self, key: &str) -> Self {
+    /// Returns the same service, called with this key for this model.
+    pub fn of_another(&self, key: &str, model: &str) -> Self {
         Self {
             name: self.name.clone(),
             address: self.address,
             path: self.path.clone(),
-            model: self.model.clone(),
+            model: model.to_owned(),
             headers: vec![format!("authorization: Bearer {key}")],
             process: Process::Others,
         }
