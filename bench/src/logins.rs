@@ -95,7 +95,7 @@ async fn round(
     threads: usize,
     length: Duration,
 ) -> Result<Round, String> {
-    let models = tenant.models(service.public);
+    let models = tenant.models(service.public)?;
     let raw_per_s = raw(threads, length)?;
     let logins_per_s = log_in(service, people, length).await?;
     let idle = client::paced(&models, CALLS_PER_S, length).await?;

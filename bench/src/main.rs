@@ -213,7 +213,7 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
         let place = folder.place(running.len())?;
         let service = Tollkeeper::start(program, &place, &arguments.database, &arguments.log, cores).await?;
         let tenant = tenant::prepare(service.public).await?;
-        let models = tenant.models(service.public);
+        let models = tenant.models(service.public)?;
         let authorize = tenant.authorize(service.service, &service.token);
         targets.push((Row::new(format!("GET /v1/models{label}")), service.server.id(), models));
         targets.push((Row::new(format!("POST authorize{label}")), service.server.id(), authorize));

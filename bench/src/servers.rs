@@ -60,7 +60,8 @@ impl Drop for Server {
 
 /// Bounds that one user at one address would meet at once. An earlier build may not know them, so they are
 /// set for this one only.
-const BOUNDS: [(&str, &str); 10] = [
+const BOUNDS: [(&str, &str); 11] = [
+    ("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "1000000"),
     ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "1000000000"),
     ("TOLLKEEPER_LIMITS__MAILS_PER_RECIPIENT_HOUR", "1000000"),
     ("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "1000000"),

@@ -1,6 +1,7 @@
 //! A user with an organization, a project and a key, made through the service's API; and their calls.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -12,28 +13,33 @@ use crate::servers::mailed_token;
 /// The password of every user.
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
-/// The key that makes the calls.
+/// The keys of a tenant that loads a server: lists of models have a rate for each key, which the load would use up with one.
+const KEYS: usize = 16;
+
+/// The keys that make the calls.
 pub struct Tenant {
     key: String,
+    keys: Arc<Vec<String>>,
 }
 
 impl Tenant {
-    /// Its secret.
+    /// The secret of the first one.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Returns the body of `POST /service/v1/authorize` about the key.
+    /// Returns the body of `POST /service/v1/authorize` about the first key.
     pub fn question(&self) -> Value {
         question(self.key.clone())
     }
 
-    /// `GET /v1/models` with the key.
-    pub fn models(&self, address: SocketAddr) -> Target {
-        Target::get(address, "/v1/models", Some(&self.key), "\"svc-1\"")
+    /// `GET /v1/models`, with one of the keys for each request.
+    pub fn models(&self, address: SocketAddr) -> Result<Target, String> {
+        let target = Target::get(address, "/v1/models", Some(&self.key), "\"svc-1\"");
+        target.with_texts(Arc::clone(&self.keys))
     }
 
-    /// `POST /service/v1/authorize` about the key.
+    /// `POST /service/v1/authorize` about the first key.
     pub fn authorize(&self, address: SocketAddr, token: &str) -> Target {
         Target::post(address, "/service/v1/authorize", Some(token), &self.question(), "\"allowed\":true")
     }
@@ -76,10 +82,15 @@ pub fn echo(address: SocketAddr) -> Target {
     Target::post(address, "/echo", None, &body, "\"credential\":\"tk_")
 }
 
-/// Registers, logs in, and makes an organization, a project and a key without restrictions.
+/// Registers, logs in, and makes an organization, a project and keys without restrictions.
 pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
-    let (_, key) = keeper(address).await?.key("the first").await?;
-    Ok(Tenant { key })
+    let keeper = keeper(address).await?;
+    let mut keys = Vec::with_capacity(KEYS);
+    for number in 0..KEYS {
+        keys.push(keeper.key(&format!("key {number}")).await?.1);
+    }
+    let key = keys.first().cloned().ok_or("no key")?;
+    Ok(Tenant { key, keys: Arc::new(keys) })
 }
 
 /// Creates a key with every restriction, all of which the calls of this program satisfy; returns its secret.
