@@ -60,6 +60,7 @@ pub async fn run(app: App) {
         tokio::join!(
             follow_changes(&app),
             app.db.watch_standby(),
+            app.db.watch_primary(),
             write_last_uses(&app),
             expire_reservations(&app),
             return_leases(&app),

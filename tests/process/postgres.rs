@@ -1,10 +1,11 @@
-//! PostgreSQL only: TLS connections, a standby for reports, and faults under load.
+//! PostgreSQL only: TLS connections, a standby for reports, the primary among several servers, and faults under load.
 
 mod cuts;
 mod failover;
 mod full;
 mod load;
 mod pooler;
+mod primary;
 mod replica;
 mod restarts;
 mod settings;

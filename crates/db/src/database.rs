@@ -113,6 +113,36 @@ impl Db {
         }
     }
 
+    /// Looks for a newer primary among the hosts of the URL until the future is dropped. Returns at once if there is one
+    /// host, and on SQLite.
+    pub async fn watch_primary(&self) {
+        if let Driver::Postgres(postgres) = &self.driver {
+            postgres.watch_primary().await;
+        }
+    }
+
+    /// Uses no open connection again, so that the next ones look for the primary. On SQLite nothing happens.
+    pub fn look_again(&self) {
+        if let Driver::Postgres(postgres) = &self.driver {
+            postgres.look_again();
+        }
+    }
+
+    /// Returns the highest timeline that was seen of a primary; `None` on SQLite, and where servers don't say it.
+    pub fn timeline(&self) -> Option<u32> {
+        match &self.driver {
+            Driver::Sqlite(_) => None,
+            Driver::Postgres(postgres) => postgres.timeline(),
+        }
+    }
+
+    /// Notes a timeline that another replica writes to. A primary with a lower one isn't used from now on.
+    pub fn note_timeline(&self, timeline: u32) {
+        if let Driver::Postgres(postgres) = &self.driver {
+            postgres.note_timeline(timeline);
+        }
+    }
+
     /// Sets the callback for announced changes. It is called after the end of each transaction and before
     /// [`Tx::commit`] returns. Further calls have no effect.
     pub fn on_commit(&self, call: impl Fn(&[Change]) + Send + Sync + 'static) {

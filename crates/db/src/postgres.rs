@@ -6,7 +6,9 @@
 
 mod connect;
 mod durability;
+mod hosts;
 mod pipeline;
+mod primary;
 mod session;
 mod shared;
 mod standby;
@@ -16,7 +18,8 @@ mod types;
 pub(crate) mod url;
 
 use std::future::Future;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, PoolError, QueueMode, RecyclingMethod,
@@ -31,6 +34,8 @@ use super::{Connections, Error};
 use crate::constraint::{Constraint, Reference};
 use crate::statement::{Answer, Statement, Want};
 use connect::Connector;
+use hosts::Hosts;
+use primary::Primary;
 use session::PoolMode;
 pub(super) use session::{BEGIN_MIGRATION, Begin};
 use shared::SharedConnections;
@@ -51,8 +56,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// says more.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How often the hosts of a URL are compared.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The advice where a pooler shares connections by transaction.
 const POOL_MODE_ADVICE: &str = "add the parameter pool_mode=transaction to the URL of the database";
+
+/// protocol_violation, with which PgBouncer says that its server can't be logged in to.
+const LOGIN_FAILING: &str = "08P01";
 
 /// Selects the server's time, in unix milliseconds.
 pub(super) const CLOCK: &str = "SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
@@ -63,12 +74,21 @@ pub(super) struct Postgres {
     pool: Pool,
     point_reads: SharedConnections,
     heavy_reads: SharedConnections,
+    primary: Arc<Primary>,
+    /// Connections that were opened before aren't used again.
+    opened_since: Arc<Mutex<Option<Instant>>>,
+    /// The hosts of the URL, if there are several.
+    hosts: Hosts,
 }
 
 impl Postgres {
     /// Reads the URL and the certificates that it names. Doesn't connect.
     pub(super) fn new(url: &str) -> Result<Self, Error> {
-        let connector = Connector::new(&url::read(url, Purpose::Primary)?)?;
+        let primary = Arc::<Primary>::default();
+        let connector = Connector::new(&url::read(url, Purpose::Primary)?, Some(Arc::clone(&primary)))?;
+        let opened_since = Arc::<Mutex<Option<Instant>>>::default();
+        let since = Arc::clone(&opened_since);
+        let is_outdated = move |opened: Instant| lock(&since).is_some_and(|since| opened < since);
         let limited = connector.with_settings(session::LIMITS);
         let by_key = limited.with_settings(session::BY_KEY);
         let pool_mode = connector.pool_mode();
@@ -82,12 +102,17 @@ impl Postgres {
             .create_timeout(Some(CONNECT_TIMEOUT))
             .recycle_timeout(Some(CONNECT_TIMEOUT))
             .post_create(Hook::async_fn(move |client, _| Box::pin(prepare_session(client, pool_mode))))
+            .pre_recycle(Hook::sync_fn(move |_, metrics| match is_outdated(metrics.created) {
+                true => Err(HookError::message("another server may be the primary")),
+                false => Ok(()),
+            }))
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::Internal(format!("connection pool: {error}")))?;
         let point_reads = SharedConnections::new(&by_key, Begin::Read, POINT_READS);
         let heavy_reads = SharedConnections::new(&limited, Begin::HeavyRead, HEAVY_READS);
-        Ok(Self { connector, pool, point_reads, heavy_reads })
+        let hosts = Hosts::new(&connector);
+        Ok(Self { connector, pool, point_reads, heavy_reads, primary, opened_since, hosts })
     }
 
     /// Opens a connection for migrations, without a statement timeout. It is closed when it is dropped.
@@ -157,8 +182,48 @@ impl Postgres {
 
     /// Takes a connection from the pool for a transaction. Its begin is sent with the first statement.
     pub(super) async fn begin(&self, begin: Begin) -> Result<Transaction, Error> {
-        Transaction::new(&self.pool, self.connector.pool_mode(), begin).await.map_err(Failure::into_error)
+        let new = Transaction::new(&self.pool, self.connector.pool_mode(), begin, &self.primary);
+        new.await.map_err(Failure::into_error)
     }
+
+    /// Uses no open connection again, so that the next ones look for the primary.
+    pub(super) fn look_again(&self) {
+        *lock(&self.opened_since) = Some(tokio::time::Instant::now().into_std());
+        drop(self.pool.retain(|_, _| false));
+        self.point_reads.close();
+        self.heavy_reads.close();
+    }
+
+    /// Returns the highest timeline that was seen.
+    pub(super) fn timeline(&self) -> Option<u32> {
+        self.primary.timeline()
+    }
+
+    /// Notes a timeline that another replica writes to. If it is a new one, the primary is looked for again.
+    pub(super) fn note_timeline(&self, timeline: u32) {
+        if self.primary.note_timeline(timeline) {
+            self.look_again();
+        }
+    }
+
+    /// Looks once a second whether another host of the URL was promoted, until the future is dropped. Returns at once
+    /// with one host.
+    pub(super) async fn watch_primary(&self) {
+        while self.hosts.are_several() {
+            if let Some((host, timeline)) = self.hosts.newest_primary().await
+                && self.primary.timeline().is_some_and(|known| known < timeline)
+            {
+                // It has the highest timeline, so it is admitted.
+                self.primary.admit(&host, Some(timeline)).unwrap_or_default();
+                self.look_again();
+            }
+            tokio::time::sleep(WATCH_INTERVAL).await;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prepares the session of a new connection for transactions.
@@ -230,7 +295,8 @@ fn is_disconnected(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => {
             matches!(code.code(), "57P01" | "57P02" | "57P03" | "57P05" | "25P03")
-                || code.code().starts_with("08")
+                // PgBouncer's for a server that it can't log in to: the next connection would get the same.
+                || (code.code().starts_with("08") && code.code() != LOGIN_FAILING)
         }
         None => {
             error.is_closed() || error.source().is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
@@ -258,7 +324,7 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
         "25006" => Error::ReadOnly(what),
         // Too many connections, statement timeout, lock timeout, deadlock, serialization failure: try again
         // later.
-        "53300" | "57014" | "55P03" | "40P01" | "40001" => Error::Unavailable(what),
+        "53300" | "57014" | "55P03" | "40P01" | "40001" | LOGIN_FAILING => Error::Unavailable(what),
         // The prepared statement doesn't exist, or it does already: the session isn't the one that it was.
         "26000" | "42P05" => Error::Unavailable(format!(
             "{what}: if a pooler shares connections by transaction, {POOL_MODE_ADVICE}"

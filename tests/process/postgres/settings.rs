@@ -74,9 +74,9 @@ fn sessions_set_limits_and_plans_by_their_purpose(_: Database) {
         let mut tx = world.app.db.read().await.unwrap();
         let (read,): (String,) = settings().one(&mut tx).await.unwrap();
         let (heavy,): (String,) = settings().heavy().one(&mut tx).await.unwrap();
-        assert_eq!(write, "10s 30s force_generic_plan off off off");
-        assert_eq!(read, "10s 30s force_generic_plan off off on");
-        assert_eq!(heavy, "10s 30s auto on on on");
+        assert_eq!(write, "10s 5s force_generic_plan off off off");
+        assert_eq!(read, "10s 5s force_generic_plan off off on");
+        assert_eq!(heavy, "10s 5s auto on on on");
     });
 }
 

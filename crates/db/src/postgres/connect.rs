@@ -1,16 +1,22 @@
-//! Connecting: to the first suitable host of a URL, with TLS as the URL asks for.
+//! Connecting: to the best host of a URL, with TLS as the URL asks for.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Connect};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tokio_postgres::config::{Host, SslMode};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
-use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, SimpleQueryMessage, Socket, config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::primary::{self, Primary};
 use super::session::PoolMode;
 use super::tls::{self, Stream};
 use super::url::Target;
@@ -22,27 +28,64 @@ use kernel::futures::BoxFuture;
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
 type NewConnection = (Client, JoinHandle<()>);
 
+/// How long the other hosts may take once one is suitable.
+const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
+/// The least time between two log lines about closed connections to a host.
+const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Opens connections. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connector {
-    hosts: Arc<[Config]>,
+    hosts: Arc<[Host]>,
     tls: MakeRustlsConnect,
     allow_plain: bool,
     pool_mode: PoolMode,
     /// Statements that every new session runs.
     settings: Arc<str>,
+    /// `None` for standbys.
+    primary: Option<Arc<Primary>>,
 }
 
-/// The error of each host, by name; `None` for a host that doesn't answer.
-struct HostErrors(Vec<(String, Option<tokio_postgres::Error>)>);
+/// A host of the URL.
+struct Host {
+    config: Config,
+    name: Arc<str>,
+    closed: Arc<Mutex<Closed>>,
+}
+
+/// Connections to a host that were closed.
+#[derive(Default)]
+struct Closed {
+    logged_at: Option<Instant>,
+    /// Those since the last line about it.
+    unlogged: u64,
+}
+
+/// A connection to a host.
+struct Connected {
+    connection: NewConnection,
+    /// The timeline of a primary, where it says it.
+    timeline: Option<u32>,
+}
+
+/// The error of each host, by name.
+struct HostErrors(Vec<(Arc<str>, HostError)>);
+
+/// Why a host isn't used.
+enum HostError {
+    Driver(tokio_postgres::Error),
+    Silent,
+    /// Another server has been promoted since.
+    Outdated(String),
+}
 
 impl Connector {
     /// Reads the certificates that the URL names. Doesn't connect.
-    pub(super) fn new(target: &Target) -> Result<Self, Error> {
+    pub(super) fn new(target: &Target, primary: Option<Arc<Primary>>) -> Result<Self, Error> {
         let tls = tls::connector(&target.trust)?;
-        let hosts = target.hosts.as_slice().into();
+        let hosts = target.hosts.iter().map(Host::new).collect();
         let Target { allow_plain, pool_mode, .. } = *target;
-        Ok(Self { hosts, tls, allow_plain, pool_mode, settings: Arc::default() })
+        Ok(Self { hosts, tls, allow_plain, pool_mode, settings: Arc::default(), primary })
     }
 
     pub(super) fn pool_mode(&self) -> PoolMode {
@@ -59,7 +102,26 @@ impl Connector {
         Self { settings: format!("{}{settings}", self.settings).into(), ..self.clone() }
     }
 
-    /// Connects to the first suitable host, within [`CONNECT_TIMEOUT`].
+    /// Returns one connector for each host, which takes any server there. With one host there is nothing to compare, so it
+    /// returns none.
+    pub(super) fn of_each_host(&self) -> Vec<Self> {
+        if self.hosts.len() < 2 || self.pool_mode == PoolMode::Transaction {
+            return Vec::new();
+        }
+        let of_host = |host: &Host| {
+            let mut config = host.config.clone();
+            config.target_session_attrs(TargetSessionAttrs::Any);
+            Self { hosts: Arc::new([Host::new(&config)]), primary: None, ..self.clone() }
+        };
+        self.hosts.iter().map(of_host).collect()
+    }
+
+    /// Returns the name of the first host.
+    pub(super) fn host(&self) -> &str {
+        self.hosts.first().map_or("", |host| &host.name)
+    }
+
+    /// Connects to the best host, within [`CONNECT_TIMEOUT`].
     pub(super) fn connect(&self) -> BoxFuture<'_, Result<ClientWrapper, Error>> {
         Box::pin(async {
             let (client, driver) = self.try_hosts().await.map_err(|errors| errors.summary())?;
@@ -67,35 +129,88 @@ impl Connector {
         })
     }
 
+    /// Asks all hosts at once. A silent host costs no time where another one is suitable.
     async fn try_hosts(&self) -> Result<NewConnection, HostErrors> {
-        let count = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX).max(1);
-        let mut errors = Vec::new();
-        for host in self.hosts.iter() {
-            // An unresponsive host must leave time for the others.
-            match timeout(CONNECT_TIMEOUT / count, self.try_host(host)).await {
-                Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(error)) => errors.push((name(host), Some(error))),
-                Err(_) => errors.push((name(host), None)),
+        let attempt = |(index, host)| async move {
+            let outcome = timeout(CONNECT_TIMEOUT, self.try_host(host)).await;
+            (index, host, outcome.map_err(|_| HostError::Silent))
+        };
+        let mut attempts: FuturesUnordered<_> = self.hosts.iter().enumerate().map(attempt).collect();
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
+        let mut until = None;
+        loop {
+            let next = match until {
+                None => attempts.next().await,
+                Some(until) => timeout_at(until, attempts.next()).await.unwrap_or(None),
+            };
+            match next {
+                None => break,
+                Some((index, host, Ok(Ok(connected)))) => {
+                    until = until.or_else(|| Some(Instant::now() + OTHERS_TIMEOUT));
+                    found.push((index, host, connected));
+                }
+                Some((index, host, Ok(Err(error)))) => errors.push((index, host, HostError::Driver(error))),
+                Some((index, host, Err(silent))) => errors.push((index, host, silent)),
             }
         }
-        Err(HostErrors(errors))
+        // The first one of the URL among equals.
+        found.sort_by_key(|(index, _, connected)| (Reverse(connected.timeline), *index));
+        let mut chosen: Option<Connected> = None;
+        for (index, host, connected) in found {
+            // Several hosts may lead to the same server.
+            if chosen.as_ref().is_some_and(|chosen| chosen.timeline == connected.timeline) {
+                continue;
+            }
+            let admitted =
+                self.primary.as_ref().map_or(Ok(()), |it| it.admit(&host.name, connected.timeline));
+            match admitted {
+                Ok(()) => chosen = chosen.or(Some(connected)),
+                Err(why) => errors.push((index, host, HostError::Outdated(why))),
+            }
+        }
+        if let Some(chosen) = chosen {
+            return Ok(chosen.connection);
+        }
+        errors.sort_by_key(|(index, ..)| *index);
+        Err(HostErrors(errors.into_iter().map(|(_, host, error)| (Arc::clone(&host.name), error)).collect()))
     }
 
-    async fn try_host(&self, host: &Config) -> Result<NewConnection, tokio_postgres::Error> {
-        let may_be_plain = self.allow_plain && host.get_ssl_mode() == SslMode::Prefer;
-        let (client, connection) = match host.connect(self.tls.clone()).await {
+    async fn try_host(&self, host: &Host) -> Result<Connected, tokio_postgres::Error> {
+        let config = &host.config;
+        let may_be_plain = self.allow_plain && config.get_ssl_mode() == SslMode::Prefer;
+        let (client, connection) = match config.connect(self.tls.clone()).await {
             // As in libpq, `prefer` falls back to a connection without TLS.
             Err(error) if may_be_plain && is_about_tls(&error) => {
-                host.clone().ssl_mode(SslMode::Disable).connect(self.tls.clone()).await?
+                config.clone().ssl_mode(SslMode::Disable).connect(self.tls.clone()).await?
             }
             connected => connected?,
         };
-        let driver = drive(connection);
+        let driver = drive(connection, host, self.primary.clone());
         if !self.settings.is_empty() {
             client.batch_execute(&self.settings).await?;
         }
-        Ok((client, driver))
+        // Behind a pooler the next transaction may have another server.
+        let has_timeline = self.primary.is_some() && self.pool_mode == PoolMode::Session;
+        let timeline = if has_timeline { timeline(&client).await } else { None };
+        Ok(Connected { connection: (client, driver), timeline })
     }
+}
+
+impl Host {
+    fn new(config: &Config) -> Self {
+        Self { config: config.clone(), name: name(config).into(), closed: Arc::default() }
+    }
+}
+
+/// Returns the timeline of a server that takes writes; `None` if it doesn't say it, as some managed ones.
+#[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
+pub(super) async fn timeline(client: &Client) -> Option<u32> {
+    let answer = client.simple_query(primary::WAL_FILE).await.ok()?;
+    let row = answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })?;
+    primary::timeline_of(row.get(0)?)
 }
 
 /// Returns `true` if a connection without TLS may work: the handshake failed, or the server refuses logins
@@ -112,8 +227,8 @@ fn is_about_tls(error: &tokio_postgres::Error) -> bool {
 fn name(host: &Config) -> String {
     let port = host.get_ports().first().copied().unwrap_or(5432);
     match host.get_hosts().first() {
-        Some(Host::Tcp(name)) => format!("{name}:{port}"),
-        Some(Host::Unix(path)) => path.display().to_string(),
+        Some(config::Host::Tcp(name)) => format!("{name}:{port}"),
+        Some(config::Host::Unix(path)) => path.display().to_string(),
         None => String::new(),
     }
 }
@@ -125,8 +240,9 @@ impl HostErrors {
         let mut last = Error::Unavailable(String::new());
         for (host, error) in &self.0 {
             last = match error {
-                Some(error) => map_error(error),
-                None => Error::Unavailable("the server doesn't answer".to_owned()),
+                HostError::Driver(error) => map_error(error),
+                HostError::Silent => Error::Unavailable("the server doesn't answer".to_owned()),
+                HostError::Outdated(why) => Error::Unavailable(why.clone()),
             };
             let what = match &last {
                 Error::Unavailable(what) | Error::Internal(what) => what.clone(),
@@ -142,6 +258,14 @@ impl HostErrors {
             other => other,
         }
     }
+
+    /// Returns the last error of the driver.
+    fn of_driver(self) -> Option<tokio_postgres::Error> {
+        self.0.into_iter().rev().find_map(|(_, error)| match error {
+            HostError::Driver(error) => Some(error),
+            HostError::Silent | HostError::Outdated(_) => None,
+        })
+    }
 }
 
 /// For the pool, which takes errors of the driver only.
@@ -150,10 +274,9 @@ impl Connect for Connector {
         Box::pin(async move {
             match self.try_hosts().await {
                 Ok(connected) => Ok(connected),
-                Err(HostErrors(errors)) => match errors.into_iter().rev().find_map(|(_, error)| error) {
+                Err(errors) => match errors.of_driver() {
                     Some(error) => Err(error),
-                    // No host has answered, and there is no error of the driver for that: the pool's timeout,
-                    // which is due now, reports it.
+                    // There is no error of the driver for that: the pool's timeout reports it.
                     None => std::future::pending().await,
                 },
             }
@@ -162,10 +285,40 @@ impl Connect for Connector {
 }
 
 /// Polls a connection until it is closed.
-fn drive(connection: Connection<Socket, Stream>) -> JoinHandle<()> {
+fn drive(
+    mut connection: Connection<Socket, Stream>,
+    host: &Host,
+    primary: Option<Arc<Primary>>,
+) -> JoinHandle<()> {
+    let (name, closed) = (Arc::clone(&host.name), Arc::clone(&host.closed));
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::warn!("database connection closed: {error}");
+        loop {
+            match poll_fn(|cx| connection.poll_message(cx)).await {
+                Some(Ok(AsyncMessage::Notice(notice))) => {
+                    if let Some(primary) = &primary {
+                        primary.take_notice(&name, &notice);
+                    }
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    return closed.lock().unwrap_or_else(PoisonError::into_inner).log(&name, &error);
+                }
+                None => return,
+            }
         }
     })
+}
+
+impl Closed {
+    /// Logs a connection that was closed, at most one a second and host: when a server stops, all are.
+    fn log(&mut self, host: &str, error: &tokio_postgres::Error) {
+        let now = Instant::now();
+        if self.logged_at.is_some_and(|at| now - at < CLOSED_INTERVAL) {
+            self.unlogged += 1;
+            return;
+        }
+        self.logged_at = Some(now);
+        let others = std::mem::take(&mut self.unlogged);
+        tracing::warn!(host, others, "a connection to the database was closed: {error}");
+    }
 }

@@ -16,10 +16,26 @@ pub(super) enum PoolMode {
 }
 
 /// Sets the maximum time of a statement and the maximum idle time inside a transaction, in milliseconds: a
-/// replica that hangs must not keep its locks.
+/// replica that hangs, or a path to one, must not keep its locks.
 macro_rules! limits {
     ($set:literal) => {
-        concat!($set, " statement_timeout = 10000; ", $set, " idle_in_transaction_session_timeout = 30000;")
+        concat!($set, " statement_timeout = 10000; ", $set, " idle_in_transaction_session_timeout = 5000;")
+    };
+}
+
+/// Sets the maximum idle time of a snapshot, which has no locks: its rows go to a client, who may be slow.
+macro_rules! snapshot_limit {
+    () => {
+        "SET LOCAL idle_in_transaction_session_timeout = 30000;"
+    };
+}
+
+/// Has the server notice within about ten seconds that this machine is gone, so that it doesn't keep locks and
+/// connections for it. Unix sockets ignore it.
+macro_rules! keepalive {
+    () => {
+        " SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+          SET tcp_user_timeout = 6000;"
     };
 }
 
@@ -35,7 +51,7 @@ macro_rules! by_key {
 /// Settings of every session: the limits, and the isolation level that the queries are written for, whatever
 /// the role's default is.
 pub(super) const LIMITS: &str =
-    concat!(limits!("SET"), " SET default_transaction_isolation = 'read committed';");
+    concat!(limits!("SET"), keepalive!(), " SET default_transaction_isolation = 'read committed';");
 
 /// Settings of sessions for statements that find rows by keys. Plans are made once and kept, as planning the
 /// query of the decision takes ten times as long as running it.
@@ -73,8 +89,11 @@ impl Begin {
                     "BEGIN; SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off"
                 }
                 Self::Snapshot => {
-                    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-                     SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on"
+                    concat!(
+                        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ",
+                        snapshot_limit!(),
+                        "SET LOCAL plan_cache_mode = auto; SET LOCAL enable_seqscan = on"
+                    )
                 }
                 Self::Read | Self::HeavyRead => "",
             },
@@ -92,7 +111,11 @@ impl Begin {
                     "SET LOCAL lock_timeout = 200; SET LOCAL synchronous_commit = off"
                 ),
                 Self::Snapshot => {
-                    concat!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ", limits!("SET LOCAL"))
+                    concat!(
+                        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ",
+                        limits!("SET LOCAL"),
+                        snapshot_limit!()
+                    )
                 }
                 Self::Read => concat!(
                     "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; ",

@@ -33,6 +33,13 @@ impl SharedConnections {
         self.slots.iter().filter(|slot| slot.open_client().is_some()).count()
     }
 
+    /// Closes all connections, once the statements under way have ended.
+    pub(super) fn close(&self) {
+        for slot in &self.slots {
+            *slot.client.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
     /// Runs a statement outside of any transaction.
     pub(super) async fn read(&self, statement: &Statement, want: Want) -> Result<Answer, Failure> {
         let slot = self.least_busy_slot().map_err(Failure::Refused)?;

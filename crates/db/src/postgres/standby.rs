@@ -61,7 +61,8 @@ struct Progress {
 impl Standby {
     /// Reads the URL. Doesn't connect.
     pub(crate) fn new(url: &str, max_lag: Duration) -> Result<Self, Error> {
-        let connector = Connector::new(&url::read(url, Purpose::Standby)?)?.with_settings(session::LIMITS);
+        let connector =
+            Connector::new(&url::read(url, Purpose::Standby)?, None)?.with_settings(session::LIMITS);
         Ok(Self {
             reads: SharedConnections::new(&connector, Begin::HeavyRead, POINT_READS),
             max_lag,

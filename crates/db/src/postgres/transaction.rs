@@ -4,10 +4,13 @@
 //! commit. The server runs them in order, as if each had been awaited. After an error it refuses the rest,
 //! and a commit that was sent with them rolls back.
 
+use std::sync::Arc;
+
 use deadpool_postgres::{Object, Pool};
 use tokio::time::timeout;
 
 use super::pipeline::{Commit, Pipeline};
+use super::primary::Primary;
 use super::session::{Begin, PoolMode};
 use super::{
     CONNECT_TIMEOUT, Failure, POOL_SIZE, RESPONSE_TIMEOUT, disconnected, map_pool_error, with_timeout,
@@ -30,14 +33,20 @@ pub(crate) struct Transaction {
     /// Begun, and not known to have ended.
     open: bool,
     deferred: Vec<Statement>,
+    primary: Arc<Primary>,
 }
 
 impl Transaction {
     /// Takes a connection from the pool.
-    pub(super) async fn new(pool: &Pool, pool_mode: PoolMode, begin: Begin) -> Result<Self, Failure> {
+    pub(super) async fn new(
+        pool: &Pool,
+        pool_mode: PoolMode,
+        begin: Begin,
+        primary: &Arc<Primary>,
+    ) -> Result<Self, Failure> {
         let client = Some(connection(pool).await?);
-        let (pool, deferred) = (pool.clone(), Vec::new());
-        Ok(Self { pool, client, pool_mode, begin, unsent: true, open: false, deferred })
+        let (pool, deferred, primary) = (pool.clone(), Vec::new(), Arc::clone(primary));
+        Ok(Self { pool, client, pool_mode, begin, unsent: true, open: false, deferred, primary })
     }
 
     /// Defers a statement to the next one or to the commit, which return its error.
@@ -58,7 +67,12 @@ impl Transaction {
     }
 
     /// Commits.
+    ///
+    /// A commit that waits for a standby can be freed of that by an operator. It then succeeds with a warning, but isn't
+    /// durable: it has failed here. If one is freed on any connection, so have all that are under way, for which of them it
+    /// was isn't known.
     pub(crate) async fn commit(mut self) -> Result<(), Error> {
+        let unconfirmed = self.primary.unconfirmed_commits();
         let mut batch = std::mem::take(&mut self.deferred);
         if self.unsent && !batch.is_empty() {
             // Sent before the commit, to find a dead connection: a commit is never sent twice.
@@ -67,6 +81,10 @@ impl Transaction {
         }
         self.send(&batch, Want::Count, Commit::Yes).await.map_err(Failure::into_error)?;
         self.open = false;
+        if self.primary.unconfirmed_commits() != unconfirmed {
+            let why = "a commit was cancelled while it waited for its standby";
+            return Err(Error::Unavailable(why.to_owned()));
+        }
         Ok(())
     }
 

@@ -17,8 +17,8 @@ use crate::Error;
 
 /// The default of `connect_timeout`, per host.
 const HOST_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// TCP keepalive: idle time, interval and number of probes.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
+/// TCP keepalive: idle time, interval and number of probes. The server has the same for this end.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
 /// The default of `tcp_user_timeout`: how long sent data may stay unacknowledged.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -177,8 +177,8 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
 
 fn session_attrs(value: Option<&str>, purpose: Purpose, hosts: usize) -> Result<TargetSessionAttrs, Error> {
     match (purpose, value) {
-        // Of several hosts, only the one that takes writes is used. A single host needs no check.
-        (Purpose::Primary, None | Some("any")) if hosts == 1 => Ok(TargetSessionAttrs::Any),
+        // A single host may be a proxy that leads to a standby for a moment. `any` lets it be one.
+        (Purpose::Primary, Some("any")) if hosts == 1 => Ok(TargetSessionAttrs::Any),
         (Purpose::Primary, None | Some("any" | "read-write" | "primary")) => {
             Ok(TargetSessionAttrs::ReadWrite)
         }
@@ -288,7 +288,7 @@ mod tests {
             assert_eq!(one.get_application_name(), Some("x"));
         }
         for (url, expected) in [
-            ("postgres://h/db", TargetSessionAttrs::Any),
+            ("postgres://h/db", TargetSessionAttrs::ReadWrite),
             ("postgres://h/db?target_session_attrs=any", TargetSessionAttrs::Any),
             ("postgres://h/db?target_session_attrs=read-write", TargetSessionAttrs::ReadWrite),
             ("postgres:///db?host=a,b&target_session_attrs=primary", TargetSessionAttrs::ReadWrite),

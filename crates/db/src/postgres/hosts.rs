@@ -1,0 +1,56 @@
+//! The hosts of a URL, each asked whether it is a primary.
+
+use std::time::Duration;
+
+use deadpool_postgres::ClientWrapper;
+use futures_util::future::join_all;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::connect::{self, Connector};
+
+/// How long a host may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The hosts of a URL; none if there is only one.
+pub(super) struct Hosts(Vec<HostWatch>);
+
+/// A host with the connection by which it is asked.
+struct HostWatch {
+    connector: Connector,
+    client: Mutex<Option<ClientWrapper>>,
+}
+
+impl Hosts {
+    pub(super) fn new(connector: &Connector) -> Self {
+        let watch = |connector| HostWatch { connector, client: Mutex::default() };
+        Self(connector.of_each_host().into_iter().map(watch).collect())
+    }
+
+    pub(super) fn are_several(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Asks all hosts at once. Returns the name and the timeline of the primary with the highest one.
+    pub(super) async fn newest_primary(&self) -> Option<(String, u32)> {
+        let answers = join_all(self.0.iter().map(HostWatch::timeline)).await;
+        let hosts = self.0.iter().map(|watch| watch.connector.host());
+        let primaries = hosts.zip(answers).filter_map(|(host, timeline)| Some((host.to_owned(), timeline?)));
+        primaries.max_by_key(|(_, timeline)| *timeline)
+    }
+}
+
+impl HostWatch {
+    /// Returns the timeline of a primary; `None` for a standby, and for a host that doesn't answer.
+    async fn timeline(&self) -> Option<u32> {
+        let mut client = self.client.lock().await;
+        if client.as_ref().is_none_or(|client| client.is_closed()) {
+            *client = timeout(TIMEOUT, self.connector.connect()).await.ok()?.ok();
+        }
+        let asked = timeout(TIMEOUT, connect::timeline(client.as_ref()?)).await;
+        if asked.is_err() {
+            *client = None;
+        }
+        asked.ok()?
+    }
+}

@@ -1,0 +1,163 @@
+//! Which server is the primary.
+//!
+//! After a failover the old primary may still run and take writes, if only the program that watched it has died. Each promotion
+//! begins a timeline with a higher number. So of several servers that take writes, the one with the highest timeline is the
+//! primary, and one below the highest timeline that was ever seen isn't used.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_postgres::error::DbError;
+
+/// Selects the name of the file that the WAL is written to, which begins with the timeline.
+pub(super) const WAL_FILE: &str = "SELECT pg_walfile_name(pg_current_wal_lsn())";
+/// The function of the server that reports a commit whose wait for its standby was cancelled. Texts of the server are in its
+/// own language.
+const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
+/// The least time between two log lines about an outdated server.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What all connections to a database know of its primary.
+#[derive(Default)]
+pub(super) struct Primary {
+    known: Mutex<Known>,
+    /// The number of commits that no longer waited for their standby.
+    unconfirmed_commits: AtomicU64,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The server with the highest timeline so far.
+    newest: Option<Server>,
+    complained_at: Option<Instant>,
+}
+
+/// A server that takes writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Server {
+    host: String,
+    timeline: u32,
+}
+
+impl Primary {
+    /// Takes a server that takes writes. `timeline` is `None` where the server doesn't say it.
+    ///
+    /// # Errors
+    /// The reason not to use it: another server has been promoted since.
+    pub(super) fn admit(&self, host: &str, timeline: Option<u32>) -> Result<(), String> {
+        let Some(timeline) = timeline else { return Ok(()) };
+        let mut known = self.known();
+        match known.newest.clone() {
+            Some(newest) if newest.timeline > timeline => {
+                let now = Instant::now();
+                let why = format!(
+                    "{host} takes writes at timeline {timeline}, but {} was promoted to timeline {}",
+                    newest.host, newest.timeline
+                );
+                if known.complained_at.is_none_or(|at| now - at >= COMPLAINT_INTERVAL) {
+                    known.complained_at = Some(now);
+                    tracing::error!(
+                        "an outdated primary isn't used: {why}. Stop it, or make it a standby: what is written there gets lost. \
+                         If you have replaced the database, restart this server"
+                    );
+                }
+                Err(why)
+            }
+            Some(newest) if newest.host == host && newest.timeline == timeline => Ok(()),
+            before => {
+                match before {
+                    None => tracing::info!("the primary is {host}, timeline {timeline}"),
+                    Some(Server { host: old, timeline: before }) => {
+                        tracing::info!(
+                            "the primary is now {host}, timeline {timeline} (before: {old}, timeline {before})"
+                        );
+                    }
+                }
+                known.newest = Some(Server { host: host.to_owned(), timeline });
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes a timeline that another replica writes to. Returns `true` if it is higher than all before.
+    pub(super) fn note_timeline(&self, timeline: u32) -> bool {
+        let mut known = self.known();
+        let is_newer = known.newest.as_ref().is_some_and(|newest| newest.timeline < timeline);
+        if is_newer {
+            known.newest = Some(Server { host: "another server".to_owned(), timeline });
+        }
+        is_newer
+    }
+
+    /// Returns the highest timeline so far.
+    pub(super) fn timeline(&self) -> Option<u32> {
+        self.known().newest.as_ref().map(|newest| newest.timeline)
+    }
+
+    /// Takes a notice of the server.
+    pub(super) fn take_notice(&self, host: &str, notice: &DbError) {
+        if notice.routine() != Some(WAIT_FOR_STANDBY) {
+            return;
+        }
+        self.unconfirmed_commits.fetch_add(1, Ordering::SeqCst);
+        tracing::error!(
+            host,
+            "a commit was cancelled while it waited for its standby, so a failover may lose it: it is answered with 503, and \
+             sent again it counts once. Don't cancel such commits, start the standby: {}",
+            notice.message()
+        );
+    }
+
+    /// Returns the number of commits so far that no longer waited for their standby. A notice of one comes before its result.
+    pub(super) fn unconfirmed_commits(&self) -> u64 {
+        self.unconfirmed_commits.load(Ordering::SeqCst)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the timeline of a file of the WAL: its first eight digits, in hexadecimal.
+pub(super) fn timeline_of(wal_file: &str) -> Option<u32> {
+    u32::from_str_radix(wal_file.get(..8)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timelines_are_the_first_digits_of_a_file() {
+        assert_eq!(timeline_of("000000010000000000000001"), Some(1));
+        assert_eq!(timeline_of("0000001A000000FF00000003"), Some(26));
+        for odd in ["", "0000001", "xxxxxxxx0000000000000001"] {
+            assert_eq!(timeline_of(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn server_below_the_highest_timeline_is_not_used() {
+        let primary = Primary::default();
+        // A server that doesn't say its timeline is as good as any.
+        primary.admit("a:1", None).unwrap();
+        assert_eq!(primary.timeline(), None);
+        primary.admit("a:1", Some(11)).unwrap();
+        primary.admit("b:1", Some(12)).unwrap();
+        let why = primary.admit("a:1", Some(11)).unwrap_err();
+        assert!(
+            why.contains("a:1") && why.contains("11") && why.contains("b:1") && why.contains("12"),
+            "{why}"
+        );
+        primary.admit("b:1", Some(12)).unwrap();
+        primary.admit("a:1", Some(13)).unwrap();
+        assert_eq!(primary.timeline(), Some(13));
+        // Another replica has seen a later one.
+        assert!(!primary.note_timeline(13));
+        assert!(primary.note_timeline(14));
+        primary.admit("a:1", Some(13)).unwrap_err();
+        primary.admit("c:1", Some(14)).unwrap();
+    }
+}
