@@ -21,16 +21,18 @@ use tollkeeper::random::Random;
 use support::database::copy_template;
 use support::{Database, on_each_database};
 
-/// Statements that remove what steps 39 and 40 have added.
+/// Statements that remove what steps 39 to 41 have added.
 fn undo_last_steps(db: &Db) -> &'static [&'static str] {
     match db.is_postgres() {
         true => &[
+            "DROP TABLE heartbeat",
             "ALTER TABLE wallets DROP COLUMN has_demo_credit",
             "DROP TABLE first_credits",
             "DROP FUNCTION add_to_usage_daily_sums CASCADE",
             "DROP TABLE usage_daily_sums",
         ],
         false => &[
+            "DROP TABLE heartbeat",
             "ALTER TABLE wallets DROP COLUMN has_demo_credit",
             "DROP TABLE first_credits",
             "DROP TRIGGER usage_daily_insert_sums",

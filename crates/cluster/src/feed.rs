@@ -4,6 +4,9 @@
 //! Those of others are in the table `changes`; [`Feed::catch_up`] reads from the last position on and applies
 //! each, in order. Applying one twice does no harm. If there is a gap in the order, or no position is known,
 //! everything is invalidated.
+//!
+//! On PostgreSQL a successful read is no proof that nothing is missing: a primary that was replaced without knowing it answers,
+//! too. So memory is trusted only while the heartbeat changes as well ([`crate::heartbeat`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -12,12 +15,21 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::epochs::Epochs;
+use crate::heartbeat::{self, Heartbeat};
 use db::{Change, Db, Tx};
 use kernel::clock::{Clock, HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 
 /// How long after a read of the feed memory is trusted, in milliseconds.
 pub const TRUST_MS: i64 = 5 * SECOND_MS;
+/// The age of the newest heartbeat up to which memory is trusted, in milliseconds.
+pub const FRESH_MS: i64 = 3 * SECOND_MS;
+/// The age of a heartbeat from which on another one is due, in milliseconds.
+const BEAT_MS: i64 = SECOND_MS;
+/// How long a heartbeat may take: its commit waits for the standby.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often the primary is looked for while there is no heartbeat, in milliseconds.
+const LOOK_AGAIN_MS: i64 = SECOND_MS;
 /// How far the clock may step back before memory is not trusted until the next read, in milliseconds.
 const STEP_BACK_MS: i64 = SECOND_MS;
 /// How long a change is kept, in milliseconds: a replica that has slept longer starts over.
@@ -45,6 +57,8 @@ pub struct Feed {
     pub epochs: Arc<Epochs>,
     /// The start of the last successful read, in Unix milliseconds; [`NEVER`] before the first.
     read_at_ms: AtomicI64,
+    /// When the newest heartbeat was made at the earliest, on the steady clock; [`NEVER`] before the first.
+    fresh_at_ms: AtomicI64,
     /// Locked during a read, so that positions only rise.
     follower: Mutex<Follower>,
     position: AtomicI64,
@@ -58,6 +72,10 @@ const NEVER: i64 = i64::MIN;
 struct Follower {
     /// The position of the last applied change; `None` before the first read.
     position: Option<i64>,
+    /// The number of the last heartbeat, and the start of the read that found it, on the steady clock.
+    heartbeat: Option<(i64, i64)>,
+    /// When the primary was last looked for, on the steady clock.
+    looked_again_at_ms: Option<i64>,
     /// `true` once the log says that memory is not trusted.
     is_distrust_logged: bool,
 }
@@ -71,6 +89,7 @@ impl Feed {
             on_catalog: Box::new(on_catalog),
             epochs: Arc::new(Epochs::new()),
             read_at_ms: AtomicI64::new(NEVER),
+            fresh_at_ms: AtomicI64::new(NEVER),
             follower: Mutex::default(),
             position: AtomicI64::new(0),
             applied: AtomicU64::new(0),
@@ -81,7 +100,16 @@ impl Feed {
     /// Returns `true` if cached rows may be used without a query.
     pub fn is_trusted(&self, now: Time) -> bool {
         let age_ms = now.unix_ms().saturating_sub(self.read_at_ms.load(Ordering::SeqCst));
-        (-STEP_BACK_MS..TRUST_MS).contains(&age_ms)
+        (-STEP_BACK_MS..TRUST_MS).contains(&age_ms) && self.is_fresh()
+    }
+
+    /// Returns `true` if the newest heartbeat is young enough; always on SQLite, which needs none.
+    fn is_fresh(&self) -> bool {
+        !self.db.is_postgres() || self.heartbeat_age_ms() < FRESH_MS
+    }
+
+    fn heartbeat_age_ms(&self) -> i64 {
+        self.clock.steady_ms().saturating_sub(self.fresh_at_ms.load(Ordering::SeqCst))
     }
 
     /// Returns the age of the last read, in milliseconds; `None` before the first.
@@ -105,10 +133,11 @@ impl Feed {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// Applies the changes committed since the last call. From then on, for [`TRUST_MS`], memory is trusted.
+    /// Applies the changes committed since the last call. From then on, for [`TRUST_MS`], memory is trusted, on PostgreSQL
+    /// while the heartbeat is younger than [`FRESH_MS`]. A replica that finds it older than a second makes one.
     ///
     /// # Errors
-    /// The feed can't be read. This is logged once if it lasts too long, and once when it is over.
+    /// The feed can't be read. That memory isn't trusted is logged once, and once when it is over.
     pub async fn catch_up(&self) -> Result<(), Error> {
         let mut follower = self.follower.lock().await;
         let began = self.clock.now();
@@ -118,37 +147,91 @@ impl Feed {
                 Err(_) => Err(Error::new(Code::DatabaseUnavailable)
                     .message("Reading the feed of changes takes too long.")),
             };
-        match &outcome {
-            Ok(()) => {
-                self.read_at_ms.store(began.unix_ms(), Ordering::SeqCst);
-                if std::mem::take(&mut follower.is_distrust_logged) {
-                    tracing::info!(
-                        position = self.position(),
-                        "the feed of changes is read again: memory is trusted"
-                    );
-                }
-            }
-            Err(error) => {
-                let started = self.read_at_ms.load(Ordering::SeqCst) != NEVER;
-                if started
-                    && !self.is_trusted(self.clock.now())
-                    && !std::mem::replace(&mut follower.is_distrust_logged, true)
-                {
-                    tracing::warn!(
-                        "the feed of changes can't be read: sessions and keys are read on each request until it can: {error}"
-                    );
-                }
-            }
+        if outcome.is_ok() {
+            self.read_at_ms.store(began.unix_ms(), Ordering::SeqCst);
         }
+        self.look_for_primary(&mut follower);
+        self.log_trust(&mut follower, outcome.as_ref().err());
         outcome
     }
 
+    /// Logs each change of trust once.
+    fn log_trust(&self, follower: &mut Follower, error: Option<&Error>) {
+        let is_trusted = self.is_trusted(self.clock.now());
+        if is_trusted == follower.is_distrust_logged {
+            let has_started = self.read_at_ms.load(Ordering::SeqCst) != NEVER;
+            match error {
+                _ if is_trusted => tracing::info!(
+                    position = self.position(),
+                    "the feed of changes is read again: memory is trusted"
+                ),
+                _ if !has_started => return,
+                Some(error) => tracing::warn!(
+                    "the feed of changes can't be read: sessions and keys are read on each request until it can: {error}"
+                ),
+                None => tracing::warn!(
+                    "the database has committed no heartbeat for {} s, so it may not be the primary: sessions and keys are read \
+                     on each request, and new connections look for the primary",
+                    FRESH_MS / SECOND_MS
+                ),
+            }
+            follower.is_distrust_logged = !is_trusted;
+        }
+    }
+
     async fn read_new(&self, follower: &mut Follower) -> Result<(), Error> {
+        let read = self.read_once(follower).await?;
+        if !self.db.is_postgres() || self.heartbeat_age_ms() < BEAT_MS {
+            return Ok(());
+        }
+        // Fresh is what was read, not what was written: reads may have another connection.
+        if self.beat(read.number).await {
+            self.read_once(follower).await?;
+        }
+        Ok(())
+    }
+
+    /// Has new connections look for the primary while there is no heartbeat.
+    fn look_for_primary(&self, follower: &mut Follower) {
+        let now_ms = self.clock.steady_ms();
+        let is_due = follower.looked_again_at_ms.is_none_or(|at_ms| now_ms - at_ms >= LOOK_AGAIN_MS);
+        if !self.is_fresh() && is_due {
+            follower.looked_again_at_ms = Some(now_ms);
+            self.db.look_again();
+        }
+    }
+
+    /// Makes a heartbeat. Returns `true` if it is committed.
+    async fn beat(&self, number: i64) -> bool {
+        let beat = async {
+            let mut tx = self.db.write().await?;
+            let is_made = heartbeat::beat(&mut tx, number, self.db.timeline().map_or(0, i64::from)).await?;
+            tx.commit().await?;
+            Ok::<_, db::Error>(is_made)
+        };
+        match tokio::time::timeout(BEAT_TIMEOUT, beat).await {
+            Ok(Ok(is_made)) => is_made,
+            Ok(Err(error)) => {
+                tracing::debug!("no heartbeat: {error}");
+                false
+            }
+            Err(_) => {
+                tracing::debug!("no heartbeat: its commit takes too long");
+                false
+            }
+        }
+    }
+
+    /// Reads the heartbeat, and applies the changes up to the position that was read with it.
+    async fn read_once(&self, follower: &mut Follower) -> Result<Heartbeat, Error> {
+        let began_ms = self.clock.steady_ms();
         let mut tx = self.db.read().await?;
-        let newest = crate::changes::newest(&mut tx).await?;
+        let read = heartbeat::get(&mut tx).await?;
+        self.take_heartbeat(follower, read, began_ms);
+        let newest = read.position;
         let Some(position) = follower.position else {
             self.start_at(follower, newest);
-            return Ok(());
+            return Ok(read);
         };
         // A position ahead of the newest belongs to another database, such as the one before a restored
         // backup.
@@ -161,7 +244,26 @@ impl Feed {
             self.restarts.fetch_add(1, Ordering::Relaxed);
             self.start_at(follower, newest);
         }
-        Ok(())
+        Ok(read)
+    }
+
+    /// Notes whether the heartbeat has changed: then it was made after the start of the previous read.
+    fn take_heartbeat(&self, follower: &mut Follower, read: Heartbeat, began_ms: i64) {
+        if let Ok(timeline) = u32::try_from(read.timeline) {
+            self.db.note_timeline(timeline);
+        }
+        match follower.heartbeat {
+            Some((number, previous_ms)) if read.number > number => {
+                self.fresh_at_ms.store(previous_ms, Ordering::SeqCst);
+            }
+            // This server is behind the one that was read before.
+            Some((number, _)) if read.number < number => {
+                self.fresh_at_ms.store(NEVER, Ordering::SeqCst);
+                self.db.look_again();
+            }
+            _ => {}
+        }
+        follower.heartbeat = Some((read.number, began_ms));
     }
 
     /// Starts at the newest position and invalidates everything, because earlier changes are unknown. Loads

@@ -1,7 +1,8 @@
 //! The state that replicas share through the database.
 //!
 //! * [`changes`] are recorded by every function that writes a row which replicas cache; [`feed`] follows
-//!   those of other replicas, and [`epochs`] tells whether a cached row is still current.
+//!   those of other replicas, and [`epochs`] tells whether a cached row is still current. The [`heartbeat`] proves that
+//!   they are read from the database in use.
 //! * [`clock_guard`] compares this machine's clock with the database's and with the time at which the service
 //!   last ran; [`clock_trust`] holds the rules.
 //! * [`leases`] make sure that one replica at a time does a job. [`store`] holds the SQL.
@@ -11,5 +12,6 @@ pub mod clock_guard;
 pub mod clock_trust;
 pub mod epochs;
 pub mod feed;
+pub mod heartbeat;
 pub mod leases;
 pub mod store;

@@ -82,6 +82,7 @@ const STEPS: &[Step] = &[
     step!(38, "payment_tax", "0038_payment_tax.sql"),
     step!(39, "usage_daily_sums", "0039_usage_daily_sums.sql"),
     step!(40, "first_credits", "0040_first_credits.sql"),
+    step!(41, "heartbeat", "0041_heartbeat.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

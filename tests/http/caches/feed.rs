@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::{Value, json};
-use tollkeeper::clock::HOUR_MS;
+use tollkeeper::clock::{HOUR_MS, SECOND_MS};
 use tollkeeper::db::{Change, sql};
 use tollkeeper::ids::{ApiKeyId, ProjectId};
 use tollkeeper::jobs;
 
-use tollkeeper::cluster::changes;
-use tollkeeper::cluster::feed::TRUST_MS;
+use tollkeeper::cluster::feed::{FRESH_MS, TRUST_MS};
+use tollkeeper::cluster::{changes, heartbeat};
 
 use support::http::Call;
 use support::postgres::Cluster;
@@ -203,8 +203,13 @@ async fn changes_stay_in_the_feed_for_an_hour(world: World) {
     assert_eq!((replica.app.feed.applied(), replica.app.feed.restarts()), (1, 0));
 }
 
+/// How long memory is trusted without another read of the feed, which on PostgreSQL has the heartbeat.
+fn trusted_ms(world: &World) -> i64 {
+    if world.app.db.is_postgres() { FRESH_MS } else { TRUST_MS }
+}
+
 #[on_each_database]
-async fn caches_are_not_trusted_after_five_seconds_without_the_feed(world: World) {
+async fn caches_are_not_trusted_after_seconds_without_the_feed(world: World) {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
@@ -227,7 +232,7 @@ async fn caches_are_not_trusted_after_five_seconds_without_the_feed(world: World
     let lines = LogLines::default();
     let log = lines.capture();
     replica.app.feed.catch_up().await.unwrap_err();
-    world.clock.advance_ms(TRUST_MS - 1);
+    world.clock.advance_ms(trusted_ms(&world) - 1);
     replica.app.feed.catch_up().await.unwrap_err();
     for bearer in [&key, &ada.access_token] {
         assert_eq!(statements("/v1/models", bearer).await, 0, "still trusted");
@@ -264,12 +269,57 @@ async fn caches_are_not_trusted_after_five_seconds_without_the_feed(world: World
     assert_eq!((statements("/v1/models", &key).await, replica.app.feed.restarts()), (0, 0), "trusted again");
 }
 
+/// A primary that was replaced without knowing it answers reads, but can't commit a heartbeat while it has a synchronous standby.
+/// Here another transaction keeps the row instead.
+#[on_each_database]
+async fn memory_needs_heartbeats_on_postgres(world: World) {
+    let (feed, is_postgres) = (&world.app.feed, world.app.db.is_postgres());
+    let number = async || {
+        let mut tx = world.app.db.read().await.unwrap();
+        heartbeat::get(&mut tx).await.unwrap().number
+    };
+    world.clock.advance_ms(SECOND_MS);
+    let before = number().await;
+    feed.catch_up().await.unwrap();
+    assert_eq!(number().await - before, i64::from(is_postgres), "one a second");
+    feed.catch_up().await.unwrap();
+    assert_eq!(number().await - before, i64::from(is_postgres), "and no more");
+    if !is_postgres {
+        return;
+    }
+    let mut other = world.app.db.write().await.unwrap();
+    sql("UPDATE heartbeat SET timeline = 0 WHERE id = 1").execute(&mut other).await.unwrap();
+    let lines = LogLines::default();
+    let log = lines.capture();
+    world.clock.advance_ms(FRESH_MS - 1);
+    feed.catch_up().await.unwrap();
+    assert!(feed.is_trusted(world.clock.now()));
+    world.clock.advance_ms(1);
+    feed.catch_up().await.unwrap();
+    assert!(!feed.is_trusted(world.clock.now()), "the feed was read, but there is no heartbeat");
+    let logged = lines.take();
+    assert!(logged.len() == 1 && logged[0].contains("committed no heartbeat for 3 s"), "{logged:?}");
+    assert!(world.get("/readyz").send().await.text.contains("feed"));
+    drop(other);
+    while !feed.is_trusted(world.clock.now()) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        feed.catch_up().await.unwrap();
+    }
+    assert_eq!(lines.take(), ["INFO the feed of changes is read again: memory is trusted"]);
+    drop(log);
+}
+
 #[on_each_database]
 async fn clock_jump_costs_queries_but_not_correctness(world: World) {
-    let feed = &world.app.feed;
-    for (moved_ms, trusted) in
-        [(0, true), (4_999, true), (1, false), (-6_000, true), (-1, false), (5_000, true)]
-    {
+    let (feed, limit_ms) = (&world.app.feed, trusted_ms(&world));
+    for (moved_ms, trusted) in [
+        (0, true),
+        (limit_ms - 1, true),
+        (1, false),
+        (-limit_ms - 1_000, true),
+        (-1, false),
+        (limit_ms, true),
+    ] {
         world.clock.advance_ms(moved_ms);
         assert_eq!(feed.is_trusted(world.clock.now()), trusted, "{moved_ms}");
     }

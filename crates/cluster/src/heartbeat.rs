@@ -1,0 +1,45 @@
+//! A row that some replica changes each second, which proves that the database it is read from is the one in use.
+//!
+//! A primary that was replaced without knowing it still answers reads, with data that gets older. It can't commit a change while
+//! it has a synchronous standby: that one follows the new primary.
+
+use db::{FromRow, Row, Tx, sql};
+
+/// The heartbeat, and the position of the newest change, which are read together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heartbeat {
+    /// The position of the newest committed change; 0 before the first.
+    pub position: i64,
+    /// One more with each change of the row.
+    pub number: i64,
+    /// The timeline of the primary, as the replica knew it that made the change; 0 if it didn't.
+    pub timeline: i64,
+}
+
+impl FromRow for Heartbeat {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            position: row.get("position")?,
+            number: row.get("number")?,
+            timeline: row.get("timeline")?,
+        })
+    }
+}
+
+/// Returns the heartbeat.
+pub async fn get(tx: &mut Tx) -> Result<Heartbeat, db::Error> {
+    sql("SELECT p.position, h.number, h.timeline FROM change_position p, heartbeat h WHERE p.id = 1 AND h.id = 1")
+        .one(tx)
+        .await
+}
+
+/// Changes the row, on PostgreSQL, if its number is still this one and no other replica is at it. Returns `true` if it did.
+pub async fn beat(tx: &mut Tx, number: i64, timeline: i64) -> Result<bool, db::Error> {
+    let changed = sql("UPDATE heartbeat SET number = number + 1, timeline = CAST($2 AS BIGINT)
+         WHERE id = (SELECT id FROM heartbeat WHERE id = 1 AND number = $1 FOR UPDATE SKIP LOCKED)")
+    .bind(number)
+    .bind(timeline)
+    .execute(tx)
+    .await?;
+    Ok(changed == 1)
+}
