@@ -26,7 +26,7 @@ fn old_primary_that_still_runs_is_not_used(_: Database) {
     let of_old = runtime.block_on(old.empty_database());
     let database = database_of(&of_old).to_owned();
     let new = old.standby();
-    let (folder, other_folder) = (Folder::new(), Folder::new());
+    let folder = Folder::new();
     let server = load::start(&folder, &url_of(&[old.port(), new.port()], &database)).run();
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
@@ -39,7 +39,7 @@ fn old_primary_that_still_runs_is_not_used(_: Database) {
     runtime.block_on(old.wait_for_a_standby());
     runtime.block_on(new.admin("SELECT pg_promote()"));
     // Another replica knows the new primary only.
-    let other = load::start(&other_folder, &url_of(&[new.port()], &database)).run();
+    let other = load::start(&folder, &url_of(&[new.port()], &database)).run();
     let key = format!("{}/api-keys/{}", place.project_path, place.key_id);
     let deleted = Wire::new(other.public, "DELETE", &key).bearer(&ada.access_token).send();
     assert_eq!(deleted.status, 200, "{}", deleted.text);
@@ -81,7 +81,7 @@ fn silent_host_is_no_obstacle(_: Database) {
 /// lose it.
 #[on_postgres]
 fn commit_that_no_standby_has_is_not_acknowledged(_: Database) {
-    let Some(cluster) = Cluster::private() else { return };
+    let Some(cluster) = Cluster::primary() else { return };
     let runtime = runtime();
     let url = runtime.block_on(cluster.empty_database());
     let folder = Folder::new();
