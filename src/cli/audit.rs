@@ -1,5 +1,9 @@
 //! `tollkeeper audit`
 
+mod receipts;
+
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::config::Config;
@@ -11,6 +15,10 @@ pub struct Arguments {
     /// Only the books of this organization, which may be deleted
     #[arg(long, value_name = "ID", value_parser = organization)]
     organization: Option<OrganizationId>,
+    /// Instead, compare the books with the usage events in this file, which their reporter has kept once they were
+    /// accepted: one JSON object a line
+    #[arg(long, value_name = "FILE", conflicts_with = "organization")]
+    receipts: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -22,6 +30,9 @@ pub(super) fn organization(text: &str) -> Result<OrganizationId, String> {
 }
 
 pub fn run(config: Config, arguments: &Arguments) -> Result<(), String> {
+    if let Some(file) = &arguments.receipts {
+        return receipts::run(config, file, arguments.json);
+    }
     let report = super::runtime()?.block_on(check(config, arguments.organization))?;
     if arguments.json {
         super::print(&serde_json::to_string(&report).map_err(|error| error.to_string())?);

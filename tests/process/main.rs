@@ -35,6 +35,7 @@ mod log;
 mod mail;
 mod plans;
 mod postgres;
+mod receipts;
 mod replicas;
 mod repository;
 mod sdk;

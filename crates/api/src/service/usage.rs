@@ -47,6 +47,31 @@ impl Batch {
     }
 }
 
+/// Reads the events of a receipt: one as it was reported, the body of a batch, or a CloudEvent.
+///
+/// # Errors
+/// What can't be read, as for the operation.
+pub fn read_receipt(text: &[u8]) -> Result<Vec<Event>, Error> {
+    let value = json::parse(text)?;
+    let has = |name: &str| matches!(&value, Json::Object(all) if all.iter().any(|(found, _)| found == name));
+    let events = if has("events") {
+        let Json::Object(members) = value else { return Ok(Vec::new()) };
+        fields::read::<(), Receipts>(&(), members)?.events.0
+    } else if has("specversion") {
+        event::read_all::<CloudEvent>(vec![value], cloud_events::is_attribute)
+    } else {
+        event::read_all::<EventRecord>(vec![value], |_| true)
+    };
+    events.into_iter().map(|event| event.map_err(|unreadable| *unreadable.error)).collect()
+}
+
+record! {
+    /// The body of a batch, without a server.
+    struct Receipts in () {
+        events: Events = required,
+    }
+}
+
 impl Input<Api> for Batch {
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
         let form = web::input::essence(&call.headers);

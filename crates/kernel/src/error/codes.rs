@@ -324,7 +324,7 @@ codes! {
     StorageFull = 503 "storage_full" "The server's disk is full: nothing was written.";
     /// The database can't be written.
     StorageReadOnly = 503 "storage_read_only"
-        "The server's database can't be written to: nothing was changed.";
+        "The server's database takes no writes right now: it is a standby or read-only. Nothing was changed.";
     /// This replica isn't ready for requests: `/readyz` gives the reason.
     NotReady = 503 "not_ready" "This server is not ready for requests: `details` names each reason.";
 }
