@@ -96,6 +96,13 @@ async fn key_is_made_once_and_its_secret_shown_once(world: World) {
     ] {
         assert!(answer.text.contains(&text), "{text}: {}", answer.text);
     }
+    // Each tool has a page.
+    let guides: Vec<_> = answer.text.split(&format!("href=\"{base}/docs/")).skip(1).collect();
+    assert_eq!(guides.len(), answer.text.matches("<details class=\"tool\"").count());
+    for guide in guides {
+        let path = format!("/docs/{}", guide.split('"').next().unwrap());
+        assert_eq!(world.get(&path).send().await.status, 200, "{path}");
+    }
     assert!(answer.text.contains("data-kept") && !answer.header("location").contains("tk_"));
     assert_eq!(use_key(&world, &shown).await, 200);
 
