@@ -17,7 +17,7 @@ def check(scene):
         scene.fail(f"{len(lost)} acknowledged events are lost")
     if strange or len(rows) != len(present):
         scene.fail(f"{len(strange)} events are there that nobody sent, {len(rows) - len(present)} are there twice")
-    for one in load.wrong[:3]:
+    for one in (load.wrong + scene.revocation.wrong)[:3]:
         scene.fail(f"a refusal that isn't 503: {one}")
     pools(scene)
     replicas(scene, sorted(load.acknowledged.keys() & present))

@@ -78,6 +78,8 @@ class Keeper:
             "TOLLKEEPER_LISTEN": f"127.0.0.1:{self.ports['public']}",
             "TOLLKEEPER_SERVICE_LISTEN": f"127.0.0.1:{self.ports['service']}",
             "TOLLKEEPER_CATALOG_FILE": str(catalog),
+            # Of all replicas, since tokens name it.
+            "TOLLKEEPER_PUBLIC_URL": "http://tollkeeper.test",
             "TOLLKEEPER_LOG__ACCESS": "false",
             **LIMITS, **environment,
         }

@@ -18,12 +18,12 @@ class Revocation:
         self.stock, self.made = [], 0
         # For each way the seconds between an acknowledged deletion and the last time that the key was allowed.
         self.allowed = collections.defaultdict(list)
-        self.deleted = 0
+        self.deleted, self.wrong = 0, []
 
     def prepare(self, number):
         """Makes keys, and uses each at every replica."""
         self.allowed.clear()
-        self.deleted = 0
+        self.deleted, self.wrong = 0, []
         while len(self.stock) < number:
             self.made += 1
             self.stock.append(self.tenant.make_key(f"Probe {self.made}"))
@@ -73,6 +73,8 @@ class Revocation:
                             self.probes.append(probe)
                             probe.start()
                     break
+                if status not in (0, 503):
+                    self.wrong.append(f"{keeper.name}: a key is deleted with {status}")
                 self.stopped.wait(0.1)
 
     def probe(self, keeper, secret, deleted):

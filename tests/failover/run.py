@@ -121,11 +121,11 @@ class Scene:
         return row
 
     def check_silent(self, folder, logs):
-        """A URL that names a silent host first. Returns rows of a table."""
+        """A URL that names silent hosts first. Returns rows of a table."""
         self.fault = "silent host"
         rows = []
         found = silent.measure(self.options.tollkeeper.resolve(), folder, logs, self.environments["hosts"],
-                               2 * self.options.silent_seconds)
+                               self.cluster.leader(), 2 * self.options.silent_seconds)
         for kind, (start, command) in found.items():
             for what, seconds in (("start", start), ("command", command)):
                 if kind != "none" and (seconds is None or seconds > self.options.silent_seconds):
@@ -210,7 +210,9 @@ def main():
         except (TimeoutError, RuntimeError) as error:
             scene.fail(f"the run ends: {error}")
         finally:
+            say("everything is ended")
             scene.end()
+            say("everything has ended")
             if options.keep:
                 scene.cluster.keep_logs()
                 shutil.copytree(logs, options.keep, dirs_exist_ok=True)
@@ -228,7 +230,7 @@ def report(scene, rows, quiet):
         table(["fault", "longest gap, s", "acknowledged", "lost", "never sent", "deleted key allowed, s", "keys", "WARN lines",
                "seconds"], rows)
     if quiet:
-        table(["first host of the URL", "start", "command"], quiet)
+        table(["before the leader in the URL", "start", "command"], quiet)
     for note in scene.notes:
         print(note)
     print("\n".join(f"WRONG: {one}" for one in scene.wrong) or "nothing is wrong")

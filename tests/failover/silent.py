@@ -1,5 +1,6 @@
 """Hosts that don't answer: one drops each attempt to connect, one accepts it and says nothing."""
 
+import re
 import socket
 import subprocess
 import time
@@ -47,22 +48,23 @@ class Mute:
         self.listener.close()
 
 
-def measure(program, folder, logs, environment, bound):
-    """Starts a replica and a command whose URL names a silent host first. Returns the seconds of both, None if it failed."""
+def measure(program, folder, logs, environment, leader, bound):
+    """Starts a replica and a command whose URL names silent hosts and then the leader.
+
+    Returns the seconds of both, None if it failed.
+    """
     found = {}
-    for kind in (None, Dropping, Mute):
-        host = kind() if kind else None
-        name = kind.__name__.lower() if kind else "none"
-        url = environment["TOLLKEEPER_DATABASE_URL"]
-        if host:
-            before, after = url.split("@")
-            url = f"{before}@127.0.0.1:{host.port},{after}"
+    for kinds in ((), (Dropping,), (Mute,), (Dropping, Mute)):
+        hosts = [kind() for kind in kinds]
+        name = "-".join(kind.__name__.lower() for kind in kinds) or "none"
+        ports = [*(host.port for host in hosts), leader.port]
+        url = re.sub("@.*/", f"@{','.join(f'127.0.0.1:{port}' for port in ports)}/", environment["TOLLKEEPER_DATABASE_URL"])
         keeper = Keeper(program, folder, logs, f"silent-{name}", "hosts", environment | {"TOLLKEEPER_DATABASE_URL": url})
         try:
             found[name] = (seconds_of_start(keeper, bound), seconds_of_command(keeper, bound))
         finally:
             keeper.process.end()
-            if host:
+            for host in hosts:
                 host.close()
     return found
 
