@@ -50,7 +50,7 @@ class Node:
         self.data = self.folder / "data"
         cluster.make_folder(self.folder)
         text = fill("patroni.yml", cluster.patroni_changes(self))
-        cluster.write(self.folder / "patroni.yml", text.replace("db1", self.name))
+        cluster.write(self.folder / "patroni.yml", text)
         self.patroni = Process([processes.find("patroni"), str(self.folder / "patroni.yml")],
                                cluster.logs / f"{self.name}.log", self.folder)
 
@@ -172,10 +172,11 @@ class Cluster:
     def patroni_changes(self, node):
         packaged = ",".join(f"etcd{number}.internal:2379" for number in range(1, PACKAGED_NODES + 1))
         changes = [
+            ("db1", node.name),
             ("\netcd:\n", f"\n{self.etcd_key}\n"),
             (packaged, ",".join(f"127.0.0.1:{client}" for client, _ in self.etcd_ports)),
-            ("0.0.0.0:8008", f"127.0.0.1:{node.rest}"), ("db1.internal:8008", f"127.0.0.1:{node.rest}"),
-            ("0.0.0.0:5432", f"127.0.0.1:{node.port}"), ("db1.internal:5432", f"127.0.0.1:{node.port}"),
+            ("0.0.0.0:8008", f"127.0.0.1:{node.rest}"), (f"{node.name}.internal:8008", f"127.0.0.1:{node.rest}"),
+            ("0.0.0.0:5432", f"127.0.0.1:{node.port}"), (f"{node.name}.internal:5432", f"127.0.0.1:{node.port}"),
             ("/var/lib/postgresql/15/keeper", node.data), ("/usr/lib/postgresql/15/bin", self.binaries),
             ("/var/lib/postgresql/keeper.pgpass", node.folder / "pgpass"), ("/var/run/postgresql", node.folder),
             ("10.0.0.0/24", "127.0.0.1/32"),

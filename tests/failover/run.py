@@ -40,7 +40,7 @@ class Scene:
     """The cluster and the replicas, and the fault that is played now."""
 
     def __init__(self, options, folder, logs):
-        self.options, self.wrong, self.notes = options, [], []
+        self.options, self.wrong, self.notes, self.measured = options, [], [], []
         self.fault, self.number, self.load, self.revocation = None, 0, None, None
         self.cluster = Cluster(folder, logs, options.nodes, options.etcds, options.asynchronous)
         self.environments = self.cluster.environments()
@@ -108,6 +108,7 @@ class Scene:
         seconds = time.monotonic() - began
         lost, strange = checks.check(self)
         gaps, allowed = self.load.gaps(), self.revocation.longest()
+        self.measured.append((self.fault, gaps, allowed, lost))
         for way, longest in allowed.items():
             if longest > self.options.allowed_seconds:
                 self.fail(f"{way}: a deleted key was allowed for {longest:.1f} s")
@@ -137,6 +138,17 @@ class Scene:
         for keeper in self.keepers:
             keeper.process.end()
         self.cluster.end()
+
+
+def longest_of(measured):
+    """Returns a row for each fault that was played several times, with the longest of its figures."""
+    rows = []
+    for name in dict.fromkeys(fault for fault, *_ in measured):
+        played = [one for one in measured if one[0] == name]
+        longest = [{way: max(one[place].get(way, 0) for one in played) for way in WAYS} for place in (1, 2)]
+        rows.append([name, f"{len(played)}", each(longest[0], ".1f"), f"{sum(one[3] for one in played)}",
+                     each(longest[1], ".2f")])
+    return rows
 
 
 def say(what):
@@ -210,9 +222,7 @@ def main():
         except (TimeoutError, RuntimeError) as error:
             scene.fail(f"the run ends: {error}")
         finally:
-            say("everything is ended")
             scene.end()
-            say("everything has ended")
             if options.keep:
                 scene.cluster.keep_logs()
                 shutil.copytree(logs, options.keep, dirs_exist_ok=True)
@@ -229,6 +239,8 @@ def report(scene, rows, quiet):
     if rows:
         table(["fault", "longest gap, s", "acknowledged", "lost", "never sent", "deleted key allowed, s", "keys", "WARN lines",
                "seconds"], rows)
+    if len(rows) > len({row[0] for row in rows}):
+        table(["fault", "times", "longest gap, s", "lost", "deleted key allowed, s"], longest_of(scene.measured))
     if quiet:
         table(["before the leader in the URL", "start", "command"], quiet)
     for note in scene.notes:
