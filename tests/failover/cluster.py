@@ -30,7 +30,7 @@ def fill(name, changes):
             raise SystemExit(f"packaging/patroni/{name} has no {documented!r}")
         text = text.replace(documented, str(here))
     for placeholder, password in PASSWORDS.items():
-        text = re.sub(rf"\b(?<!TOLLKEEPER_){placeholder}\b", password, text)
+        text = re.sub(rf"\b{placeholder}\b", password, text)
     return text
 
 
@@ -298,6 +298,7 @@ class Cluster:
             etcd.end()
 
     def keep_logs(self):
-        for node in self.nodes:
-            for log in (self.folder / "pgbouncer").glob("*.log"):
-                shutil.copy(log, self.logs)
+        """Copies what isn't written to the folder of logs."""
+        log = self.folder / "pgbouncer" / "pgbouncer.log"
+        if log.exists():
+            shutil.copy(log, self.logs)
