@@ -14,7 +14,8 @@ def check(scene):
     present = set(rows)
     lost, strange = load.acknowledged.keys() - present, present - load.sent.keys()
     if lost:
-        scene.fail(f"{len(lost)} acknowledged events are lost")
+        answered = [load.acknowledged[one][2] for one in lost]
+        scene.fail(f"{len(lost)} acknowledged events are lost, answered within {max(answered) - min(answered):.1f} s")
     if strange or len(rows) != len(present):
         scene.fail(f"{len(strange)} events are there that nobody sent, {len(rows) - len(present)} are there twice")
     for one in (load.wrong + scene.revocation.wrong)[:3]:

@@ -113,7 +113,7 @@ class Keeper:
     def is_ready(self):
         return self.request("public", "GET", "/readyz", seconds=5).status == 200
 
-    def wait_until_ready(self, seconds=60):
+    def wait_until_ready(self, seconds=120):
         until(self.is_ready, seconds, f"{self.name} is ready")
 
     def lines(self):
@@ -139,7 +139,7 @@ class Tenant:
     def __init__(self, keeper):
         self.keeper = keeper
         keeper.request("public", "POST", "/v1/auth/register", ACCOUNT | {"username": "ada"}).data()
-        token = until(self.mailed_token, 30, "the mail to confirm the address")
+        token = until(self.mailed_token, 120, "the mail to confirm the address")
         keeper.request("public", "POST", "/v1/auth/verify-email", {"token": token}).data()
         self.log_in()
         self.organization = self.call(keeper, "POST", "/v1/organizations", {"name": "Acme"}).data()["id"]
