@@ -8,6 +8,8 @@ from processes import until
 
 # Seconds of waiting for what should take the ttl of 20 s.
 TAKEOVER_SECONDS = 60
+# For which an old primary lives on after the bookings were looked at.
+ORPHAN_SECONDS = 5
 
 
 def new_leader(scene, old):
@@ -20,10 +22,12 @@ def new_leader(scene, old):
 def orphaned(scene, old):
     """An old primary that lives beside the new one: the new one must be written by every way."""
     new_leader(scene, old)
-    promoted = time.monotonic()
-    time.sleep(scene.options.orphan_seconds)
+    promoted, bound = time.monotonic(), scene.options.books_seconds
+    time.sleep(bound)
     for way in sorted(scene.ways() - scene.load.wrote_since(promoted)):
-        scene.fail(f"{way}: nothing was booked for {scene.options.orphan_seconds:.0f} s after another node took over")
+        scene.fail(f"{way}: nothing was booked for {bound:.0f} s after another node took over")
+    # Deleted keys are asked for as long as it lives.
+    time.sleep(ORPHAN_SECONDS)
 
 
 def none(scene):

@@ -188,8 +188,8 @@ def read_arguments():
                            help="a deleted key is allowed for at most so long (10)")
     arguments.add_argument("--silent-seconds", type=float, default=10, metavar="S",
                            help="a start and a command with a silent host take at most so long (10)")
-    arguments.add_argument("--orphan-seconds", type=float, default=15, metavar="S",
-                           help="how long an old primary lives beside the new one; by then every way books (15)")
+    arguments.add_argument("--books-seconds", type=float, default=10, metavar="S",
+                           help="while an old primary lives, every way books on the new one after at most so long (10)")
     options = arguments.parse_args()
     options.nodes = options.nodes or (2 if options.small else 3)
     options.replicas = options.replicas or (1 if options.small else 2)
