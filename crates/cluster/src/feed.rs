@@ -29,7 +29,7 @@ const BEAT_MS: i64 = SECOND_MS;
 /// How long a heartbeat may take: its commit waits for the standby.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the primary is looked for while there is no heartbeat, in milliseconds.
-const LOOK_AGAIN_MS: i64 = SECOND_MS;
+const LOOK_AGAIN_MS: i64 = 5 * SECOND_MS;
 /// How far the clock may step back before memory is not trusted until the next read, in milliseconds.
 const STEP_BACK_MS: i64 = SECOND_MS;
 /// How long a change is kept, in milliseconds: a replica that has slept longer starts over.

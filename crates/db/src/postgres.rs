@@ -211,10 +211,8 @@ impl Postgres {
     pub(super) async fn watch_primary(&self) {
         while self.hosts.are_several() {
             if let Some((host, timeline)) = self.hosts.newest_primary().await
-                && self.primary.timeline().is_some_and(|known| known < timeline)
+                && self.primary.confirm(&host, timeline)
             {
-                // It has the highest timeline, so it is admitted.
-                self.primary.admit(&host, Some(timeline)).unwrap_or_default();
                 self.look_again();
             }
             tokio::time::sleep(WATCH_INTERVAL).await;

@@ -3,12 +3,14 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Connect};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
@@ -28,6 +30,8 @@ use kernel::futures::BoxFuture;
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
 type NewConnection = (Client, JoinHandle<()>);
 
+/// How long the known primary may take until all hosts are asked.
+const KNOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the other hosts may take once one is suitable.
 const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
 /// The least time between two log lines about closed connections to a host.
@@ -129,8 +133,21 @@ impl Connector {
         })
     }
 
-    /// Asks all hosts at once. A silent host costs no time where another one is suitable.
+    /// Connects to the primary if it is known from a moment ago, else to the best of all hosts.
     async fn try_hosts(&self) -> Result<NewConnection, HostErrors> {
+        let known = self.primary.as_ref().and_then(|primary| primary.confirmed_host());
+        let host = known.and_then(|known| self.hosts.iter().find(|host| *host.name == *known));
+        if let Some(host) = host
+            && let Ok(Ok(connected)) = timeout(KNOWN_TIMEOUT, self.try_host(host)).await
+            && self.primary.as_ref().is_none_or(|it| it.admit(&host.name, connected.timeline).is_ok())
+        {
+            return Ok(connected.connection);
+        }
+        self.try_all_hosts().await
+    }
+
+    /// Asks all hosts at once. A silent host costs no time where another one is suitable.
+    async fn try_all_hosts(&self) -> Result<NewConnection, HostErrors> {
         let attempt = |(index, host)| async move {
             let outcome = timeout(CONNECT_TIMEOUT, self.try_host(host)).await;
             (index, host, outcome.map_err(|_| HostError::Silent))
@@ -185,13 +202,17 @@ impl Connector {
             }
             connected => connected?,
         };
-        let driver = drive(connection, host, self.primary.clone());
+        let (say_timeline, said_timeline) = oneshot::channel();
+        let driver = drive(connection, host, self.primary.clone(), said_timeline);
         if !self.settings.is_empty() {
             client.batch_execute(&self.settings).await?;
         }
         // Behind a pooler the next transaction may have another server.
         let has_timeline = self.primary.is_some() && self.pool_mode == PoolMode::Session;
         let timeline = if has_timeline { timeline(&client).await } else { None };
+        if let Some(timeline) = timeline {
+            say_timeline.send(timeline).unwrap_or_default();
+        }
         Ok(Connected { connection: (client, driver), timeline })
     }
 }
@@ -284,16 +305,29 @@ impl Connect for Connector {
     }
 }
 
-/// Polls a connection until it is closed.
+/// Polls a connection until it is closed. One to a primary is closed, with what waits for it, once another server was
+/// promoted: its commits may wait forever for standbys that follow the new one.
 fn drive(
     mut connection: Connection<Socket, Stream>,
     host: &Host,
     primary: Option<Arc<Primary>>,
+    timeline: oneshot::Receiver<u32>,
 ) -> JoinHandle<()> {
     let (name, closed) = (Arc::clone(&host.name), Arc::clone(&host.closed));
     tokio::spawn(async move {
+        let outdated = async {
+            match (&primary, timeline.await) {
+                (Some(primary), Ok(timeline)) => primary.outdated(timeline).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let mut outdated = pin!(outdated);
         loop {
-            match poll_fn(|cx| connection.poll_message(cx)).await {
+            let message = tokio::select! {
+                message = poll_fn(|cx| connection.poll_message(cx)) => message,
+                () = &mut outdated => return,
+            };
+            match message {
                 Some(Ok(AsyncMessage::Notice(notice))) => {
                     if let Some(primary) = &primary {
                         primary.take_notice(&name, &notice);

@@ -8,14 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_postgres::error::DbError;
 
-/// Selects the name of the file that the WAL is written to, which begins with the timeline.
-pub(super) const WAL_FILE: &str = "SELECT pg_walfile_name(pg_current_wal_lsn())";
+/// Selects the name of the file that the WAL is written to, which begins with the timeline; null on a standby.
+pub(super) const WAL_FILE: &str =
+    "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END";
 /// The function of the server that reports a commit whose wait for its standby was cancelled. Texts of the server are in its
 /// own language.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
+/// How long a comparison of all hosts counts.
+const CONFIRMED: Duration = Duration::from_secs(3);
 /// The least time between two log lines about an outdated server.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -23,6 +27,8 @@ const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Primary {
     known: Mutex<Known>,
+    /// The highest timeline so far; 0 before the first.
+    newest: watch::Sender<u32>,
     /// The number of commits that no longer waited for their standby.
     unconfirmed_commits: AtomicU64,
 }
@@ -31,6 +37,8 @@ pub(super) struct Primary {
 struct Known {
     /// The server with the highest timeline so far.
     newest: Option<Server>,
+    /// When that was found out by a comparison of all hosts of the URL.
+    confirmed_at: Option<Instant>,
     complained_at: Option<Instant>,
 }
 
@@ -76,9 +84,34 @@ impl Primary {
                     }
                 }
                 known.newest = Some(Server { host: host.to_owned(), timeline });
+                self.newest.send_replace(timeline);
                 Ok(())
             }
         }
+    }
+
+    /// Takes the primary that a comparison of all hosts has found. Returns `true` if it is another one than before.
+    pub(super) fn confirm(&self, host: &str, timeline: u32) -> bool {
+        let before = self.timeline();
+        if self.admit(host, Some(timeline)).is_err() {
+            return false;
+        }
+        self.known().confirmed_at = Some(Instant::now());
+        before.is_some_and(|before| before < timeline)
+    }
+
+    /// Returns the host of the primary, if all hosts were compared a moment ago.
+    pub(super) fn confirmed_host(&self) -> Option<String> {
+        let known = self.known();
+        let is_confirmed = known.confirmed_at.is_some_and(|at| at.elapsed() < CONFIRMED);
+        known.newest.as_ref().filter(|_| is_confirmed).map(|newest| newest.host.clone())
+    }
+
+    /// Waits until a higher timeline than this one is known.
+    pub(super) async fn outdated(&self, timeline: u32) {
+        let mut newest = self.newest.subscribe();
+        // The sender lives as long as this.
+        newest.wait_for(|newest| *newest > timeline).await.map(drop).unwrap_or_default();
     }
 
     /// Notes a timeline that another replica writes to. Returns `true` if it is higher than all before.
@@ -87,6 +120,8 @@ impl Primary {
         let is_newer = known.newest.as_ref().is_some_and(|newest| newest.timeline < timeline);
         if is_newer {
             known.newest = Some(Server { host: "another server".to_owned(), timeline });
+            known.confirmed_at = None;
+            self.newest.send_replace(timeline);
         }
         is_newer
     }
@@ -159,5 +194,22 @@ mod tests {
         assert!(primary.note_timeline(14));
         primary.admit("a:1", Some(13)).unwrap_err();
         primary.admit("c:1", Some(14)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn connections_to_a_server_that_was_replaced_end() {
+        let primary = Primary::default();
+        primary.admit("a:1", Some(11)).unwrap();
+        assert_eq!(primary.confirmed_host(), None, "all hosts weren't compared yet");
+        assert!(!primary.confirm("a:1", 11));
+        assert_eq!(primary.confirmed_host().as_deref(), Some("a:1"));
+        let mut outdated = Box::pin(primary.outdated(11));
+        assert!(futures_util::FutureExt::now_or_never(&mut outdated).is_none());
+        assert!(primary.confirm("b:1", 12));
+        outdated.await;
+        assert!(!primary.confirm("a:1", 11), "an old primary is none");
+        assert_eq!(primary.confirmed_host().as_deref(), Some("b:1"));
+        assert!(primary.note_timeline(13));
+        assert_eq!(primary.confirmed_host(), None, "which host it is isn't known");
     }
 }
