@@ -210,10 +210,15 @@ impl Postgres {
     /// with one host.
     pub(super) async fn watch_primary(&self) {
         while self.hosts.are_several() {
-            if let Some((host, timeline)) = self.hosts.newest_primary().await
+            let mut primaries = self.hosts.primaries().await.into_iter();
+            if let Some((host, timeline)) = primaries.next()
                 && self.primary.confirm(&host, timeline)
             {
                 self.look_again();
+            }
+            // One below it is named in the log.
+            for (host, timeline) in primaries.filter(|(_, it)| Some(*it) < self.primary.timeline()) {
+                self.primary.admit(&host, Some(timeline)).unwrap_or_default();
             }
             tokio::time::sleep(WATCH_INTERVAL).await;
         }

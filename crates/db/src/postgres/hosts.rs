@@ -1,5 +1,6 @@
 //! The hosts of a URL, each asked whether it is a primary.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
@@ -31,12 +32,14 @@ impl Hosts {
         !self.0.is_empty()
     }
 
-    /// Asks all hosts at once. Returns the name and the timeline of the primary with the highest one.
-    pub(super) async fn newest_primary(&self) -> Option<(String, u32)> {
+    /// Asks all hosts at once. Returns the names and the timelines of those that are primaries, the highest timeline first.
+    pub(super) async fn primaries(&self) -> Vec<(String, u32)> {
         let answers = join_all(self.0.iter().map(HostWatch::timeline)).await;
         let hosts = self.0.iter().map(|watch| watch.connector.host());
         let primaries = hosts.zip(answers).filter_map(|(host, timeline)| Some((host.to_owned(), timeline?)));
-        primaries.max_by_key(|(_, timeline)| *timeline)
+        let mut primaries: Vec<_> = primaries.collect();
+        primaries.sort_by_key(|(_, timeline)| Reverse(*timeline));
+        primaries
     }
 }
 
