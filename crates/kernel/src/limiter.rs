@@ -90,16 +90,13 @@ pub enum Subject<'a> {
 }
 
 /// Returns the limiter's key for a limit and a subject: 128 bits of SHA-256, so that no caller can collide
-/// with another one on purpose.
+/// with another one on purpose. Ids are random, and nobody chooses theirs, so they need no digest.
 pub fn key_for(scope: &str, subject: Subject<'_>) -> u128 {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(scope.as_bytes());
     // The tag also terminates the scope, which contains no control characters.
     match subject {
-        Subject::Id(id) => {
-            context.update(&[1]);
-            context.update(&id.to_be_bytes());
-        }
+        Subject::Id(id) => return id ^ fnv1a(scope),
         Subject::Text(text) => {
             context.update(&[2]);
             context.update(text.as_bytes());
@@ -123,6 +120,13 @@ pub fn key_for(scope: &str, subject: Subject<'_>) -> u128 {
         *to = *from;
     }
     u128::from_be_bytes(key)
+}
+
+/// Returns the FNV-1a hash of a scope, by which the same id has different keys in different limits.
+fn fnv1a(scope: &str) -> u128 {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    scope.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
 }
 
 fn subnet_64(address: Ipv6Addr) -> u128 {
@@ -303,6 +307,8 @@ mod tests {
             key_for("login", address("203.0.113.8")),
             key_for("login", Subject::Text("203.0.113.7")),
             key_for("login", Subject::Id(7)),
+            key_for("register", Subject::Id(7)),
+            key_for("login", Subject::Id(8)),
             key_for("login", Subject::Within(7, "")),
             key_for("login", Subject::Within(7, "203.0.113.7")),
             key_for("login", Subject::Within(8, "203.0.113.7")),
@@ -314,7 +320,7 @@ mod tests {
         let different: std::collections::HashSet<_> = keys.into_iter().collect();
         assert_eq!(different.len(), keys.len());
         assert_eq!(keys[0], key_for("login", address("::ffff:203.0.113.7")));
-        assert_eq!(keys[8], key_for("login", address("2001:db8::ffff:2")));
+        assert_eq!(keys[10], key_for("login", address("2001:db8::ffff:2")));
     }
 
     /// GCRA in its textbook form, by theoretical arrival time: in 1/rate of a nanosecond, so that nothing is
@@ -335,6 +341,13 @@ mod tests {
             }
             fits
         }
+    }
+
+    /// The vectors of the algorithm's authors.
+    #[test]
+    fn scopes_have_known_hashes() {
+        assert_eq!(fnv1a(""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        assert_eq!(fnv1a("a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }
 
     proptest! {
