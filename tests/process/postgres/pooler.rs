@@ -81,7 +81,7 @@ fn settings_are_those_of_a_transaction(_: Database) {
         let client = Client::new(&pooler, &url).await;
         for _ in 0..3 {
             let mut tx = db.write().await.unwrap();
-            assert_eq!(settings(&mut tx, false).await, "10s 5s 0 read committed off off off on");
+            assert_eq!(settings(&mut tx, false).await, "10s 5s 4s read committed off off off on");
             tx.commit().await.unwrap();
             client.assert_untouched().await;
             let mut tx = db.write_behind().await.unwrap();
@@ -90,11 +90,11 @@ fn settings_are_those_of_a_transaction(_: Database) {
             drop(tx);
             client.assert_untouched().await;
             let mut tx = db.snapshot().await.unwrap();
-            assert_eq!(settings(&mut tx, true).await, "10s 30s 0 repeatable read on on on off");
+            assert_eq!(settings(&mut tx, true).await, "10s 30s 4s repeatable read on on on off");
             tx.commit().await.unwrap();
             let mut tx = db.read().await.unwrap();
-            assert_eq!(settings(&mut tx, false).await, "10s 5s 0 read committed on off off off");
-            assert_eq!(settings(&mut tx, true).await, "10s 5s 0 read committed on on on off");
+            assert_eq!(settings(&mut tx, false).await, "10s 5s 4s read committed on off off off");
+            assert_eq!(settings(&mut tx, true).await, "10s 5s 4s read committed on on on off");
             assert!(sql("SELECT no_such_column").optional::<(i64,)>(&mut tx).await.is_err());
             client.assert_untouched().await;
         }

@@ -15,11 +15,19 @@ pub(super) enum PoolMode {
     Transaction,
 }
 
-/// Sets the maximum time of a statement and the maximum idle time inside a transaction, in milliseconds: a
-/// replica that hangs, or a path to one, must not keep its locks.
+/// Sets the maximum time of a statement, of a wait for a lock, and of idling inside a transaction, in milliseconds: a
+/// replica that hangs, or a path to one, must not keep its locks. Several that hang wait for each other's locks. They give
+/// up before the first one's are freed, so that the next of them doesn't get them only to keep them as long again.
 macro_rules! limits {
     ($set:literal) => {
-        concat!($set, " statement_timeout = 10000; ", $set, " idle_in_transaction_session_timeout = 5000;")
+        concat!(
+            $set,
+            " statement_timeout = 10000; ",
+            $set,
+            " lock_timeout = 4000; ",
+            $set,
+            " idle_in_transaction_session_timeout = 5000;"
+        )
     };
 }
 
