@@ -28,6 +28,9 @@ pub const FRESH_MS: i64 = 3 * SECOND_MS;
 const BEAT_MS: i64 = SECOND_MS;
 /// How long a heartbeat may take: its commit waits for the standby.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a starting replica looks for another one's heartbeat, and the pause before each look.
+const FIRST_READS: u32 = 25;
+const FIRST_READS_PAUSE: Duration = Duration::from_millis(20);
 /// How often the primary is looked for while there is no heartbeat, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5 * SECOND_MS;
 /// How far the clock may step back before memory is not trusted until the next read, in milliseconds.
@@ -187,6 +190,15 @@ impl Feed {
         // Fresh is what was read, not what was written: reads may have another connection.
         if self.beat(read.number).await {
             self.read_once(follower).await?;
+        } else if self.fresh_at_ms.load(Ordering::SeqCst) == NEVER {
+            // Replicas that start together: another one makes the first heartbeat right now.
+            for _ in 0..FIRST_READS {
+                tokio::time::sleep(FIRST_READS_PAUSE).await;
+                self.read_once(follower).await?;
+                if self.is_fresh() {
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -309,6 +309,22 @@ async fn memory_needs_heartbeats_on_postgres(world: World) {
     drop(log);
 }
 
+/// Of several replicas that start together, one makes the heartbeat.
+#[on_each_database]
+async fn memory_is_trusted_from_the_start_beside_another_replica(world: World) {
+    if !world.app.db.is_postgres() {
+        return;
+    }
+    let mut other = world.app.db.write().await.unwrap();
+    sql("UPDATE heartbeat SET number = number + 1 WHERE id = 1").execute(&mut other).await.unwrap();
+    let commit = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        other.commit().await.unwrap();
+    };
+    let ((), [_, replica]) = tokio::join!(commit, Twin::both(&world));
+    assert!(replica.app.feed.is_trusted(world.clock.now()));
+}
+
 #[on_each_database]
 async fn clock_jump_costs_queries_but_not_correctness(world: World) {
     let (feed, limit_ms) = (&world.app.feed, trusted_ms(&world));
