@@ -14,7 +14,7 @@ use kernel::error::Error;
 /// The most receipts that one statement looks up.
 const CHUNK: usize = 500;
 
-/// What a comparison has found.
+/// The result of a comparison.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// The number of receipts.

@@ -26,12 +26,12 @@ pub const TRUST_MS: i64 = 5 * SECOND_MS;
 pub const FRESH_MS: i64 = 3 * SECOND_MS;
 /// The age of a heartbeat from which on another one is due, in milliseconds.
 const BEAT_MS: i64 = SECOND_MS;
-/// How long a heartbeat may take: its commit waits for the standby.
+/// The timeout of a heartbeat, whose commit waits for the standby.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a starting replica looks for another one's heartbeat, and the pause before each look.
+/// The number of times a starting replica checks for another replica's heartbeat, and the pause before each check.
 const FIRST_READS: u32 = 25;
 const FIRST_READS_PAUSE: Duration = Duration::from_millis(20);
-/// How often the primary is looked for while there is no heartbeat, in milliseconds.
+/// The interval of searches for the primary while there is no heartbeat, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5 * SECOND_MS;
 /// How far the clock may step back before memory is not trusted until the next read, in milliseconds.
 const STEP_BACK_MS: i64 = SECOND_MS;

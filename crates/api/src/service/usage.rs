@@ -50,7 +50,7 @@ impl Batch {
 /// Reads the events of a receipt: one as it was reported, the body of a batch, or a CloudEvent.
 ///
 /// # Errors
-/// What can't be read, as for the operation.
+/// 400 for a receipt that can't be read, as for the operation.
 pub fn read_receipt(text: &[u8]) -> Result<Vec<Event>, Error> {
     let value = json::parse(text)?;
     let has = |name: &str| matches!(&value, Json::Object(all) if all.iter().any(|(found, _)| found == name));

@@ -7,13 +7,13 @@ use super::reference::slug;
 const SOURCE: &str = include_str!("../../../../../docs/tools.md");
 /// The address in the examples of the source.
 const EXAMPLE_URL: &str = "http://127.0.0.1:8080";
-/// What the section of a tool begins with.
+/// The beginning of every section about a tool.
 const TOOL_MARK: &str = "Version ";
 
 /// The guides.
 #[derive(Debug)]
 pub struct Guides {
-    /// What holds for all tools, as HTML.
+    /// The introduction for all tools, as HTML.
     pub introduction: String,
     pub general: Vec<Guide>,
     pub tools: Vec<Guide>,
