@@ -239,15 +239,43 @@ impl Feed {
         let began_ms = self.clock.steady_ms();
         let mut tx = self.db.read().await?;
         let read = heartbeat::get(&mut tx).await?;
-        self.take_heartbeat(follower, read, began_ms);
-        let newest = read.position;
+        self.look_back(follower, read);
+        self.apply_up_to(&mut tx, follower, read.position).await?;
+        // Only now: without these changes memory is no fresher than it was.
+        self.note_heartbeat(follower, read, began_ms);
+        Ok(read)
+    }
+
+    /// Ends the trust in memory if the heartbeat is older than the one read before: this server is behind the other.
+    fn look_back(&self, follower: &mut Follower, read: Heartbeat) {
+        if let Ok(timeline) = u32::try_from(read.timeline) {
+            self.db.note_timeline(timeline);
+        }
+        if follower.heartbeat.is_some_and(|(number, _)| read.number < number) {
+            self.fresh_at_ms.store(NEVER, Ordering::SeqCst);
+            self.db.look_again();
+        }
+    }
+
+    /// Notes whether the heartbeat has changed: then it was made after the start of the previous read.
+    fn note_heartbeat(&self, follower: &mut Follower, read: Heartbeat, began_ms: i64) {
+        if let Some((number, previous_ms)) = follower.heartbeat
+            && read.number > number
+        {
+            self.fresh_at_ms.store(previous_ms, Ordering::SeqCst);
+        }
+        follower.heartbeat = Some((read.number, began_ms));
+    }
+
+    /// Applies the changes up to `newest`. If some are missing, everything is invalidated.
+    async fn apply_up_to(&self, tx: &mut Tx, follower: &mut Follower, newest: i64) -> Result<(), Error> {
         let Some(position) = follower.position else {
             self.start_at(follower, newest);
-            return Ok(read);
+            return Ok(());
         };
         // A position ahead of the newest belongs to another database, such as the one before a restored
         // backup.
-        if position > newest || !self.read_to(&mut tx, follower, position, newest).await? {
+        if position > newest || !self.read_to(tx, follower, position, newest).await? {
             tracing::warn!(
                 position,
                 newest,
@@ -256,26 +284,7 @@ impl Feed {
             self.restarts.fetch_add(1, Ordering::Relaxed);
             self.start_at(follower, newest);
         }
-        Ok(read)
-    }
-
-    /// Notes whether the heartbeat has changed: then it was made after the start of the previous read.
-    fn take_heartbeat(&self, follower: &mut Follower, read: Heartbeat, began_ms: i64) {
-        if let Ok(timeline) = u32::try_from(read.timeline) {
-            self.db.note_timeline(timeline);
-        }
-        match follower.heartbeat {
-            Some((number, previous_ms)) if read.number > number => {
-                self.fresh_at_ms.store(previous_ms, Ordering::SeqCst);
-            }
-            // This server is behind the one that was read before.
-            Some((number, _)) if read.number < number => {
-                self.fresh_at_ms.store(NEVER, Ordering::SeqCst);
-                self.db.look_again();
-            }
-            _ => {}
-        }
-        follower.heartbeat = Some((read.number, began_ms));
+        Ok(())
     }
 
     /// Starts at the newest position and invalidates everything, because earlier changes are unknown. Loads
