@@ -1,10 +1,11 @@
 //! `tollkeeper export`
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use billing::Billing;
-use billing::exports::{self, AllExports, Export, Source};
+use billing::exports::{AllExports, BillingPeriod, Dataset, Export, Form, Source, Version};
 use clap::Args;
 use kernel::clock::Month;
 use kernel::files;
@@ -21,6 +22,12 @@ pub struct Arguments {
     /// Only those of this organization; otherwise of all, deleted ones too
     #[arg(long, value_name = "ID", value_parser = super::audit::organization)]
     organization: Option<OrganizationId>,
+    /// The version of FOCUS: 1.2, 1.3 or 1.4
+    #[arg(long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
+    focus_version: Version,
+    /// What to write, which `--focus-version 1.4` has: cost_and_usage, invoice_detail or billing_period
+    #[arg(long, value_name = "DATASET", default_value = "cost_and_usage", value_parser = dataset)]
+    dataset: Dataset,
     /// The file to write, which is replaced as a whole; otherwise standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -30,14 +37,34 @@ fn month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| "write a month such as 2026-01".to_owned())
 }
 
+fn version(text: &str) -> Result<Version, String> {
+    text.parse().map_err(|_| format!("write {}", choices(Version::ALL)))
+}
+
+fn dataset(text: &str) -> Result<Dataset, String> {
+    text.parse().map_err(|_| format!("write {}", choices(Dataset::ALL)))
+}
+
+/// Returns choices as words, such as `1.2, 1.3 or 1.4`.
+fn choices<T: Copy + Into<&'static str>>(all: &[T]) -> String {
+    let words: Vec<&str> = all.iter().map(|choice| (*choice).into()).collect();
+    match words.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => words.concat(),
+    }
+}
+
 /// Writes the charges.
 pub fn run(config: Config, arguments: Arguments) -> Result<(), String> {
-    let Arguments { month, organization, output } = arguments;
+    let Arguments { month, organization, focus_version, dataset, output } = arguments;
+    let form = Form::new(focus_version, dataset);
+    let form =
+        form.ok_or_else(|| "--dataset: FOCUS has it since 1.4: add `--focus-version 1.4`".to_owned())?;
     let runtime = super::runtime()?;
     let write = |to: &mut dyn Write| {
         runtime.block_on(async {
             let app = super::app(config).await?;
-            write_all(&app.billing, month, organization, to).await
+            write_all(&app.billing, month, organization, form, to).await
         })
     };
     match output {
@@ -66,34 +93,45 @@ async fn write_all(
     billing: &Billing,
     month: Month,
     organization: Option<OrganizationId>,
+    form: Form,
     to: &mut dyn Write,
 ) -> Result<(), String> {
     // The organization is looked up before anything is written.
     let mut one = match organization {
-        Some(id) => Some(begin(billing, id, month).await?),
+        Some(id) => Some(begin(billing, id, month, form).await?),
         None => None,
     };
-    if !write_text(to, &exports::header())? {
+    if !write_text(to, &form.header())? {
         return Ok(());
     }
-    let mut all = AllExports::begin(billing, Source::Standby, month);
+    let mut all = AllExports::begin(billing, Source::Standby, month, form);
+    // By the name of the issuer: the period of all its organizations.
+    let mut periods: BTreeMap<String, BillingPeriod> = BTreeMap::new();
     loop {
         let export = match organization {
             Some(_) => one.take(),
             None => all.next_export().await.map_err(|error| error.to_string())?,
         };
         let Some(mut export) = export else { break };
+        if form.dataset() == Dataset::BillingPeriod {
+            let period = export.billing_period();
+            let merged =
+                periods.remove(&period.issuer).map_or_else(|| period.clone(), |other| other.merge(period));
+            periods.insert(period.issuer.clone(), merged);
+            continue;
+        }
         while let Some(lines) = export.next_lines().await.map_err(|error| error.to_string())? {
             if !write_text(to, &lines)? {
                 return Ok(());
             }
         }
     }
-    Ok(())
+    let periods: String = periods.values().map(BillingPeriod::line).collect();
+    write_text(to, &periods).map(|_| ())
 }
 
-async fn begin(billing: &Billing, id: OrganizationId, month: Month) -> Result<Export, String> {
-    let export = Export::begin(billing, Source::Standby, id, month).await;
+async fn begin(billing: &Billing, id: OrganizationId, month: Month, form: Form) -> Result<Export, String> {
+    let export = Export::begin(billing, Source::Standby, id, month, form).await;
     export.map_err(|error| error.to_string())
 }
 

@@ -150,6 +150,7 @@ every_hours = 24
 [exports]
 # folder is not set
 every_hours = 24
+focus_version = "1.2"
 
 [webhooks]
 allow_private = false

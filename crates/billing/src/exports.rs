@@ -5,7 +5,7 @@
 
 pub mod folder;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use catalog::PriceBook;
 use db::Tx;
@@ -15,12 +15,16 @@ use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 
 use crate::bookkeeping::closing;
+use crate::rules::focus::invoice_details::{Document, InvoiceDetails};
 use crate::rules::focus::usage::NamedUsage;
-use crate::rules::focus::{self, Account, Charge, DEFAULT_PROVIDER, documents, usage};
-use crate::rules::invoicing::{BilledUsage, Item};
+use crate::rules::focus::{Account, Charge, DEFAULT_PROVIDER, documents, usage};
+use crate::rules::invoicing::{BilledUsage, GRACE_MS, Item};
 use crate::store::invoices::Invoice;
 use crate::store::wallets::WalletOverview;
 use crate::{Billing, store};
+
+pub use crate::rules::focus::billing_period::BillingPeriod;
+pub use crate::rules::focus::{Dataset, Form, Version};
 
 /// The most daily rows that become charges at a time.
 const PIECE_ROWS: usize = 256;
@@ -46,10 +50,14 @@ impl Source {
 pub struct Export {
     billing: Billing,
     source: Source,
+    form: Form,
     account: Account,
+    period: BillingPeriod,
     prices: PriceBook,
     /// The invoice of the month.
     document: Option<String>,
+    /// That invoice, the credit notes and the void invoices of the month, by their ids.
+    documents: BTreeMap<String, Document>,
     /// Charges that no daily row has; they come first.
     others: Vec<Charge>,
     /// The usage that credit notes took back while the month was open.
@@ -57,6 +65,8 @@ pub struct Export {
     days: VecDeque<Day>,
     /// Rows of the day that was read last.
     rows: VecDeque<NamedUsage>,
+    /// `true` after the only piece of a dataset that is read as a whole.
+    is_complete: bool,
 }
 
 impl Export {
@@ -69,6 +79,7 @@ impl Export {
         source: Source,
         organization_id: OrganizationId,
         month: Month,
+        form: Form,
     ) -> Result<Self, Error> {
         let mut tx = source.read(billing).await?;
         // Before the invoice: what isn't closed now may be when that is read, but not the other way round.
@@ -86,12 +97,34 @@ impl Export {
         let lines = items.iter();
         let mut others: Vec<Charge> =
             lines.filter_map(|item| documents::of_invoice(item, month, document.as_deref())).collect();
-        others.extend(of_credit_notes(&mut tx, organization_id, month).await?);
-        others.extend(of_void_invoices(&mut tx, organization_id, month).await?);
+        let own = invoice.iter().map(|invoice| (invoice.id.to_string(), invoice_document(invoice)));
+        let mut documents: BTreeMap<_, _> = own.collect();
+        others.extend(of_credit_notes(&mut tx, organization_id, month, &mut documents).await?);
+        others.extend(of_void_invoices(&mut tx, organization_id, month, &mut documents).await?);
+        let period = billing_period(&account, &overview, invoice.as_ref());
         let credited = store::months::credited_in(&mut tx, organization_id, month).await?;
         let days = store::usage::charges::days(&mut tx, organization_id, month).await?;
         let (billing, days, rows) = (billing.clone(), days.into(), VecDeque::new());
-        Ok(Self { billing, source, account, prices, document, others, credited, days, rows })
+        Ok(Self {
+            billing,
+            source,
+            form,
+            account,
+            period,
+            prices,
+            document,
+            documents,
+            others,
+            credited,
+            days,
+            rows,
+            is_complete: false,
+        })
+    }
+
+    /// Returns the billing period.
+    pub const fn billing_period(&self) -> &BillingPeriod {
+        &self.period
     }
 
     /// Returns the next charges, at least one; `None` after the last.
@@ -130,20 +163,38 @@ impl Export {
 
     /// Adds a charge of this export to a text, as a line of CSV.
     pub fn add_line(&self, charge: &Charge, text: &mut String) {
-        charge.add_to(text, &self.account);
+        charge.add_to(text, &self.account, self.form.version());
     }
 
-    /// Returns the next charges as lines of CSV; `None` after the last.
+    /// Returns the next lines of CSV of the dataset; `None` after the last.
     ///
     /// # Errors
     /// Those of [`Export::next_charges`].
     pub async fn next_lines(&mut self) -> Result<Option<String>, Error> {
-        let charges = self.next_charges().await?;
-        Ok(charges.map(|charges| {
-            let mut text = String::new();
-            charges.iter().for_each(|charge| self.add_line(charge, &mut text));
-            text
-        }))
+        match self.form.dataset() {
+            Dataset::CostAndUsage => {
+                let charges = self.next_charges().await?;
+                Ok(charges.map(|charges| {
+                    let mut text = String::new();
+                    charges.iter().for_each(|charge| self.add_line(charge, &mut text));
+                    text
+                }))
+            }
+            _ if std::mem::replace(&mut self.is_complete, true) => Ok(None),
+            Dataset::InvoiceDetail => self.invoice_lines().await.map(Some),
+            Dataset::BillingPeriod => Ok(Some(self.period.line())),
+        }
+    }
+
+    /// Returns the lines of the documents, which takes all charges.
+    async fn invoice_lines(&mut self) -> Result<String, Error> {
+        let mut details = InvoiceDetails::new(self.account.month);
+        while let Some(charges) = self.next_charges().await? {
+            for charge in charges {
+                details.add(charge).ok_or_else(|| self.out_of_range())?;
+            }
+        }
+        Ok(details.lines(&self.account, &self.documents))
     }
 
     async fn read_day(&self, day: Day) -> Result<VecDeque<NamedUsage>, Error> {
@@ -155,11 +206,6 @@ impl Export {
     fn out_of_range(&self) -> Error {
         Error::internal(format!("the charges of {} are out of range", self.account.month))
     }
-}
-
-/// Returns the line with the names of the columns, with which a file begins.
-pub fn header() -> String {
-    focus::header()
 }
 
 fn account(billing: &Billing, overview: &WalletOverview, invoice: Option<&Invoice>, month: Month) -> Account {
@@ -178,6 +224,23 @@ fn account(billing: &Billing, overview: &WalletOverview, invoice: Option<&Invoic
     }
 }
 
+/// Returns the billing period of an organization. A month without an invoice was closed as soon as it could be.
+fn billing_period(account: &Account, overview: &WalletOverview, invoice: Option<&Invoice>) -> BillingPeriod {
+    let Account { organization_id, month, issuer, .. } = account;
+    let could_close_at = month.plus(1).start().plus_ms(GRACE_MS);
+    let closed_at = invoice.map_or(could_close_at, |invoice| invoice.finalized_at);
+    BillingPeriod {
+        month: *month,
+        issuer: issuer.clone(),
+        created_at: month.start().max(organization_id.created_at()),
+        closed_at: (*month < overview.wallet.open_month).then_some(closed_at),
+    }
+}
+
+fn invoice_document(invoice: &Invoice) -> Document {
+    Document { issued_at: invoice.finalized_at, voided_at: invoice.voided_at, reference: None }
+}
+
 async fn items(tx: &mut Tx, invoice: &Invoice) -> Result<Vec<Item>, Error> {
     let invoices = std::slice::from_ref(invoice);
     Ok(store::invoices::items(tx, invoice.organization_id, invoices).await?.pop().unwrap_or_default())
@@ -189,13 +252,18 @@ async fn preview(tx: &mut Tx, organization_id: OrganizationId, month: Month) -> 
     Ok(closing::bill(tx, organization_id, month, &used).await?.items)
 }
 
-/// Returns the charges of the credit notes that were made while the month was open.
+/// Returns the charges of the credit notes that were made while the month was open, and adds these to the documents.
 async fn of_credit_notes(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
+    documents: &mut BTreeMap<String, Document>,
 ) -> Result<Vec<Charge>, Error> {
     let notes = store::credit_notes::booked_in(tx, organization_id, month).await?;
+    documents.extend(notes.iter().map(|(note, _)| {
+        let reference = Some(note.invoice_id.to_string());
+        (note.id.to_string(), Document { issued_at: note.created_at, voided_at: None, reference })
+    }));
     let lines = notes.iter().flat_map(|(note, items)| {
         let document = note.id.to_string();
         items.iter().map(move |item| documents::of_credit_note(item, note.month, &document))
@@ -203,11 +271,12 @@ async fn of_credit_notes(
     Ok(lines.collect())
 }
 
-/// Returns the charges that cancel the invoices that became void in the month.
+/// Returns the charges that cancel the invoices that became void in the month, and adds these to the documents.
 async fn of_void_invoices(
     tx: &mut Tx,
     organization_id: OrganizationId,
     month: Month,
+    documents: &mut BTreeMap<String, Document>,
 ) -> Result<Vec<Charge>, Error> {
     let mut charges = Vec::new();
     for invoice in store::invoices::voided_in(tx, organization_id, month).await? {
@@ -215,6 +284,7 @@ async fn of_void_invoices(
         let left = Nano::from_units(invoice.amount.units() - noted.units());
         let left = left.to_pico().ok_or_else(|| Error::internal("an invoice is out of range"))?;
         let id = invoice.id.to_string();
+        documents.insert(id.clone(), invoice_document(&invoice));
         charges.push(documents::of_void_invoice(invoice.number, &id, invoice.month, left));
     }
     Ok(charges)
@@ -225,6 +295,7 @@ pub struct AllExports {
     billing: Billing,
     source: Source,
     month: Month,
+    form: Form,
     after: Option<OrganizationId>,
     waiting: VecDeque<OrganizationId>,
 }
@@ -233,8 +304,8 @@ impl AllExports {
     /// The number of organizations that one statement looks up.
     const PAGE_SIZE: i64 = 100;
 
-    pub fn begin(billing: &Billing, source: Source, month: Month) -> Self {
-        Self { billing: billing.clone(), source, month, after: None, waiting: VecDeque::new() }
+    pub fn begin(billing: &Billing, source: Source, month: Month, form: Form) -> Self {
+        Self { billing: billing.clone(), source, month, form, after: None, waiting: VecDeque::new() }
     }
 
     /// Begins with the next organization; `None` after the last.
@@ -249,6 +320,6 @@ impl AllExports {
             self.after = self.waiting.back().copied();
         }
         let Some(organization_id) = self.waiting.pop_front() else { return Ok(None) };
-        Export::begin(&self.billing, self.source, organization_id, self.month).await.map(Some)
+        Export::begin(&self.billing, self.source, organization_id, self.month, self.form).await.map(Some)
     }
 }

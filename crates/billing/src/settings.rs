@@ -1,6 +1,7 @@
 //! Settings of billing.
 
 use crate::rules::credit_limits;
+use crate::rules::focus::Version;
 use kernel::document::values::{as_text, currency, decimal, path, text, whole};
 use kernel::money::Nano;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -112,10 +113,12 @@ pub struct ExportSettings {
     /// How often they are written, in hours.
     #[serde(deserialize_with = "whole::<1, 720, _, _>")]
     pub every_hours: u32,
+    /// The version of FOCUS that they follow.
+    pub focus_version: Version,
 }
 
 impl Default for ExportSettings {
     fn default() -> Self {
-        Self { folder: None, every_hours: 24 }
+        Self { folder: None, every_hours: 24, focus_version: Version::default() }
     }
 }

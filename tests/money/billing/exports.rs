@@ -3,6 +3,7 @@
 mod command;
 mod folder;
 mod validator;
+mod versions;
 
 use http::Method;
 use tollkeeper::clock::Day;
@@ -219,6 +220,10 @@ fn answer_is_a_file_that_no_cache_keeps(database: Database) {
             ("?format=focus&month=2026-1", vec!["month invalid_date"]),
             ("?format=focus&month=2026-01-01", vec!["month invalid_date"]),
             ("?format=focus&month=0000-01", vec!["month invalid_date"]),
+            ("?format=focus&month=2026-01&version=1.1", vec!["version unknown_value"]),
+            ("?format=focus&month=2026-01&dataset=invoices", vec!["dataset unknown_value"]),
+            ("?format=focus&month=2026-01&dataset=invoice_detail", vec!["dataset unknown_value"]),
+            ("?format=focus&month=2026-01&version=1.3&dataset=billing_period", vec!["dataset unknown_value"]),
         ] {
             let refused = ask(books, query).await;
             assert_eq!(

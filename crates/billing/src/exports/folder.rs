@@ -14,7 +14,7 @@ use kernel::files;
 use tokio::fs::{self, DirBuilder, File, OpenOptions};
 use tokio::io::{AsyncWriteExt, BufWriter};
 
-use super::{AllExports, Source, header};
+use super::{AllExports, Form, Source};
 use crate::{Billing, store};
 
 /// The name of the file of a day.
@@ -86,7 +86,7 @@ async fn write_month(billing: &Billing, folder: &Path, month: Month, now: Time) 
         files.of(day).await?;
         day = day.plus(1);
     }
-    let mut exports = AllExports::begin(billing, Source::Primary, month);
+    let mut exports = AllExports::begin(billing, Source::Primary, month, form(billing));
     while let Some(mut export) = exports.next_export().await? {
         while let Some(charges) = export.next_charges().await? {
             let mut texts: BTreeMap<Day, String> = BTreeMap::new();
@@ -105,6 +105,11 @@ async fn write_month(billing: &Billing, folder: &Path, month: Month, now: Time) 
     Ok(changed)
 }
 
+/// Returns the form of the files.
+fn form(billing: &Billing) -> Form {
+    Form::charges(billing.exports.focus_version)
+}
+
 /// Returns the folder of a month.
 fn folder_of(folder: &Path, month: Month) -> PathBuf {
     let text = month.to_string();
@@ -115,6 +120,8 @@ fn folder_of(folder: &Path, month: Month) -> PathBuf {
 /// The files of the days of a month, under temporary names until they are complete.
 struct DayFiles {
     folder: PathBuf,
+    /// The line with the names of the columns.
+    header: String,
     /// Tells the temporary files of two writers apart.
     suffix: String,
     files: BTreeMap<Day, (PathBuf, BufWriter<File>)>,
@@ -122,7 +129,8 @@ struct DayFiles {
 
 impl DayFiles {
     fn new(billing: &Billing, folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), suffix: suffix(billing), files: BTreeMap::new() }
+        let (header, suffix) = (form(billing).header(), suffix(billing));
+        Self { folder: folder.to_owned(), header, suffix, files: BTreeMap::new() }
     }
 
     fn folder_of(&self, day: Day) -> PathBuf {
@@ -139,7 +147,7 @@ impl DayFiles {
                 create_folder(&folder).await?;
                 remove_temporary(&folder).await?;
                 let mut file = BufWriter::new(create(&path).await?);
-                file.write_all(header().as_bytes()).await?;
+                file.write_all(self.header.as_bytes()).await?;
                 Ok(file)
             };
             let file = created.await.map_err(|error| failure(&path, &error))?;

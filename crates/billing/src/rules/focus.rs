@@ -1,10 +1,14 @@
-//! Charges in the form of FOCUS 1.2, the FinOps Open Cost and Usage Specification
+//! Charges in the form of FOCUS, the FinOps Open Cost and Usage Specification
 //! (docs/contract/billing.md#focus-export).
 //!
 //! [`usage`] makes charges of daily rows, [`documents`] those of the other lines of invoices and credit notes. A
-//! charge becomes a line of CSV by [`Charge::cells`], in the order of [`COLUMNS`].
+//! charge becomes a line of CSV by [`Charge::add_to`], in the order of [`COLUMNS`]. A [`Form`] says which version of the
+//! specification a file follows, and whether it has charges, lines of invoices, or billing periods.
 
+pub mod billing_period;
 pub mod documents;
+mod form;
+pub mod invoice_details;
 mod subjects;
 pub mod usage;
 
@@ -13,69 +17,64 @@ mod tests;
 
 use std::fmt::Display;
 
-use kernel::clock::{Day, Month};
+use kernel::clock::{Day, Month, SECOND_MS, Time};
 use kernel::csv::Cell;
 use kernel::ids::OrganizationId;
 use kernel::money::Pico;
 
-/// The version of the specification.
-pub const VERSION: &str = "1.2";
+pub use form::{Column, Dataset, Form, Version};
 
 /// The provider's name on an installation without `billing.issuer_name`.
 pub const DEFAULT_PROVIDER: &str = "tollkeeper";
 
-/// The columns of a file: those of the specification, then our own.
-pub const COLUMNS: [&str; 42] = [
-    "BilledCost",
-    "BillingAccountId",
-    "BillingAccountName",
-    "BillingAccountType",
-    "BillingCurrency",
-    "BillingPeriodEnd",
-    "BillingPeriodStart",
-    "ChargeCategory",
-    "ChargeClass",
-    "ChargeDescription",
-    "ChargeFrequency",
-    "ChargePeriodEnd",
-    "ChargePeriodStart",
-    "CommitmentDiscountStatus",
-    "ConsumedQuantity",
-    "ConsumedUnit",
-    "ContractedCost",
-    "ContractedUnitPrice",
-    "EffectiveCost",
-    "InvoiceId",
-    "InvoiceIssuerName",
-    "ListCost",
-    "ListUnitPrice",
-    "PricingCategory",
-    "PricingQuantity",
-    "PricingUnit",
-    "ProviderName",
-    "PublisherName",
-    "ResourceId",
-    "ResourceName",
-    "ResourceType",
-    "ServiceCategory",
-    "ServiceName",
-    "ServiceSubcategory",
-    "SkuId",
-    "SkuMeter",
-    "SkuPriceDetails",
-    "SkuPriceId",
-    "SubAccountId",
-    "SubAccountName",
-    "SubAccountType",
-    "x_Model",
+/// The columns of charges: those of the specification, then our own.
+pub const COLUMNS: [Column; 45] = [
+    Column::of_all("BilledCost"),
+    Column::of_all("BillingAccountId"),
+    Column::of_all("BillingAccountName"),
+    Column::of_all("BillingAccountType"),
+    Column::of_all("BillingCurrency"),
+    Column::of_all("BillingPeriodEnd"),
+    Column::of_all("BillingPeriodStart"),
+    Column::of_all("ChargeCategory"),
+    Column::of_all("ChargeClass"),
+    Column::of_all("ChargeDescription"),
+    Column::of_all("ChargeFrequency"),
+    Column::of_all("ChargePeriodEnd"),
+    Column::of_all("ChargePeriodStart"),
+    Column::of_all("CommitmentDiscountStatus"),
+    Column::of_all("ConsumedQuantity"),
+    Column::of_all("ConsumedUnit"),
+    Column::of_all("ContractedCost"),
+    Column::of_all("ContractedUnitPrice"),
+    Column::of_all("EffectiveCost"),
+    Column::since(Version::V1_3, "HostProviderName"),
+    Column::since(Version::V1_4, "InvoiceDetailId"),
+    Column::of_all("InvoiceId"),
+    Column::of_all("InvoiceIssuerName"),
+    Column::of_all("ListCost"),
+    Column::of_all("ListUnitPrice"),
+    Column::of_all("PricingCategory"),
+    Column::of_all("PricingQuantity"),
+    Column::of_all("PricingUnit"),
+    Column::until(Version::V1_3, "ProviderName"),
+    Column::until(Version::V1_3, "PublisherName"),
+    Column::of_all("ResourceId"),
+    Column::of_all("ResourceName"),
+    Column::of_all("ResourceType"),
+    Column::of_all("ServiceCategory"),
+    Column::of_all("ServiceName"),
+    Column::since(Version::V1_3, "ServiceProviderName"),
+    Column::of_all("ServiceSubcategory"),
+    Column::of_all("SkuId"),
+    Column::of_all("SkuMeter"),
+    Column::of_all("SkuPriceDetails"),
+    Column::of_all("SkuPriceId"),
+    Column::of_all("SubAccountId"),
+    Column::of_all("SubAccountName"),
+    Column::of_all("SubAccountType"),
+    Column::of_all("x_Model"),
 ];
-
-/// Returns the line with the names of the columns.
-pub fn header() -> String {
-    let mut text = String::new();
-    kernel::csv::add_line(&mut text, COLUMNS.iter().map(Cell::value));
-    text
-}
 
 /// The organization and the billing period of charges.
 #[derive(Clone, Debug)]
@@ -91,6 +90,9 @@ pub struct Account {
     /// The name of the issuer of its invoices.
     pub issuer: String,
 }
+
+/// The unit of tokens.
+const TOKENS: &str = "Tokens";
 
 /// The categories of charges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,13 +190,14 @@ impl Charge {
         self.start.max(month.first_day())
     }
 
-    /// Adds the charge to a text, as a line of CSV.
-    pub fn add_to(&self, text: &mut String, account: &Account) {
-        kernel::csv::add_line(text, self.cells(account));
+    /// Adds the charge to a text, as a line of CSV with the columns of a version.
+    pub fn add_to(&self, text: &mut String, account: &Account, version: Version) {
+        let cells = COLUMNS.iter().zip(self.cells(account));
+        kernel::csv::add_line(text, cells.filter(|(column, _)| column.is_in(version)).map(|(_, cell)| cell));
     }
 
     /// Returns the cells, in the order of [`COLUMNS`]. Names that people wrote never begin like a formula.
-    pub fn cells(&self, account: &Account) -> [Cell; COLUMNS.len()] {
+    fn cells(&self, account: &Account) -> [Cell; COLUMNS.len()] {
         let null = || Cell::value("");
         let optional = |text: Option<&str>| text.map_or_else(null, Cell::value);
         let (metered, project, caller) = (self.metered.as_ref(), self.project.as_ref(), self.caller.as_ref());
@@ -217,10 +220,13 @@ impl Charge {
             Cell::value(first_instant(self.start)),
             null(),
             metered.map_or_else(null, |metered| decimal(metered.tokens)),
-            optional(metered.map(|_| "Tokens")),
+            optional(metered.map(|_| TOKENS)),
             cost(),
             unit_price(),
             cost(),
+            // No other host of the models is named to customers.
+            Cell::text(&account.provider),
+            self.document.as_ref().map_or_else(null, |_| Cell::text(&self.line_id(account.month))),
             optional(self.document.as_deref()),
             Cell::text(&account.issuer),
             cost(),
@@ -235,6 +241,7 @@ impl Charge {
             optional(caller.map(|caller| if caller.is_key { "API Key" } else { "User" })),
             Cell::value("AI and Machine Learning"),
             Cell::value("Model Inference"),
+            Cell::text(&account.provider),
             Cell::value("Generative AI"),
             optional(metered.map(|metered| metered.sku_id.as_str())),
             optional(metered.map(|metered| metered.meter.as_str())),
@@ -253,6 +260,19 @@ impl Charge {
 fn decimal(number: impl Display) -> Cell {
     let number = number.to_string();
     Cell::Value(if number.contains('.') { number } else { format!("{number}.0") })
+}
+
+impl Metered {
+    /// Returns `true` if its price isn't known any more: then a unit is all of the usage.
+    fn is_unpriced(&self) -> bool {
+        self.quantity_unit != TOKENS
+    }
+}
+
+/// Returns an instant as the specification writes it, to the second.
+fn instant(time: Time) -> String {
+    let whole = Time::from_unix_ms(time.unix_ms().div_euclid(SECOND_MS) * SECOND_MS);
+    whole.to_string().replace(".000", "")
 }
 
 /// Returns the first instant of a day as the specification writes it.

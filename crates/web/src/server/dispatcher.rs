@@ -57,8 +57,9 @@ impl Dispatcher {
         let table: Vec<_> = routes.iter().filter(is_here).cloned().collect();
         let traffic = super::traffic(frame, listener);
         let unrouted = traffic.route("-", "-");
-        let endpoint = |path, target, measured| {
-            Arc::new(Endpoint { state: state.clone(), listener, path, target, measured })
+        let endpoint = |path: Option<&'static str>, target, measured| {
+            let shape = path.map(S::error_shape);
+            Arc::new(Endpoint { state: state.clone(), listener, path, shape, target, measured })
         };
 
         let mut paths: Vec<(&'static str, MethodRouter)> = Vec::new();
@@ -223,6 +224,8 @@ struct Endpoint<S: State> {
     listener: Listener,
     /// The path of the route; `None` if no route has the path.
     path: Option<&'static str>,
+    /// The format of its errors; `None` if no route has the path, so that each request has its own.
+    shape: Option<ErrorShape>,
     target: Target<S>,
     measured: Arc<RouteMetrics>,
 }
@@ -258,7 +261,7 @@ impl<S: State> Endpoint<S> {
             let organization = parameters.iter().find(|(name, _)| name == "organization_id");
             Some((trace, organization.and_then(|(_, id)| OrganizationId::parse(id))))
         });
-        let shape = S::error_shape(self.path.unwrap_or_else(|| parts.uri.path()));
+        let shape = self.shape.unwrap_or_else(|| S::error_shape(parts.uri.path()));
         let line = AccessLine {
             method: parts.method.clone(),
             route: self.path.unwrap_or("-"),

@@ -50,6 +50,25 @@ fn command_exports_one_organization_or_all(database: Database) {
         let refused = start.command(&["export", "--month", month, "--output", nowhere.to_str().unwrap()]);
         assert_eq!(refused.code, Some(1));
         assert!(refused.log.contains("--output"), "{}", refused.log);
+        let lines = |arguments: &[&str]| {
+            let ended =
+                start.command(&[&["export", "--month", month, "--focus-version", "1.4"], arguments].concat());
+            assert_eq!(ended.code, Some(0), "{}", ended.log);
+            csv::rows(&ended.stdout)
+        };
+        assert_eq!(lines(&[]).len(), accounts.len());
+        let periods = lines(&["--dataset", "billing_period"]);
+        assert_eq!(periods.len(), 1, "of all organizations: {periods:?}");
+        assert_eq!(periods, lines(&["--dataset", "billing_period", "--organization", organization]));
+        assert!(lines(&["--dataset", "invoice_detail"]).is_empty(), "no month is closed");
+        for (arguments, why) in [
+            (["--focus-version", "1.1"], "write 1.2, 1.3 or 1.4"),
+            (["--dataset", "invoices"], "write cost_and_usage, invoice_detail or billing_period"),
+            (["--dataset", "invoice_detail"], "add `--focus-version 1.4`"),
+        ] {
+            let refused = start.command(&[&["export", "--month", month], &arguments[..]].concat());
+            assert!(refused.code != Some(0) && refused.log.contains(why), "{}", refused.log);
+        }
         let refused = start.command(&["export", "--month", "2026-13"]);
         assert_eq!(refused.code, Some(2));
         assert!(refused.log.contains("write a month such as 2026-01"), "{}", refused.log);

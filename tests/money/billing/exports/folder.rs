@@ -84,7 +84,7 @@ fn folder_has_a_file_for_each_day(database: Database) {
         books.use_today("chat-a", 1_000, 10).await;
         assert_eq!(run_at(books, "2026-01-06T00:10:00Z").await, 6);
         assert_eq!(read(folder, "2026-01-05").lines().count(), 3);
-        assert_eq!(read(folder, "2026-01-04"), tollkeeper::billing::exports::header());
+        assert_eq!(read(folder, "2026-01-04"), tollkeeper::billing::exports::Form::default().header());
         assert_eq!(run_at(books, "2026-01-06T23:59:59Z").await, 0, "once a day");
         assert_eq!(run_at(books, "2026-01-07T00:00:00Z").await, 1, "the new day's; the others are the same");
         // Usage that is reported late changes the file of its day.

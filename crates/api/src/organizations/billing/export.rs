@@ -7,7 +7,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 use crate::Api;
 use billing::Billing;
-use billing::exports::{self, Export, Source};
+use billing::exports::{Dataset, Export, Form, Source, Version};
 use futures_util::stream;
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
@@ -53,24 +53,62 @@ impl Field for Format {
     }
 }
 
+/// A version of FOCUS.
+struct VersionField(Version);
+
+impl Field for VersionField {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Version::ALL).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "title": "FocusVersion", "enum": ["1.2", "1.3", "1.4"], "examples": ["1.2"]})
+    }
+}
+
+/// A dataset of FOCUS.
+struct DatasetField(Dataset);
+
+impl Field for DatasetField {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, Dataset::ALL).map(Self)
+    }
+    fn schema() -> Value {
+        json!({
+            "type": "string",
+            "title": "FocusDataset",
+            "enum": ["cost_and_usage", "invoice_detail", "billing_period"],
+            "examples": ["cost_and_usage"],
+        })
+    }
+}
+
 /// The query of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportQuery {
     pub month: Month,
+    pub form: Form,
 }
 
 impl Record<Api> for ExportQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let format: Option<Format> = fields.required("format");
         let month: Option<MonthField> = fields.required("month");
+        let version = fields.or("version", VersionField(Version::default()));
+        let dataset = fields.or("dataset", DatasetField(Dataset::default()));
+        let form = Form::new(version?.0, dataset?.0);
+        if form.is_none() {
+            let message = "FOCUS has this dataset since 1.4: send `version=1.4` with it.";
+            fields.problem::<()>("dataset", "unknown_value", message.to_owned());
+        }
         format?;
-        Some(Self { month: month?.0 })
+        Some(Self { month: month?.0, form: form? })
     }
 }
 
 /// Charges as a file, which is made while it is sent.
 pub struct ExportFile {
     name: String,
+    form: Form,
     export: Export,
 }
 
@@ -79,9 +117,18 @@ impl ExportFile {
     ///
     /// # Errors
     /// The database fails, or a sum overflows.
-    pub async fn begin(billing: &Billing, id: OrganizationId, month: Month) -> Result<Self, Error> {
-        let export = Export::begin(billing, Source::Standby, id, month).await?;
-        Ok(Self { name: format!("focus_{id}_{month}.csv"), export })
+    pub async fn begin(
+        billing: &Billing,
+        id: OrganizationId,
+        month: Month,
+        form: Form,
+    ) -> Result<Self, Error> {
+        let export = Export::begin(billing, Source::Standby, id, month, form).await?;
+        let dataset = match form.dataset() {
+            Dataset::CostAndUsage => String::new(),
+            dataset => format!("_{}", <&str>::from(dataset)),
+        };
+        Ok(Self { name: format!("focus{dataset}_{id}_{month}.csv"), form, export })
     }
 }
 
@@ -91,7 +138,7 @@ impl Reply for ExportFile {
             .map_err(|_| Error::internal("a file's name can't be a header"))?;
         // An error breaks the answer off, so that the client doesn't take a part for the whole.
         let lines =
-            stream::try_unfold((Some(exports::header()), self.export), |(header, mut export)| async {
+            stream::try_unfold((Some(self.form.header()), self.export), |(header, mut export)| async {
                 let lines = match header {
                     Some(header) => Some(header),
                     None => export.next_lines().await?,
@@ -117,12 +164,13 @@ impl Reply for ExportFile {
 
 /// Export the charges of a month.
 ///
-/// A file in the form of FOCUS 1.2, with a line for each day, project, key, model, kind of tokens and price, and lines for
-/// discounts, rounding and credit notes. The lines of an invoice sum to its amount.
+/// A file in the form of FOCUS, with a line for each day, project, key, model, kind of tokens and price, and lines for
+/// discounts, rounding and credit notes. The lines of an invoice sum to its amount. `version=1.4` also has the dataset
+/// `invoice_detail` with the lines of invoices and credit notes, and `billing_period` with the status of the month.
 pub async fn export(
     billing: Billing,
     scope: OrgScope,
     Query(query): Query<ExportQuery>,
 ) -> Result<ExportFile, Error> {
-    ExportFile::begin(&billing, scope.organization_id(), query.month).await
+    ExportFile::begin(&billing, scope.organization_id(), query.month, query.form).await
 }

@@ -86,7 +86,7 @@ fn taken_back(item: &Item, model: &str) -> Option<Metered> {
     Some(Metered {
         tokens: item.quantity,
         quantity: item.quantity,
-        quantity_unit: "Tokens",
+        quantity_unit: super::TOKENS,
         unit_price: item.unit_price,
         sku_id: format!("{model}/{kind}"),
         meter: meter.to_owned(),

@@ -1,8 +1,11 @@
+use std::collections::BTreeMap;
+
 use catalog::{DiscountVersion, Kind, Price, PriceBook, VolumeDiscount};
 use kernel::clock::{Day, Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::{Nano, Pico, Ppm};
 
+use super::invoice_details::{Document, InvoiceDetails};
 use super::usage::{NamedUsage, of_row, on_credit_notes};
 use super::*;
 use crate::rules::invoicing::{self, BilledUsage, Item, ItemKind};
@@ -64,7 +67,7 @@ fn row(model: &str, day: &str, tokens: (i64, i64, i64), amount: &str) -> NamedUs
 
 fn lines(charges: &[Charge], month: Month) -> String {
     let mut text = String::new();
-    charges.iter().for_each(|charge| charge.add_to(&mut text, &account(month)));
+    charges.iter().for_each(|charge| charge.add_to(&mut text, &account(month), Version::V1_2));
     text
 }
 
@@ -110,7 +113,77 @@ fn row_has_a_line_for_each_kind_of_tokens() {
     assert_eq!(sum(&charges), "0.0014000045");
     let whole = super::decimal(Pico::from_units(-2_000_000_000_000)).quoted();
     assert_eq!((whole.as_str(), decimal(0).quoted().as_str()), ("-2.0", "0.0"));
-    assert_eq!(header().trim_end().split(',').count(), COLUMNS.len());
+    assert_eq!(Form::default().header().trim_end().split(',').count(), 42);
+}
+
+/// 1.3 names providers anew, 1.4 drops the old names and has the line of the document.
+#[test]
+fn later_versions_differ_in_a_few_columns() {
+    let names = |version| {
+        Form::charges(version).header().trim_end().split(',').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let beyond = |version, other: Version| {
+        let known = names(other);
+        names(version).into_iter().filter(|name| !known.contains(name)).collect::<Vec<_>>()
+    };
+    assert_eq!(beyond(Version::V1_3, Version::V1_2), ["HostProviderName", "ServiceProviderName"]);
+    assert!(beyond(Version::V1_2, Version::V1_3).is_empty());
+    assert_eq!(beyond(Version::V1_4, Version::V1_3), ["InvoiceDetailId"]);
+    assert_eq!(beyond(Version::V1_3, Version::V1_4), ["ProviderName", "PublisherName"]);
+    for version in Version::ALL {
+        let names = names(*version);
+        let (ours, theirs): (Vec<_>, Vec<_>) = names.iter().partition(|name| name.starts_with("x_"));
+        assert!(
+            theirs.is_sorted() && names.ends_with(&ours.into_iter().cloned().collect::<Vec<_>>()),
+            "{names:?}"
+        );
+    }
+    for dataset in [Dataset::InvoiceDetail, Dataset::BillingPeriod] {
+        assert_eq!(Form::new(Version::V1_3, dataset), None);
+        assert!(Form::new(Version::V1_4, dataset).is_some());
+    }
+}
+
+/// Keys and days are summed, months of use and prices aren't; what a credit note took out of an invoice cancels itself.
+#[test]
+fn line_of_a_document_is_the_sum_of_its_charges() {
+    let mut details = InvoiceDetails::new(FEBRUARY);
+    let mut add = |row: &NamedUsage| {
+        for charge in of_row(row, FEBRUARY, Some("invoice_1"), &book()).unwrap() {
+            details.add(charge).unwrap();
+        }
+    };
+    add(&row("embed-1", "2026-02-01", (10, 0, 0), "0.00002"));
+    add(&row("embed-1", "2026-02-03", (5, 0, 0), "0.00001"));
+    add(&row("embed-1", "2026-01-31", (7, 0, 0), "0.000014"));
+    add(&row("chat-1", "2026-01-31", (-5, 0, 0), "-0.00001"));
+    let taken_out = row("chat-1", "2026-01-31", (-5, 0, 0), "-0.00001").used;
+    for charge in on_credit_notes(&taken_out, FEBRUARY, Some("invoice_1"), &book()).unwrap() {
+        details.add(charge).unwrap();
+    }
+    let issued_at = Time::parse("2026-03-02T00:00:05.678Z").unwrap();
+    let document = Document { issued_at, voided_at: None, reference: None };
+    let lines = details.lines(&account(FEBRUARY), &BTreeMap::from([("invoice_1".to_owned(), document)]));
+    let line = |cost: &str, text: &str, month: &str, id: &str, count: &str| {
+        format!(
+            "{cost},{ORGANIZATION},USD,2026-03-01T00:00:00Z,2026-02-01T00:00:00Z,Usage,2026-03-02T00:00:05Z,\"{text}\",\
+             \"{{\"\"SkuId\"\":\"\"embed-1/input\"\",\"\"SkuMeter\"\":\"\"Input tokens\"\",\
+             \"\"SkuPriceId\"\":\"\"embed-1/input@1970-01-01\"\",\"\"x_MonthOfUse\"\":\"\"{month}\"\"}}\",\
+             {id},2026-03-02T00:00:05Z,invoice_1,2026-03-02T00:00:05Z,Issued,\"Acme AI, Inc.\",,Due on receipt,invoice_1,\
+             0.000002,{count}.0,Tokens\r\n"
+        )
+    };
+    let due = [
+        line(
+            "0.000014",
+            "Late usage of 2026-01: embed-1, input tokens",
+            "2026-01",
+            "2026-01/embed-1/input@1970-01-01",
+            "7",
+        ),
+        line("0.00003", "embed-1, input tokens", "2026-02", "embed-1/input@1970-01-01", "15"),
+    ];
+    assert_eq!(lines, due.concat());
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn charges(
         caller: None,
     };
     let Some(parts) = invoicing::parts(used, prices) else {
-        let (metered, what) = (unpriced(used)?, "usage at a price that has left the catalog");
+        let (metered, what) = (unpriced(used)?, super::invoice_details::UNPRICED);
         return Some(vec![charge(metered, used.amount, what)]);
     };
     let mut charges = Vec::with_capacity(parts.len());
@@ -94,7 +94,7 @@ fn charges(
 
 fn metered(used: &BilledUsage, kind: TokenKind, tokens: &TokenUse) -> Metered {
     let count = tokens.count;
-    priced(used, (count, count, "Tokens"), tokens.unit_price, meter(kind, tokens.is_cached))
+    priced(used, (count, count, super::TOKENS), tokens.unit_price, meter(kind, tokens.is_cached))
 }
 
 /// Returns the word for a kind of tokens in ids, and the one for people.

@@ -3,6 +3,7 @@
 use api::Api;
 use api::gate::Visit;
 use api::organizations::billing::export::{ExportFile, MonthField};
+use billing::exports::Form;
 use input::fields::{Fields, Record};
 use kernel::clock::Month;
 use kernel::error::Error;
@@ -31,5 +32,5 @@ pub async fn read(
     query: Filters<ExportFilters>,
 ) -> Result<ExportFile, Error> {
     let month = query.fields.month.unwrap_or_else(|| console.clock.now().day().month());
-    ExportFile::begin(&console.billing, visit.scope.organization_id(), month).await
+    ExportFile::begin(&console.billing, visit.scope.organization_id(), month, Form::default()).await
 }
