@@ -21,13 +21,11 @@ use kernel::futures::BoxFuture;
 use kernel::secrets::sha256;
 use web::detached;
 use web::input::{Description, Input, read_decoded};
-use web::reply::{Body, KeptResponse, Reply, error_response, whole};
+use web::reply::{Body, IDEMPOTENCY_REPLAYED, KeptResponse, Reply, error_response, whole};
 use web::route::{handler_path, route};
 
 /// The name of the header in the OpenAPI document.
 pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-/// The header of an answer that was kept.
-pub const IDEMPOTENCY_REPLAYED: &str = "idempotency-replayed";
 /// The name of the header as a `param` of errors.
 const HEADER: &str = "idempotency-key";
 /// The most characters of a key.

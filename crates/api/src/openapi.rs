@@ -17,13 +17,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::Api;
-use crate::creation::{IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED};
+use crate::creation::IDEMPOTENCY_KEY;
 use crate::gate::Visitor;
 use crate::routes::{self, Route, is_model_call};
 use input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
 use web::input::{self as inputs, NoInput};
-use web::reply::{self, RenderedJson};
+use web::reply::{self, IDEMPOTENCY_REPLAYED, RenderedJson};
 use web::route::{ErrorShape, Listener};
 
 use operation_ids::operation_id;

@@ -149,6 +149,10 @@ impl State for Api {
         gate::check_again(self, call).await
     }
 
+    async fn confirm(&self) -> Result<(), Error> {
+        Ok(self.monitor.db.confirm().await?)
+    }
+
     fn holder(&self, call: &Call) -> Holder {
         call.credential.holder().unwrap_or(Holder::Network(call.address))
     }

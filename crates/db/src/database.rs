@@ -128,6 +128,24 @@ impl Db {
         }
     }
 
+    /// Returns once all that could be read before is durable, with a synchronous standby on that, too.
+    ///
+    /// A commit whose wait for its standby was cut short, by an operator or by a restart of the server, can be read, and a
+    /// failover may lose it. So a change that was sent again isn't done because it is found: only once this returns.
+    ///
+    /// # Errors
+    /// The standby doesn't confirm it, or the database fails.
+    pub async fn confirm(&self) -> Result<(), Error> {
+        let Driver::Postgres(_) = &self.driver else { return Ok(()) };
+        let mut tx = self.write().await?;
+        // The message makes the commit wait for the standby, and with it for all earlier ones.
+        sql("SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
+                         THEN pg_logical_emit_message(true, 'tollkeeper', '') END")
+        .execute(&mut tx)
+        .await?;
+        tx.commit().await
+    }
+
     /// Returns the highest timeline that was seen of a primary; `None` on SQLite, and where servers don't say it.
     pub fn timeline(&self) -> Option<u32> {
         match &self.driver {

@@ -20,6 +20,9 @@ pub use axum::body::Body;
 pub use body::whole;
 pub use kept::KeptResponse;
 
+/// The header of an answer that was given before.
+pub const IDEMPOTENCY_REPLAYED: &str = "idempotency-replayed";
+
 /// A reply of a handler.
 pub trait Reply: Send + 'static {
     /// Returns the reply as an HTTP response.

@@ -8,13 +8,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, StatusCode};
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use crate::call::Call;
 use crate::input::{Description, Input};
-use crate::reply::{Body, Reply};
+use crate::reply::{Body, IDEMPOTENCY_REPLAYED, Reply};
 
 pub use crate::state::{ErrorShape, State};
 use kernel::error::{Code, Error};
@@ -232,12 +232,46 @@ where
     F: Fn(H, A::Scope, I) -> R,
     R: Future<Output = Result<O, Error>>,
 {
+    let answer = respond::<S, H, A, I, O, F, R>(access, handler, state, call).await;
+    if rests_on_reads::<S>(call, &answer) {
+        Box::pin(state.confirm()).await?;
+    }
+    answer
+}
+
+async fn respond<S, H, A, I, O, F, R>(
+    access: Arc<A>,
+    handler: F,
+    state: &S,
+    call: &mut Call<S::Credential>,
+) -> Result<Response<Body>, Error>
+where
+    S: State,
+    H: From<S>,
+    A: Access<S>,
+    I: Input<S>,
+    O: Reply,
+    F: Fn(H, A::Scope, I) -> R,
+    R: Future<Output = Result<O, Error>>,
+{
     let scope = access.admit(state, call).await?;
     let input = I::read(state, call).await?;
     if I::READS_BODY {
         state.check_again(call).await?;
     }
     handler(state.clone().into(), scope, input).await?.into_response()
+}
+
+/// Returns `true` if a change is answered with what an earlier try may have done: it isn't there any more, it is there already,
+/// or the first answer is given again. Then the earlier try counts as acknowledged.
+fn rests_on_reads<S: State>(call: &Call<S::Credential>, answer: &Result<Response<Body>, Error>) -> bool {
+    if call.is_read() || S::is_model_path(call.uri.path()) {
+        return false;
+    }
+    match answer {
+        Ok(response) => response.headers().contains_key(IDEMPOTENCY_REPLAYED),
+        Err(error) => matches!(error.code.status(), StatusCode::NOT_FOUND | StatusCode::CONFLICT),
+    }
 }
 
 impl<S: State> Route<S> {

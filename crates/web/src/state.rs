@@ -44,6 +44,12 @@ pub trait State: Clone + Send + Sync + 'static {
         call: &mut Call<Self::Credential>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Returns once all that could be read before is durable: then an answer that rests on it holds.
+    ///
+    /// # Errors
+    /// 503.
+    fn confirm(&self) -> impl Future<Output = Result<(), Error>> + Send;
+
     /// Returns whose an admitted call is, for bounds that everybody shares.
     fn holder(&self, call: &Call<Self::Credential>) -> Holder;
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{database_of, load};
+use support::http::Answer;
 use support::postgres::Cluster;
 use support::process::{Wire, until, usage_event};
 use support::world::{Folder, runtime};
@@ -88,6 +89,7 @@ fn commit_that_no_standby_has_is_not_acknowledged(_: Database) {
     let server = load::start(&folder, &url).run();
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
+    let key = format!("{}/api-keys/{}", place.project_path, place.key_id);
     let change_standbys = async |names: &str| {
         cluster.admin(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'")).await;
         cluster.admin("SELECT pg_reload_conf()").await;
@@ -95,25 +97,29 @@ fn commit_that_no_standby_has_is_not_acknowledged(_: Database) {
     runtime.block_on(change_standbys("nobody"));
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     let report = || server.ask("/service/v1/usage", &usage_event(&place, "freed")).send();
-    let answer =
-        std::thread::scope(|scope| {
-            let reported = scope.spawn(report);
+    let delete = || Wire::new(server.public, "DELETE", &key).bearer(&ada.access_token).send();
+    // Deleted by the first try, the key isn't found by the second: that isn't safe either.
+    for ask in [&report as &(dyn Fn() -> Answer + Sync), &delete, &delete] {
+        let answer = std::thread::scope(|scope| {
+            let asked = scope.spawn(ask);
             assert!(until(|| runtime.block_on(cluster.ask(waiting)) > 0), "nothing waits");
-            while !reported.is_finished() {
+            while !asked.is_finished() {
                 runtime.block_on(cluster.admin(
                     "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'",
                 ));
                 std::thread::sleep(Duration::from_millis(20));
             }
-            reported.join().unwrap()
+            asked.join().unwrap()
         });
-    assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text);
+        assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text);
+    }
     assert!(server.log().contains("cancelled while it waited for its standby"), "{}", server.log());
     runtime.block_on(change_standbys(""));
     // Sent again, it counts once.
     assert!(until(|| report().status == 200), "{}", server.log());
     assert_eq!(server.report(&place, "freed"), "duplicate");
     assert_eq!(server.requests(&place, &ada), 1);
+    assert!(until(|| delete().status == 404), "{}", server.log());
 }
 
 /// Without a server behind it, PgBouncer takes connections and refuses their first statement.

@@ -58,6 +58,10 @@ impl State for TestState {
     async fn check_again(&self, _: &mut Call<()>) -> Result<(), Error> {
         Ok(())
     }
+    async fn confirm(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn holder(&self, call: &Call<()>) -> Holder {
         Holder::Network(call.address)
     }
