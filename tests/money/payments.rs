@@ -12,5 +12,6 @@ mod off;
 mod refunds;
 mod taxed_top_ups;
 mod taxes;
+mod top_up_events;
 mod top_ups;
 mod verification;

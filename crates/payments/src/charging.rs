@@ -10,8 +10,8 @@ use billing::books::booking::Booking;
 use billing::store::wallets::Wallet;
 use db::Tx;
 use events::data::{AutoTopUpPaused, PaymentChange};
-use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
-use kernel::error::Error;
+use kernel::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
+use kernel::error::{Code, Error};
 use kernel::ids::{OrganizationId, PaymentId};
 use stripe::{Created, NewPaymentIntent, PaymentIntent, PaymentIntentStatus, Refusal};
 use trail::{Action, Trail};
@@ -239,8 +239,15 @@ async fn find(
 async fn conclude(payments: &Payments, payment: &Payment, intent: &PaymentIntent) -> Result<(), Error> {
     match intent.status {
         PaymentIntentStatus::Succeeded => {
-            settlement::settle_intent(payments, payment, intent).await?;
-            Ok(())
+            let settled = settlement::settle_intent(payments, payment, intent).await;
+            if settled.as_ref().is_err_and(|error| error.code == Code::Internal) {
+                // It isn't what was asked for, which won't change soon.
+                let mut tx = payments.db.write().await?;
+                let at = payments.clock.now().plus_ms(DAY_MS);
+                store::postpone_attempt(&mut tx, payment, at).await?;
+                tx.commit().await?;
+            }
+            settled.map(|_| ())
         }
         // Its outcome comes later: the attempt stays open, and is looked up.
         PaymentIntentStatus::Processing

@@ -152,10 +152,7 @@ async fn look_at_payments(payments: &Payments) -> Result<(), Error> {
 
 async fn postpone(payments: &Payments, payment: &Payment, now: Time) -> Result<(), Error> {
     let mut tx = payments.db.write().await?;
-    let stored = payment_store::get(&mut tx, payment.id).await?;
-    if stored.is_some_and(|stored| stored.next_at.is_some_and(|at| at <= now)) {
-        payment_store::postpone(&mut tx, payment.id, now.plus_ms(MINUTE_MS)).await?;
-    }
+    payment_store::postpone_due(&mut tx, payment.id, now, now.plus_ms(MINUTE_MS)).await?;
     Ok(tx.commit().await?)
 }
 

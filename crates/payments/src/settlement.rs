@@ -24,7 +24,8 @@ use crate::{Payments, Processor, cards, charging};
 /// How long a payment without a page may be tried again, in milliseconds: Stripe knows the key of a request for a day.
 const OPENING_MS: i64 = 20 * 60 * 60 * 1_000;
 
-/// Reads a payment from Stripe, and does what follows. Returns it as it is afterwards.
+/// Reads a payment from Stripe that waits for its customer, and does what follows. Returns it as it is afterwards; while it
+/// still waits, it is looked at again.
 ///
 /// # Errors
 /// Stripe can't be reached; what it says isn't what was asked for; the database fails.
@@ -33,12 +34,14 @@ pub async fn settle(payments: &Payments, payment: &Payment) -> Result<Payment, E
     if let Some(session_id) = &payment.session_id {
         let session = processor.client.checkout_session(session_id).await;
         let session = session.map_err(|error| payments.failed("reading a Checkout session", &error))?;
-        return settle_session(payments, payment, &session).await;
+        let settled = settle_session(payments, payment, &session).await?;
+        return look_again(payments, settled).await;
     }
     if let Some(intent_id) = &payment.intent_id {
         let intent = processor.client.payment_intent(intent_id).await;
         let intent = intent.map_err(|error| payments.failed("reading a payment", &error))?;
-        return settle_intent(payments, payment, &intent).await;
+        let settled = settle_intent(payments, payment, &intent).await?;
+        return look_again(payments, settled).await;
     }
     if payment.status.waits_for_customer() {
         return reopen(payments, processor, payment).await;
@@ -77,10 +80,11 @@ pub async fn settle_session(
     if session.status == Some(CheckoutStatus::Expired) && payment.status.waits_for_customer() {
         return give_up(payments, payment, "session_expired").await;
     }
-    wait(payments, payment).await
+    Ok(payment.clone())
 }
 
-/// Does what follows from a payment intent of a payment.
+/// Does what follows from a payment intent of a payment. One that hasn't succeeded changes nothing, however often an event
+/// tells of it: what follows from a decline is up to the [charge](charging).
 ///
 /// # Errors
 /// As of [`settle`].
@@ -90,7 +94,7 @@ pub async fn settle_intent(
     intent: &PaymentIntent,
 ) -> Result<Payment, Error> {
     if intent.status != PaymentIntentStatus::Succeeded {
-        return wait(payments, payment).await;
+        return Ok(payment.clone());
     }
     settle_paid(payments, payment, intent, None).await
 }
@@ -194,19 +198,21 @@ async fn report(payments: &Payments, payment: &Payment, mismatch: Mismatch) -> R
     let mut tx = payments.db.write().await?;
     findings::put(&mut tx, &finding, now).await?;
     // It won't change soon, and the comparison of each day looks at it, too.
-    store::postpone(&mut tx, payment.id, now.plus_ms(DAY_MS)).await?;
+    store::look_again(&mut tx, payment.id, now.plus_ms(DAY_MS)).await?;
     tx.commit().await?;
     payments.counters.count(Outcome::Mismatched);
     tracing::error!("{message}");
     Ok(Error::internal(message))
 }
 
-/// Has a job look at a payment again.
-async fn wait(payments: &Payments, payment: &Payment) -> Result<Payment, Error> {
-    let mut tx = payments.db.write().await?;
-    store::postpone(&mut tx, payment.id, payments.clock.now().plus_ms(LOOK_MS)).await?;
-    tx.commit().await?;
-    Ok(payment.clone())
+/// Has a job look again at a payment that still waits for its customer.
+async fn look_again(payments: &Payments, payment: Payment) -> Result<Payment, Error> {
+    if payment.status.waits_for_customer() {
+        let mut tx = payments.db.write().await?;
+        store::look_again(&mut tx, payment.id, payments.clock.now().plus_ms(LOOK_MS)).await?;
+        tx.commit().await?;
+    }
+    Ok(payment)
 }
 
 /// Gives up a payment that its customer hasn't made.

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tollkeeper::clock::{Clock, Time};
 use tollkeeper::kernel::secrets::Secret;
@@ -84,6 +85,14 @@ struct Shared {
     account: Mutex<Account>,
     exchanges: Mutex<Vec<Exchange>>,
     faults: Mutex<Faults>,
+    held: Held,
+}
+
+/// The answer that is held back.
+#[derive(Default)]
+struct Held {
+    executed: Notify,
+    released: Notify,
 }
 
 impl FakeStripe {
@@ -92,7 +101,8 @@ impl FakeStripe {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let account = Mutex::new(Account::new(State::new(clock.clone(), url.clone(), 1)));
-        let shared = Arc::new(Shared { account, exchanges: Mutex::default(), faults: Mutex::default() });
+        let (exchanges, faults, held) = (Mutex::default(), Mutex::default(), Held::default());
+        let shared = Arc::new(Shared { account, exchanges, faults, held });
         let serving = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             loop {
@@ -143,6 +153,16 @@ impl FakeStripe {
     /// Lets nothing go wrong any more.
     pub fn heal(&self) {
         self.shared.faults.lock().unwrap().clear();
+    }
+
+    /// Waits until a request is executed whose answer is held back ([`Fault::Held`]).
+    pub async fn executed(&self) {
+        self.shared.held.executed.notified().await;
+    }
+
+    /// Sends the answer that is held back.
+    pub fn release(&self) {
+        self.shared.held.released.notify_one();
     }
 
     fn with<T>(&self, use_it: impl FnOnce(&mut Account) -> T) -> T {
@@ -300,6 +320,10 @@ async fn answer(request: &Request, fault: Option<Fault>, shared: &Shared) -> (Op
     }
     let delay = if let Some(Fault::Delay(delay)) = fault { Some(delay) } else { None };
     let mut answer = execute(request, &request_id, delay, shared).await;
+    if fault == Some(Fault::Held) {
+        shared.held.executed.notify_one();
+        shared.held.released.notified().await;
+    }
     if fault == Some(Fault::ErrorAfter) && !answer.is_replayed {
         answer = api::answer(Err(Problem::internal()));
         shared.account.lock().unwrap().keep(request, Some(answer.clone()));

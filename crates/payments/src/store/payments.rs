@@ -81,7 +81,8 @@ pub struct Payment {
     pub attempts: i64,
     /// The outcome of the last one isn't known yet.
     pub is_attempt_open: bool,
-    /// When a job looks at it again.
+    /// When a job looks at it again. While it is being processed that is set by the charge, while it waits for its customer
+    /// by the job that looks at it; events of Stripe don't change it.
     pub next_at: Option<Time>,
     /// Without the tax, as `amount_minor`.
     pub refunded_minor: i64,
@@ -241,11 +242,34 @@ pub async fn update(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), db:
     Ok(())
 }
 
-/// Sets when a job looks at a payment again. Needs no lock.
-pub async fn postpone(tx: &mut Tx, id: PaymentId, until: Time) -> Result<(), db::Error> {
-    sql("UPDATE payments SET next_at = $2 WHERE id = $1 AND next_at IS NOT NULL")
+/// Sets when a job looks again at a payment that waits for its customer. Others are left alone: when a saved card is charged
+/// is up to the charge. Needs no lock.
+pub async fn look_again(tx: &mut Tx, id: PaymentId, at: Time) -> Result<(), db::Error> {
+    sql("UPDATE payments SET next_at = $2
+         WHERE id = $1 AND next_at IS NOT NULL AND status IN ('open', 'action_required')")
+    .bind(id)
+    .bind(at)
+    .defer(tx)
+    .await
+}
+
+/// Sets when an attempt is looked at again whose charge can't be booked. Needs no lock.
+pub async fn postpone_attempt(tx: &mut Tx, attempt: &Payment, at: Time) -> Result<(), db::Error> {
+    sql("UPDATE payments SET next_at = $3
+         WHERE id = $1 AND attempts = $2 AND is_attempt_open = 1 AND status = 'processing'")
+    .bind(attempt.id)
+    .bind(attempt.attempts)
+    .bind(at)
+    .defer(tx)
+    .await
+}
+
+/// Sets when a job looks again at a payment that is still due. Needs no lock.
+pub async fn postpone_due(tx: &mut Tx, id: PaymentId, now: Time, at: Time) -> Result<(), db::Error> {
+    sql("UPDATE payments SET next_at = $3 WHERE id = $1 AND next_at <= $2")
         .bind(id)
-        .bind(until)
+        .bind(now)
+        .bind(at)
         .defer(tx)
         .await
 }

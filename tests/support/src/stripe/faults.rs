@@ -26,9 +26,11 @@ pub enum Fault {
     Delay(Duration),
     /// It comes twice; the second answer is sent.
     Twice,
+    /// It is executed, and its answer is held back until the test releases it.
+    Held,
 }
 
-/// The faults that come at random. One that makes the client wait for its timeout isn't among them.
+/// The faults that come at random. Those that make the client wait aren't among them.
 const AT_RANDOM: [Fault; 8] = [
     Fault::LostRequest,
     Fault::LostAnswer,
