@@ -3,6 +3,7 @@
 mod announcing;
 mod buying;
 mod cards;
+mod dispute_parts;
 mod disputes;
 mod failing_writes;
 mod faults;

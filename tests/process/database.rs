@@ -25,6 +25,7 @@ use support::{Database, on_each_database};
 fn undo_last_steps(db: &Db) -> &'static [&'static str] {
     match db.is_postgres() {
         true => &[
+            "ALTER TABLE payment_disputes DROP COLUMN bookings",
             "DROP TABLE heartbeat",
             "ALTER TABLE wallets DROP COLUMN has_demo_credit",
             "DROP TABLE first_credits",
@@ -32,6 +33,7 @@ fn undo_last_steps(db: &Db) -> &'static [&'static str] {
             "DROP TABLE usage_daily_sums",
         ],
         false => &[
+            "ALTER TABLE payment_disputes DROP COLUMN bookings",
             "DROP TABLE heartbeat",
             "ALTER TABLE wallets DROP COLUMN has_demo_credit",
             "DROP TABLE first_credits",

@@ -83,6 +83,7 @@ const STEPS: &[Step] = &[
     step!(39, "usage_daily_sums", "0039_usage_daily_sums.sql"),
     step!(40, "first_credits", "0040_first_credits.sql"),
     step!(41, "heartbeat", "0041_heartbeat.sql"),
+    step!(42, "dispute_bookings", "0042_dispute_bookings.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

@@ -1,103 +1,119 @@
 //! Disputes: while a bank has the money of a payment, the wallet doesn't.
 
-use billing::bookkeeping::payments::{Receipt, Taken, receive, take};
+use billing::bookkeeping::payments::{Cause, Receipt, Taken, receive, take};
+use billing::books::booking::Booking;
+use billing::store::wallets::Wallet;
+use db::Tx;
 use events::data::PaymentChange;
+use kernel::clock::Time;
 use kernel::error::Error;
 use stripe::Dispute as StripeDispute;
 use trail::{Action, Trail};
 
 use crate::counters::Outcome;
+use crate::rules::disputes::held_minor;
 use crate::store::auto_top_ups::PausedReason;
 use crate::store::disputes::{self as store, Dispute};
 use crate::store::payments::{self as payment_store, Payment, Status};
 use crate::{Payments, charging, settlement};
 
-/// Books what a dispute has taken from the account at Stripe, and what it has brought back: each once.
+/// Books the difference between what the bank has of a disputed payment and what is booked of that. Returns `true` if there
+/// was one.
 ///
 /// # Errors
 /// The database fails.
-pub async fn book(payments: &Payments, payment: &Payment, dispute: &StripeDispute) -> Result<(), Error> {
-    // An inquiry takes nothing. What it takes is in the currency of the account, so only that it does is read from there.
-    let has_taken = dispute.balance_transactions.iter().any(|moved| moved.amount < 0);
-    let has_returned = dispute.balance_transactions.iter().any(|moved| moved.amount > 0);
-    if has_taken {
-        withdraw(payments, payment, dispute).await?;
-    }
-    if has_taken && has_returned {
-        reinstate(payments, payment, dispute).await?;
-    }
-    Ok(())
-}
-
-async fn withdraw(payments: &Payments, payment: &Payment, dispute: &StripeDispute) -> Result<(), Error> {
+pub async fn book(payments: &Payments, payment: &Payment, dispute: &StripeDispute) -> Result<bool, Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
     let now = booking.now;
     let mut tx = payments.db.write().await?;
     let (mut wallet, payment) = settlement::lock(&booking, &mut tx, payment).await?;
-    let is_booked = store::get(&mut tx, &dispute.id).await?.is_some();
-    if is_booked || payment.status != Status::Succeeded || dispute.amount <= 0 {
-        return Ok(());
+    let stored = store::get(&mut tx, &dispute.id).await?;
+    let (held, booked) = (held_minor(dispute), stored.as_ref().map_or(0, Dispute::held_minor));
+    if held == booked || payment.status != Status::Succeeded {
+        return Ok(false);
     }
-    let subject = (payment.id, dispute.id.as_str());
-    let net = payment.shares().net_of(dispute.amount);
-    let amount = payment.nano(net);
-    take(&booking, &mut tx, &mut wallet, subject, amount, Taken::FromWallet).await?;
-    let row = Dispute {
+    let is_known = stored.is_some();
+    let before = stored.unwrap_or_else(|| Dispute {
         id: dispute.id.clone(),
         payment_id: payment.id,
         organization_id: payment.organization_id,
-        amount_minor: dispute.amount,
-        tax_minor: dispute.amount - net,
+        amount_minor: 0,
+        tax_minor: 0,
         withdrawn_at: now,
         reinstated_at: None,
-    };
-    store::insert(&mut tx, &row).await?;
+        bookings: 0,
+    });
+    let net = net_of(&payment, &before, held);
+    let tax_part = (held - booked) - net;
+    let amount = payment.nano(net.abs());
+    move_amount(&booking, &mut tx, &mut wallet, &payment, &before, net).await?;
+    let row = after(before, held, tax_part, now);
+    match is_known {
+        false => store::insert(&mut tx, &row).await?,
+        true => store::update(&mut tx, &row).await?,
+    }
     let payment = Payment {
         disputed_minor: payment.disputed_minor + net,
-        returned_tax_minor: payment.returned_tax_minor + row.tax_minor,
+        returned_tax_minor: payment.returned_tax_minor + tax_part,
         ..payment
     };
     payment_store::update(&mut tx, &payment, now).await?;
-    let subject = (Action::PaymentDisputed, payment.id.text());
+    let action = if held > booked { Action::PaymentDisputed } else { Action::PaymentReinstated };
+    let subject = (action, payment.id.text());
     payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
     settlement::emit(payments, &mut tx, &payment, PaymentChange::Disputed, now).await?;
-    charging::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Disputed, None)).await?;
+    if held > booked {
+        charging::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Disputed, None)).await?;
+    }
     tx.commit().await?;
-    payments.counters.count(Outcome::Disputed);
-    payments.tenants.outbox.notify_one();
-    tracing::warn!(payment_id = %payment.id, organization_id = %payment.organization_id, dispute_id = dispute.id, %amount,
-        "a payment was disputed: answer it at Stripe");
+    if held > booked {
+        payments.counters.count(Outcome::Disputed);
+        payments.tenants.outbox.notify_one();
+        tracing::warn!(payment_id = %payment.id, organization_id = %payment.organization_id, dispute_id = dispute.id, %amount,
+            "a payment was disputed: answer it at Stripe");
+    }
+    Ok(true)
+}
+
+/// Returns the net part of the difference between what the bank has and what is booked: more than 0 if the wallet loses it.
+fn net_of(payment: &Payment, before: &Dispute, held: i64) -> i64 {
+    let (booked, tax) = (before.held_minor(), before.held_tax_minor());
+    match held > booked {
+        true => payment.shares().net_of(held - booked),
+        false => -payment.shares().net_back(booked - held, (booked - tax, tax)),
+    }
+}
+
+/// Takes a net part out of a locked wallet, or brings it back if it is less than 0.
+async fn move_amount(
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    payment: &Payment,
+    before: &Dispute,
+    net: i64,
+) -> Result<(), Error> {
+    let cause = Cause { id: &before.id, booking: before.bookings + 1 };
+    let (payment_id, invoice_id, amount) = (payment.id, payment.invoice_id, payment.nano(net.abs()));
+    match net.signum() {
+        1 => drop(take(booking, tx, wallet, (payment_id, cause), amount, Taken::FromWallet).await?),
+        -1 => {
+            let receipt = Receipt { payment_id, invoice_id, cause: Some(cause), amount };
+            receive(booking, tx, wallet, receipt).await?;
+        }
+        // A few units may be tax alone.
+        _ => {}
+    }
     Ok(())
 }
 
-async fn reinstate(payments: &Payments, payment: &Payment, dispute: &StripeDispute) -> Result<(), Error> {
-    let trail = Trail::system();
-    let booking = payments.booking(&trail);
-    let now = booking.now;
-    let mut tx = payments.db.write().await?;
-    let (mut wallet, payment) = settlement::lock(&booking, &mut tx, payment).await?;
-    let row = store::get(&mut tx, &dispute.id).await?;
-    let Some(row) = row.filter(|row| row.reinstated_at.is_none()) else { return Ok(()) };
-    let receipt = Receipt {
-        payment_id: payment.id,
-        invoice_id: payment.invoice_id,
-        cause: Some(&row.id),
-        amount: payment.nano(row.net_minor()),
+/// Returns a dispute after a booking. One of which the bank has nothing keeps what it had.
+fn after(before: Dispute, held: i64, tax_part: i64, now: Time) -> Dispute {
+    let (amount_minor, tax_minor) = match held > 0 {
+        true => (held, before.held_tax_minor() + tax_part),
+        false => (before.amount_minor, before.tax_minor),
     };
-    if row.net_minor() > 0 {
-        receive(&booking, &mut tx, &mut wallet, receipt).await?;
-    }
-    store::set_reinstated(&mut tx, &row.id, now).await?;
-    let payment = Payment {
-        disputed_minor: payment.disputed_minor - row.net_minor(),
-        returned_tax_minor: payment.returned_tax_minor - row.tax_minor,
-        ..payment
-    };
-    payment_store::update(&mut tx, &payment, now).await?;
-    let subject = (Action::PaymentReinstated, payment.id.text());
-    payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
-    settlement::emit(payments, &mut tx, &payment, PaymentChange::Disputed, now).await?;
-    tx.commit().await?;
-    Ok(())
+    let reinstated_at = (held == 0).then_some(now);
+    Dispute { amount_minor, tax_minor, reinstated_at, bookings: before.bookings + 1, ..before }
 }

@@ -69,7 +69,7 @@ async fn dispute(payments: &Payments, id: &str) -> Result<(), Error> {
     let dispute = dispute.map_err(|error| payments.failed("reading a dispute", &error))?;
     let Some(intent) = &dispute.payment_intent else { return Ok(()) };
     match of_intent(payments, intent.id()).await? {
-        Some(payment) => disputes::book(payments, &payment, &dispute).await,
+        Some(payment) => disputes::book(payments, &payment, &dispute).await.map(|_| ()),
         None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@
 //! each is booked once.
 
 use billing::bookkeeping::OperatorError;
-use billing::bookkeeping::payments::{Receipt, Taken, left_of, receive, take};
+use billing::bookkeeping::payments::{Cause, Receipt, Taken, left_of, receive, take};
 use events::data::PaymentChange;
 use kernel::clock::SECOND_MS;
 use kernel::currencies::ChargeUnit;
@@ -72,8 +72,7 @@ async fn begin(
             payment.status.as_str()
         )));
     }
-    let currency = &payment.currency;
-    let unit = ChargeUnit::of(currency);
+    let (currency, unit) = (&payment.currency, ChargeUnit::of(&payment.currency));
     let left = left_of(&mut tx, &wallet, id).await?;
     // What can be paid back at most, in units that can be paid.
     let whole = Nano::from_units(left.units() - left.units().rem_euclid(unit.amount(unit.step()).units()));
@@ -98,7 +97,8 @@ async fn begin(
         created_at: now,
     };
     let cause = refund.id.text();
-    let taken = take(&booking, &mut tx, &mut wallet, (id, &cause), amount, Taken::FromOwnCredits).await?;
+    let own = (id, Cause::first(&cause));
+    let taken = take(&booking, &mut tx, &mut wallet, own, amount, Taken::FromOwnCredits).await?;
     if !taken {
         return Err(invalid(format!(
             "{} {currency} of the wallet are reserved for calls under way: try again when these are over, or refund less",
@@ -232,7 +232,7 @@ async fn give_back(
     let receipt = Receipt {
         payment_id: payment.id,
         invoice_id: payment.invoice_id,
-        cause: Some(&cause),
+        cause: Some(Cause::first(&cause)),
         amount: payment.nano(stored.net_minor()),
     };
     // A few units may have been tax alone.
@@ -315,7 +315,7 @@ async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund)
         created_at: now,
     };
     let (cause, amount) = (refund.id.text(), payment.nano(net));
-    take(&booking, &mut tx, &mut wallet, (payment.id, &cause), amount, Taken::FromWallet).await?;
+    take(&booking, &mut tx, &mut wallet, (payment.id, Cause::first(&cause)), amount, Taken::FromWallet).await?;
     store::insert(&mut tx, &refund).await?;
     let payment = with_refund(payment, &refund, 1);
     payment_store::update(&mut tx, &payment, now).await?;

@@ -65,6 +65,9 @@ pub struct BalanceTransaction {
     pub fee: i64,
     pub net: i64,
     pub currency: String,
+    /// The time of its creation, in Unix seconds.
+    #[serde(default)]
+    pub created: i64,
     /// The kind, such as `adjustment`.
     #[serde(rename = "type")]
     pub kind: String,

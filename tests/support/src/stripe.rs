@@ -220,6 +220,16 @@ impl FakeStripe {
         self.with(|account| account.state.escalate(dispute_id));
     }
 
+    /// The bank takes an amount because of a dispute (negative), or brings one back, in the currency of the account.
+    pub fn move_disputed(&self, dispute_id: &str, amount: i64, currency: &str) {
+        self.with(|account| account.state.move_disputed(dispute_id, amount, currency));
+    }
+
+    /// A dispute ends with this status, and nothing is moved by that.
+    pub fn end_dispute(&self, dispute_id: &str, status: &str) {
+        self.with(|account| account.state.end_dispute(dispute_id, status));
+    }
+
     /// The bank decides a dispute.
     pub fn close_dispute(&self, dispute_id: &str, is_won: bool) {
         self.with(|account| account.state.close_dispute(dispute_id, is_won));

@@ -13,14 +13,39 @@ use kernel::error::Error;
 use kernel::ids::{InvoiceId, PaymentId};
 use kernel::money::Nano;
 
+/// Why money of a payment goes back to its payer, or comes in again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cause<'a> {
+    /// The id of the refund, or of the dispute.
+    pub id: &'a str,
+    /// The number of its booking, from 1 on: a dispute may be booked several times.
+    pub booking: i64,
+}
+
+impl<'a> Cause<'a> {
+    /// The first booking of a refund or a dispute.
+    pub const fn first(id: &'a str) -> Self {
+        Self { id, booking: 1 }
+    }
+
+    /// Returns the key of a movement that it causes; `place` is what the money is taken from, or `back`.
+    fn key(&self, payment_id: PaymentId, place: &str) -> String {
+        let Self { id, booking } = self;
+        match booking {
+            1 => format!("payment:{payment_id}:{id}:{place}"),
+            _ => format!("payment:{payment_id}:{id}:{place}:{booking}"),
+        }
+    }
+}
+
 /// Money that a payment brings into a wallet.
 #[derive(Clone, Copy, Debug)]
 pub struct Receipt<'a> {
     pub payment_id: PaymentId,
     /// The invoice that it pays first.
     pub invoice_id: Option<InvoiceId>,
-    /// The cause, if it isn't the payment itself: the id of a refund that failed, or of a dispute that was won.
-    pub cause: Option<&'a str>,
+    /// The cause, if it isn't the payment itself: a refund that failed, or a dispute of which money comes back.
+    pub cause: Option<Cause<'a>>,
     pub amount: Nano,
 }
 
@@ -29,7 +54,7 @@ impl Receipt<'_> {
     fn key(&self) -> String {
         match self.cause {
             None => format!("payment:{}", self.payment_id),
-            Some(cause) => format!("payment:{}:{cause}:back", self.payment_id),
+            Some(cause) => cause.key(self.payment_id, "back"),
         }
     }
 }
@@ -76,8 +101,7 @@ pub async fn left_of(tx: &mut Tx, wallet: &Wallet, payment_id: PaymentId) -> Res
     Ok(Nano::from_units(own.map(|credit| credit.remaining.units()).sum()))
 }
 
-/// Takes an amount of a payment out of a locked wallet, for a refund or a dispute (`cause` is its id), and writes the
-/// wallet. Returns `false`, and takes nothing, if the payment's own credits have to cover it and don't, or if what they
+/// Takes an amount of a payment out of a locked wallet, for a refund or a dispute, and writes the wallet. Returns `false`, and takes nothing, if the payment's own credits have to cover it and don't, or if what they
 /// have left is reserved.
 ///
 /// # Errors
@@ -86,7 +110,7 @@ pub async fn take(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
-    (payment_id, cause): (PaymentId, &str),
+    (payment_id, cause): (PaymentId, Cause<'_>),
     amount: Nano,
     taken: Taken,
 ) -> Result<bool, db::Error> {
@@ -109,7 +133,7 @@ pub async fn take(
             break;
         }
         left -= part;
-        let place = (format!("payment:{payment_id}:{cause}:{}", credit.id), Account::of(credit.source));
+        let place = (cause.key(payment_id, &credit.id.text()), Account::of(credit.source));
         post(booking, tx, wallet, place, part).await?;
         let remaining = Nano::from_units(credit.remaining.units() - part);
         store::credits::set_remaining(tx, credit.id, remaining).await?;
@@ -117,7 +141,7 @@ pub async fn take(
     if left > 0 {
         // A debt of the month that is open now. If it isn't paid by then, the month's invoice carries it.
         let month = wallet.open_month.unix_months();
-        let place = (format!("payment:{payment_id}:{cause}:debt-{month}"), Account::Payments);
+        let place = (cause.key(payment_id, &format!("debt-{month}")), Account::Payments);
         post(booking, tx, wallet, place, left).await?;
     }
     booking.write(tx, wallet).await?;

@@ -27,6 +27,17 @@ impl Shares {
         i64::try_from(net).unwrap_or(i64::MAX).clamp(0, amount.max(0))
     }
 
+    /// Returns the net part of an amount that comes in again of what went back, of which `net` and `tax` are parts: at most
+    /// both of them, and all of both together.
+    ///
+    /// It is what leads to the net part of all that is still with the payer, as in [`Self::net_of`].
+    pub fn net_back(&self, amount: i64, (net, tax): (i64, i64)) -> i64 {
+        let returned = self.returned_net.saturating_add(self.returned_tax).saturating_sub(amount);
+        let part = i128::from(self.net) * i128::from(returned) / self.total().max(1);
+        let back = i64::try_from(i128::from(self.returned_net) - part).unwrap_or(i64::MAX);
+        back.clamp(amount.saturating_sub(tax).max(0), net.min(amount).max(0))
+    }
+
     /// Returns the amount that goes back with a net part, a multiple of `step`: the least whose net part it is, so that the
     /// tax in it is rounded up, as far as there is so much tax. The net part that completes the net brings all that is left.
     pub fn amount_of(&self, net: i64, step: i64) -> i64 {
@@ -96,6 +107,25 @@ mod tests {
         (left.returned_net, left.returned_tax) = (17, 3);
         // 100 x 30 / 119 = 25.2, of which 17 went back already.
         assert_eq!(nets(left, &[10, 89]), [8, 75]);
+    }
+
+    #[test]
+    fn net_part_that_comes_back_leads_to_the_rest() {
+        // 100.00 and 19.00: 47.60 were refunded (40.00 and 7.60), then all was disputed (100.00 and 19.00).
+        let all = Shares { returned_net: 14_000, returned_tax: 2_660, ..shares(10_000, 1_900) };
+        // 47.60 come back: 166.60 - 47.60 is the whole payment.
+        assert_eq!(all.net_back(4_760, (10_000, 1_900)), 4_000);
+        // All of the dispute comes back.
+        assert_eq!(all.net_back(11_900, (10_000, 1_900)), 10_000);
+        // 1.00 and 0.19, all of it disputed, comes back in parts: 100 x 109 / 119 = 91.6, 100 x 99 / 119 = 83.2.
+        let all = Shares { returned_net: 100, returned_tax: 19, ..shares(100, 19) };
+        assert_eq!(all.net_back(10, (100, 19)), 9);
+        let rest = Shares { returned_net: 91, returned_tax: 18, ..all };
+        assert_eq!(rest.net_back(10, (91, 18)), 8);
+        assert_eq!(Shares { returned_net: 83, returned_tax: 16, ..all }.net_back(99, (83, 16)), 83);
+        // Other parts were rounded otherwise: a dispute brings back what it took.
+        let other = Shares { returned_net: 17, returned_tax: 3, ..shares(100, 19) };
+        assert_eq!(other.net_back(10, (9, 1)), 9);
     }
 
     #[test]

@@ -4,58 +4,80 @@ use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, PaymentId};
 
-/// A dispute whose funds were withdrawn.
+/// A dispute of which a bank has, or had, funds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dispute {
     /// Its id at Stripe.
     pub id: String,
     pub payment_id: PaymentId,
     pub organization_id: OrganizationId,
-    /// What the bank has taken.
+    /// What the bank has; after `reinstated_at` what it had before.
     pub amount_minor: i64,
     /// The tax in it: the wallet has lost the rest.
     pub tax_minor: i64,
     pub withdrawn_at: Time,
+    /// Since when the bank has nothing of it.
     pub reinstated_at: Option<Time>,
+    /// How often it was booked: the number of the last one, which is in the keys of its movements.
+    pub bookings: i64,
 }
 
-db::row!(Dispute { id, payment_id, organization_id, amount_minor, tax_minor, withdrawn_at, reinstated_at });
+db::row!(Dispute {
+    id,
+    payment_id,
+    organization_id,
+    amount_minor,
+    tax_minor,
+    withdrawn_at,
+    reinstated_at,
+    bookings
+});
 
 impl Dispute {
-    /// Returns the units that the wallet has lost.
-    pub const fn net_minor(&self) -> i64 {
-        self.amount_minor - self.tax_minor
+    /// Returns the units that the bank has.
+    pub fn held_minor(&self) -> i64 {
+        if self.reinstated_at.is_none() { self.amount_minor } else { 0 }
+    }
+
+    /// Returns the tax in what the bank has.
+    pub fn held_tax_minor(&self) -> i64 {
+        if self.reinstated_at.is_none() { self.tax_minor } else { 0 }
     }
 }
 
 /// Adds a dispute.
 pub async fn insert(tx: &mut Tx, new: &Dispute) -> Result<(), db::Error> {
-    sql("INSERT INTO payment_disputes (id, payment_id, organization_id, amount_minor, withdrawn_at, tax_minor)
-         VALUES ($1, $2, $3, $4, $5, $6)")
+    sql("INSERT INTO payment_disputes (id, payment_id, organization_id, amount_minor, withdrawn_at, tax_minor, bookings)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)")
     .bind(new.id.as_str())
     .bind(new.payment_id)
     .bind(new.organization_id)
     .bind(new.amount_minor)
     .bind(new.withdrawn_at)
     .bind(new.tax_minor)
+    .bind(new.bookings)
     .execute(tx)
     .await?;
     Ok(())
 }
 
-/// Notes that the funds are back.
-pub async fn set_reinstated(tx: &mut Tx, id: &str, now: Time) -> Result<(), db::Error> {
-    sql("UPDATE payment_disputes SET reinstated_at = $2 WHERE id = $1")
-        .bind(id)
-        .bind(now)
-        .execute(tx)
-        .await?;
+/// Writes what the bank has of a dispute.
+pub async fn update(tx: &mut Tx, dispute: &Dispute) -> Result<(), db::Error> {
+    sql("UPDATE payment_disputes SET amount_minor = $2, tax_minor = $3, reinstated_at = $4, bookings = $5
+         WHERE id = $1")
+    .bind(dispute.id.as_str())
+    .bind(dispute.amount_minor)
+    .bind(dispute.tax_minor)
+    .bind(dispute.reinstated_at)
+    .bind(dispute.bookings)
+    .execute(tx)
+    .await?;
     Ok(())
 }
 
 /// Returns a dispute.
 pub async fn get(tx: &mut Tx, id: &str) -> Result<Option<Dispute>, db::Error> {
-    sql("SELECT id, payment_id, organization_id, amount_minor, tax_minor, withdrawn_at, reinstated_at
+    sql("SELECT id, payment_id, organization_id, amount_minor, tax_minor, withdrawn_at, reinstated_at, bookings
          FROM payment_disputes WHERE id = $1")
     .bind(id)
     .optional(tx)

@@ -49,6 +49,24 @@ impl State {
         self.emit("charge.dispute.funds_withdrawn", id);
     }
 
+    /// The bank takes an amount, or brings one back: any part, and as often as it likes.
+    pub fn move_disputed(&mut self, id: &str, amount: i64, currency: &str) {
+        let (kind, word) = match amount < 0 {
+            true => (("adjustment", "dispute"), "funds_withdrawn"),
+            false => (("adjustment", "dispute_reversal"), "funds_reinstated"),
+        };
+        let moved = self.move_balance(kind, amount, 0, currency, id);
+        let moved = self.get(&moved).clone();
+        self.edit(id, |dispute| dispute["balance_transactions"].as_array_mut().unwrap().push(moved));
+        self.emit(&format!("charge.dispute.{word}"), id);
+    }
+
+    /// A dispute ends without another movement.
+    pub fn end_dispute(&mut self, id: &str, status: &str) {
+        self.edit(id, |dispute| dispute["status"] = status.into());
+        self.emit("charge.dispute.closed", id);
+    }
+
     /// The bank decides a dispute; one that is won brings the amount back.
     pub fn close_dispute(&mut self, id: &str, is_won: bool) {
         let dispute = self.get(id).clone();

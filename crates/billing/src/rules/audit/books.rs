@@ -110,7 +110,7 @@ impl LedgerSums {
     }
 
     /// Adds a movement of a payment: `payment:{payment}`, or with its refund or dispute and `back`, the id of a credit, or
-    /// `debt-` and a month behind it.
+    /// `debt-` and a month behind it; the number of a later booking of the same dispute follows.
     fn add_payment<'a>(&mut self, owner: &str, mut parts: impl Iterator<Item = &'a str>, nano: i128) {
         let cause = parts.next().unwrap_or_default();
         let sum = self.payments.entry((owner.to_owned(), cause.to_owned())).or_default();

@@ -131,12 +131,16 @@ mod tests {
             ("payment:payment_1:refund_1:debt-672", "-1"),
             ("payment:payment_1:dp_1:credit_1", "-20"),
             ("payment:payment_1:dp_1:back", "20"),
+            ("payment:payment_1:dp_1:credit_1:3", "-20"),
+            ("payment:payment_1:dp_1:debt-673:3", "-2"),
+            ("payment:payment_1:dp_1:back:4", "7"),
             ("payment:invoice_7", "3"),
         ]);
-        let rows = [row("", 2_500), row("refund_1", -500), row("dp_1", 0)];
+        // The bank has 20 - 20 + 22 - 7.
+        let rows = [row("", 2_500), row("refund_1", -500), row("dp_1", -1_500)];
         assert_eq!(payments(&rows, &moved), []);
-        assert_eq!(moved.ended.get("credit_1"), Some(&24_000_000_000));
-        assert_eq!((moved.returned_since(672), moved.returned_since(673)), (1_000_000_000, 0));
+        assert_eq!(moved.ended.get("credit_1"), Some(&44_000_000_000));
+        assert_eq!((moved.returned_since(672), moved.returned_since(673)), (3_000_000_000, 2_000_000_000));
         assert_eq!(words(&payments(&rows[..2], &ledger(&[]))), ["payment_1 25 0", "payment_1 refund_1 -5 0"]);
         assert_eq!(words(&payments(&[], &ledger(&[("payment:payment_1", "25")]))), ["payment_1 0 25"]);
     }
