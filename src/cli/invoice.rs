@@ -197,7 +197,11 @@ fn text(document: &Document) -> String {
     }
     let figure = |amount: Nano| currencies::format(amount.to_pico().unwrap_or_default(), currency);
     lines.push(String::new());
-    lines.push(format!("Total {} {currency}, {} due", figure(invoice.amount), figure(*due)));
+    let before = match invoice.brought_forward {
+        Nano::ZERO => String::new(),
+        before => format!(", {} brought forward", figure(before)),
+    };
+    lines.push(format!("Total {} {currency}{before}, {} due", figure(invoice.amount), figure(*due)));
     lines.join("\n")
 }
 

@@ -123,7 +123,7 @@ async fn fill(world: &World, organization: &str) {
             .to_owned(),
         "INSERT INTO credits VALUES ('credit_2', $1, 'discount', 'discount:2026-02', 100, 0, 0, NULL, NULL, NULL)"
             .to_owned(),
-        "INSERT INTO invoices VALUES ('invoice_1', 1, $1, 'Acme', 673, 'USD', 4900, 0, 'paid', 0, 0, NULL, '', '')"
+        "INSERT INTO invoices VALUES ('invoice_1', 1, $1, 'Acme', 673, 'USD', 4900, 0, 'paid', 0, 0, NULL, '', '', 0)"
             .to_owned(),
         "INSERT INTO invoice_items VALUES ('invoice_1', 1, 'usage', 'm', 2, '0.0000025', '0.000005')"
             .to_owned(),

@@ -25,6 +25,8 @@ use support::{Database, on_each_database};
 fn undo_last_steps(db: &Db) -> &'static [&'static str] {
     match db.is_postgres() {
         true => &[
+            "DROP TRIGGER invoices_brought_forward_no_rewrite ON invoices",
+            "ALTER TABLE invoices DROP COLUMN brought_forward_nano",
             "ALTER TABLE payment_disputes DROP COLUMN bookings",
             "DROP TABLE heartbeat",
             "ALTER TABLE wallets DROP COLUMN has_demo_credit",
@@ -33,6 +35,8 @@ fn undo_last_steps(db: &Db) -> &'static [&'static str] {
             "DROP TABLE usage_daily_sums",
         ],
         false => &[
+            "DROP TRIGGER invoices_brought_forward_no_rewrite",
+            "ALTER TABLE invoices DROP COLUMN brought_forward_nano",
             "ALTER TABLE payment_disputes DROP COLUMN bookings",
             "DROP TABLE heartbeat",
             "ALTER TABLE wallets DROP COLUMN has_demo_credit",

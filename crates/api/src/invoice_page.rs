@@ -116,8 +116,12 @@ impl PrintableInvoice<'_> {
         if credited != 0 {
             rows.push(("Credit notes", nano(Nano::from_units(-credited)), ""));
         }
+        if invoice.brought_forward > Nano::ZERO {
+            rows.push(("Balance brought forward", nano(invoice.brought_forward), ""));
+        }
         if matches!(invoice.status, Status::Open | Status::Paid | Status::Draft) {
-            let paid = invoice.amount.units() - credited - invoice.due.units();
+            let asked = invoice.amount.units() + invoice.brought_forward.units();
+            let paid = asked - credited - invoice.due.units();
             // Refunds by corrections were credited when they were made, not with this invoice.
             let name = if paid < 0 { "Credited before" } else { "Paid" };
             rows.push((name, nano(Nano::from_units(paid.abs())), ""));

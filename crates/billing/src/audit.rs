@@ -245,8 +245,10 @@ impl Organization<'_> {
             let exact = |invoice: &&InvoiceRow| {
                 self.since.covers(wallet.created_at) || self.since.covers(invoice.month.start())
             };
-            self.drifts
-                .extend(invoices.iter().filter(exact).filter_map(|it| audit::invoice_payments(it, paid)));
+            for invoice in invoices.iter().filter(exact) {
+                self.drifts.extend(audit::invoice_payments(invoice, paid));
+                self.drifts.extend(audit::brought_forward(invoice, paid));
+            }
             self.debts(wallet, &credits, &invoices, (&notes, ledger)).await?;
             self.deadlines(wallet, &credits).await?;
         }

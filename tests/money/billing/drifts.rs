@@ -215,6 +215,11 @@ const DRIFTS: &[Drift] = &[
         ],
     ),
     (
+        &["invoice_due", "invoice_brought_forward"],
+        &["UPDATE invoices SET brought_forward_nano = 1 WHERE number = 1"],
+        &["UPDATE invoices SET brought_forward_nano = 0 WHERE number = 1"],
+    ),
+    (
         &["invoice_due", "debt_unbilled"],
         &["UPDATE invoices SET due_nano = due_nano - 1 WHERE number = 1"],
         &["UPDATE invoices SET due_nano = due_nano + 1 WHERE number = 1"],

@@ -102,7 +102,7 @@ fn invoice_amounts_are_exact(database: Database) {
         books.run_scheduler().await;
         let list = get(books, "/invoices").await.text;
         let invoice = "\"number\":1,\"period_start\":\"2026-01-01T00:00:00.000Z\",\"period_end\":\"2026-02-01T00:00:00.000Z\",\
-            \"amount\":7.250042,\"currency\":\"USD\",\"status\":\"paid\",\"payment_date\":\"2026-02-02T00:00:00.000Z\",\"items\":[\
+            \"amount\":7.250042,\"balance_brought_forward\":0,\"amount_due\":0,\"currency\":\"USD\",\"status\":\"paid\",\"payment_date\":\"2026-02-02T00:00:00.000Z\",\"items\":[\
             {\"description\":\"chat-a, prompt tokens\",\"quantity\":3000000,\"unit_price\":0.0000025,\"amount\":7.5},\
             {\"description\":\"chat-a, completion tokens\",\"quantity\":7,\"unit_price\":0.000006,\"amount\":0.000042},\
             {\"description\":\"embed-e, input tokens\",\"quantity\":1,\"unit_price\":0.0000000007,\"amount\":0.0000000007},\

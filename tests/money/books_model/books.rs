@@ -75,8 +75,8 @@ pub struct Note {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
     pub month: i64,
-    /// Including the amount carried over.
     pub nano: i128,
+    /// What was owed before, which is due as well.
     pub carried: i128,
     /// List price less discounts.
     pub exact: i128,
@@ -289,7 +289,7 @@ impl Books {
         let not_on_paper = (left - later - self.due()).max(0);
         let of_month = not_on_paper.min((self.unpaid(month) - credited).max(0));
         let carried = not_on_paper - of_month;
-        let nano = charged - credited + carried;
+        let nano = charged - credited;
         self.open_month += 1;
         if self.has_lines(month) || carried > 0 || (nano, bill.net()) != (0, 0) {
             let (exact, due) = (bill.net(), of_month + carried);

@@ -53,7 +53,8 @@ impl History<'_> {
             let sum = lines.exact + lines.carried + lines.rounding;
             self.assert_equal("an invoice's lines", &sum, &(invoice.amount.units() * NANO));
             self.assert_equal("what an invoice is for", &lines.exact, &bill.exact);
-            self.assert_equal("what is carried over", &lines.carried, &(bill.carried * NANO));
+            self.assert_equal("what is charged once more", &lines.carried, &0);
+            self.assert_equal("what is brought forward", &invoice.brought_forward.units(), &bill.carried);
             let figures = (invoice.amount.units(), invoice.due.units(), invoice.status.as_str());
             self.assert_equal("an invoice", &figures, &(bill.nano, bill.due, bill.status()));
             let mut noted = 0;
@@ -76,10 +77,9 @@ impl History<'_> {
             charged += lines.exact;
             rounding += lines.rounding;
             documents += 1;
-            // A void invoice refunded what its credit notes had left, including the amount carried over.
+            // A void invoice refunded what its credit notes had left.
             let whole = invoice.amount.units() - noted;
-            let carried = lines.carried / NANO;
-            taken += if invoice.status == Status::Void { -carried } else { whole - carried };
+            taken += if invoice.status == Status::Void { 0 } else { whole };
         }
         let open = self.books.open_month;
         let billed = self.books.owed_of(&TIERS, |month| month < open);

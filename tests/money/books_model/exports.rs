@@ -72,8 +72,7 @@ impl History<'_> {
             self.assert_equal("a cost", &row[column], &row["BilledCost"]);
         }
         let is_earlier = row["ChargePeriodStart"] < row["BillingPeriodStart"];
-        let is_carried = row["ChargeDescription"] == "Carried over";
-        self.assert_equal("a correction", &(row["ChargeClass"] == "Correction"), &(is_earlier || is_carried));
+        self.assert_equal("a correction", &(row["ChargeClass"] == "Correction"), &is_earlier);
         if !row["ListUnitPrice"].is_empty() {
             let quantity: i128 = row["PricingQuantity"].strip_suffix(".0").unwrap().parse().unwrap();
             let price = pico(row, "ListUnitPrice");

@@ -121,6 +121,7 @@ pub async fn invoice(world: &World, organization: &str) -> String {
         month: Month::from_unix_months(672),
         currency: "USD".into(),
         amount: Nano::ZERO,
+        brought_forward: Nano::ZERO,
         due: Nano::ZERO,
         status: Status::Paid,
         finalized_at: now,

@@ -13,6 +13,7 @@ fn invoice(status: Status, amount: i128, due: i128) -> Invoice {
         month: Month::from_unix_months(672),
         currency: "USD".into(),
         amount: Nano::from_units(amount),
+        brought_forward: Nano::ZERO,
         due: Nano::from_units(due),
         status,
         finalized_at: at,
@@ -71,6 +72,22 @@ fn figures_are_formatted() {
     ] {
         assert!(html.contains(words), "{words}\n{html}");
     }
+}
+
+#[test]
+fn balance_brought_forward_is_below_the_total() {
+    let forward = Nano::from_units(20_000_000_000);
+    let invoice =
+        Invoice { brought_forward: forward, ..invoice(Status::Open, 5_000_000_000, 22_000_000_000) };
+    let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html().unwrap();
+    let lines = [
+        "<dt>Total</dt><dd>5.00 USD</dd>",
+        "<dt>Balance brought forward</dt><dd>20.00 USD</dd>",
+        "<dt>Paid</dt><dd>3.00 USD</dd>",
+        "<dt>Amount due</dt><dd>22.00 USD</dd>",
+    ];
+    let places: Vec<_> = lines.iter().map(|line| html.find(line)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{html}");
 }
 
 #[test]

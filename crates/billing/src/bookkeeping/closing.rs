@@ -159,18 +159,15 @@ async fn close_open_month(
 ) -> Result<ClosedMonth, Error> {
     let (organization_id, month) = (wallet.organization_id, wallet.open_month);
     let used = store::months::billed(tx, organization_id, month).await?;
-    let mut bill = bill(tx, organization_id, month, &used).await?;
+    let bill = bill(tx, organization_id, month, &used).await?;
     let late: BTreeSet<Month> = used.iter().map(|used| used.day.month()).filter(|of| *of < month).collect();
     let debt = post_discount(booking, tx, wallet, &bill, late).await?;
     wallet.open_month = month.plus(1);
     booking.write(tx, wallet).await?;
-    if debt.carried_over > Nano::ZERO {
-        bill.carry_over(debt.carried_over).ok_or_else(|| out_of_range(month))?;
-    }
-    if bill.items.is_empty() {
+    if bill.items.is_empty() && debt.brought_forward == Nano::ZERO {
         return Ok(ClosedMonth { organization_id, month, invoice: None });
     }
-    let due = Nano::from_units(debt.of_month.units() + debt.carried_over.units());
+    let due = Nano::from_units(debt.of_month.units() + debt.brought_forward.units());
     let name = store::wallets::owner_name(tx, organization_id).await?;
     let id = InvoiceId::new(booking.now, &booking.billing.random);
     booking.record_event(tx, Action::InvoiceCreated, &id.to_string(), organization_id).await?;
@@ -183,6 +180,7 @@ async fn close_open_month(
         month,
         currency: wallet.currency.clone(),
         amount: bill.amount,
+        brought_forward: debt.brought_forward,
         due,
         status: if is_paid { Status::Paid } else { Status::Open },
         finalized_at: booking.now,
@@ -277,7 +275,7 @@ async fn post_discount(
     }
     let owed = books::owed(wallet.posted, &store::credits::list_remaining(tx, id).await?);
     if owed == Nano::ZERO {
-        return Ok(Debt { of_month: Nano::ZERO, carried_over: Nano::ZERO });
+        return Ok(Debt { of_month: Nano::ZERO, brought_forward: Nano::ZERO });
     }
     let paid: i128 = store::credits::uses(tx, id, month).await?.iter().map(|used| used.amount.units()).sum();
     let unpaid = bill.amount.units() - paid;

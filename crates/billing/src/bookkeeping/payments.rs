@@ -139,7 +139,7 @@ pub async fn take(
         store::credits::set_remaining(tx, credit.id, remaining).await?;
     }
     if left > 0 {
-        // A debt of the month that is open now. If it isn't paid by then, the month's invoice carries it.
+        // A debt of the month that is open now. If it isn't paid by then, the month's invoice brings it forward.
         let month = wallet.open_month.unix_months();
         let place = (cause.key(payment_id, &format!("debt-{month}")), Account::Payments);
         post(booking, tx, wallet, place, left).await?;

@@ -95,8 +95,8 @@ async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &CreditedMonth) -> Result<
     bill.ok_or_else(|| db::Error::Internal("the sums of a credit note are out of range".to_owned()))
 }
 
-/// Refunds what was paid of an invoice. A negative amount is a charge: if no credit covers it, it is carried
-/// over to the next invoice.
+/// Refunds what was paid of an invoice. A negative amount is a charge: if no credit covers it, it is brought
+/// forward to the next invoice.
 async fn refund_paid(
     booking: &Booking<'_>,
     tx: &mut Tx,

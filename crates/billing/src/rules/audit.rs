@@ -2,6 +2,7 @@
 
 mod billing;
 mod books;
+mod brought_forward;
 mod budgets;
 mod deadlines;
 mod invoices;
@@ -17,6 +18,7 @@ pub use billing::{
     invoice_payments, recomputed, unbilled,
 };
 pub use books::{CreditRow, LedgerSums, MovementRow, WalletRow, credits, ledger_transaction, wallet};
+pub use brought_forward::brought_forward;
 pub use budgets::{BudgetRow, Budgets, ReservedRow};
 pub use deadlines::{Deadline, Uptime, ended_in_time, open_month};
 pub use invoices::{
@@ -104,6 +106,8 @@ pub enum Invariant {
     /// The amount due of an open invoice is what credits and credit notes don't cover; that of other invoices
     /// is 0.
     InvoiceDue,
+    /// What an invoice brings forward has a cause: money that went back, a correction that costs, or a void invoice.
+    InvoiceBroughtForward,
     /// Credits and credit notes cover a paid invoice.
     InvoicePaid,
     /// The write-off of an uncollectible invoice is what credits and credit notes don't cover.

@@ -101,7 +101,7 @@ pub enum Category {
     Usage,
     /// A volume discount, or a part of one that is taken back.
     Credit,
-    /// Rounding, a debt that is carried over, a void invoice.
+    /// Rounding, a void invoice.
     Adjustment,
 }
 

@@ -81,7 +81,7 @@ pub enum ItemKind {
     Discount,
     /// The difference that rounding leaves, so that the items sum to the amount.
     Rounding,
-    /// A debt that was on no invoice.
+    /// A debt that was on no invoice, as earlier versions have charged it once more.
     CarriedOver,
     /// Usage that a correction took back, on credit notes only.
     Correction,
@@ -118,15 +118,6 @@ pub struct Bill {
     pub amount: Nano,
     /// The list price less the discounts, before rounding to whole nanos.
     pub exact: Pico,
-}
-
-impl Bill {
-    /// Adds a debt that is on no invoice; `None` if a sum overflows 128 bits.
-    pub fn carry_over(&mut self, debt: Nano) -> Option<()> {
-        self.amount = self.amount.checked_add(debt)?;
-        self.items.push(Item::single(ItemKind::CarriedOver, "Carried over".to_owned(), debt.to_pico()?));
-        Some(())
-    }
 }
 
 /// The documents that are computed from usage.
@@ -364,8 +355,9 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
 pub struct Debt {
     /// The part that is due of the month's invoice.
     pub of_month: Nano,
-    /// The part that is on no invoice and belongs to no open month.
-    pub carried_over: Nano,
+    /// The part that is on no invoice and belongs to no open month. It was charged before: the month's invoice asks for it,
+    /// and doesn't charge it.
+    pub brought_forward: Nano,
 }
 
 /// Splits the debt of a wallet when a month closes. `unpaid` is the part of the month that no credit has
@@ -376,7 +368,7 @@ pub struct Debt {
 pub fn split_debt(owed: Nano, unpaid: Nano, later: Nano, on_invoices: Nano) -> Debt {
     let left = (owed.units() - later.units().max(0) - on_invoices.units()).max(0);
     let of_month = left.min(unpaid.units().max(0));
-    Debt { of_month: Nano::from_units(of_month), carried_over: Nano::from_units(left - of_month) }
+    Debt { of_month: Nano::from_units(of_month), brought_forward: Nano::from_units(left - of_month) }
 }
 
 #[cfg(test)]

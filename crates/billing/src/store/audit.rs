@@ -183,6 +183,8 @@ impl FromRow for InvoiceRow {
             due: row.get("due_nano")?,
             status: row.get("status")?,
             carried_over: Nano::ZERO,
+            brought_forward: row.get("brought_forward_nano")?,
+            voided_at: row.get("voided_at")?,
             credited: row.get("credited_nano")?,
             currency: row.get("currency")?,
             finalized_at: row.get("finalized_at")?,
@@ -202,7 +204,7 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<(Month, 
 
 /// Returns all invoices, by month.
 pub async fn invoices(tx: &mut Tx, organization_id: &str) -> Result<Vec<InvoiceRow>, db::Error> {
-    sql("SELECT id, month, amount_nano, due_nano, status, currency, finalized_at,
+    sql("SELECT id, month, amount_nano, due_nano, status, currency, finalized_at, voided_at, brought_forward_nano,
                 CAST(COALESCE((SELECT SUM(n.amount_nano) FROM credit_notes n
                     WHERE n.invoice_id = i.id), 0) AS BIGINT)
                     AS credited_nano

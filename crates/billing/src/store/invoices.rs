@@ -21,7 +21,10 @@ pub struct Invoice {
     pub month: Month,
     /// ISO 4217 code.
     pub currency: String,
+    /// What is charged: the sum of its items.
     pub amount: Nano,
+    /// What was owed before, is on no other invoice, and is due with this one.
+    pub brought_forward: Nano,
     /// The amount that neither the wallet nor later money has paid.
     pub due: Nano,
     pub status: Status,
@@ -50,6 +53,7 @@ db::row!(Invoice {
     month,
     currency,
     amount: "amount_nano",
+    brought_forward: brought_forward,
     due: "due_nano",
     status,
     finalized_at,
@@ -57,6 +61,11 @@ db::row!(Invoice {
     voided_at,
     issuer: issuer
 });
+
+/// Invoices of earlier versions have none.
+fn brought_forward(row: &Row) -> Result<Nano, db::Error> {
+    Ok(row.get::<Option<Nano>>("brought_forward_nano")?.unwrap_or(Nano::ZERO))
+}
 
 fn issuer(row: &Row) -> Result<Issuer, db::Error> {
     Ok(Issuer { name: text(row, "issuer_name")?, address: text(row, "issuer_address")? })
@@ -70,7 +79,7 @@ fn text(row: &Row, column: &str) -> Result<Option<String>, db::Error> {
 /// The columns of an [`Invoice`].
 const COLUMNS: &str =
     "id, number, organization_id, organization_name, month, currency, amount_nano, due_nano, status,
-     finalized_at, paid_at, voided_at, issuer_name, issuer_address";
+     finalized_at, paid_at, voided_at, issuer_name, issuer_address, brought_forward_nano";
 
 /// An item with the id of its invoice.
 struct ItemRow {
@@ -126,8 +135,9 @@ pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
 /// Adds an invoice with its items.
 pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<(), db::Error> {
     sql("INSERT INTO invoices (id, number, organization_id, organization_name, month, currency,
-             amount_nano, due_nano, status, finalized_at, paid_at, voided_at, issuer_name, issuer_address)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
+             amount_nano, due_nano, status, finalized_at, paid_at, voided_at, issuer_name, issuer_address,
+             brought_forward_nano)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)")
     .bind(invoice.id)
     .bind(invoice.number)
     .bind(invoice.organization_id)
@@ -142,6 +152,7 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
     .bind(invoice.voided_at)
     .bind(invoice.issuer.name.as_deref().unwrap_or_default())
     .bind(invoice.issuer.address.as_deref().unwrap_or_default())
+    .bind(nano(invoice.brought_forward)?)
     .execute(tx)
     .await?;
     for (position, item) in (1_i64..).zip(items) {

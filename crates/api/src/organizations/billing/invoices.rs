@@ -64,6 +64,10 @@ pub struct Invoice {
     /// The first instant of the next month.
     period_end: Time,
     amount: Nano,
+    /// What was owed before, is on no other invoice, and is due with this one. It isn't charged again.
+    balance_brought_forward: Nano,
+    /// What is still to be paid, of the amount and the balance brought forward.
+    amount_due: Nano,
     currency: String,
     /// `open`, `paid`, `void` or `uncollectible`.
     status: &'static str,
@@ -125,6 +129,8 @@ impl Invoice {
             period_start: invoice.month.start(),
             period_end: invoice.month.end(),
             amount: invoice.amount,
+            balance_brought_forward: invoice.brought_forward,
+            amount_due: invoice.due,
             currency: invoice.currency,
             status: invoice.status.as_str(),
             payment_date: invoice.paid_at,

@@ -112,7 +112,7 @@ impl InvoicePayments<'_> {
 
     /// Returns the charges while a month was open that aren't of its invoice's usage: those of credit notes, and the debts
     /// that refunds and disputes have made.
-    fn charged_beside(self, booked: Month) -> i128 {
+    pub(super) fn charged_beside(self, booked: Month) -> i128 {
         let returned = self.ledger.returned.get(&booked.unix_months()).copied().unwrap_or_default();
         self.charged_by_notes(booked).saturating_add(returned)
     }
@@ -121,8 +121,8 @@ impl InvoicePayments<'_> {
 /// Checks the amount due of an invoice, recomputed from its credit notes and the credits that paid for its
 /// month.
 pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> Option<Drift> {
-    let amount = invoice.amount.units();
-    let rest = amount - payments.credited_by_notes(invoice) - payments.of_month(invoice.month);
+    let asked = invoice.amount.units() + invoice.brought_forward();
+    let rest = asked - payments.credited_by_notes(invoice) - payments.of_month(invoice.month);
     let nano = |units: i128| decimal_text::<9>(Some(units));
     let (slack, later) = (payments.charged_beside(invoice.month), payments.returned_later(invoice));
     match invoice.status.as_str() {
@@ -271,6 +271,11 @@ pub fn unbilled(
     let since_then = notes.iter().filter(|note| note.booked_month.unix_months() >= open_month);
     let charged: i128 = since_then.map(|note| -note.amount.units().min(0)).sum();
     let charged = charged.saturating_add(ledger.returned_since(open_month));
+    // What a void invoice had brought forward is on no invoice until the next one.
+    let opened = Month::from_unix_months(open_month).start();
+    let is_void = |it: &&InvoiceRow| it.status == "void" && it.voided_at.is_some_and(|at| at >= opened);
+    let of_void: i128 = invoices.iter().filter(is_void).map(InvoiceRow::brought_forward).sum();
+    let charged = charged.saturating_add(of_void);
     if beyond <= unpaid + charged {
         return None;
     }
@@ -299,6 +304,8 @@ mod tests {
             currency: "USD".into(),
             finalized_at: Time::from_unix_ms(0),
             carried_over: Nano::ZERO,
+            brought_forward: Some(Nano::ZERO),
+            voided_at: None,
             credited: Nano::ZERO,
         }
     }
@@ -337,6 +344,16 @@ mod tests {
         );
         assert_eq!(check("open", 5, 4, &[], &none), "invoice_due invoice_1 0.000000006 0.000000005");
         assert_eq!(check("paid", 0, 10, &[], &none), "");
+        // 10 and 7 that were owed before, of which 4 are paid.
+        let forward = |status, due| {
+            let invoice = InvoiceRow { brought_forward: Some(nano(7)), ..invoice(status, 10, due) };
+            let uses = [CreditUseRow { month: MAY, credit_id: "credit_1".into(), amount: nano(4) }];
+            let payments = InvoicePayments { uses: &uses, notes: &[], invoices: &[], ledger: &none };
+            words(&super::invoice_payments(&invoice, payments)).join("")
+        };
+        assert_eq!(forward("open", 13), "");
+        assert_eq!(forward("open", 6), "invoice_due invoice_1 0.000000013 0.000000006");
+        assert_eq!(forward("paid", 0), "invoice_paid invoice_1 payments that cover it 0.000000013 unpaid");
         assert_eq!(
             check("paid", 0, 9, &[], &none),
             "invoice_paid invoice_1 payments that cover it 0.000000001 unpaid"
@@ -520,6 +537,17 @@ mod tests {
         };
         assert_eq!([check(5), check(-10)], ["", ""]);
         assert_eq!(check(-11), "debt_unbilled wallet 0.000000007 or less on no invoice 0.000000008");
+        // An invoice that became void in June had brought 3 forward.
+        let wallet = (nano(-13), MAY.plus(1).unix_months());
+        let with_void = |at: Time| {
+            let brought_forward = Some(nano(3));
+            let void = InvoiceRow { brought_forward, voided_at: Some(at), ..invoice("void", 1, 0) };
+            let invoices = [invoices[0].clone(), void];
+            let credit = std::slice::from_ref(&credit);
+            unbilled(wallet, &invoices, credit, &unpaid, (&notes, &LedgerSums::default())).is_none()
+        };
+        let june = MAY.plus(1).start();
+        assert!(with_void(june) && !with_void(june.plus_ms(-1)));
     }
 
     #[test]

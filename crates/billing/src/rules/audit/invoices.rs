@@ -14,8 +14,11 @@ pub struct InvoiceRow {
     pub amount: Nano,
     pub due: Nano,
     pub status: String,
-    /// The debt in it that was on no invoice before.
+    /// The debt in its amount that was on no invoice before: earlier versions have charged it so.
     pub carried_over: Nano,
+    /// What was owed before and is due with it; `None` for invoices of earlier versions.
+    pub brought_forward: Option<Nano>,
+    pub voided_at: Option<Time>,
     /// The sum of its credit notes.
     pub credited: Nano,
     pub currency: String,
@@ -28,6 +31,16 @@ impl InvoiceRow {
         let carried = items.iter().filter(|item| item.invoice_id == self.id && item.kind == "carried_over");
         let nano = carried.filter_map(|item| Nano::parse(&item.amount)).map(Nano::units);
         self.carried_over = Nano::from_units(nano.sum());
+    }
+
+    /// Returns what was owed before and is due with it.
+    pub fn brought_forward(&self) -> i128 {
+        self.brought_forward.map_or(0, Nano::units)
+    }
+
+    /// Returns the debt in its amount, which only invoices of earlier versions have.
+    fn charged_again(&self) -> i128 {
+        if self.brought_forward.is_none() { self.carried_over.units() } else { 0 }
     }
 }
 
@@ -140,8 +153,7 @@ pub fn invoice_months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift
         let subject = format!("{} of {month}", invoice.id);
         let discount = sums.ledger.discounts.get(&month.to_string()).copied().unwrap_or_default();
         let posted = sums.posted.get(&month).copied().unwrap_or_default();
-        let expected =
-            posted.checked_sub(discount).and_then(|net| net.checked_add(invoice.carried_over.units()));
+        let expected = posted.checked_sub(discount).and_then(|net| net.checked_add(invoice.charged_again()));
         let expected = decimal_text::<9>(expected);
         drifts.extend(compare(Invariant::InvoiceAmount, &subject, expected, invoice.amount));
         if !seen.insert(month) {
@@ -190,6 +202,8 @@ mod tests {
             due: Nano::from_units(due),
             status: status.into(),
             carried_over: Nano::ZERO,
+            brought_forward: Some(Nano::ZERO),
+            voided_at: None,
             credited: Nano::ZERO,
             currency: "USD".into(),
             finalized_at: Time::from_unix_ms(0),
@@ -247,6 +261,14 @@ mod tests {
             carried("invoice_2", "5"),
         ]);
         assert_eq!(invoice.carried_over, Nano::from_units(3));
+        // Only earlier versions have charged it once more.
+        let posted = [(invoice.month, 7)].into();
+        let sums = MonthSums { posted: &posted, ledger: &LedgerSums::default(), open_month: None };
+        assert_eq!(
+            words(&invoice_months(&[invoice.clone()], sums)),
+            ["invoice_amount invoice_1 of 2026-01 0.000000007 0.00000001"]
+        );
+        assert_eq!(invoice_months(&[InvoiceRow { brought_forward: None, ..invoice }], sums), []);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::subjects::{Subject, subject};
 use super::{Category, Charge, Metered};
 use crate::rules::invoicing::{Item, ItemKind};
 
-/// A line of an invoice that is not usage: a discount, rounding, a debt that is carried over. `None` for other lines, which
+/// A line of an invoice that is not usage: a discount, rounding, a debt that an earlier version charged once more. `None` for other lines, which
 /// [`super::usage`] makes from daily rows.
 pub fn of_invoice(item: &Item, month: Month, document: Option<&str>) -> Option<Charge> {
     let category = match item.kind {
@@ -17,7 +17,7 @@ pub fn of_invoice(item: &Item, month: Month, document: Option<&str>) -> Option<C
         ItemKind::Usage | ItemKind::LateUsage | ItemKind::Correction => return None,
     };
     let of = subject(&item.description);
-    // A debt that stands on no invoice is older than the month that it is carried over to.
+    // Such a debt is older than the month.
     let is_correction = of.month.is_some() || item.kind == ItemKind::CarriedOver;
     Some(of_line(item, category, is_correction, (month, of), document))
 }

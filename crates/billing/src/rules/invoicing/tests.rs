@@ -352,28 +352,11 @@ fn overflowing_bill_is_none() {
 }
 
 #[test]
-fn carried_debt_is_an_item_of_the_bill() {
-    let row = used("svc-1", Kind::Chat, day("2026-01-05"), 0, (1_000, 0), (2_000_000, 6_000_000));
-    let prices = book(&[("svc-1", price(0, 2_000_000, 6_000_000))], &[]);
-    let mut bill = bill(MONTH, &[row], &[], &prices).unwrap();
-    assert_eq!(bill.carry_over(Nano::parse("1.5").unwrap()), Some(()));
-    assert_eq!(bill.amount.to_string(), "1.502");
-    assert_eq!(
-        lines(&bill),
-        [
-            "usage | svc-1, prompt tokens | 1000 | 0.000002 | 0.002",
-            "carried_over | Carried over | 1 | 1.5 | 1.5",
-        ]
-    );
-    assert_eq!(bill.carry_over(Nano::from_units(i128::MAX)), None);
-}
-
-#[test]
-fn debt_is_split_into_month_and_carry_over() {
+fn debt_is_split_into_month_and_balance_before() {
     let split = |owed, unpaid, later, on_invoices| {
         let nano = Nano::from_units;
         let debt = split_debt(nano(owed), nano(unpaid), nano(later), nano(on_invoices));
-        (debt.of_month.units(), debt.carried_over.units())
+        (debt.of_month.units(), debt.brought_forward.units())
     };
     assert_eq!(split(0, 0, 0, 0), (0, 0));
     assert_eq!(split(4, 4, 0, 0), (4, 0));
