@@ -10,6 +10,7 @@ mod failing_writes;
 mod faults;
 mod inbound;
 mod invoices;
+mod lost_events;
 mod off;
 mod refunds;
 mod taxed_top_ups;

@@ -1,4 +1,8 @@
-//! The comparison of all payments with Stripe. What it finds and can't mend is a finding of the audit.
+//! The comparison of all payments, refunds, disputes, pages to save a card, and events with Stripe. What it finds and can't
+//! mend is a finding of the audit.
+
+pub(crate) mod events;
+mod returns;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +27,8 @@ const FIRST_MS: i64 = 90 * DAY_MS;
 const SETTLED_MS: i64 = HOUR_MS;
 /// How long an event may be tried again before the audit says so, in milliseconds.
 const STUCK_MS: i64 = DAY_MS;
+/// How much older events each comparison looks at once more, in milliseconds.
+const EVENT_OVERLAP_MS: i64 = HOUR_MS;
 /// The most such events that are named.
 const MAX_STUCK: i64 = 100;
 
@@ -36,9 +42,17 @@ pub async fn run_due(payments: &Payments) -> Result<bool, Error> {
     if last.is_some_and(|last| last.plus_ms(EVERY_MS) > now) {
         return Ok(false);
     }
-    let from = last.map_or(now.plus_ms(-FIRST_MS), |last| last.plus_ms(-OVERLAP_MS));
-    compare(payments, from, now.plus_ms(-SETTLED_MS)).await?;
+    let until = now.plus_ms(-SETTLED_MS);
+    let since = |overlap_ms: i64| last.map_or(now.plus_ms(-FIRST_MS), |last| last.plus_ms(-overlap_ms));
+    let begun_at = now;
+    compare(payments, since(OVERLAP_MS), until).await?;
+    returns::refunds(payments, (since(OVERLAP_MS), until)).await?;
+    returns::disputes(payments, (since(OVERLAP_MS), until)).await?;
+    returns::set_ups(payments).await?;
+    events::compare(payments, (since(SETTLED_MS + EVENT_OVERLAP_MS), until)).await?;
+    check_events(payments).await?;
     let mut tx = payments.db.write().await?;
+    findings::remove_before(&mut tx, begun_at).await?;
     findings::set_compared_at(&mut tx, now).await?;
     tx.commit().await?;
     Ok(true)
@@ -48,8 +62,7 @@ pub async fn run_due(payments: &Payments) -> Result<bool, Error> {
 ///
 /// # Errors
 /// Stripe can't be reached; the database fails.
-pub async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Error> {
-    let begun_at = payments.clock.now();
+async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Error> {
     let mut at_stripe: BTreeMap<String, String> = BTreeMap::new();
     let mut after: Option<String> = None;
     loop {
@@ -70,11 +83,7 @@ pub async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(),
             _ => break,
         }
     }
-    check_own(payments, (from, until), &at_stripe).await?;
-    check_events(payments).await?;
-    let mut tx = payments.db.write().await?;
-    findings::remove_before(&mut tx, begun_at).await?;
-    Ok(tx.commit().await?)
+    check_own(payments, (from, until), &at_stripe).await
 }
 
 /// Credits a payment of Stripe that wasn't, or notes that it can't be.

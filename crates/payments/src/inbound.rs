@@ -29,6 +29,18 @@ pub const EVENT_TYPES: [&str; 15] = [
 /// The most bytes of an id or a type that are stored.
 const MAX_WORD_BYTES: usize = 255;
 
+/// Returns the object that is read because of an event: refunds and charges are read by their payment. `None` if the event
+/// isn't handled.
+pub(crate) fn object_id(event: &Event) -> Option<&str> {
+    let object = &event.data.object;
+    let id = if event.kind.starts_with("refund.") || event.kind == "charge.refunded" {
+        object.payment_intent_id()
+    } else {
+        object.id.as_deref()
+    };
+    id.filter(|_| EVENT_TYPES.contains(&event.kind.as_str()))
+}
+
 /// Stores an event, if it is signed by the secret of the webhook within the last five minutes and of a type that is
 /// handled. What it says isn't believed: a job reads the object from Stripe.
 ///
@@ -47,14 +59,7 @@ pub async fn receive(payments: &Payments, header: Option<&str>, body: &[u8]) -> 
     let unreadable =
         || Error::new(Code::InvalidJson).param("body").message("The body is not an event of Stripe.");
     let event = Event::parse(body).ok_or_else(unreadable)?;
-    let object = &event.data.object;
-    // Refunds and charges are read by their payment.
-    let object_id = if event.kind.starts_with("refund.") || event.kind == "charge.refunded" {
-        object.payment_intent_id()
-    } else {
-        object.id.as_deref()
-    };
-    let Some(object_id) = object_id.filter(|_| EVENT_TYPES.contains(&event.kind.as_str())) else {
+    let Some(object_id) = object_id(&event) else {
         payments.counters.count_event(Handling::Done);
         return Ok(());
     };

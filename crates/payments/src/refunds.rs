@@ -273,25 +273,38 @@ pub async fn read_from_stripe(payments: &Payments, payment: &Payment) -> Result<
     }
 }
 
-/// Books a refund that Stripe has, if it isn't booked.
-async fn book(payments: &Payments, payment: &Payment, made: &stripe::Refund) -> Result<(), Error> {
+/// Books a refund that Stripe has, if it isn't booked, or its failure. Returns `true` if something was booked.
+///
+/// # Errors
+/// The database fails.
+pub(crate) async fn book(
+    payments: &Payments,
+    payment: &Payment,
+    made: &stripe::Refund,
+) -> Result<bool, Error> {
     let rows = store::of_payment(&mut payments.db.read().await?, payment.id).await?;
     let own_id = made.metadata.get(REFUND_ID);
     let is_known = |row: &&Refund| {
         row.stripe_id.as_ref() == Some(&made.id) || own_id.is_some_and(|id| row.id.text() == *id)
     };
     if let Some(known) = rows.iter().find(is_known) {
-        conclude(payments, payment, known, made).await?;
-        return Ok(());
+        let is_failed = matches!(made.status, Some(RefundStatus::Failed | RefundStatus::Canceled));
+        let status = if is_failed { Status::Failed } else { Status::Succeeded };
+        // One that has failed stays so, and one that has succeeded may still fail.
+        if known.status == status || known.status == Status::Failed {
+            return Ok(false);
+        }
+        let concluded = conclude(payments, payment, known, made).await?;
+        return Ok(concluded.status != known.status);
     }
     if matches!(made.status, Some(RefundStatus::Failed | RefundStatus::Canceled)) || made.amount <= 0 {
-        return Ok(());
+        return Ok(false);
     }
     book_new(payments, payment, made).await
 }
 
 /// Takes the money of a refund that was made at Stripe out of the wallet.
-async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund) -> Result<(), Error> {
+async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund) -> Result<bool, Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
     let now = booking.now;
@@ -300,7 +313,7 @@ async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund)
     let rows = store::of_payment(&mut tx, payment.id).await?;
     let is_there = rows.iter().any(|row| row.stripe_id.as_ref() == Some(&made.id));
     if is_there || payment.status != PaymentStatus::Succeeded {
-        return Ok(());
+        return Ok(false);
     }
     let net = payment.shares().net_of(made.amount);
     let refund = Refund {
@@ -315,7 +328,8 @@ async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund)
         created_at: now,
     };
     let (cause, amount) = (refund.id.text(), payment.nano(net));
-    take(&booking, &mut tx, &mut wallet, (payment.id, Cause::first(&cause)), amount, Taken::FromWallet).await?;
+    take(&booking, &mut tx, &mut wallet, (payment.id, Cause::first(&cause)), amount, Taken::FromWallet)
+        .await?;
     store::insert(&mut tx, &refund).await?;
     let payment = with_refund(payment, &refund, 1);
     payment_store::update(&mut tx, &payment, now).await?;
@@ -326,5 +340,5 @@ async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund)
     tx.commit().await?;
     payments.counters.count(Outcome::Refunded);
     payments.tenants.outbox.notify_one();
-    Ok(())
+    Ok(true)
 }

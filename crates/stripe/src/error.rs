@@ -83,6 +83,12 @@ impl Error {
         matches!(self, Self::Refused(refusal) if refusal.status == 404)
     }
 
+    /// Returns `true` if the key may not do this.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.status == 403)
+            || matches!(self, Self::Misconfigured(refusal) if refusal.status == 403)
+    }
+
     /// Returns `true` if the request may have been executed.
     pub fn is_open(&self) -> bool {
         match self {

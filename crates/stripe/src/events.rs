@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::client::{Client, path};
 use crate::error::Error;
 use crate::form::Query;
-use crate::values::{Created, Expandable, Page, Reference};
+use crate::values::{Created, Expandable, Metadata, Page, Reference, metadata};
 
 /// The most bytes of an event that are read.
 pub const MAX_EVENT_BYTES: usize = 256 * 1024;
@@ -40,6 +40,8 @@ pub struct EventObject {
     pub object: String,
     /// The payment that a charge, a refund, a dispute or a session belongs to.
     payment_intent: Option<Expandable<Reference>>,
+    #[serde(default, deserialize_with = "metadata")]
+    pub metadata: Metadata,
 }
 
 impl Event {

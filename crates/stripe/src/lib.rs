@@ -8,6 +8,7 @@
 //! request, for at least 24 hours, errors of its own included. What is true is in the objects: if an outcome stays
 //! unknown, read them.
 
+mod accounts;
 mod checkout;
 mod client;
 pub mod currencies;
@@ -23,7 +24,9 @@ mod refunds;
 pub mod signature;
 mod tax;
 mod values;
+mod webhook_endpoints;
 
+pub use accounts::Account;
 pub use checkout::{
     CheckoutMode, CheckoutPaymentStatus, CheckoutSession, CheckoutStatus, NewPaymentSession, NewSetupSession,
     SetupIntent, SetupIntentStatus, TotalDetails,
@@ -41,3 +44,4 @@ pub use payment_methods::{BillingDetails, Card, PaymentMethod};
 pub use refunds::{NewRefund, Refund, RefundStatus};
 pub use tax::{Calculation, NewCalculation};
 pub use values::{Created, Expandable, IdempotencyKey, Identified, Metadata, Page, Reference};
+pub use webhook_endpoints::WebhookEndpoint;

@@ -3,6 +3,7 @@
 //! It answers as Stripe's API does, as far as payments by card need it; `tests/money/stripe` holds it to Stripe's own
 //! libraries.
 
+mod account;
 pub mod api;
 pub mod cards;
 mod checkout;
@@ -233,6 +234,30 @@ impl FakeStripe {
     /// The bank decides a dispute.
     pub fn close_dispute(&self, dispute_id: &str, is_won: bool) {
         self.with(|account| account.state.close_dispute(dispute_id, is_won));
+    }
+
+    /// Sets which events are sent to the webhook.
+    pub fn subscribe(&self, kinds: &[&str]) {
+        self.with(|account| {
+            let id = account.state.all("webhook_endpoint")[0]["id"].as_str().unwrap().to_owned();
+            account.state.edit(&id, |endpoint| endpoint["enabled_events"] = kinds.into());
+        });
+    }
+
+    /// Forbids the key to use paths that begin so.
+    pub fn forbid(&self, paths: &[&str]) {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        self.with(|account| account.state.forbidden = paths);
+    }
+
+    /// Sets the state of a capability of the account.
+    pub fn set_capability(&self, name: &str, status: &str) {
+        self.with(|account| account.state.capabilities[name] = status.into());
+    }
+
+    /// A saved card is taken from its customer in Stripe's dashboard.
+    pub fn detach_by_hand(&self, payment_method_id: &str) {
+        self.with(|account| account.state.detach(payment_method_id).unwrap());
     }
 
     /// Sets whether new objects are of real money, and the tax in percent.

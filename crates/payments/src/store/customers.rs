@@ -140,6 +140,23 @@ pub async fn update(tx: &mut Tx, customer: &Customer) -> Result<(), db::Error> {
     Ok(())
 }
 
+/// Returns customers with a page to save a card, in the order of their organizations' ids, those after one.
+pub async fn with_set_up(
+    tx: &mut Tx,
+    after: Option<OrganizationId>,
+    limit: i64,
+) -> Result<Vec<Customer>, db::Error> {
+    sql(format!(
+        "SELECT {COLUMNS} FROM payment_customers WHERE setup_session_id IS NOT NULL AND organization_id > $1
+         ORDER BY organization_id LIMIT $2"
+    ))
+    .bind(after.map(|id| id.text()).unwrap_or_default())
+    .bind(limit)
+    .heavy()
+    .all(tx)
+    .await
+}
+
 /// Returns customers of deleted organizations that still have something at Stripe.
 pub async fn left_behind(tx: &mut Tx, limit: i64) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> = sql("SELECT organization_id FROM payment_customers c

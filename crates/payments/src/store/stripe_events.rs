@@ -35,6 +35,13 @@ pub async fn insert(
     Ok(added > 0)
 }
 
+/// Returns `true` if an event was received before.
+pub async fn is_known(tx: &mut Tx, id: &str) -> Result<bool, db::Error> {
+    let row: Option<(String,)> =
+        sql("SELECT id FROM stripe_events WHERE id = $1").bind(id).optional(tx).await?;
+    Ok(row.is_some())
+}
+
 /// The statement of [`due`].
 pub const DUE: &str = "SELECT id, event_type, object_id, received_at, attempts FROM stripe_events
      WHERE done_at IS NULL AND next_at <= $1 ORDER BY next_at, id LIMIT $2";

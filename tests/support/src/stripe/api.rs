@@ -154,6 +154,9 @@ fn operate(state: &mut State, method: &str, path: &str, params: &Params) -> Resu
         params.finish()?;
         state.find(kind, id, None).cloned()
     };
+    if state.forbidden.iter().any(|forbidden| path.starts_with(forbidden.as_str())) {
+        return Err(Problem::forbidden());
+    }
     match (method, parts.as_slice()) {
         ("POST", ["customers"]) => state.create_customer(params),
         ("GET", ["customers", id]) => read(state, "customer", id),
@@ -183,6 +186,8 @@ fn operate(state: &mut State, method: &str, path: &str, params: &Params) -> Resu
         ("GET", ["refunds", id]) => read(state, "refund", id),
         ("GET", ["disputes"]) => state.disputes(params),
         ("GET", ["disputes", id]) => read(state, "dispute", id),
+        ("GET", ["account"]) => state.account(params),
+        ("GET", ["webhook_endpoints"]) => state.webhook_endpoints(params),
         ("GET", ["events"]) => state.events(params),
         ("GET", ["events", id]) => read(state, "event", id),
         _ => Err(Problem::unknown_path(method, path)),

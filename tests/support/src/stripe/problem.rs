@@ -55,6 +55,11 @@ impl Problem {
         Self::new(401, "invalid_request_error", "", &message)
     }
 
+    pub fn forbidden() -> Self {
+        let message = "The provided key does not have the required permissions for this endpoint.";
+        Self::new(403, "invalid_request_error", "more_permissions_required", message)
+    }
+
     pub fn unknown_path(method: &str, path: &str) -> Self {
         let message = format!("Unrecognized request URL ({method}: {path}).");
         Self::new(404, "invalid_request_error", "", &message)

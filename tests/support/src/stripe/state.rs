@@ -34,6 +34,10 @@ pub struct State {
     pub plans: HashMap<String, Value>,
     /// What becomes of refunds.
     pub refund_outcome: RefundOutcome,
+    /// The states of the account's capabilities.
+    pub capabilities: Value,
+    /// The paths that the key may not use.
+    pub forbidden: Vec<String>,
     /// The ids of events that weren't delivered yet.
     pub undelivered: Vec<String>,
     /// The id and the idempotency key of the request that is executed.
@@ -45,7 +49,7 @@ pub struct State {
 impl State {
     pub fn new(clock: Clock, url: String, seed: u64) -> Self {
         let templates = serde_json::from_str(include_str!("../../../stripe/objects.json")).unwrap();
-        Self {
+        let mut state = Self {
             clock,
             chance: Chance::new(seed),
             url,
@@ -57,11 +61,15 @@ impl State {
             cards: HashMap::new(),
             plans: HashMap::new(),
             refund_outcome: RefundOutcome::Succeeds,
+            capabilities: json!({"card_payments": "active", "transfers": "active"}),
+            forbidden: Vec::new(),
             undelivered: Vec::new(),
             request: None,
             templates,
             count: 0,
-        }
+        };
+        state.add_webhook();
+        state
     }
 
     pub fn now(&self) -> i64 {
@@ -134,7 +142,9 @@ impl State {
             "type": kind,
         });
         self.put(event);
-        self.undelivered.push(id);
+        if self.is_sent(kind) {
+            self.undelivered.push(id);
+        }
     }
 
     /// Adds a movement of the account's balance for an object, and returns its id.
