@@ -1,16 +1,21 @@
 //! `tollkeeper payment …`
 
+use std::collections::BTreeMap;
+
 use clap::Subcommand;
 use serde::Serialize;
 
 use crate::config::Config;
 use kernel::clock::Time;
+use kernel::error::Code;
 use kernel::ids::{InvoiceId, OrganizationId, PaymentId, RefundId};
 use kernel::money::Nano;
 use kernel::page::Page;
 use payments::Payments;
+use payments::check::{self, Report};
 use payments::payments::{self as operations, Payment};
 use payments::refunds::{self, Status};
+use stripe::{API_VERSION, WebhookEndpoint};
 use trail::Trail;
 
 #[derive(Debug, Subcommand)]
@@ -30,6 +35,12 @@ pub enum Command {
         #[arg(value_name = "ID", value_parser = payment)]
         id: PaymentId,
         /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask Stripe which events the webhook gets and what the account may do, and say what is missing
+    Check {
+        /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
@@ -61,7 +72,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
         // A list needs no secrets.
         let app = match command {
-            Command::Refund { .. } => super::app_with_payments(config).await?,
+            Command::Refund { .. } | Command::Check { .. } => super::app_with_payments(config).await?,
             Command::List { .. } | Command::Show { .. } => super::app(config).await?,
         };
         match command {
@@ -72,6 +83,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
                 super::print(&line(&found, *json)?);
                 Ok(())
             }
+            Command::Check { json } => check(&app.payments, *json).await,
             Command::Refund { id, amount, json } => refund(&app.payments, *id, *amount, *json).await,
         }
     })
@@ -152,6 +164,111 @@ fn line(payment: &Payment, as_json: bool) -> Result<String, String> {
         text += &format!(" ({code})");
     }
     Ok(text)
+}
+
+/// The JSON output of `check`.
+#[derive(Serialize)]
+struct Checked<'a> {
+    is_live: bool,
+    api_version: &'static str,
+    /// Null if the key may not read it.
+    account: Option<CheckedAccount<'a>>,
+    /// Null if the key may not read them.
+    webhooks: Option<Vec<CheckedWebhook<'a>>>,
+    missing: &'a [String],
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct CheckedAccount<'a> {
+    id: &'a str,
+    country: Option<&'a str>,
+    currency: Option<String>,
+    charges_enabled: bool,
+    payouts_enabled: bool,
+    capabilities: &'a BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct CheckedWebhook<'a> {
+    id: &'a str,
+    url: &'a str,
+    status: &'a str,
+    api_version: Option<&'a str>,
+    events: &'a [String],
+}
+
+impl<'a> CheckedWebhook<'a> {
+    fn of(endpoint: &'a WebhookEndpoint) -> Self {
+        Self {
+            id: &endpoint.id,
+            url: &endpoint.url,
+            status: &endpoint.status,
+            api_version: endpoint.api_version.as_deref(),
+            events: &endpoint.enabled_events,
+        }
+    }
+}
+
+async fn check(payments: &Payments, as_json: bool) -> Result<(), String> {
+    let report = check::run(payments).await.map_err(|error| match error.code {
+        Code::PaymentsDisabled => "payments are off: set `payments.stripe_secret_key_file`".to_owned(),
+        _ => error.to_string(),
+    })?;
+    super::print(&if as_json { checked_json(&report)? } else { checked_text(&report) });
+    match report.missing.len() {
+        0 => Ok(()),
+        1 => Err("one thing is missing at Stripe".to_owned()),
+        count => Err(format!("{count} things are missing at Stripe")),
+    }
+}
+
+fn checked_json(report: &Report) -> Result<String, String> {
+    let account = report.account.as_ref().map(|account| CheckedAccount {
+        id: &account.id,
+        country: account.country.as_deref(),
+        currency: account.default_currency.as_ref().map(|currency| currency.to_ascii_uppercase()),
+        charges_enabled: account.charges_enabled,
+        payouts_enabled: account.payouts_enabled,
+        capabilities: &account.capabilities,
+    });
+    let webhooks =
+        report.endpoints.as_ref().map(|endpoints| endpoints.iter().map(CheckedWebhook::of).collect());
+    let (missing, notes) = (report.missing.as_slice(), report.notes.as_slice());
+    let is_live = report.is_live;
+    let checked = Checked { is_live, api_version: API_VERSION, account, webhooks, missing, notes };
+    serde_json::to_string(&checked).map_err(|error| error.to_string())
+}
+
+fn checked_text(report: &Report) -> String {
+    let mode = if report.is_live { "live" } else { "test" };
+    let mut lines = Vec::new();
+    if let Some(account) = &report.account {
+        let word = |is_on| if is_on { "on" } else { "off" };
+        lines.push(format!("Account {}, {mode} mode", account.id));
+        lines.push(format!(
+            "Charges {}, payouts {}; currency {}",
+            word(account.charges_enabled),
+            word(account.payouts_enabled),
+            account.default_currency.as_deref().unwrap_or("unknown").to_ascii_uppercase()
+        ));
+        let capabilities = account.capabilities.iter().map(|(name, state)| format!("{name} {state}"));
+        lines.push(format!("Capabilities: {}", capabilities.collect::<Vec<_>>().join(", ")));
+    } else {
+        lines.push(format!("An account that the key may not read, {mode} mode"));
+    }
+    lines.push(format!("Requests by version {API_VERSION} of the API"));
+    for endpoint in report.endpoints.iter().flatten() {
+        let version = endpoint.api_version.as_deref().unwrap_or("the account's");
+        let WebhookEndpoint { id, url, status, enabled_events, .. } = endpoint;
+        lines.push(format!("Webhook {id} {url}, {status}, version {version}: {}", enabled_events.join(", ")));
+    }
+    lines.extend(report.notes.iter().map(|note| format!("Note: {note}")));
+    lines.extend(report.missing.iter().map(|missing| format!("Missing: {missing}")));
+    if report.missing.is_empty() {
+        lines.push("Nothing is missing.".to_owned());
+    }
+    lines.join("\n")
 }
 
 /// The JSON output of `refund`.

@@ -4,6 +4,7 @@ mod announcing;
 mod brought_forward;
 mod buying;
 mod cards;
+mod check;
 mod dispute_parts;
 mod disputes;
 mod failing_writes;

@@ -10,13 +10,15 @@
 //! * [`inbound`] takes events of Stripe. They are stored and answered; [`handling`] does them, by reading the object from
 //!   Stripe: what an event says isn't believed.
 //! * [`settlement`] is the one place that credits. [`refunds`] and [`disputes`] take money back.
-//! * [`comparison`] compares all payments with Stripe every day, and [`jobs`] runs what is due.
+//! * [`comparison`] compares all payments, refunds, disputes and events with Stripe every day, and [`jobs`] runs what is due.
+//! * [`check`] asks Stripe what the account lacks.
 //!
 //! [`rules`] holds the pure rules and [`store`] the SQL.
 
 pub mod auto_top_ups;
 pub mod cards;
 pub mod charging;
+pub mod check;
 pub mod checkout;
 pub mod comparison;
 mod counters;
