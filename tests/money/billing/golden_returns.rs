@@ -36,6 +36,48 @@ fn void_invoice_and_its_corrections(database: Database) {
 }
 
 #[on_each_database]
+fn corrections_of_an_invoice_that_was_given_up(database: Database) {
+    golden_with_settings(
+        database,
+        &[PLAIN],
+        "a_given_up_invoice_and_its_corrections",
+        JANUARY,
+        async |books| {
+            books.use_today("chat-m", 10_000_000, 0).await;
+            close_january(books).await;
+            books.correct_event(1, 3_000_000, 0).await;
+            books.buy_credit("5", "a part").await;
+            books.give_up_invoice(1).await;
+            books.write_balance().await;
+            books.correct_event(1, 4_000_000, 0).await;
+            books.write_balance().await;
+            books.correct_event(1, 1_000_000, 0).await;
+            books.write_balance().await;
+            books.set_time("2026-03-02T00:00:00Z");
+            books.run_scheduler().await;
+        },
+    );
+}
+
+#[on_each_database]
+fn correction_of_what_was_given_up_refunds_nothing(database: Database) {
+    golden_with_settings(database, &[PLAIN], "corrected_below_what_was_given_up", JANUARY, async |books| {
+        books.use_today("chat-m", 10_000_000, 0).await;
+        close_january(books).await;
+        books.buy_credit("4", "a part").await;
+        books.give_up_invoice(1).await;
+        books.write_balance().await;
+        // Each is less than what was given up: nothing comes back.
+        books.correct_event(1, 2_000_000, 0).await;
+        books.correct_event(1, 3_000_000, 0).await;
+        books.write_balance().await;
+        // 1 of what was given up is left.
+        books.correct_event(1, 3_000_000, 0).await;
+        books.write_balance().await;
+    });
+}
+
+#[on_each_database]
 fn correction_and_late_usage(database: Database) {
     golden_with_settings(database, &[PLAIN], "corrected_and_used_late", JANUARY, async |books| {
         books.use_today("chat-m", 10_000_000, 0).await;

@@ -287,6 +287,12 @@ impl<'a> Books<'a> {
         self.write_line(&format!("invoice {number} {again}"));
     }
 
+    pub async fn give_up_invoice(&mut self, number: i64) {
+        let id = self.id_of(number).await;
+        invoice_changes::give_up(&self.world.app.billing, id, &Trail::operator()).await.unwrap();
+        self.write_line(&format!("invoice {number} is given up"));
+    }
+
     /// Writes the balance, credits and open invoices.
     pub async fn write_balance(&mut self) {
         billed::check(self.world, &self.place.organization).await;

@@ -66,7 +66,11 @@ pub(super) async fn take_back(
         Status::Uncollectible => {
             let paid = store::credits::uses(tx, id, month).await?;
             let paid: i128 = paid.iter().map(|used| used.amount.units()).sum();
-            let returned = amount.units().clamp(0, paid.max(0));
+            let notes = store::credit_notes::sum_of_month(tx, id, month).await?;
+            // As of an open invoice, what was never paid is lowered first.
+            let unpaid = (invoice.amount.units() - notes.units() - paid).max(0);
+            let overpaid = (amount.units() - unpaid).max(0);
+            let returned = overpaid.min(paid.max(0));
             let never_paid = Nano::from_units(returned - amount.units());
             let never_paid = (Movement::WriteOff, Account::WrittenOff, never_paid);
             post_reversal(booking, tx, wallet, &invoice, never_paid).await?;
