@@ -1,6 +1,7 @@
 //! Payments: what is paid at Stripe, by a fake of it, is in the books once.
 
 mod announcing;
+mod bounds;
 mod brought_forward;
 mod buying;
 mod cards;

@@ -54,7 +54,7 @@ async fn payments_are_found_by_their_index(world: World) {
         (payments::COUNT, &["o7"], of_organization),
         (&payments::LIST, &["o7", "20", "0"], of_organization),
         (&payments::OPEN_OF_INVOICE, &["o7", "i7"], of_organization),
-        (payments::TOPPED_UP_SINCE, &["o7", "p", "q"], of_organization),
+        (payments::TOPPED_UP_SINCE, &["o7", "p", "q", "5"], of_organization),
         (payments::TOP_UP_UNDER_WAY, &["o7"], "payments_top_up_under_way|payments_organization_id_id"),
         (payments::DUE, &["9", "50"], "payments_next_at"),
         (&payments::PAID_BETWEEN, &["5", "9"], "payments_paid_at"),

@@ -3,20 +3,23 @@
 use billing::books::booking::Booking;
 use billing::store::wallets::Wallet;
 use db::Tx;
-use kernel::clock::Time;
+use kernel::clock::{DAY_MS, Time};
 use kernel::currencies::ChargeUnit;
 use kernel::error::Error;
 
 use super::{arm, end, fail, stop};
-use crate::Payments;
 use crate::rules::top_ups::{self, Charge, Gap};
 use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
 use crate::store::payments::{self as store, Payment, Status};
 use crate::taxes::Tax;
+use crate::{Payments, notices};
+
+/// The word for a charge that waits for the next day.
+const DAILY_MAXIMUM: &str = "daily_maximum";
 
 /// A charge with its tax, as far as it is known.
 pub(super) enum Prepared {
-    /// Nothing: the payment has ended.
+    /// Nothing: the payment has ended, or waits for the next day.
     Nothing,
     /// This payment, which may come to this with its tax, which isn't known yet.
     NeedsTax(Payment, Option<i64>),
@@ -55,6 +58,10 @@ pub(super) async fn prepare(
             stop(payments, booking, tx, wallet, (PausedReason::MonthlyCap, Some(&payment))).await?;
             return Ok(Prepared::Nothing);
         }
+        (Charge::OverDay, _) => {
+            wait_for_next_day(payments, tx, payment, now).await?;
+            return Ok(Prepared::Nothing);
+        }
         (_, Tax::NoLocation) => {
             let why = ("tax_location", PausedReason::TaxLocation);
             fail(payments, booking, tx, wallet, payment, why).await?;
@@ -62,7 +69,29 @@ pub(super) async fn prepare(
         }
         (Charge::Units(units), _) => units,
     };
+    let payment = Payment { failure_code: None, ..payment };
     Ok(with_tax(payment, payments.settings.stripe_tax, units, tax_known, most_minor))
+}
+
+/// Has a charge wait for the next day, and tells the owners once.
+async fn wait_for_next_day(
+    payments: &Payments,
+    tx: &mut Tx,
+    payment: Payment,
+    now: Time,
+) -> Result<(), Error> {
+    let is_told = payment.failure_code.as_deref() == Some(DAILY_MAXIMUM);
+    let next_day = now.day().start().plus_ms(DAY_MS);
+    let waiting =
+        Payment { next_at: Some(next_day), failure_code: Some(DAILY_MAXIMUM.to_owned()), ..payment };
+    store::update(tx, &waiting, now).await?;
+    if is_told {
+        return Ok(());
+    }
+    tracing::warn!(payment_id = %waiting.id, organization_id = %waiting.organization_id,
+        "an automatic top-up waits for the next day: the most of a day was charged");
+    let subject = (DAILY_MAXIMUM, Some(&waiting));
+    notices::tell_owners(payments, tx, waiting.organization_id, subject, now).await
 }
 
 /// Returns a payment of so many units, with their tax if it is known and fits under what may be charged.
@@ -99,13 +128,17 @@ async fn amount(
     top_up: &AutoTopUp,
     now: Time,
 ) -> Result<(Charge, Option<i64>), Error> {
-    let month = now.day().month();
+    let (day, month) = (now.day().start(), now.day().month().start());
+    let this_month = store::topped_up_since(tx, payment, month).await?;
+    let today = store::topped_up_since(tx, payment, day).await?;
     let gap = Gap {
         available: wallet.available(),
         threshold: top_up.threshold,
         restore_to: top_up.restore_to,
         monthly_cap: top_up.monthly_cap,
-        charged_minor: store::topped_up_since(tx, payment, month.start()).await?,
+        charged_minor: this_month.total_minor(),
+        daily_maximum: payments.settings.maximum_amount,
+        charged_today_minor: today.amount_minor,
         minimum: payments.settings.minimum_amount,
     };
     let unit = ChargeUnit::of(&wallet.currency);

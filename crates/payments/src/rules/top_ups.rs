@@ -16,6 +16,10 @@ pub struct Gap {
     pub monthly_cap: Option<Nano>,
     /// What was charged in this month, with taxes, in units.
     pub charged_minor: i64,
+    /// The most credit that is charged in a day, without taxes.
+    pub daily_maximum: Nano,
+    /// What was charged on this day, without taxes, in units.
+    pub charged_today_minor: i64,
     /// The least that is charged.
     pub minimum: Nano,
 }
@@ -29,10 +33,12 @@ pub enum Charge {
     NotNeeded,
     /// Nothing: it would pass the most that may be charged in a month.
     OverCap,
+    /// Nothing on this day: it would pass the most that is charged in a day.
+    OverDay,
 }
 
-/// Returns what is charged to close the whole gap at once: at least the minimum, and at most what the month's cap leaves.
-/// `None` if the amount has no number.
+/// Returns what is charged to close the whole gap at once: at least the minimum, and at most what the month's cap and the
+/// day's maximum leave. `None` if the amount has no number.
 pub fn charge(gap: Gap, unit: ChargeUnit) -> Option<Charge> {
     if gap.available >= gap.threshold {
         return Some(Charge::NotNeeded);
@@ -40,21 +46,28 @@ pub fn charge(gap: Gap, unit: ChargeUnit) -> Option<Charge> {
     let needed = Nano::from_units(gap.restore_to.units() - gap.available.units());
     let minimum = unit.covering(gap.minimum)?;
     let units = unit.covering(needed)?.max(minimum);
-    Some(match gap.most(unit).map_or(units, |most| units.min(most)) {
-        units if units >= minimum => Charge::Units(units),
-        _ => Charge::OverCap,
-    })
+    let units = gap.most(unit).map_or(units, |most| units.min(most));
+    if units < minimum {
+        return Some(Charge::OverCap);
+    }
+    let units = units.min(left(gap.daily_maximum, gap.charged_today_minor, unit));
+    Some(if units < minimum { Charge::OverDay } else { Charge::Units(units) })
 }
 
 impl Gap {
     /// Returns the units that the month's cap leaves, with taxes; `None` without a cap.
     pub fn most(&self, unit: ChargeUnit) -> Option<i64> {
-        let left = self.monthly_cap?.units() - unit.amount(self.charged_minor).units();
-        let steps = left.max(0) / unit.amount(unit.step()).units();
-        // More than 64 bits is no limit.
-        let units = i64::try_from(steps).ok().and_then(|steps| steps.checked_mul(unit.step()));
-        Some(units.unwrap_or(i64::MAX))
+        Some(left(self.monthly_cap?, self.charged_minor, unit))
     }
+}
+
+/// Returns the units that a limit leaves when some were charged, rounded down to what can be charged.
+fn left(limit: Nano, charged_minor: i64, unit: ChargeUnit) -> i64 {
+    let left = limit.units() - unit.amount(charged_minor).units();
+    let steps = left.max(0) / unit.amount(unit.step()).units();
+    // More than 64 bits is no limit.
+    let units = i64::try_from(steps).ok().and_then(|steps| steps.checked_mul(unit.step()));
+    units.unwrap_or(i64::MAX)
 }
 
 /// Returns the units of a smaller charge, by the tax on one of `units` units that comes to `total`, so that it comes to about
@@ -77,6 +90,8 @@ mod tests {
             restore_to: nano("50"),
             monthly_cap: cap.map(nano),
             charged_minor,
+            daily_maximum: nano("10000"),
+            charged_today_minor: 0,
             minimum: nano("5"),
         }
     }
@@ -90,6 +105,8 @@ mod tests {
             (gap("0", 0, None), Charge::Units(5_000)),
             (gap("-3.5", 0, None), Charge::Units(5_350)),
             (gap("0", 0, Some("100")), Charge::Units(5_000)),
+            // As much as is charged in a day.
+            (gap("-22450", 0, None), Charge::Units(1_000_000)),
             // What the cap leaves, as far as it can be charged.
             (gap("0", 6_000, Some("100")), Charge::Units(4_000)),
             (gap("0", 6_000, Some("99.999")), Charge::Units(3_999)),
@@ -106,5 +123,27 @@ mod tests {
         assert_eq!(fitting(12_300, 14_150, 10_000, ChargeUnit::of("KWD")), 8_690);
         let small = Gap { restore_to: Nano::parse("11").unwrap(), ..gap("9", 0, None) };
         assert_eq!(charge(small, usd), Some(Charge::Units(500)), "the minimum");
+    }
+
+    #[test]
+    fn day_has_a_maximum() {
+        let usd = ChargeUnit::of("USD");
+        let today = |charged_today_minor, cap| {
+            charge(Gap { charged_today_minor, ..gap("-9000", 500_000, cap) }, usd).unwrap()
+        };
+        let cases = [
+            (0, None, Charge::Units(905_000)),
+            (500_000, None, Charge::Units(500_000)),
+            (999_500, None, Charge::Units(500)),
+            (999_501, None, Charge::OverDay),
+            (1_000_000, None, Charge::OverDay),
+            (2_000_000, None, Charge::OverDay),
+            // The month is over, too: the day makes no difference.
+            (1_000_000, Some("5004.99"), Charge::OverCap),
+            (500_000, Some("5100"), Charge::Units(10_000)),
+        ];
+        for (charged, cap, expected) in cases {
+            assert_eq!(today(charged, cap), expected, "{charged} of the day, {cap:?} a month");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use db::{Page, Tx, sql};
-use kernel::clock::Time;
+use kernel::clock::{DAY_MS, Time};
 use kernel::currencies::ChargeUnit;
 use kernel::ids::{InvoiceId, OrganizationId, PaymentId};
 use kernel::money::Nano;
@@ -342,21 +342,43 @@ pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<PaymentId>, d
 }
 
 /// The statement of [`topped_up_since`].
-pub const TOPPED_UP_SINCE: &str =
-    "SELECT CAST(COALESCE(SUM(amount_minor + COALESCE(tax_minor, 0)), 0) AS BIGINT) FROM payments
+pub const TOPPED_UP_SINCE: &str = "SELECT CAST(COALESCE(SUM(amount_minor), 0) AS BIGINT) AS amount_minor,
+         CAST(COALESCE(SUM(COALESCE(tax_minor, 0)), 0) AS BIGINT) AS tax_minor
+     FROM payments
      WHERE organization_id = $1 AND id >= $2 AND id <> $3 AND kind = 'auto_top_up'
-         AND status IN ('processing', 'action_required', 'succeeded')";
+         AND (status IN ('processing', 'action_required') OR (status = 'succeeded' AND paid_at >= $4))";
 
-/// Returns the sum of an organization's automatic top-ups since a time, with their taxes, without this one.
-pub async fn topped_up_since(tx: &mut Tx, payment: &Payment, since: Time) -> Result<i64, db::Error> {
-    let (sum,): (i64,) = sql(TOPPED_UP_SINCE)
+/// The most that an automatic top-up waits for its charge, in milliseconds: for other days, after declines, for its bank.
+const MAX_WAIT_MS: i64 = 60 * DAY_MS;
+
+/// The sums of automatic top-ups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToppedUp {
+    /// Without taxes.
+    pub amount_minor: i64,
+    pub tax_minor: i64,
+}
+
+db::row!(ToppedUp { amount_minor, tax_minor });
+
+impl ToppedUp {
+    /// Returns the sum with the taxes.
+    pub const fn total_minor(self) -> i64 {
+        self.amount_minor + self.tax_minor
+    }
+}
+
+/// Returns the sums of an organization's automatic top-ups that have succeeded since a time or are under way, without this
+/// one.
+pub async fn topped_up_since(tx: &mut Tx, payment: &Payment, since: Time) -> Result<ToppedUp, db::Error> {
+    sql(TOPPED_UP_SINCE)
         .bind(payment.organization_id)
-        // Ids begin with the time.
-        .bind(PaymentId::from_parts(since, 0))
+        // Ids begin with the time. A payment may have been requested earlier.
+        .bind(PaymentId::from_parts(since.plus_ms(-MAX_WAIT_MS), 0))
         .bind(payment.id)
+        .bind(since)
         .one(tx)
-        .await?;
-    Ok(sum)
+        .await
 }
 
 /// The statement of [`top_up_under_way`].

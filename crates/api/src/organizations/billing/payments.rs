@@ -43,7 +43,7 @@ pub struct Payment {
     refunded: Nano,
     /// The sum that banks hold because of disputes, without tax.
     disputed: Nano,
-    /// Why it failed or was given up; null for others.
+    /// Why it failed, was given up or waits; null for others.
     failure_code: Option<String>,
     /// The payment processor's page with the invoice or receipt of a payment with tax; null without one.
     receipt_url: Option<String>,

@@ -31,6 +31,7 @@ pub fn failure(code: &str) -> String {
         "not_needed" => "the balance was high enough again",
         "disabled" => "the automatic top-up was turned off or paused",
         "monthly_cap" => "it would have passed the most that is charged in a month",
+        "daily_maximum" => "it waits for the next day: no more is charged by itself in one",
         "no_payment_method" => "there was no saved card",
         "tax_location" => "its tax couldn’t be computed without an address of the organization",
         "organization_deleted" => "the organization was deleted",
