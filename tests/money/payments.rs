@@ -15,6 +15,7 @@ mod invoices;
 mod lost_events;
 mod off;
 mod refunds;
+mod refusals;
 mod taxed_top_ups;
 mod taxes;
 mod top_up_events;

@@ -208,7 +208,10 @@ async fn keep_address(payments: &Payments, customer_id: &str, method: &PaymentMe
     let entered = method.billing_details.as_ref().and_then(|details| details.address.as_ref());
     let Some(entered) = entered.filter(|address| address.country.is_some()) else { return Ok(()) };
     let customer = client.customer(customer_id).await;
-    let customer = customer.map_err(|error| payments.failed("reading a customer", &error))?;
+    let customer = match customer {
+        Err(error) if error.is_missing() => return Ok(()),
+        customer => customer.map_err(|error| payments.failed("reading a customer", &error))?,
+    };
     if customer.deleted || customer.address.is_some_and(|address| address.country.is_some()) {
         return Ok(());
     }
@@ -312,6 +315,22 @@ pub async fn forget_detached(payments: &Payments, method_id: &str) -> Result<(),
         payments.record(&mut tx, &Trail::system(), subject, organization_id, now).await?;
     }
     Ok(tx.commit().await?)
+}
+
+/// Forgets the card of a locked customer, if there is one, that Stripe doesn't have any more.
+pub(crate) async fn forget_missing(
+    payments: &Payments,
+    tx: &mut Tx,
+    customer: Customer,
+    now: Time,
+) -> Result<(), db::Error> {
+    if customer.method_id.is_none() {
+        return Ok(());
+    }
+    let organization_id = customer.organization_id;
+    customers::update(tx, &without_card(customer)).await?;
+    let subject = (Action::CardRemoved, organization_id.text());
+    payments.record(tx, &Trail::system(), subject, organization_id, now).await
 }
 
 /// Forgets the card of a deleted organization, and has it detached at Stripe; a page to save one is ended.

@@ -19,15 +19,18 @@ use trail::{Action, Trail};
 use crate::checkout::{self, metadata};
 use crate::counters::Outcome;
 use crate::processor::key;
-use crate::rules::declines::{self, Decline, RETRY_MS};
+use crate::rules::declines::{self, ACCOUNT_RETRY_MS, Decline, RETRY_MS};
 use crate::rules::verification::{ATTEMPT, PAYMENT_ID};
 use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
 use crate::store::customers;
 use crate::store::payments::{self as store, Kind, Payment, Status};
 use crate::taxes::{self, Quote, Tax};
-use crate::{Payments, Processor, notices, settlement};
+use crate::{Payments, Processor, cards, notices, settlement};
 
 use amounts::{Prepared, prepare};
+
+/// The word for a charge that Stripe refuses because of its operator's account, about which the customer can do nothing.
+const PROCESSOR_UNAVAILABLE: &str = "processor_unavailable";
 
 /// How soon an attempt is repeated whose outcome isn't known, in milliseconds.
 const REPEAT_MS: i64 = 10 * SECOND_MS;
@@ -155,15 +158,7 @@ async fn begin(payments: &Payments, payment: &Payment, tax: Tax) -> Result<Begun
     let customer = customers::get(&mut tx, payment.organization_id).await?;
     let card = customer.and_then(|customer| Some((customer.customer_id, customer.method_id?)));
     let Some((customer_id, method_id)) = card else {
-        fail(
-            payments,
-            &booking,
-            &mut tx,
-            &mut wallet,
-            payment,
-            ("no_payment_method", PausedReason::NoPaymentMethod),
-        )
-        .await?;
+        fail_without_card(payments, &booking, &mut tx, &mut wallet, payment).await?;
         tx.commit().await?;
         payments.tenants.outbox.notify_one();
         return Ok(Begun::Nothing);
@@ -220,8 +215,11 @@ async fn find(
     loop {
         let created = Created { from: Some(from), until: None, after: after.as_deref() };
         let customer_id = payment.customer_id.as_deref().unwrap_or_default();
-        let page = processor.client.payment_intents_of(customer_id, &created).await;
-        let page = page.map_err(|error| payments.failed("looking for a charge", &error))?;
+        let page = match processor.client.payment_intents_of(customer_id, &created).await {
+            // Nothing was charged of a customer that isn't there.
+            Err(error) if error.lacks("customer") => return Ok(None),
+            page => page.map_err(|error| payments.failed("looking for a charge", &error))?,
+        };
         let is_it = |intent: &&PaymentIntent| {
             intent.metadata.get(PAYMENT_ID) == Some(&id) && intent.metadata.get(ATTEMPT) == Some(&attempt)
         };
@@ -289,7 +287,12 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
         return Ok(());
     }
     let organization_id = payment.organization_id;
-    if let Some(mut top_up) = auto_top_ups::get(&mut tx, organization_id).await? {
+    let top_up = auto_top_ups::get(&mut tx, organization_id).await?;
+    let failures = top_up.as_ref().map_or(payment.attempts - 1, |top_up| top_up.failures);
+    let decline = declines::decide(refusal, failures);
+    if let Some(mut top_up) = top_up
+        && !matches!(decline, Decline::Account | Decline::NoCard)
+    {
         top_up.failures += 1;
         auto_top_ups::put(&mut tx, &top_up, top_up.updated_at).await?;
     }
@@ -297,17 +300,18 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
     tracing::warn!(payment_id = %payment.id, %organization_id, attempt = payment.attempts, code = word,
         "an automatic top-up was declined");
     payment.intent_id.clone_from(&refusal.payment_intent);
-    match declines::decide(refusal, payment.attempts) {
+    match decline {
+        Decline::Account => {
+            tracing::error!(payment_id = %payment.id, %organization_id,
+                "Stripe refuses to charge cards for this account: {refusal}");
+            wait(&mut tx, payment, (ACCOUNT_RETRY_MS, PROCESSOR_UNAVAILABLE), now).await?;
+        }
+        Decline::NoCard => {
+            fail_without_card(payments, &booking, &mut tx, &mut wallet, payment).await?;
+        }
         Decline::Soft => {
-            let is_first = payment.attempts == 1;
-            let waiting = Payment {
-                is_attempt_open: false,
-                next_at: Some(now.plus_ms(RETRY_MS)),
-                failure_code: Some(word),
-                ..payment
-            };
-            store::update(&mut tx, &waiting, now).await?;
-            if is_first {
+            let waiting = wait(&mut tx, payment, (RETRY_MS, &word), now).await?;
+            if failures == 0 {
                 notices::tell_owners(payments, &mut tx, organization_id, ("retried", Some(&waiting)), now)
                     .await?;
             }
@@ -316,19 +320,7 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
             fail(payments, &booking, &mut tx, &mut wallet, payment, (&word, PausedReason::Declined)).await?;
         }
         Decline::Authentication => {
-            let waiting = Payment {
-                status: Status::ActionRequired,
-                is_attempt_open: false,
-                next_at: Some(now),
-                failure_code: Some(word),
-                // The page on which the customer pays has a payment intent of its own, and computes its own tax.
-                intent_id: None,
-                tax_minor: payment.tax_minor.filter(|_| !payment.is_taxed),
-                tax_calculation_id: None,
-                ..payment
-            };
-            store::update(&mut tx, &waiting, now).await?;
-            settlement::emit(payments, &mut tx, &waiting, PaymentChange::ActionRequired, now).await?;
+            wait_for_confirmation(payments, &mut tx, payment, word, now).await?;
             pause(payments, &booking, &mut tx, &mut wallet, PausedReason::AuthenticationRequired).await?;
         }
     }
@@ -336,6 +328,42 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
     payments.tenants.outbox.notify_one();
     payments.notify_one();
     Ok(())
+}
+
+/// Has a payment wait for its next attempt, and returns it.
+async fn wait(
+    tx: &mut Tx,
+    payment: Payment,
+    (wait_ms, why): (i64, &str),
+    now: Time,
+) -> Result<Payment, db::Error> {
+    let (next_at, failure_code) = (Some(now.plus_ms(wait_ms)), Some(why.to_owned()));
+    let waiting = Payment { is_attempt_open: false, next_at, failure_code, ..payment };
+    store::update(tx, &waiting, now).await?;
+    Ok(waiting)
+}
+
+/// Has a payment wait for the customer, who confirms it on a page that a job opens.
+async fn wait_for_confirmation(
+    payments: &Payments,
+    tx: &mut Tx,
+    payment: Payment,
+    word: String,
+    now: Time,
+) -> Result<(), db::Error> {
+    let waiting = Payment {
+        status: Status::ActionRequired,
+        is_attempt_open: false,
+        next_at: Some(now),
+        failure_code: Some(word),
+        // The page on which the customer pays has a payment intent of its own, and computes its own tax.
+        intent_id: None,
+        tax_minor: payment.tax_minor.filter(|_| !payment.is_taxed),
+        tax_calculation_id: None,
+        ..payment
+    };
+    store::update(tx, &waiting, now).await?;
+    settlement::emit(payments, tx, &waiting, PaymentChange::ActionRequired, now).await
 }
 
 /// Ends a payment as failed, pauses the top-up, and tells the owners.
@@ -353,6 +381,21 @@ async fn fail(
     settlement::emit(payments, tx, &failed, PaymentChange::Failed, booking.now).await?;
     payments.counters.count(Outcome::Failed);
     stop(payments, booking, tx, wallet, (reason, Some(&failed))).await
+}
+
+/// Ends a payment for which there is no card: none is saved, or Stripe doesn't have it, and then it is forgotten here.
+async fn fail_without_card(
+    payments: &Payments,
+    booking: &Booking<'_>,
+    tx: &mut Tx,
+    wallet: &mut Wallet,
+    payment: Payment,
+) -> Result<(), Error> {
+    if let Some(customer) = customers::lock(tx, payment.organization_id, booking.now).await? {
+        cards::forget_missing(payments, tx, customer, booking.now).await?;
+    }
+    let why = ("no_payment_method", PausedReason::NoPaymentMethod);
+    fail(payments, booking, tx, wallet, payment, why).await
 }
 
 /// Pauses the top-up of a locked wallet, and tells the owners why. Does nothing if it is off or paused already.

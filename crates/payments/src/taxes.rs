@@ -38,6 +38,8 @@ pub(crate) enum Tax {
     OverCap,
     /// Stripe has no address of the customer that it can use.
     NoLocation,
+    /// Stripe doesn't have the customer.
+    NoCustomer,
 }
 
 /// Asks Stripe for the tax on a charge. The amount is lowered until it fits with its tax under the month's cap.
@@ -56,6 +58,7 @@ pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax,
                     "the tax of an automatic top-up can't be computed: {refusal}");
                 return Ok(Tax::NoLocation);
             }
+            Err(stripe::Error::Refused(refusal)) if refusal.lacks("customer") => return Ok(Tax::NoCustomer),
             // Nothing is charged without its tax. What is wrong with the account is for the operator to mend.
             Err(error) => return Err(payments.failed("calculating a tax", &error)),
         };

@@ -69,7 +69,19 @@ pub struct Refusal {
     pub request_id: Option<String>,
 }
 
+impl Refusal {
+    /// Returns `true` if Stripe doesn't have the object that a field of the request names, such as `customer`.
+    pub fn lacks(&self, field: &str) -> bool {
+        self.code.as_deref() == Some("resource_missing") && self.param.as_deref() == Some(field)
+    }
+}
+
 impl Error {
+    /// Returns `true` if Stripe doesn't have the object that a field of the request names, such as `customer`.
+    pub fn lacks(&self, field: &str) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.lacks(field))
+    }
+
     /// Returns what Stripe has refused with.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {

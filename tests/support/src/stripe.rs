@@ -350,6 +350,7 @@ async fn answer(request: &Request, fault: Option<Fault>, shared: &Shared) -> (Op
         Some(Fault::LostRequest) => return (None, request_id),
         Some(Fault::ErrorBefore) => return refused(Problem::internal()),
         Some(Fault::TooMany) => return refused(Problem::too_many()),
+        Some(Fault::AccountInvalid) => return refused(Problem::account()),
         Some(Fault::Twice) => drop(execute(request, &request_id, None, shared).await),
         _ => {}
     }

@@ -7,7 +7,7 @@ use kernel::clock::{DAY_MS, Time};
 use kernel::currencies::ChargeUnit;
 use kernel::error::Error;
 
-use super::{arm, end, fail, stop};
+use super::{arm, end, fail, fail_without_card, stop};
 use crate::rules::top_ups::{self, Charge, Gap};
 use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
 use crate::store::payments::{self as store, Payment, Status};
@@ -65,6 +65,10 @@ pub(super) async fn prepare(
         (_, Tax::NoLocation) => {
             let why = ("tax_location", PausedReason::TaxLocation);
             fail(payments, booking, tx, wallet, payment, why).await?;
+            return Ok(Prepared::Nothing);
+        }
+        (_, Tax::NoCustomer) => {
+            fail_without_card(payments, booking, tx, wallet, payment).await?;
             return Ok(Prepared::Nothing);
         }
         (Charge::Units(units), _) => units,

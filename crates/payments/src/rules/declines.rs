@@ -1,12 +1,14 @@
 //! What a declined charge means for the next one.
 
-use kernel::clock::DAY_MS;
+use kernel::clock::{DAY_MS, HOUR_MS};
 use stripe::Refusal;
 
 /// How long after a soft decline the card is tried again, in milliseconds.
 pub const RETRY_MS: i64 = DAY_MS;
-/// The most attempts of one payment.
+/// The most attempts of one payment that are declined.
 pub const MAX_ATTEMPTS: i64 = 3;
+/// How long after a refusal that has nothing to do with the card the charge is tried again, in milliseconds.
+pub const ACCOUNT_RETRY_MS: i64 = HOUR_MS;
 
 /// Reasons of banks after which the card can't be charged again, whatever the bank advises: the card is lost, over or
 /// wrong, or its holder has taken the permission back.
@@ -37,6 +39,11 @@ const HARD: [&str; 24] = [
     "stop_payment_order",
 ];
 
+/// Amounts that Stripe doesn't take.
+const AMOUNTS: [&str; 2] = ["amount_too_large", "amount_too_small"];
+/// A card that was taken from its customer.
+const DETACHED: &str = "payment_method_unexpected_state";
+
 /// What follows from a charge that wasn't made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decline {
@@ -46,19 +53,31 @@ pub enum Decline {
     Soft,
     /// The card isn't charged again.
     Hard,
+    /// Stripe doesn't have the card, or its customer: it isn't charged again.
+    NoCard,
+    /// No decline of the card: something is wrong with the account at Stripe, which its operator mends. It is tried again
+    /// after [`ACCOUNT_RETRY_MS`], any number of times.
+    Account,
 }
 
-/// Returns what follows from a refusal of the attempt with this number, counted from 1.
-pub fn decide(refusal: &Refusal, attempt: i64) -> Decline {
+/// Returns what follows from a refusal of a charge, of which this many attempts were declined before.
+pub fn decide(refusal: &Refusal, declined: i64) -> Decline {
     let code = refusal.code.as_deref().unwrap_or_default();
     let reason = refusal.decline_code.as_deref().unwrap_or_default();
     if code == "authentication_required" || reason == "authentication_required" {
         return Decline::Authentication;
     }
-    // Anything but a decline of the bank is wrong with the request, so it would be refused again.
-    let is_decline = refusal.status == 402;
+    if refusal.lacks("customer") || refusal.lacks("payment_method") || code == DETACHED {
+        return Decline::NoCard;
+    }
+    let is_decline = refusal.status == 402 || refusal.kind == "card_error";
     let is_final = refusal.advice_code.as_deref() == Some("do_not_try_again");
-    if !is_decline || is_final || HARD.contains(&reason) || HARD.contains(&code) || attempt >= MAX_ATTEMPTS {
+    // An amount that Stripe doesn't take is refused again.
+    if is_final || [reason, code].iter().any(|word| HARD.contains(word) || AMOUNTS.contains(word)) {
+        Decline::Hard
+    } else if !is_decline {
+        Decline::Account
+    } else if declined + 1 >= MAX_ATTEMPTS {
         Decline::Hard
     } else {
         Decline::Soft
@@ -87,7 +106,7 @@ mod tests {
 
     #[test]
     fn only_soft_declines_are_tried_again() {
-        use Decline::{Authentication, Hard, Soft};
+        use Decline::{Account, Authentication, Hard, NoCard, Soft};
         let cases = [
             (refusal(402, "card_declined", Some("insufficient_funds"), None), Soft),
             (refusal(402, "card_declined", Some("generic_decline"), Some("try_again_later")), Soft),
@@ -97,14 +116,25 @@ mod tests {
             (refusal(402, "incorrect_cvc", None, None), Hard),
             (refusal(402, "authentication_required", Some("authentication_required"), None), Authentication),
             (refusal(402, "card_declined", Some("authentication_required"), None), Authentication),
-            (refusal(404, "resource_missing", None, None), Hard),
             (refusal(400, "amount_too_small", None, None), Hard),
+            // Not the card's.
+            (refusal(400, "account_invalid", None, None), Account),
+            (refusal(400, "", None, None), Account),
+            (refusal(404, "resource_missing", None, None), Account),
+            (refusal(400, "payment_method_unexpected_state", None, None), NoCard),
         ];
         for (refusal, expected) in cases {
-            assert_eq!(decide(&refusal, 1), expected, "{refusal}");
+            assert_eq!(decide(&refusal, 0), expected, "{refusal}");
+        }
+        for (param, expected) in [("customer", NoCard), ("payment_method", NoCard), ("amount", Account)] {
+            let missing = refusal(400, "resource_missing", None, None);
+            let missing = Refusal { param: Some(param.to_owned()), ..missing };
+            assert_eq!(decide(&missing, 0), expected, "{param}");
         }
         let soft = refusal(402, "card_declined", Some("insufficient_funds"), None);
-        assert_eq!([1, 2, 3, 4].map(|attempt| decide(&soft, attempt)), [Soft, Soft, Hard, Hard]);
+        assert_eq!([0, 1, 2, 3].map(|declined| decide(&soft, declined)), [Soft, Soft, Hard, Hard]);
+        let account = refusal(400, "account_invalid", None, None);
+        assert_eq!(decide(&account, 1_000), Account);
         assert!(HARD.is_sorted());
     }
 

@@ -22,6 +22,8 @@ pub enum Fault {
     ErrorAfter,
     /// Too many requests: it isn't executed.
     TooMany,
+    /// The account itself can't take payments: it isn't executed.
+    AccountInvalid,
     /// It is executed after a while; until then its key is under way.
     Delay(Duration),
     /// It comes twice; the second answer is sent.

@@ -75,6 +75,11 @@ impl Problem {
         Self::new(409, "idempotency_error", "idempotency_key_in_use", message)
     }
 
+    pub fn account() -> Self {
+        let message = "Your account cannot currently make live charges.";
+        Self::new(400, "invalid_request_error", "account_invalid", message)
+    }
+
     pub fn too_many() -> Self {
         Self::new(429, "invalid_request_error", "rate_limit", "Request rate limit exceeded.")
     }

@@ -32,6 +32,8 @@ pub fn failure(code: &str) -> String {
         "disabled" => "the automatic top-up was turned off or paused",
         "monthly_cap" => "it would have passed the most that is charged in a month",
         "daily_maximum" => "it waits for the next day: no more is charged by itself in one",
+        "processor_unavailable" => "it waits until the payment processor takes payments again",
+        "invoice_not_open" => "its invoice was paid otherwise, taken back or given up",
         "no_payment_method" => "there was no saved card",
         "tax_location" => "its tax couldn’t be computed without an address of the organization",
         "organization_deleted" => "the organization was deleted",
