@@ -6,6 +6,7 @@ mod brought_forward;
 mod buying;
 mod cards;
 mod check;
+mod customers;
 mod dispute_parts;
 mod disputes;
 mod failing_writes;

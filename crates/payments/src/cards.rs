@@ -59,66 +59,81 @@ pub async fn open_page(
 pub fn begin<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<String, Error>> {
     Box::pin(async move {
         let processor = payments.processor()?;
-        let organization_id = scope.organization_id();
-        let made = checkout::customer(payments, processor, organization_id).await?;
-        let now = payments.clock.now();
-        let mut tx = payments.db.write().await?;
-        let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-        let customer = customers::lock(&mut held, organization_id, now).await?;
-        let mut customer = customer.ok_or_else(|| Error::internal("a customer is gone"))?;
-        if customer.setup_expires_at.is_some_and(|until| until > now)
-            && let Some(url) = &customer.setup_url
-        {
-            return Ok(url.clone());
-        }
-        // A new number is a new page. It is stored before Stripe is asked, so that a repetition finds the same one.
-        if customer.setup_expires_at.is_none_or(|until| until <= now) {
-            customer.setup_number += 1;
-            customer.setup_expires_at = Some(now.plus_ms(REUSE_MS));
-            (customer.setup_session_id, customer.setup_url) = (None, None);
-            customers::update(&mut held, &customer).await?;
-        }
-        tx.commit().await?;
-        let number = customer.setup_number;
-        let return_url = payments.return_url(organization_id, "card");
-        let id = organization_id.text();
-        let metadata = [(ORGANIZATION_ID.to_owned(), id.clone())].into();
-        let new = NewSetupSession {
-            customer: &made.customer_id,
-            success_url: &return_url,
-            cancel_url: &return_url,
-            client_reference_id: Some(&id),
-            metadata,
-            // The tax of charges depends on it.
-            collects_address: payments.settings.stripe_tax,
-            expires_at: None,
-        };
-        let session =
-            processor.client.create_setup_session(&new, &key(format!("setup:{id}:{number}"))?).await;
-        let session = match session {
-            Ok(session) => session,
-            Err(error) => {
-                // Stripe repeats an error of its own for a day: the next request gets another page.
-                let mut tx = payments.db.write().await?;
-                let customer = customers::lock(&mut tx, organization_id, now).await?;
-                if let Some(customer) = customer.filter(|customer| customer.setup_number == number) {
-                    customers::update(&mut tx, &Customer { setup_expires_at: None, ..customer }).await?;
-                }
-                tx.commit().await?;
-                return Err(payments.failed("opening a page to save a card", &error));
+        let customer = checkout::customer(payments, processor, scope.organization_id()).await?;
+        match open_set_up(payments, scope, &customer).await? {
+            Err(error) if error.lacks("customer") => {
+                let customer = checkout::replace_customer(payments, processor, &customer).await?;
+                let opened = open_set_up(payments, scope, &customer).await?;
+                opened.map_err(|error| payments.failed("opening a page to save a card", &error))
             }
-        };
-        let url = session.url.clone().ok_or_else(|| Error::internal("a page of Stripe without a URL"))?;
-        let mut tx = payments.db.write().await?;
-        if let Some(mut customer) = customers::lock(&mut tx, organization_id, now).await?
-            && customer.setup_number == number
-        {
-            (customer.setup_session_id, customer.setup_url) = (Some(session.id), Some(url.clone()));
-            customers::update(&mut tx, &customer).await?;
+            opened => opened.map_err(|error| payments.failed("opening a page to save a card", &error)),
         }
-        tx.commit().await?;
-        Ok(url)
     })
+}
+
+/// Returns the page of a customer on which a card is saved: the one that is open, or a new one.
+async fn open_set_up(
+    payments: &Payments,
+    scope: &OrgScope,
+    made: &Customer,
+) -> Result<Result<String, stripe::Error>, Error> {
+    let processor = payments.processor()?;
+    let (organization_id, now) = (scope.organization_id(), payments.clock.now());
+    let mut tx = payments.db.write().await?;
+    let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
+    let customer = customers::lock(&mut held, organization_id, now).await?;
+    let mut customer = customer.ok_or_else(|| Error::internal("a customer is gone"))?;
+    if customer.setup_expires_at.is_some_and(|until| until > now)
+        && let Some(url) = &customer.setup_url
+    {
+        return Ok(Ok(url.clone()));
+    }
+    // A new number is a new page. It is stored before Stripe is asked, so that a repetition finds the same one.
+    if customer.setup_expires_at.is_none_or(|until| until <= now) {
+        customer.setup_number += 1;
+        customer.setup_expires_at = Some(now.plus_ms(REUSE_MS));
+        (customer.setup_session_id, customer.setup_url) = (None, None);
+        customers::update(&mut held, &customer).await?;
+    }
+    tx.commit().await?;
+    let number = customer.setup_number;
+    let return_url = payments.return_url(organization_id, "card");
+    let id = organization_id.text();
+    let metadata = [(ORGANIZATION_ID.to_owned(), id.clone())].into();
+    let new = NewSetupSession {
+        customer: &made.customer_id,
+        success_url: &return_url,
+        cancel_url: &return_url,
+        client_reference_id: Some(&id),
+        metadata,
+        // The tax of charges depends on it.
+        collects_address: payments.settings.stripe_tax,
+        expires_at: None,
+    };
+    let session = processor.client.create_setup_session(&new, &key(format!("setup:{id}:{number}"))?).await;
+    let session = match session {
+        Ok(session) => session,
+        Err(error) => {
+            // Stripe repeats an error of its own for a day: the next request gets another page.
+            let mut tx = payments.db.write().await?;
+            let customer = customers::lock(&mut tx, organization_id, now).await?;
+            if let Some(customer) = customer.filter(|customer| customer.setup_number == number) {
+                customers::update(&mut tx, &Customer { setup_expires_at: None, ..customer }).await?;
+            }
+            tx.commit().await?;
+            return Ok(Err(error));
+        }
+    };
+    let url = session.url.clone().ok_or_else(|| Error::internal("a page of Stripe without a URL"))?;
+    let mut tx = payments.db.write().await?;
+    if let Some(mut customer) = customers::lock(&mut tx, organization_id, now).await?
+        && customer.setup_number == number
+    {
+        (customer.setup_session_id, customer.setup_url) = (Some(session.id), Some(url.clone()));
+        customers::update(&mut tx, &customer).await?;
+    }
+    tx.commit().await?;
+    Ok(Ok(url))
 }
 
 /// Removes the saved card: it isn't charged any more from now on, and a job takes it from the customer at Stripe.
@@ -227,9 +242,18 @@ async fn close_setup(payments: &Payments, session: &CheckoutSession) -> Result<(
     let Some(found) = found.filter(|_| session.status == Some(CheckoutStatus::Expired)) else {
         return Ok(());
     };
+    forget_set_up(payments, found.organization_id, &session.id).await
+}
+
+/// Forgets a page to save a card.
+async fn forget_set_up(
+    payments: &Payments,
+    organization_id: OrganizationId,
+    session_id: &str,
+) -> Result<(), Error> {
     let mut tx = payments.db.write().await?;
-    if let Some(customer) = customers::lock(&mut tx, found.organization_id, payments.clock.now()).await?
-        && customer.setup_session_id.as_ref() == Some(&session.id)
+    if let Some(customer) = customers::lock(&mut tx, organization_id, payments.clock.now()).await?
+        && customer.setup_session_id.as_deref() == Some(session_id)
     {
         let closed = Customer { setup_session_id: None, setup_url: None, setup_expires_at: None, ..customer };
         customers::update(&mut tx, &closed).await?;
@@ -309,10 +333,7 @@ pub async fn forget_detached(payments: &Payments, method_id: &str) -> Result<(),
     let mut tx = payments.db.write().await?;
     let customer = customers::lock(&mut tx, found.organization_id, now).await?;
     if let Some(customer) = customer.filter(|customer| customer.method_id.as_deref() == Some(method_id)) {
-        let organization_id = customer.organization_id;
-        customers::update(&mut tx, &without_card(customer)).await?;
-        let subject = (Action::CardRemoved, organization_id.text());
-        payments.record(&mut tx, &Trail::system(), subject, organization_id, now).await?;
+        forget_missing(payments, &mut tx, customer, now).await?;
     }
     Ok(tx.commit().await?)
 }

@@ -7,14 +7,14 @@ use db::{Tx, Uncommitted};
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 use kernel::error::{Code, Detail, Error};
 use kernel::ids::OrganizationId;
-use stripe::{Metadata, NewCustomer, NewPaymentSession};
+use stripe::{CheckoutSession, Metadata, NewCustomer, NewPaymentSession};
 use tenants::store::organizations;
 
 use crate::processor::key;
 use crate::rules::verification::{ORGANIZATION_ID, PAYMENT_ID};
 use crate::store::customers::{self, Customer};
 use crate::store::payments::{self as store, Kind, Payment, Status};
-use crate::{Payments, Processor};
+use crate::{Payments, Processor, cards};
 
 /// How often a payment that waits for its customer is compared with Stripe, in milliseconds.
 pub const LOOK_MS: i64 = 5 * MINUTE_MS;
@@ -31,6 +31,21 @@ pub(crate) async fn customer(
     if let Some(found) = customers::get(&mut payments.db.read().await?, organization_id).await? {
         return Ok(found);
     }
+    let made = make_customer(payments, processor, organization_id, "").await?;
+    let mut tx = payments.db.write().await?;
+    customers::insert(&mut tx, organization_id, &made, payments.clock.now()).await?;
+    let customer = customers::get(&mut tx, organization_id).await?;
+    tx.commit().await?;
+    customer.ok_or_else(|| Error::internal("a customer that was just added isn't there"))
+}
+
+/// Makes a customer at Stripe, and returns its id. `after` is the id of the one whose place it takes, or empty.
+async fn make_customer(
+    payments: &Payments,
+    processor: &Processor,
+    organization_id: OrganizationId,
+    after: &str,
+) -> Result<String, Error> {
     let organization = organizations::detail(&mut payments.db.read().await?, organization_id).await?;
     let organization = organization.ok_or(Code::OrganizationNotFound)?.organization;
     let metadata = BTreeMap::from([(ORGANIZATION_ID.to_owned(), organization_id.text())]);
@@ -38,14 +53,40 @@ pub(crate) async fn customer(
     // Stripe repeats an error of its own for a day: with the next hour comes another key. A customer that is made in vain
     // pays nothing.
     let hour = payments.clock.now().unix_ms() / HOUR_MS;
-    let made =
-        processor.client.create_customer(&new, &key(format!("customer:{organization_id}:{hour}"))?).await;
-    let made = made.map_err(|error| payments.failed("making a customer", &error))?;
+    let mut text = format!("customer:{organization_id}:{hour}");
+    if !after.is_empty() {
+        text = format!("{text}:{after}");
+    }
+    let made = processor.client.create_customer(&new, &key(text)?).await;
+    Ok(made.map_err(|error| payments.failed("making a customer", &error))?.id)
+}
+
+/// Makes another customer of an organization whose customer Stripe doesn't have: it was deleted there, or belongs to another
+/// mode or account. The saved card went with it.
+///
+/// # Errors
+/// 502 if Stripe can't be reached.
+pub(crate) async fn replace_customer(
+    payments: &Payments,
+    processor: &Processor,
+    missing: &Customer,
+) -> Result<Customer, Error> {
+    let organization_id = missing.organization_id;
+    let made = make_customer(payments, processor, organization_id, &missing.customer_id).await?;
+    let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
-    customers::insert(&mut tx, organization_id, &made.id, payments.clock.now()).await?;
+    let stored = customers::lock(&mut tx, organization_id, now).await?;
+    let stored = stored.ok_or_else(|| Error::internal("a customer is gone"))?;
+    // Another request may have been faster.
+    if stored.customer_id == missing.customer_id {
+        tracing::warn!(%organization_id, missing = missing.customer_id, customer = made,
+            "Stripe doesn't have the customer of an organization: another one takes its place");
+        cards::forget_missing(payments, &mut tx, stored, now).await?;
+        customers::replace(&mut tx, organization_id, &made).await?;
+    }
     let customer = customers::get(&mut tx, organization_id).await?;
     tx.commit().await?;
-    customer.ok_or_else(|| Error::internal("a customer that was just added isn't there"))
+    customer.ok_or_else(|| Error::internal("a customer is gone"))
 }
 
 /// Returns the metadata of a payment at Stripe.
@@ -69,29 +110,14 @@ pub(crate) async fn open(
         return Ok(Uncommitted::new(payments.db.write().await?, payment));
     }
     let customer = customer(payments, processor, payment.organization_id).await?;
-    let return_url = payments.return_url(payment.organization_id, &format!("payments/{}", payment.id));
-    let product = match payment.kind {
-        Kind::Credit | Kind::AutoTopUp => "Credit",
-        Kind::Invoice => "Invoice",
+    let (customer, session) = match create_session(payments, processor, &payment, &customer).await? {
+        Err(error) if error.lacks("customer") => {
+            let customer = replace_customer(payments, processor, &customer).await?;
+            let session = create_session(payments, processor, &payment, &customer).await?;
+            (customer, session)
+        }
+        session => (customer, session),
     };
-    let (id, currency) = (payment.id.text(), payment.currency.to_ascii_lowercase());
-    let new = NewPaymentSession {
-        customer: &customer.customer_id,
-        currency: &currency,
-        amount: payment.amount_minor,
-        product,
-        tax_code: payments.settings.stripe_tax_code.as_deref().filter(|_| payment.is_taxed),
-        success_url: &return_url,
-        cancel_url: &return_url,
-        client_reference_id: Some(&id),
-        metadata: metadata(&payment),
-        save_card: payment.saves_card,
-        automatic_tax: payment.is_taxed,
-        tax_id_collection: payment.is_taxed,
-        invoice: payment.is_taxed,
-        expires_at: None,
-    };
-    let session = processor.client.create_payment_session(&new, &key(format!("{id}:session"))?).await;
     let session = match session {
         Ok(session) => session,
         Err(stripe::Error::Refused(refusal)) => {
@@ -115,6 +141,40 @@ pub(crate) async fn open(
     };
     store::update(&mut tx, &opened, now).await?;
     Ok(Uncommitted::new(tx, opened))
+}
+
+/// Asks Stripe for the page of a payment by a customer.
+async fn create_session(
+    payments: &Payments,
+    processor: &Processor,
+    payment: &Payment,
+    customer: &Customer,
+) -> Result<Result<CheckoutSession, stripe::Error>, Error> {
+    let return_url = payments.return_url(payment.organization_id, &format!("payments/{}", payment.id));
+    let product = match payment.kind {
+        Kind::Credit | Kind::AutoTopUp => "Credit",
+        Kind::Invoice => "Invoice",
+    };
+    let (id, currency) = (payment.id.text(), payment.currency.to_ascii_lowercase());
+    let new = NewPaymentSession {
+        customer: &customer.customer_id,
+        currency: &currency,
+        amount: payment.amount_minor,
+        product,
+        tax_code: payments.settings.stripe_tax_code.as_deref().filter(|_| payment.is_taxed),
+        success_url: &return_url,
+        cancel_url: &return_url,
+        client_reference_id: Some(&id),
+        metadata: metadata(payment),
+        save_card: payment.saves_card,
+        automatic_tax: payment.is_taxed,
+        tax_id_collection: payment.is_taxed,
+        invoice: payment.is_taxed,
+        expires_at: None,
+    };
+    // Of another customer it is another request.
+    let key = key(format!("{id}:session:{}", customer.customer_id))?;
+    Ok(processor.client.create_payment_session(&new, &key).await)
 }
 
 /// Locks the wallet of a payment, and returns the payment as it is then.

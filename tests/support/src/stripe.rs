@@ -276,6 +276,11 @@ impl FakeStripe {
         self.edit(customer_id, |customer| customer["address"] = Value::Null);
     }
 
+    /// Deletes a customer, as in Stripe's dashboard.
+    pub fn delete_customer(&self, customer_id: &str) {
+        self.with(|account| account.state.delete_customer(customer_id).unwrap());
+    }
+
     /// Returns the payment intents whose calculated taxes were recorded, by the ids of the calculations.
     pub fn recorded_taxes(&self) -> BTreeMap<String, String> {
         self.with(|account| account.state.recorded_taxes.clone())

@@ -120,6 +120,21 @@ pub async fn insert(
     Ok(())
 }
 
+/// Puts another customer of Stripe in the place of the one of a locked row without a card. There is no page of it then.
+pub async fn replace(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    customer_id: &str,
+) -> Result<(), db::Error> {
+    sql("UPDATE payment_customers SET customer_id = $2, setup_session_id = NULL, setup_url = NULL, setup_expires_at = NULL
+         WHERE organization_id = $1")
+    .bind(organization_id)
+    .bind(customer_id)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
 /// Writes the saved card and the session that saves one, of a locked row.
 pub async fn update(tx: &mut Tx, customer: &Customer) -> Result<(), db::Error> {
     sql("UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, card_exp_month = $5,

@@ -1,0 +1,79 @@
+//! Customers that Stripe doesn't have any more: deleted in its dashboard, or of another mode of the account.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use support::shop::{Shop, with_shop};
+use support::stripe::cards::Card;
+use support::{Database, on_each_database};
+
+async fn delete_customer(shop: &Shop<'_>) {
+    let customers = shop.stripe.all("customer");
+    let customer = customers.iter().find(|customer| customer["deleted"].is_null()).unwrap();
+    shop.stripe.delete_customer(customer["id"].as_str().unwrap());
+    // Nobody has told of it.
+    shop.stripe.drop_events();
+}
+
+async fn card(shop: &Shop<'_>) -> Value {
+    let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;
+    summary["payment_method"].clone()
+}
+
+#[on_each_database]
+fn another_customer_is_made_for_a_payment(database: Database) {
+    with_shop(database, async |shop| {
+        shop.buy("20", true).await;
+        delete_customer(shop).await;
+        // The card is gone with its customer.
+        let begun = shop.begin(&json!({"amount": 30})).await;
+        assert_eq!(card(shop).await, json!(null));
+        shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
+        shop.hear().await;
+        assert_eq!(shop.balance().await, "50");
+        assert_eq!(shop.count("SELECT COUNT(*) FROM payment_customers").await, 1);
+        // And again, within the same hour.
+        delete_customer(shop).await;
+        shop.buy("5", true).await;
+        assert_eq!(shop.balance().await, "55");
+        assert_eq!(shop.stripe.all("customer").len(), 3);
+        assert_eq!(card(shop).await["last4"], "4242");
+    });
+}
+
+#[on_each_database]
+fn another_customer_is_made_for_a_card(database: Database) {
+    with_shop(database, async |shop| {
+        shop.buy("20", true).await;
+        delete_customer(shop).await;
+        let call = shop.world().call(Method::PUT, &shop.path("payment-method"));
+        let url = call.bearer(&shop.token().await).data().await["checkout_url"].clone();
+        let sessions = shop.stripe.all("checkout.session");
+        let session = sessions.iter().find(|session| session["url"] == url).unwrap();
+        shop.stripe.visit(session["id"].as_str().unwrap(), &Card::numbered("5555555555554444")).unwrap();
+        shop.hear().await;
+        assert_eq!(card(shop).await["last4"], "4444");
+    });
+}
+
+#[on_each_database]
+fn charge_of_a_deleted_customer_pauses_for_want_of_a_card(database: Database) {
+    with_shop(database, async |shop| {
+        shop.buy("20", true).await;
+        shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
+        delete_customer(shop).await;
+        shop.books.use_today("chat-a", 6_000_000, 0).await;
+        shop.work().await;
+        let top_up = shop.read_top_up().await;
+        assert_eq!((&top_up["paused_reason"], &top_up["failures"]), (&json!("no_payment_method"), &json!(0)));
+        assert_eq!(card(shop).await, json!(null));
+        let rows = shop.rows().await;
+        assert_eq!(rows[1].failure_code.as_deref(), Some("no_payment_method"));
+        // A card that is saved goes on. 5 are left, so 45 are missing.
+        shop.buy_by("5", true, &Card::visa()).await;
+        shop.top_up(&json!({"enabled": true, "restore_to": 55})).await;
+        shop.books.use_today("chat-a", 2_000_000, 0).await;
+        shop.work().await;
+        assert_eq!(shop.balance().await, "55");
+    });
+}
