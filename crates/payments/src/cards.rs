@@ -60,6 +60,7 @@ pub fn begin<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, R
     Box::pin(async move {
         let processor = payments.processor()?;
         let customer = checkout::customer(payments, processor, scope.organization_id()).await?;
+        look_at_set_up(payments, &customer).await?;
         match open_set_up(payments, scope, &customer).await? {
             Err(error) if error.lacks("customer") => {
                 let customer = checkout::replace_customer(payments, processor, &customer).await?;
@@ -134,6 +135,22 @@ async fn open_set_up(
     }
     tx.commit().await?;
     Ok(Ok(url))
+}
+
+/// Reads the page on which a customer saves a card, if there is one, and does what follows if it is over.
+///
+/// # Errors
+/// 502 if Stripe can't be reached; the database fails.
+pub(crate) async fn look_at_set_up(payments: &Payments, customer: &Customer) -> Result<(), Error> {
+    let Some(session_id) = &customer.setup_session_id else { return Ok(()) };
+    match payments.processor()?.client.checkout_session(session_id).await {
+        Ok(session) if session.status == Some(CheckoutStatus::Open) => Ok(()),
+        Ok(session) => save_set_up(payments, &session).await,
+        Err(error) if error.is_missing() => {
+            forget_set_up(payments, customer.organization_id, session_id).await
+        }
+        Err(error) => Err(payments.failed("reading a page to save a card", &error)),
+    }
 }
 
 /// Removes the saved card: it isn't charged any more from now on, and a job takes it from the customer at Stripe.

@@ -21,7 +21,7 @@ const WAITS_MS: [i64; 6] =
     [5 * SECOND_MS, 30 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 120 * MINUTE_MS, 360 * MINUTE_MS];
 /// The most characters of an error that are stored.
 const MAX_ERROR_CHARS: usize = 300;
-/// How often deleted organizations are looked for, in milliseconds.
+/// How often deleted organizations, and cards that were saved, are looked for, in milliseconds.
 const CLEAN_UP_MS: i64 = 5 * MINUTE_MS;
 /// How long done events are kept, in milliseconds.
 const RETENTION_MS: i64 = 30 * DAY_MS;
@@ -230,7 +230,7 @@ async fn do_task(payments: &Payments, task: &Task) -> Result<(), Error> {
     }
 }
 
-/// Removes what deleted organizations have left at Stripe.
+/// Removes what deleted organizations have left at Stripe, and looks at the pages on which cards are saved.
 async fn clean_up(payments: &Payments) -> Result<(), Error> {
     if !payments.may_clean_up(CLEAN_UP_MS) {
         return Ok(());
@@ -238,6 +238,18 @@ async fn clean_up(payments: &Payments) -> Result<(), Error> {
     let left = customers::left_behind(&mut payments.db.read().await?, SLICE).await?;
     for organization_id in left {
         cards::clean_up(payments, organization_id).await?;
+    }
+    look_at_set_ups(payments).await
+}
+
+/// Looks at the pages on which cards are saved: the event of one may be lost.
+async fn look_at_set_ups(payments: &Payments) -> Result<(), Error> {
+    for customer in customers::oldest_with_set_up(&mut payments.db.read().await?, SLICE).await? {
+        pass(cards::look_at_set_up(payments, &customer).await)?;
+        let mut tx = payments.db.write().await?;
+        // The next turn looks at others first.
+        customers::lock(&mut tx, customer.organization_id, payments.clock.now()).await?;
+        tx.commit().await?;
     }
     Ok(())
 }

@@ -74,3 +74,40 @@ fn deleted_organization_leaves_no_card_and_no_page(database: Database) {
         assert_eq!(row.failure_code.as_deref(), Some("organization_deleted"));
     });
 }
+
+#[on_each_database]
+fn saved_card_is_seen_without_its_event(database: Database) {
+    with_shop(database, async |shop| {
+        let ask = async || {
+            let call = shop.world().call(Method::PUT, &shop.path("payment-method"));
+            let url = call.bearer(&shop.token().await).data().await["checkout_url"].clone();
+            let sessions = shop.stripe.all("checkout.session");
+            let session = sessions.iter().find(|session| session["url"] == url);
+            session.map(|session| session["id"].as_str().unwrap().to_owned())
+        };
+        let session_id = ask().await.expect("a page that is open");
+        shop.stripe.visit(&session_id, &Card::visa()).unwrap();
+        shop.stripe.drop_events();
+        // The page is over, so another one is given out, and the card is there.
+        let second = ask().await.expect("a page that is open");
+        assert_ne!(second, session_id);
+        let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;
+        assert_eq!(summary["payment_method"]["last4"], "4242");
+        assert_eq!(ask().await, Some(second), "the same page while it is open");
+    });
+}
+
+#[on_each_database]
+fn saved_card_whose_event_is_lost_is_found_by_the_job(database: Database) {
+    with_shop(database, async |shop| {
+        let call = shop.world().call(Method::PUT, &shop.path("payment-method"));
+        call.bearer(&shop.token().await).data().await;
+        let [session] = shop.stripe.all("checkout.session").try_into().unwrap();
+        shop.stripe.visit(session["id"].as_str().unwrap(), &Card::visa()).unwrap();
+        shop.stripe.drop_events();
+        shop.pass_ms(5 * 60_000);
+        shop.work().await;
+        let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;
+        assert_eq!(summary["payment_method"]["last4"], "4242");
+    });
+}

@@ -172,6 +172,17 @@ pub async fn with_set_up(
     .await
 }
 
+/// Returns customers with a page to save a card, of which nothing was heard for the longest time.
+pub async fn oldest_with_set_up(tx: &mut Tx, limit: i64) -> Result<Vec<Customer>, db::Error> {
+    sql(format!(
+        "SELECT {COLUMNS} FROM payment_customers WHERE setup_session_id IS NOT NULL ORDER BY updated_at LIMIT $1"
+    ))
+    .bind(limit)
+    .heavy()
+    .all(tx)
+    .await
+}
+
 /// Returns customers of deleted organizations that still have something at Stripe.
 pub async fn left_behind(tx: &mut Tx, limit: i64) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> = sql("SELECT organization_id FROM payment_customers c
