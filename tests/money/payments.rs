@@ -15,6 +15,7 @@ mod inbound;
 mod invoices;
 mod lost_events;
 mod off;
+mod pages;
 mod refunds;
 mod refusals;
 mod taxed_top_ups;

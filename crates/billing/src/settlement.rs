@@ -44,5 +44,6 @@ pub async fn settle(
     store::wallets::set_former_name(tx, id, name).await?;
     store::budgets::delete_all(tx, id).await?;
     store::auto_top_ups::remove(tx, id).await?;
+    store::payment_pages::end_all(tx, id, now).await?;
     Ok(())
 }

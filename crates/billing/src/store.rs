@@ -13,6 +13,7 @@ pub mod first_credits;
 pub mod invoices;
 pub mod ledger;
 pub mod months;
+pub mod payment_pages;
 pub mod reservations;
 pub mod usage;
 pub mod wallets;

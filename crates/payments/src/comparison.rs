@@ -15,7 +15,7 @@ use crate::rules::verification::PAYMENT_ID;
 use crate::store::findings::{self, Finding};
 use crate::store::payments::{self as store, Status};
 use crate::store::stripe_events;
-use crate::{Payments, settlement};
+use crate::{Payments, orphans, settlement};
 
 /// How often all payments are compared, in milliseconds.
 pub(crate) const EVERY_MS: i64 = DAY_MS;
@@ -103,7 +103,7 @@ async fn check_intent(payments: &Payments, payment_id: &str, intent: &PaymentInt
     };
     let is_settled = payment.status == Status::Succeeded && payment.intent_id.as_ref() == Some(&intent.id);
     if is_settled && payment.total_minor() == Some(intent.amount_received) {
-        return Ok(());
+        return orphans::look_at(payments, &payment).await;
     }
     match settlement::settle_intent(payments, &payment, intent).await {
         Ok(_) => {

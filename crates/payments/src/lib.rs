@@ -28,6 +28,7 @@ pub mod handling;
 pub mod inbound;
 pub mod jobs;
 mod notices;
+mod orphans;
 pub mod payments;
 mod processor;
 pub mod refunds;

@@ -21,7 +21,7 @@ use crate::rules::verification::REFUND_ID;
 use crate::store::auto_top_ups::PausedReason;
 use crate::store::payments::{self as payment_store, Payment, Status as PaymentStatus};
 use crate::store::refunds as store;
-use crate::{Payments, charging, checkout, settlement};
+use crate::{Payments, charging, checkout, orphans, settlement};
 
 pub use crate::store::refunds::{Refund, Status};
 
@@ -41,6 +41,7 @@ pub async fn refund(
 ) -> Result<Refund, OperatorError> {
     payments.processor()?;
     let refund = begin(payments, id, amount, trail).await?;
+    orphans::look_again(payments, id).await?;
     match ask(payments, &refund).await {
         Ok(refund) if refund.status == Status::Failed => Err(OperatorError::Invalid(
             "Stripe has refused the refund, and the credit is as it was before: the log says why".to_owned(),

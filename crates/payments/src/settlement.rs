@@ -19,7 +19,7 @@ use crate::store::findings::{self, Finding};
 use crate::store::payments::{self as store, Kind, Payment, Status};
 use crate::store::{auto_top_ups, customers};
 use crate::taxes::{self, Paid};
-use crate::{Payments, Processor, cards, charging};
+use crate::{Payments, Processor, cards, charging, orphans};
 
 /// How long a payment without a page may be tried again, in milliseconds: Stripe knows the key of a request for a day.
 const OPENING_MS: i64 = 20 * 60 * 60 * 1_000;
@@ -145,9 +145,6 @@ async fn credit(
     if stored.status == Status::Succeeded {
         return Ok(stored);
     }
-    let (payment_id, invoice_id) = (stored.id, stored.invoice_id);
-    let receipt = Receipt { payment_id, invoice_id, cause: None, amount: stored.amount() };
-    receive(&booking, &mut tx, &mut wallet, receipt).await?;
     let paid = Payment {
         status: Status::Succeeded,
         intent_id: Some(intent.id.clone()),
@@ -160,7 +157,11 @@ async fn credit(
         paid_at: Some(now),
         ..stored
     };
+    // Before the money is booked, which ends the open payments of an invoice.
     store::update(&mut tx, &paid, now).await?;
+    let (payment_id, invoice_id) = (paid.id, paid.invoice_id);
+    let receipt = Receipt { payment_id, invoice_id, cause: None, amount: paid.amount() };
+    receive(&booking, &mut tx, &mut wallet, receipt).await?;
     if let Some(method) = method {
         cards::save_paid(payments, &mut tx, &paid, &method, now).await?;
     }
@@ -172,6 +173,7 @@ async fn credit(
     }
     charging::arm(payments, &booking, &mut tx, &mut wallet).await?;
     findings::remove(&mut tx, &paid.id.text()).await?;
+    orphans::note(&mut tx, &paid, now).await?;
     payments
         .record(&mut tx, &trail, (Action::PaymentSucceeded, paid.id.text()), paid.organization_id, now)
         .await?;

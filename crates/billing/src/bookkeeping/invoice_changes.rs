@@ -104,7 +104,7 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Inv
     invoice.due = Nano::ZERO;
     invoice.status = Status::Void;
     invoice.voided_at = Some(booking.now);
-    store::invoices::set_status(&mut tx, &invoice).await?;
+    store::invoices::set_status(&mut tx, &invoice, booking.now).await?;
     // Credit notes have refunded their part.
     let credited = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
     let refunded = Nano::from_units(invoice.amount.units() - credited.units());
@@ -156,7 +156,7 @@ pub async fn give_up(
     booking.write(&mut tx, &mut wallet).await?;
     invoice.due = Nano::ZERO;
     invoice.status = Status::Uncollectible;
-    store::invoices::set_status(&mut tx, &invoice).await?;
+    store::invoices::set_status(&mut tx, &invoice, booking.now).await?;
     booking.record_event(&mut tx, Action::InvoiceGivenUp, &id.to_string(), invoice.organization_id).await?;
     tx.commit().await?;
     Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })

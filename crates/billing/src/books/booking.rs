@@ -394,7 +394,7 @@ impl Booking<'_> {
                 .await?;
             self.emit_invoice(tx, invoice, InvoiceChange::Paid).await?;
         }
-        store::invoices::set_status(tx, invoice).await
+        store::invoices::set_status(tx, invoice, self.now).await
     }
 
     /// Returns the debts of the months that aren't billed yet. `falls` are the amounts by which daily rows

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::rules::invoicing::{Item, Status};
+use crate::store::payment_pages;
 use crate::store::wallets::nano;
 use db::{FromRow, Page, Row, Tx, sql};
 use kernel::clock::{Month, Time};
@@ -187,8 +188,9 @@ pub async fn lacks_issuer(tx: &mut Tx) -> Result<bool, db::Error> {
     Ok(found.is_some())
 }
 
-/// Writes the amount due of an invoice and its status. The wallet must be locked.
-pub async fn set_status(tx: &mut Tx, invoice: &Invoice) -> Result<(), db::Error> {
+/// Writes the amount due of an invoice and its status. The wallet must be locked. One that isn't open any more can't be paid
+/// on a page any longer.
+pub async fn set_status(tx: &mut Tx, invoice: &Invoice, now: Time) -> Result<(), db::Error> {
     sql("UPDATE invoices SET due_nano = $2, status = $3, paid_at = $4, voided_at = $5 WHERE id = $1")
         .bind(invoice.id)
         .bind(nano(invoice.due)?)
@@ -197,6 +199,9 @@ pub async fn set_status(tx: &mut Tx, invoice: &Invoice) -> Result<(), db::Error>
         .bind(invoice.voided_at)
         .execute(tx)
         .await?;
+    if invoice.status != Status::Open {
+        payment_pages::end_of_invoice(tx, invoice, now).await?;
+    }
     Ok(())
 }
 
