@@ -165,8 +165,8 @@ allow_browsers = false
 # stripe_api_url is not set
 stripe_tax = false
 # stripe_tax_code is not set
-minimum_amount = "5"
-maximum_amount = "10000"
+# minimum_amount is not set
+# maximum_amount is not set
 
 [telemetry]
 # endpoint is not set

@@ -6,6 +6,7 @@ mod brought_forward;
 mod buying;
 mod cards;
 mod check;
+mod currencies;
 mod customers;
 mod dispute_parts;
 mod disputes;

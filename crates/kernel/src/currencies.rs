@@ -39,6 +39,35 @@ pub fn minor_digits(code: &str) -> Option<u32> {
     DIGITS.get(code).copied()
 }
 
+/// The currencies of which one dollar buys about as many as the number says, to the power of ten: from half of it to five
+/// times as many, by the rates of 2026.
+const MAGNITUDES: [(i64, &str); 5] = [
+    (
+        10,
+        "BOB BRL BWP CNY CUP CZK DKK EGP ERN GHS GTQ HKD HNL LSL MAD MDL MOP MRU MUR MVR MXN NAD NIO NOK SCR SEK SLE SRD \
+         STN SVC SZL THB TJS TRY TTD TWD UAH UYU ZAR ZMW ZWG",
+    ),
+    (
+        100,
+        "AFN ALL AMD BDT BTN CVE DJF DOP DZD ETB GMD GYD HTG HUF INR ISK JMD JPY KES KGS KMF LKR LRD MKD MZN NPR PHP PKR RSD \
+         RUB VES VUV XPF YER",
+    ),
+    (
+        1_000,
+        "AOA ARS BIF CDF CLP COP CRC IQD KHR KPW KRW KZT MGA MMK MNT MWK NGN RWF SDG SSP TZS UGX XAF XOF",
+    ),
+    (10_000, "GNF IDR LAK PYG SYP UZS VND"),
+    (100_000, "IRR LBP"),
+];
+
+/// Returns the power of ten of a currency that is worth about one dollar; 1 for one that isn't known.
+///
+/// It makes amounts of the same size in all currencies, such as the bounds of payments, and isn't a rate.
+pub fn magnitude(code: &str) -> i64 {
+    let is_it = |codes: &str| codes.split_ascii_whitespace().any(|other| other == code);
+    MAGNITUDES.iter().find(|(_, codes)| is_it(codes)).map_or(1, |(magnitude, _)| *magnitude)
+}
+
 /// Returns the code that an invalid one was probably meant to be.
 pub fn closest(wrong: &str) -> Option<&'static str> {
     let wrong = wrong.trim().to_ascii_uppercase();
@@ -171,6 +200,19 @@ mod tests {
             [Some(2), Some(0), Some(3), Some(4)]
         );
         assert_eq!([digits("usd"), digits("XXX"), digits("DEM"), digits("")], [None; 4]);
+    }
+
+    #[test]
+    fn magnitudes_are_of_known_currencies() {
+        let mut all: Vec<_> =
+            MAGNITUDES.iter().flat_map(|(_, codes)| codes.split_ascii_whitespace()).collect();
+        assert!(all.iter().all(|code| minor_digits(code).is_some()));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        let of = ["USD", "EUR", "KWD", "SEK", "JPY", "KRW", "VND", "IDR", "LBP", "XXX"].map(magnitude);
+        assert_eq!(of, [1, 1, 1, 10, 100, 1_000, 10_000, 10_000, 100_000, 1]);
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub fn update<'a>(
 
 /// Checks that the values of a top-up fit together.
 fn check(payments: &Payments, top_up: &AutoTopUp, currency: &str) -> Result<(), Error> {
-    let (least, most) = (payments.settings.minimum_amount, payments.settings.maximum_amount);
+    let (least, most) = (payments.settings.minimum(currency), payments.settings.maximum(currency));
     let mut details = Vec::new();
     let mut refuse = |param: &str, message: String| {
         details.push(Detail { param: param.to_owned(), code: "invalid_amount", message });

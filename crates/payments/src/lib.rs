@@ -113,7 +113,7 @@ impl Payments {
     /// A sentence for the operator: a file can't be read.
     pub fn new(shared: Shared, settings: Settings) -> Result<Self, String> {
         let Shared { db, clock, clock_guard, random, billing, tenants, metrics, return_url } = shared;
-        let processor = settings.open()?;
+        let processor = settings.open(&billing.settings.currency)?;
         let counters = Counters::new(&metrics.registered);
         let wake = Notify::new();
         Ok(Self(Arc::new(Parts {

@@ -193,7 +193,7 @@ async fn due_of(tx: &mut Tx, organization_id: OrganizationId, id: InvoiceId) -> 
 /// 400 with a detail.
 pub(crate) fn check_amount(payments: &Payments, amount: Nano, currency: &str) -> Result<i64, Error> {
     let settings = &payments.settings;
-    let (least, most) = (settings.minimum_amount, settings.maximum_amount);
+    let (least, most) = (settings.minimum(currency), settings.maximum(currency));
     let units = ChargeUnit::of(currency).exactly(amount);
     let message = if amount < least || amount > most {
         format!("`amount` must be at least {least} and at most {most} {currency}.")

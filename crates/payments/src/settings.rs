@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use kernel::document::values::{as_text, decimal, path, text};
+use kernel::currencies;
+use kernel::document::values::{decimal, path, text};
 use kernel::money::Nano;
 use kernel::secrets::{Secret, files};
 use kernel::urls::BaseUrl;
@@ -12,7 +13,7 @@ use stripe::Client;
 use crate::Processor;
 
 /// Table `payments` of the configuration.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// The file with the secret key of Stripe. Without it and the next one nothing can be paid.
@@ -29,30 +30,27 @@ pub struct Settings {
     /// Stripe's tax code of the credit; `None`: that of the account.
     #[serde(deserialize_with = "tax_code")]
     pub stripe_tax_code: Option<String>,
-    /// The least that is paid at a time, without tax.
-    #[serde(deserialize_with = "amount", serialize_with = "as_text")]
-    pub minimum_amount: Nano,
-    /// The most that is paid at a time; invoices may be larger.
-    #[serde(deserialize_with = "amount", serialize_with = "as_text")]
-    pub maximum_amount: Nano,
+    /// The least that is paid at a time, without tax; `None`: about 5 dollars.
+    #[serde(deserialize_with = "amount", serialize_with = "amount_text")]
+    pub minimum_amount: Option<Nano>,
+    /// The most that is paid at a time, and that automatic top-ups charge an organization in a day; invoices may be
+    /// larger. `None`: about 10,000 dollars.
+    #[serde(deserialize_with = "amount", serialize_with = "amount_text")]
+    pub maximum_amount: Option<Nano>,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            stripe_secret_key_file: None,
-            stripe_webhook_secret_file: None,
-            stripe_api_url: None,
-            stripe_tax: false,
-            stripe_tax_code: None,
-            minimum_amount: Nano::from_units(5_000_000_000),
-            maximum_amount: Nano::from_units(10_000_000_000_000),
-        }
-    }
+/// The least that is paid at a time, in dollars.
+const MINIMUM: i64 = 5;
+/// The most that is paid at a time, in dollars.
+const MAXIMUM: i64 = 10_000;
+
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nano>, D::Error> {
+    decimal(deserializer, "an amount", Nano::from_units(i64::MAX.into()), "5 or \"5.00\"").map(Some)
 }
 
-fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nano, D::Error> {
-    decimal(deserializer, "an amount", Nano::from_units(i64::MAX.into()), "5 or \"5.00\"")
+#[allow(clippy::ref_option, reason = "serde calls it so")]
+fn amount_text<S: Serializer>(amount: &Option<Nano>, serializer: S) -> Result<S::Ok, S::Error> {
+    amount.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
 fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BaseUrl>, D::Error> {
@@ -80,18 +78,31 @@ impl Settings {
         self.stripe_secret_key_file.is_some() && self.stripe_webhook_secret_file.is_some()
     }
 
-    /// Reads the files; `None` if payments are off.
+    /// Returns the least that is paid at a time in a currency, without tax.
+    pub fn minimum(&self, currency: &str) -> Nano {
+        self.minimum_amount.unwrap_or_else(|| default_amount(MINIMUM, currency))
+    }
+
+    /// Returns the most that is paid at a time in a currency, without tax.
+    pub fn maximum(&self, currency: &str) -> Nano {
+        self.maximum_amount.unwrap_or_else(|| default_amount(MAXIMUM, currency))
+    }
+
+    /// Reads the files; `None` if payments are off. `currency` is that of new wallets.
     ///
     /// # Errors
     /// A sentence for the operator, without a secret.
-    pub fn open(&self) -> Result<Option<Processor>, String> {
+    pub fn open(&self, currency: &str) -> Result<Option<Processor>, String> {
         let (Some(key_file), Some(secret_file)) =
             (&self.stripe_secret_key_file, &self.stripe_webhook_secret_file)
         else {
             return Ok(None);
         };
-        if self.minimum_amount > self.maximum_amount {
-            return Err("`payments.minimum_amount` is more than `payments.maximum_amount`".to_owned());
+        let (least, most) = (self.minimum(currency), self.maximum(currency));
+        if least > most {
+            return Err(format!(
+                "`payments.minimum_amount` ({least} {currency}) is more than `payments.maximum_amount` ({most} {currency})"
+            ));
         }
         let key = read("payments.stripe_secret_key_file", key_file, &["sk_", "rk_"])?;
         let webhook_secret = read("payments.stripe_webhook_secret_file", secret_file, &["whsec_"])?;
@@ -100,6 +111,12 @@ impl Settings {
         let client = Client::new(settings).map_err(|error| format!("payments: {error}"))?;
         Ok(Some(Processor { client, webhook_secret }))
     }
+}
+
+/// Returns an amount that is worth about so many dollars in a currency.
+fn default_amount(dollars: i64, currency: &str) -> Nano {
+    let units = i128::from(dollars) * i128::from(currencies::magnitude(currency));
+    Nano::from_units(units * 1_000_000_000)
 }
 
 /// Reads a secret that begins with one of these words.

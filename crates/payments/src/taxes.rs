@@ -48,7 +48,7 @@ pub(crate) enum Tax {
 /// Stripe can't be reached, refuses for another reason than the customer's address, or says something that doesn't add up.
 pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax, Error> {
     let unit = ChargeUnit::of(&quote.payment.currency);
-    let least = unit.covering(payments.settings.minimum_amount).unwrap_or(i64::MAX);
+    let least = unit.covering(payments.settings.minimum(&quote.payment.currency)).unwrap_or(i64::MAX);
     let mut amount_minor = quote.payment.amount_minor;
     for _ in 0..MAX_CALCULATIONS {
         let calculation = match request(payments, quote, amount_minor).await? {

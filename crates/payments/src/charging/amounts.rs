@@ -141,9 +141,9 @@ async fn amount(
         restore_to: top_up.restore_to,
         monthly_cap: top_up.monthly_cap,
         charged_minor: this_month.total_minor(),
-        daily_maximum: payments.settings.maximum_amount,
+        daily_maximum: payments.settings.maximum(&wallet.currency),
         charged_today_minor: today.amount_minor,
-        minimum: payments.settings.minimum_amount,
+        minimum: payments.settings.minimum(&wallet.currency),
     };
     let unit = ChargeUnit::of(&wallet.currency);
     let charge = top_ups::charge(gap, unit);

@@ -100,8 +100,8 @@ async fn show(
     let shell = Shell::read(console, &visit.person).await?;
     let currency = currency(console, visit.scope.organization_id()).await?;
     let settings = &console.payments.settings;
-    let [least, most] =
-        [settings.minimum_amount, settings.maximum_amount].map(|amount| show::money(amount, &currency));
+    let [least, most] = [settings.minimum(&currency), settings.maximum(&currency)]
+        .map(|amount| show::money(amount, &currency));
     let page = NewPage {
         tabs: crate::organizations::billing::tabs(&shell, Tab::Payments),
         form,
