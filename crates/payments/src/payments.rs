@@ -76,7 +76,7 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
         Target::Invoice(id) => (Kind::Invoice, Some(id), due_of(&mut held, organization_id, id).await?),
     };
     let amount_minor = match kind {
-        Kind::Invoice => ChargeUnit::of(&wallet.currency).covering(amount).ok_or(Code::AmountOutOfRange)?,
+        Kind::Invoice => of_invoice(payments, amount, &wallet.currency).ok_or(Code::AmountOutOfRange)?,
         Kind::Credit | Kind::AutoTopUp => check_amount(payments, amount, &wallet.currency)?,
     };
     if let Some(id) = invoice_id
@@ -185,6 +185,17 @@ async fn due_of(tx: &mut Tx, organization_id: OrganizationId, id: InvoiceId) -> 
         return Err(Error::new(Code::InvoiceNotOpen).param("invoice_id"));
     }
     Ok(invoice.due)
+}
+
+/// Returns the units by which an amount of an invoice can be paid: at least what Stripe charges, or what is paid at a time
+/// where Stripe doesn't say. `None` past 64 bits.
+fn of_invoice(payments: &Payments, due: Nano, currency: &str) -> Option<i64> {
+    let unit = ChargeUnit::of(currency);
+    let least = match stripe::currencies::least(currency) {
+        Some(least) => least,
+        None => unit.covering(payments.settings.minimum(currency))?,
+    };
+    Some(unit.covering(due)?.max(least))
 }
 
 /// Returns the units of an amount that can be bought.

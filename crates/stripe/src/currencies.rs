@@ -31,9 +31,53 @@ pub fn step(code: &str) -> i64 {
     }
 }
 
+/// The least that Stripe charges, in its minor units (docs.stripe.com/currencies, "Minimum and maximum charge amounts").
+const LEAST: [(&str, i64); 23] = [
+    ("AED", 200),
+    ("AUD", 50),
+    ("BRL", 50),
+    ("CAD", 50),
+    ("CHF", 50),
+    ("CZK", 1_500),
+    ("DKK", 250),
+    ("EUR", 50),
+    ("GBP", 30),
+    ("HKD", 400),
+    ("HUF", 17_500),
+    ("INR", 50),
+    ("JPY", 50),
+    ("MXN", 1_000),
+    ("MYR", 200),
+    ("NOK", 300),
+    ("NZD", 50),
+    ("PLN", 200),
+    ("RON", 200),
+    ("SEK", 300),
+    ("SGD", 50),
+    ("THB", 1_000),
+    ("USD", 50),
+];
+
+/// Returns the least that Stripe charges in a currency, in its minor unit; `None` if Stripe names none: then it is what the
+/// least of the account's own currency is worth.
+///
+/// The code is in upper case.
+pub fn least(code: &str) -> Option<i64> {
+    LEAST.iter().find(|(other, _)| *other == code).map(|(_, least)| *least)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn least_amounts_are_multiples_of_the_step() {
+        assert!(LEAST.is_sorted());
+        for (code, least) in LEAST {
+            assert!(minor_digits(code).is_some() && least % step(code) == 0, "{code}");
+        }
+        assert_eq!(["USD", "JPY", "KRW", "usd"].map(least), [Some(50), Some(50), None, None]);
+    }
 
     #[test]
     fn digits_and_steps_as_stripe_documents_them() {

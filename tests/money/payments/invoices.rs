@@ -71,3 +71,25 @@ fn invoice_whose_due_has_changed_has_another_page(database: Database) {
         assert_eq!(shop.balance().await, "0.005");
     });
 }
+
+#[on_each_database]
+fn small_invoice_is_rounded_up_to_what_can_be_charged(database: Database) {
+    with_shop(database, async |shop| {
+        // 80,000 x 0.0000025 = 0.2; Stripe charges 0.50 at least.
+        shop.books.use_today("chat-a", 80_000, 0).await;
+        shop.books.set_time("2026-04-02T09:00:00Z");
+        shop.books.run_scheduler().await;
+        let [invoice] = shop.books.invoices().await.try_into().unwrap();
+        assert_eq!(invoice.due.to_string(), "0.2");
+        let begun = shop.begin(&json!({"invoice_id": invoice.id})).await;
+        assert_eq!(begun["amount"], json!(0.5));
+        let again = shop.begin(&json!({"invoice_id": invoice.id})).await;
+        assert_eq!(again["id"], begun["id"], "one page for one invoice");
+        shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
+        shop.hear().await;
+        let [paid] = shop.books.invoices().await.try_into().unwrap();
+        assert_eq!((paid.due.to_string(), paid.status.as_str()), ("0".to_owned(), "paid"));
+        assert_eq!(shop.balance().await, "0.3");
+        assert_eq!(shop.credits().await, ["payment 0.3 of 0.5"]);
+    });
+}
