@@ -48,11 +48,32 @@ fn quote(cell: String) -> String {
     cell
 }
 
-/// Prefixes a text that spreadsheets would read as a formula with an apostrophe. It was written by one person,
-/// and the file is opened by others.
+/// What a formula begins with.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+/// What separates cells or lines somewhere. Quotes don't protect them from a spreadsheet that separates by something else
+/// than commas: they stand in the middle of what is a cell there.
+const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
+
+/// Prefixes what spreadsheets would read as a formula with an apostrophe, at the beginning of a text and after separators.
+/// The text was written by one person, and the file is opened by others.
 fn escape_formula(text: &str) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
-    if formula { format!("'{text}") } else { text.to_owned() }
+    let mut escaped = String::with_capacity(text.len() + 1);
+    if text.starts_with(['\t', '\r', '\n']) {
+        escaped.push('\'');
+    }
+    // Where a cell may begin; quotes after it may be taken away.
+    let mut start = Some(escaped.len());
+    for c in text.chars() {
+        if let Some(at) = start.filter(|_| FORMULA.contains(&c)) {
+            escaped.insert(at, '\'');
+        }
+        start = start.filter(|_| c == '"');
+        escaped.push(c);
+        if SEPARATORS.contains(&c) {
+            start = Some(escaped.len());
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]
@@ -65,13 +86,25 @@ mod tests {
             ("Prod", "Prod"),
             ("a,b", "\"a,b\""),
             ("say \"hi\"", "\"say \"\"hi\"\"\""),
-            ("a;=1+1", "\"a;=1+1\""),
+            ("a;=1+1", "\"a;'=1+1\""),
+            ("x;=1+1;y", "\"x;'=1+1;y\""),
+            ("a;b;+1;@c", "\"a;b;'+1;'@c\""),
+            ("a;b=1", "\"a;b=1\""),
+            ("a;", "\"a;\""),
+            // A spreadsheet that separates by semicolons takes the quotes away, too.
+            ("x;\"=1+1;y", "\"x;'\"\"=1+1;y\""),
+            ("x;\"\"\"-1\"", "\"x;'\"\"\"\"\"\"-1\"\"\""),
+            ("x;\"a=1", "\"x;\"\"a=1\""),
             ("two\r\nlines", "\"two\r\nlines\""),
+            ("two\n=1", "\"two\n'=1\""),
+            ("two\r\n=1", "\"two\r\n'=1\""),
+            ("a\t＝1", "\"a\t'＝1\""),
             ("=HYPERLINK(\"http://x\",\"y\")", "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""),
             ("+1", "'+1"),
             ("-1", "'-1"),
             ("@SUM(A1)", "'@SUM(A1)"),
-            ("\t=1", "\"'\t=1\""),
+            ("\t=1", "\"'\t'=1\""),
+            ("\"=1\"", "\"'\"\"=1\"\"\""),
             ("＝1", "'＝1"),
             ("a=1", "a=1"),
             ("", ""),
