@@ -47,6 +47,35 @@ for (const change of [{ body: request.body + ' ' }, { headers: { ...request.head
 console.log('verified');
 ";
 
+/// Runs the receiver of the contract, on standard input, with an event whose amount no float has.
+const DOCUMENTED: &str = r#"
+import datetime, sys, types
+from standardwebhooks import Webhook
+secret = 'whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY='
+body = '{"type":"credit.added","data":{"amount":123456789.123456789}}'
+now = datetime.datetime.now(tz=datetime.timezone.utc)
+headers = {'webhook-id': 'event_1', 'webhook-timestamp': str(int(now.timestamp())),
+           'webhook-signature': Webhook(secret).sign('event_1', now, body)}
+names = {'secret': secret, 'request': types.SimpleNamespace(body=body, headers=headers)}
+exec(sys.stdin.read(), names)
+print(names['event']['data']['amount'])
+"#;
+
+#[test]
+fn documented_receiver_reads_exact_amounts() {
+    let page = std::fs::read_to_string("docs/contract/webhooks.md").unwrap();
+    let (_, rest) = page.split_once("```python\n").unwrap();
+    let (code, _) = rest.split_once("```").unwrap();
+    let Some(mut python) = python::python("standardwebhooks", "standardwebhooks", "webhooks") else { return };
+    let python = python.args(["-c", DOCUMENTED]);
+    let mut child =
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(code.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.trim(), "123456789.123456789", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 fn webhooks_path(server: &Server, owner: &Account) -> String {
     let body = json!({"name": "Acme"});
     let organization = server.post("/v1/organizations", &body).bearer(&owner.access_token).data();
