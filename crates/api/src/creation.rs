@@ -64,7 +64,17 @@ async fn respond(api: Api, request: Option<Request>, made: Made) -> Result<Respo
 
 /// Claims the key, runs the operation and stores its answer; or returns the answer that was kept.
 async fn run_once(api: Api, request: Request, made: Made) -> Result<Response<Body>, Error> {
-    let attempt = match idempotency::begin(&api.idempotency, &request).await? {
+    let begun = match idempotency::begin(&api.idempotency, &request).await {
+        // Its answer is soon there.
+        Err(error)
+            if error.code == Code::IdempotencyInProgress
+                && idempotency::wait(&api.idempotency, &request).await =>
+        {
+            idempotency::begin(&api.idempotency, &request).await
+        }
+        begun => begun,
+    };
+    let attempt = match begun? {
         Begun::First(attempt) => attempt,
         Begun::Answered(kept) => return repeat(&api, &kept),
     };

@@ -8,6 +8,7 @@
 //! [`finish`] doesn't find its claim.
 
 mod rules;
+mod running;
 pub mod store;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use kernel::secrets::sealing::Sealer;
 use kernel::secrets::sha256;
 
 use rules::Decision;
+use running::{Run, Running};
 
 pub use db::Uncommitted;
 
@@ -37,12 +39,13 @@ pub struct Idempotency {
     clock: Clock,
     random: Random,
     sealer: Arc<Sealer>,
+    running: Arc<Running>,
 }
 
 impl Idempotency {
     /// A handle on this database; answers are sealed by `sealer`.
     pub fn new(db: Db, clock: Clock, random: Random, sealer: Arc<Sealer>) -> Self {
-        Self { db, clock, random, sealer }
+        Self { db, clock, random, sealer, running: Arc::default() }
     }
 }
 
@@ -82,6 +85,8 @@ pub struct Attempt {
     id: [u8; 32],
     /// Drawn for each attempt, so that one that was overtaken doesn't take another's claim for its own.
     holder: String,
+    /// Repetitions in this process wait until it is dropped.
+    _run: Arc<Run>,
 }
 
 /// What a request with a key is to do.
@@ -103,17 +108,23 @@ pub async fn begin(idempotency: &Idempotency, request: &Request) -> Result<Begun
     }
     let now = idempotency.clock.now();
     let holder = format!("{:032x}", u128::from_be_bytes(idempotency.random.bytes()));
-    let attempt = Attempt { id: request.id, holder };
-    let claim = store::Claim { id: attempt.id, content_hash: request.content_hash, holder: &attempt.holder };
+    let claim = store::Claim { id: request.id, content_hash: request.content_hash, holder: &holder };
     let mut tx = idempotency.db.write().await?;
     if store::claim(&mut tx, &claim, now).await? {
+        let run = idempotency.running.begin(request.id);
         tx.commit().await?;
-        return Ok(Begun::First(attempt));
+        return Ok(Begun::First(Attempt { id: request.id, holder, _run: run }));
     }
     drop(tx);
     // Another request was faster.
     let answer = find(idempotency, request).await?;
     Ok(Begun::Answered(answer.ok_or(Code::IdempotencyInProgress)?))
+}
+
+/// Waits until the request with the same key that runs in this process has ended. Returns `false` if none does, or it takes
+/// too long: what [`begin`] has answered stays true.
+pub async fn wait(idempotency: &Idempotency, request: &Request) -> bool {
+    idempotency.running.wait(request.id).await
 }
 
 /// Returns the answer that was kept, or `None` if the request may run.

@@ -1,10 +1,14 @@
 //! Credit that is bought.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use serde_json::json;
 use tollkeeper::clock::DAY_MS;
 
 use support::shop::with_shop;
 use support::stripe::cards::Card;
+use support::stripe::faults::Fault;
 use support::{Database, on_each_database};
 
 #[on_each_database]
@@ -95,6 +99,31 @@ fn same_request_has_the_same_payment(database: Database) {
         let third = post(20).data().await;
         assert_eq!((&third["id"], &third["checkout_url"]), (&first["id"], &first["checkout_url"]));
         assert_eq!((shop.rows().await.len(), shop.stripe.all("checkout.session").len()), (1, 1));
+    });
+}
+
+#[on_each_database]
+fn requests_at_once_have_the_same_payment(database: Database) {
+    with_shop(database, async |shop| {
+        let token = shop.token().await;
+        let requests = |key: &'static str| {
+            let call = || shop.world().post(&shop.path("payments"), &json!({"amount": 20})).bearer(&token);
+            join_all((0..10).map(|_| call().header("idempotency-key", key).send()).collect::<Vec<_>>())
+        };
+        // Stripe takes a while, so all of them come before the first answer.
+        shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::Delay(Duration::from_millis(300)));
+        let answers = requests("ten").await;
+        let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [200; 10]);
+        assert!(answers.iter().all(|answer| answer.text == answers[0].text));
+        assert_eq!((shop.rows().await.len(), shop.stripe.all("checkout.session").len()), (1, 1));
+        // What can't be said yet is asked again, not paid again.
+        shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::LostAnswer);
+        for answer in requests("lost").await {
+            assert!([200, 409, 502].contains(&answer.status), "{}", answer.text);
+        }
+        assert_eq!(requests("lost").await[0].status, 200);
+        assert_eq!((shop.rows().await.len(), shop.stripe.all("checkout.session").len()), (2, 2));
     });
 }
 
