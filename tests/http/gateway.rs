@@ -8,6 +8,7 @@ mod endings;
 mod failing_writes;
 mod failover;
 mod fields;
+mod golden_counts;
 mod headers;
 mod leaving;
 mod llamacpp;

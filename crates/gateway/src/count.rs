@@ -5,6 +5,7 @@
 //! | usages, and the stream ended well | the last one that isn't zero |
 //! | usages, and the stream was cut or left | the largest one: counts only grow |
 //! | text after the last usage | an estimate of it, in addition |
+//! | a usage with one count that can be read | that one, and an estimate of the other |
 //! | no usage | an estimate: a token for each event with text, or those of the text if that is more |
 //!
 //! A usage may be without choices, beside one, or inside one; `usage` reads every form. Counts that are
@@ -34,6 +35,40 @@ pub struct Usage {
     pub completion_tokens: i64,
     /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't say.
     pub cached_prompt_tokens: Option<i64>,
+}
+
+/// The counts of a usage of which one is missing, or can't be read.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Parts {
+    /// Tokens of the prompt, with those from a cache.
+    pub(crate) prompt: Option<i64>,
+    /// Tokens of all answers.
+    pub(crate) completion: Option<i64>,
+    /// Tokens of the prompt that came from a cache.
+    pub(crate) cached: Option<i64>,
+}
+
+impl Parts {
+    /// Returns these counts, without zeros: they count nothing.
+    pub(crate) fn new(prompt: Option<i64>, completion: Option<i64>, cached: Option<i64>) -> Self {
+        let prompt = prompt.filter(|tokens| *tokens > 0);
+        let cached = prompt.zip(cached).map(|(prompt, cached)| cached.min(prompt));
+        Self { prompt, completion: completion.filter(|tokens| *tokens > 0), cached }
+    }
+
+    /// Returns what is charged: what the upstream has counted, and of the rest an estimate.
+    pub(crate) fn settle(self, estimate: Usage, bounds: Bounds) -> Settled {
+        let usage = Usage {
+            prompt_tokens: self.prompt.unwrap_or(estimate.prompt_tokens),
+            completion_tokens: self.completion.unwrap_or(estimate.completion_tokens),
+            cached_prompt_tokens: self.cached,
+        };
+        let max_prompt_tokens = match self.prompt {
+            Some(_) => bounds.counted_prompt_tokens,
+            None => bounds.reserved_prompt_tokens,
+        };
+        Settled { estimated: true, ..usage.settle_within(max_prompt_tokens, bounds) }
+    }
 }
 
 /// The tokens that a call is charged for.

@@ -26,7 +26,10 @@ impl Chunk {
         let usage = object.get("usage").and_then(Usage::read);
         let timings = object.get("timings").and_then(Usage::read_timings);
         let choices = choices.map_or_else(Vec::new, |Lenient(Choices(choices))| choices);
-        Ok(Self { object, counts: ChunkCounts { choices, usage: Usage::merge(usage, timings) } })
+        let usage = Usage::merge(usage, timings);
+        let parts =
+            object.get("usage").filter(|_| usage.is_none()).map(Usage::read_parts).unwrap_or_default();
+        Ok(Self { object, counts: ChunkCounts { choices, usage, parts } })
     }
 }
 

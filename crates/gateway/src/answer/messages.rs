@@ -91,7 +91,7 @@ impl StreamCleaner {
         if is_finished {
             // Its usage is that of the whole.
             self.count(TextTokens::default(), true, None);
-            self.counter.add(&ChunkCounts { choices: Vec::new(), usage });
+            self.counter.add(&ChunkCounts { usage, ..ChunkCounts::default() });
         } else {
             self.count(TextTokens::default(), false, usage);
         }
@@ -99,6 +99,6 @@ impl StreamCleaner {
 
     fn count(&mut self, text: TextTokens, is_finished: bool, usage: Option<Usage>) {
         let choice = ChoiceText { text, is_finished, ..ChoiceText::default() };
-        self.counter.add(&ChunkCounts { choices: vec![choice], usage });
+        self.counter.add(&ChunkCounts { choices: vec![choice], usage, ..ChunkCounts::default() });
     }
 }

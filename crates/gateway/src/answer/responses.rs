@@ -67,9 +67,12 @@ impl StreamCleaner {
             choices.push(choice(TextTokens::default()));
         }
         let running = if usage.is_some() { None } else { timings };
-        self.counter.add(&ChunkCounts { choices, usage: running });
+        let parts = ended.and_then(|response| response.get("usage")).filter(|_| usage.is_none());
+        let parts = parts.map(Usage::read_parts).unwrap_or_default();
+        self.counter.add(&ChunkCounts { choices, usage: running, parts });
         if usage.is_some() {
-            self.counter.add(&ChunkCounts { choices: Vec::new(), usage: Usage::merge(usage, timings) });
+            let usage = Usage::merge(usage, timings);
+            self.counter.add(&ChunkCounts { usage, ..ChunkCounts::default() });
         }
         match kind {
             EventKind::Failure => {

@@ -209,7 +209,7 @@ impl StreamCleaner {
             JsonError::TooDeep | JsonError::Duplicate(_) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(data));
                 let choices = vec![ChoiceText { text, ..ChoiceText::default() }];
-                self.counter.add(&ChunkCounts { choices, usage: None });
+                self.counter.add(&ChunkCounts { choices, ..ChunkCounts::default() });
             }
         }
         Cleaned::Forward(frame.bytes.clone())

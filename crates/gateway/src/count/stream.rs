@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bounds, Settled, TextTokens, Usage};
+use super::{Bounds, Parts, Settled, TextTokens, Usage};
 
 /// The most answers of a call: 128 to each of 2,048 prompts.
 const MAX_CHOICES: usize = 128 * 2_048;
@@ -12,6 +12,8 @@ const MAX_CHOICES: usize = 128 * 2_048;
 pub(crate) struct ChunkCounts {
     pub(crate) choices: Vec<ChoiceText>,
     pub(crate) usage: Option<Usage>,
+    /// What can be read of a usage that is none as a whole.
+    pub(crate) parts: Parts,
 }
 
 /// The counts of one choice in a chunk.
@@ -125,6 +127,8 @@ pub struct StreamCounter {
     /// The part that the last usage counted.
     last: Option<Counted>,
     cached_prompt_tokens: Option<i64>,
+    /// The counts of usages that are none as a whole, while no other has come.
+    parts: Parts,
     /// A usage without choices came, which stands at the end of a stream.
     has_total: bool,
     /// The client has left before any text, and no usage has come since.
@@ -153,6 +157,7 @@ impl StreamCounter {
             each: BTreeMap::new(),
             last: None,
             cached_prompt_tokens: None,
+            parts: Parts::default(),
             has_total: false,
             awaits_usage: false,
         }
@@ -179,7 +184,12 @@ impl StreamCounter {
                 self.add_usage(Some(choice.index), usage);
             }
         }
-        let Some(usage) = chunk.usage else { return };
+        let Some(usage) = chunk.usage else {
+            if self.choices == 1 || chunk.choices.is_empty() {
+                self.add_parts(chunk.parts);
+            }
+            return;
+        };
         match chunk.choices.as_slice() {
             [] => {
                 self.has_total |= usage.prompt_tokens > 0;
@@ -193,6 +203,24 @@ impl StreamCounter {
     /// Returns the number under which a choice is counted.
     fn place(&self, index: usize) -> usize {
         index.min(self.choices - 1)
+    }
+
+    /// Notes the counts of a usage that is none as a whole.
+    fn add_parts(&mut self, parts: Parts) {
+        self.parts.prompt = parts.prompt.max(self.parts.prompt);
+        self.parts.cached = parts.cached.max(self.parts.cached);
+        if parts.completion > self.parts.completion {
+            self.parts.completion = parts.completion;
+            if self.last.is_none() {
+                self.seen_since = Seen::default();
+                self.seen_since_of.clear();
+            }
+        }
+    }
+
+    /// Returns the counts of usages that are none as a whole.
+    pub(crate) fn parts(&self) -> Parts {
+        self.parts
     }
 
     /// Notes a usage, of one choice or of all.
@@ -304,7 +332,12 @@ impl StreamCounter {
             return Settled { estimated, ..usage(prompt_tokens, completion_tokens).settle(bounds) };
         }
         let prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
-        usage(prompt_tokens, self.seen.tokens()).settle_estimate(bounds)
+        let completion_tokens = match self.parts.completion {
+            Some(counted) => counted.saturating_add(self.seen_since.tokens()),
+            None => self.seen.tokens(),
+        };
+        let parts = Parts { completion: None, ..self.parts };
+        parts.settle(usage(prompt_tokens, completion_tokens), bounds)
     }
 
     /// Returns the tokens of the prompts and of the answers by the upstream's counts.

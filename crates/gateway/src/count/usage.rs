@@ -13,7 +13,7 @@
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
-use super::{MAX_TOKENS, Usage};
+use super::{MAX_TOKENS, Parts, Usage};
 use crate::lenient::{Gather, Lenient, Name};
 
 impl Usage {
@@ -39,6 +39,13 @@ impl Usage {
         }
         let cached_prompt_tokens = cached.map(|cached| cached.min(prompt_tokens));
         Some(Self { prompt_tokens, completion_tokens, cached_prompt_tokens })
+    }
+
+    /// Reads the counts of a `usage` that [`read`](Self::read) can't read as a whole.
+    pub(crate) fn read_parts(value: &[u8]) -> Parts {
+        let members = serde_json::from_slice::<Lenient<Members>>(value).unwrap_or_default();
+        let Lenient(Members { prompt, completion, cached, .. }) = members;
+        Parts::new(prompt, completion, cached)
     }
 
     /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write the total alone.
@@ -129,6 +136,12 @@ impl MessageUsage {
             completion_tokens: self.output.unwrap_or_default(),
             cached_prompt_tokens: self.cache_read,
         })
+    }
+
+    /// Returns the counts of a usage that has only some.
+    pub(crate) fn parts(self) -> Parts {
+        let prompt = self.total().map(|total| total.prompt_tokens);
+        Parts::new(prompt, self.output, self.cache_read)
     }
 
     fn prompt_tokens(self) -> i64 {
