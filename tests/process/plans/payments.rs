@@ -2,7 +2,7 @@
 
 use support::on_each_database;
 use support::world::World;
-use tollkeeper::billing::store::audit;
+use tollkeeper::billing::store::{audit, payment_pages};
 use tollkeeper::db::sql;
 use tollkeeper::payments::statements as payments;
 
@@ -49,7 +49,7 @@ async fn payments_are_found_by_their_index(world: World) {
     }
     tx.commit().await.unwrap();
     let of_organization = "payments_organization_id_id";
-    let cases: [(&str, &[&str], &str); 14] = [
+    let cases: [(&str, &[&str], &str); 18] = [
         // Statement, parameters, and its index: either of several.
         (payments::COUNT, &["o7"], of_organization),
         (&payments::LIST, &["o7", "20", "0"], of_organization),
@@ -65,6 +65,10 @@ async fn payments_are_found_by_their_index(world: World) {
         (payments::TOP_UPS_DUE, &["9", "50"], "auto_top_ups_next_try_at"),
         (payments::TASKS_DUE, &["9", "50"], "stripe_tasks_next_at"),
         (audit::PAYMENTS, &["o7"], of_organization),
+        (payment_pages::EXPIRE_OF_INVOICE, &["o7", "i7", "9"], of_organization),
+        (payment_pages::CANCEL_OF_INVOICE, &["o7", "i7", "9"], of_organization),
+        (payment_pages::EXPIRE_ALL, &["o7", "9"], of_organization),
+        (payment_pages::CANCEL_ALL, &["o7", "9"], of_organization),
     ];
     for (text, parameters, index) in cases {
         let plan = plan(&world, text, parameters).await;
