@@ -16,6 +16,7 @@ pub mod fair_queue;
 pub mod files;
 pub mod futures;
 pub mod ids;
+pub mod io_turns;
 pub mod limiter;
 pub mod limits;
 pub mod money;

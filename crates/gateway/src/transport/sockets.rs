@@ -1,4 +1,4 @@
-//! Connections that tell whether all that has arrived on them was read.
+//! Connections that tell whether all that has arrived on them was read, and that let other tasks run between many bytes.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -11,6 +11,7 @@ use futures_util::{FutureExt, TryFutureExt};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use kernel::io_turns::{IoTurn, MAX_TURN_BYTES};
 use tower_service::Service;
 
 type TcpSocket = <HttpConnector as Service<Uri>>::Response;
@@ -61,7 +62,7 @@ impl Service<Uri> for SocketConnector {
     }
 
     fn call(&mut self, address: Uri) -> Self::Future {
-        self.0.call(address).map_ok(|tcp| Socket { tcp, state: SocketState::default() }).boxed()
+        self.0.call(address).map_ok(Socket::new).boxed()
     }
 }
 
@@ -70,6 +71,23 @@ impl Service<Uri> for SocketConnector {
 pub(crate) struct Socket {
     tcp: TcpSocket,
     state: SocketState,
+    write_turn: IoTurn,
+}
+
+impl Socket {
+    fn new(tcp: TcpSocket) -> Self {
+        Self { tcp, state: SocketState::default(), write_turn: IoTurn::default() }
+    }
+
+    /// Notes how much was written.
+    fn note_write(&mut self, outcome: Poll<Result<usize>>) -> Poll<Result<usize>> {
+        match &outcome {
+            Poll::Pending => self.write_turn.end(),
+            Poll::Ready(Ok(written)) => self.write_turn.note(*written),
+            Poll::Ready(Err(_)) => {}
+        }
+        outcome
+    }
 }
 
 #[cfg(test)]
@@ -99,7 +117,12 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+        if self.write_turn.is_over(cx) {
+            return Poll::Pending;
+        }
+        let bytes = self.write_turn.part(bytes);
+        let outcome = Pin::new(&mut self.tcp).poll_write(cx, bytes);
+        self.note_write(outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -119,6 +142,51 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
+        if self.write_turn.is_over(cx) {
+            return Poll::Pending;
+        }
+        let is_large = |slice: &IoSlice<'_>| slice.len() >= MAX_TURN_BYTES;
+        let outcome = match slices {
+            // A large piece is written alone, in parts.
+            [first, ..] if is_large(first) => {
+                let part = self.write_turn.part(first);
+                Pin::new(&mut self.tcp).poll_write(cx, part)
+            }
+            _ => {
+                let small = slices.split(is_large).next().unwrap_or(slices);
+                Pin::new(&mut self.tcp).poll_write_vectored(cx, small)
+            }
+        };
+        self.note_write(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::poll;
+    use std::future::poll_fn;
+
+    /// The kernel would take megabytes at once, and other tasks would wait for that.
+    #[tokio::test]
+    async fn other_tasks_run_between_parts_of_a_large_body() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let mut socket = SocketConnector(HttpConnector::new()).call(address).await.unwrap();
+        let (head, body) = (b"head".as_slice(), vec![0; 3 * MAX_TURN_BYTES]);
+        let mut write = async |slices: &[&[u8]]| {
+            let slices: Vec<_> = slices.iter().map(|bytes| IoSlice::new(bytes)).collect();
+            let mut written = poll_fn(|cx| Pin::new(&mut socket).poll_write_vectored(cx, &slices));
+            match poll!(&mut written) {
+                Poll::Ready(written) => Some(written.unwrap()),
+                Poll::Pending => None,
+            }
+        };
+        assert_eq!(write(&[head, &body]).await, Some(head.len()));
+        assert_eq!(write(&[&body]).await, Some(MAX_TURN_BYTES - head.len()));
+        assert_eq!(write(&[&body]).await, None, "others have their turn");
+        assert_eq!(write(&[&body]).await, Some(MAX_TURN_BYTES));
+        assert_eq!(write(&[head, head]).await, None);
+        assert_eq!(write(&[head, head]).await, Some(2 * head.len()));
     }
 }

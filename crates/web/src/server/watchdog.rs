@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::head_scan::HeadScan;
 use crate::settings;
+use kernel::io_turns::IoTurn;
 
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
@@ -229,11 +230,21 @@ pub struct WatchedStream<S> {
     has_read_ahead: bool,
     /// `true` once the client has closed its side.
     ended: bool,
+    read_turn: IoTurn,
+    write_turn: IoTurn,
 }
 
 impl<S> WatchedStream<S> {
     pub fn new(stream: S, watchdog: Arc<Watchdog>) -> Self {
-        Self { stream, watchdog, head: HeadScan::default(), has_read_ahead: false, ended: false }
+        Self {
+            stream,
+            watchdog,
+            head: HeadScan::default(),
+            has_read_ahead: false,
+            ended: false,
+            read_turn: IoTurn::default(),
+            write_turn: IoTurn::default(),
+        }
     }
 
     fn scan(&mut self, bytes: &[u8]) {
@@ -263,12 +274,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
+        // The client isn't late.
+        if self.read_turn.is_over(cx) {
+            return Poll::Pending;
+        }
         let before = into.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
         match &outcome {
-            Poll::Pending => self.watchdog.on_read_pending(),
+            Poll::Pending => {
+                self.read_turn.end();
+                self.watchdog.on_read_pending();
+            }
             Poll::Ready(Ok(())) => match into.filled().get(before..) {
-                Some(bytes) if !bytes.is_empty() => self.scan(bytes),
+                Some(bytes) if !bytes.is_empty() => {
+                    self.read_turn.note(bytes.len());
+                    self.scan(bytes);
+                }
                 _ => self.ended = true,
             },
             Poll::Ready(Err(_)) => self.ended = true,
@@ -283,10 +304,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
+        if self.write_turn.is_over(cx) {
+            return Poll::Pending;
+        }
+        let bytes = self.write_turn.part(bytes);
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         match &outcome {
-            Poll::Pending => self.watchdog.start_timer(&self.watchdog.write_since_ms),
-            Poll::Ready(Ok(_)) => {}
+            Poll::Pending => {
+                self.write_turn.end();
+                self.watchdog.start_timer(&self.watchdog.write_since_ms);
+            }
+            Poll::Ready(Ok(written)) => self.write_turn.note(*written),
             Poll::Ready(Err(_)) => self.ended = true,
         }
         outcome
@@ -447,5 +475,40 @@ mod tests {
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(312)), Liveness::CheckAt(_)));
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(462)), Liveness::CheckAt(_)));
         assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(463)), Liveness::TimedOut(_)));
+    }
+
+    /// A large body would keep a thread busy for as long as its bytes arrive.
+    #[tokio::test]
+    async fn other_tasks_run_while_a_large_body_is_read_or_written() {
+        use kernel::io_turns::MAX_TURN_BYTES;
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        const BYTES: usize = 16 * MAX_TURN_BYTES;
+        let (near, mut far) = tokio::io::duplex(2 * BYTES);
+        let mut stream = WatchedStream::new(near, Watchdog::new());
+        let turns = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&turns);
+        let other = tokio::spawn(async move {
+            loop {
+                count.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut bytes = vec![1; BYTES];
+        far.write_all(&bytes).await.unwrap();
+        for is_read in [true, false] {
+            let before = turns.load(Ordering::Relaxed);
+            if is_read {
+                // hyper's buffer is of this size.
+                for part in bytes.chunks_mut(MAX_TURN_BYTES) {
+                    stream.read_exact(part).await.unwrap();
+                }
+            } else {
+                stream.write_all(&bytes).await.unwrap();
+            }
+            let turns = turns.load(Ordering::Relaxed) - before;
+            assert!((14..=20).contains(&turns), "is_read: {is_read}, {turns}");
+        }
+        other.abort();
     }
 }
