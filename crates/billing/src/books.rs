@@ -15,23 +15,24 @@ pub(crate) mod locked_budgets;
 mod locked_wallets;
 mod open_months;
 mod operations;
+mod queue;
 mod splitting;
 mod top_ups;
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use batch::BatchError;
 pub use operations::{
     Answer, BudgetRefusal, CallReservation, Extension, Lifetime, Operation, Outcome, Reservation,
     ReserveError, UsageEvent,
 };
+use queue::{Entry, Queue};
 
 use crate::Billing;
 use crate::rules::events::{self as rules, Refusal};
@@ -43,14 +44,6 @@ use kernel::stopwatch::Stopwatch;
 use metrics::seconds_of_ns;
 use telemetry::QueueSpan;
 
-/// Maximum number of queued operations.
-const MAX_QUEUED_OPERATIONS: usize = 10_000;
-/// Maximum memory of queued operations, in bytes. A single larger one is accepted if the queue is empty.
-const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// Maximum number of operations in one transaction.
-const MAX_BATCH_OPERATIONS: usize = 1_000;
-/// Maximum number of usage events in one transaction, unless a single operation has more.
-const MAX_BATCH_EVENTS: usize = 2_000;
 const TIMEOUTS: Timeouts = Timeouts { queued: Duration::from_secs(10), answer: Duration::from_secs(20) };
 /// Maximum number of times that the writer yields to other tasks before it begins a transaction.
 const MAX_YIELDS: usize = 128;
@@ -63,7 +56,7 @@ const CACHE_CAPACITY: usize = 1 << 18;
 
 /// The queue of writes, and caches of the organizations that they are for.
 pub struct Books {
-    queue: Mutex<Queue>,
+    queue: Mutex<State>,
     /// The payer of each API key. It never changes.
     payers: Cache<u128, Payer>,
     /// The payer of each pair of project and user. It never changes: projects and users that existed once
@@ -74,11 +67,8 @@ pub struct Books {
 }
 
 #[derive(Default)]
-struct Queue {
-    operations: VecDeque<QueuedOperation>,
-    bytes: usize,
-    /// The number of the last queued operation.
-    last: u64,
+struct State {
+    queue: Queue<QueuedOperation>,
     /// A task writes, or is about to.
     has_writer: bool,
 }
@@ -95,12 +85,23 @@ pub struct Timeouts {
 
 /// An operation with the channel to its caller.
 struct QueuedOperation {
-    number: u64,
     operation: Operation,
-    bytes: usize,
     /// A span of the request's trace; it ends when this is dropped.
     span: Option<Box<QueueSpan>>,
-    answer: oneshot::Sender<Result<Answer, db::Error>>,
+    answer: Reply,
+}
+
+/// The channel to a caller; `None` if the operation gave way to one of an organization that has fewer.
+type Reply = oneshot::Sender<Option<Result<Answer, db::Error>>>;
+
+impl Entry for QueuedOperation {
+    fn memory(&self) -> usize {
+        self.operation.memory()
+    }
+
+    fn event_count(&self) -> usize {
+        self.operation.events().len()
+    }
 }
 
 impl Books {
@@ -115,8 +116,8 @@ impl Books {
 
     /// Returns the length of the queue in operations and in bytes, each with its maximum.
     pub fn load(&self) -> [(usize, usize); 2] {
-        let queue = self.queue();
-        [(queue.operations.len(), MAX_QUEUED_OPERATIONS), (queue.bytes, MAX_QUEUED_BYTES)]
+        let queue = &self.state().queue;
+        [(queue.len(), queue::MAX_OPERATIONS), (queue.bytes(), queue::MAX_BYTES)]
     }
 
     /// Returns the number of cached payers and of cached open months.
@@ -126,73 +127,50 @@ impl Books {
 
     /// Returns the number of queued operations.
     pub fn len(&self) -> usize {
-        self.queue().operations.len()
+        self.state().queue.len()
     }
 
     /// Returns the number of operations that were ever queued.
     pub fn submitted(&self) -> u64 {
-        self.queue().last
+        self.state().queue.last()
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds an operation. Returns its number, and `true` if the caller must start a writer.
-    fn push(
-        &self,
-        operation: Operation,
-        answer: oneshot::Sender<Result<Answer, db::Error>>,
-    ) -> Result<(u64, bool), Error> {
-        let bytes = operation.memory();
-        let mut queue = self.queue();
-        let full = queue.operations.len() >= MAX_QUEUED_OPERATIONS
-            || queue.bytes.saturating_add(bytes) > MAX_QUEUED_BYTES;
-        if full && !queue.operations.is_empty() {
-            return Err(Code::BooksQueueFull.into());
+    /// Adds an operation. Returns its number, and `true` if the caller must start a writer. If the queue is full, the newest
+    /// operation of the organization that has most gives way.
+    fn push(&self, operation: Operation, answer: Reply) -> Result<(u64, bool), Error> {
+        let (group, span) = (operation.organization_id(), telemetry::queue_span());
+        let entry = QueuedOperation { operation, span, answer };
+        let mut state = self.state();
+        let pushed = state.queue.push(group, entry, Instant::now());
+        let (number, gave_way) = pushed.ok_or(Code::BooksQueueFull)?;
+        let must_start_writer = !std::mem::replace(&mut state.has_writer, true);
+        drop(state);
+        if let Some(gave_way) = gave_way {
+            // No effect if the caller is gone.
+            drop(gave_way.answer.send(None));
         }
-        queue.bytes += bytes;
-        queue.last += 1;
-        let number = queue.last;
-        queue.operations.push_back(QueuedOperation {
-            number,
-            operation,
-            bytes,
-            span: telemetry::queue_span(),
-            answer,
-        });
-        Ok((number, !std::mem::replace(&mut queue.has_writer, true)))
+        Ok((number, must_start_writer))
     }
 
     /// Removes an operation from the queue; `false` if a transaction has taken it.
     fn withdraw(&self, number: u64) -> bool {
-        let mut queue = self.queue();
-        let Ok(place) = queue.operations.binary_search_by_key(&number, |entry| entry.number) else {
-            return false;
-        };
-        let taken = queue.operations.remove(place);
-        queue.bytes = queue.bytes.saturating_sub(taken.as_ref().map_or(0, |entry| entry.bytes));
-        taken.is_some()
+        self.state().queue.withdraw(number)
     }
 
     /// Takes the operations of the next transaction. If there are none, returns `None` and marks the writer
     /// as ended.
     fn next_batch(&self) -> Option<Vec<QueuedOperation>> {
-        let mut queue = self.queue();
-        let (mut entries, mut events) = (Vec::new(), 0);
-        while let Some(next) = queue.operations.front() {
-            events += next.operation.events().len();
-            if entries.len() >= MAX_BATCH_OPERATIONS || (events > MAX_BATCH_EVENTS && !entries.is_empty()) {
-                break;
-            }
-            queue.bytes = queue.bytes.saturating_sub(next.bytes);
-            entries.extend(queue.operations.pop_front());
-        }
-        queue.has_writer = !entries.is_empty();
-        queue.has_writer.then_some(entries)
+        let mut state = self.state();
+        let entries = state.queue.take_batch(Instant::now());
+        state.has_writer = !entries.is_empty();
+        state.has_writer.then_some(entries)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // A panic can't leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,7 +217,8 @@ pub async fn submit_with_timeouts(
         // A transaction has taken it, so only that one knows the outcome.
         Err(_) => timeout(timeouts.answer, answered).await.map_err(|_| too_slow())?,
     };
-    Ok(answered.map_err(|_| Error::internal("the task that writes the books ended"))??)
+    let answered = answered.map_err(|_| Error::internal("the task that writes the books ended"))?;
+    Ok(answered.ok_or_else(|| refused(Code::BooksQueueFull.into()))??)
 }
 
 /// Starts the task that writes. Not `async`, so that the writer is compiled once
@@ -308,7 +287,7 @@ async fn await_more_operations(books: &Books, batch_size: usize) {
     let (mut queued, mut idle) = (books.len(), 0);
     let max_idle = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };
     for _ in 0..MAX_YIELDS {
-        if queued >= MAX_BATCH_OPERATIONS || (idle > 0 && queued >= batch_size) {
+        if queued >= queue::MAX_BATCH_OPERATIONS || (idle > 0 && queued >= batch_size) {
             return;
         }
         tokio::task::yield_now().await;
@@ -326,8 +305,9 @@ struct WriterGuard<'a>(&'a Books);
 
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
-        let mut queue = self.0.queue();
-        *queue = Queue { last: queue.last, ..Queue::default() };
+        let mut state = self.0.state();
+        state.queue.clear();
+        state.has_writer = false;
     }
 }
 
@@ -395,5 +375,5 @@ fn too_slow() -> Error {
 fn reply(entry: QueuedOperation, answer: Result<Answer, db::Error>) {
     drop(entry.span);
     // No effect if the caller is gone.
-    drop(entry.answer.send(answer));
+    drop(entry.answer.send(Some(answer)));
 }

@@ -65,6 +65,18 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
     pub fn pop_of_least<N: Ord>(&mut self, number: impl Fn(&G) -> Option<N>) -> Option<(G, T)> {
         let numbers = self.turns.iter().enumerate().filter_map(|(at, group)| Some((number(group)?, at)));
         let (_, at) = numbers.min()?;
+        self.take(at)
+    }
+
+    /// Removes the next entry: the oldest one of the first group in turn that may have its entry removed now.
+    pub fn pop_where(&mut self, may: impl Fn(&G, &T) -> bool) -> Option<(G, T)> {
+        let oldest = |group: &G| self.groups.get(group).and_then(VecDeque::front);
+        let at = self.turns.iter().position(|group| oldest(group).is_some_and(|entry| may(group, entry)))?;
+        self.take(at)
+    }
+
+    /// Removes the oldest entry of the group at this place in the turns.
+    fn take(&mut self, at: usize) -> Option<(G, T)> {
         let group = self.turns.remove(at)?;
         let entries = self.groups.get_mut(&group)?;
         let entry = entries.pop_front();
@@ -80,6 +92,21 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
     /// Removes the oldest entry of the group whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_of_least(|_| Some(0)).map(|(_, entry)| entry)
+    }
+
+    /// Removes the first entry that is found with this property, if there is one.
+    pub fn remove_where(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let found =
+            self.groups.iter().find_map(|(group, entries)| Some((*group, entries.iter().position(&is_it)?)));
+        let (group, at) = found?;
+        let entries = self.groups.get_mut(&group)?;
+        let entry = entries.remove(at);
+        if entries.is_empty() {
+            self.groups.remove(&group);
+            self.turns.retain(|other| *other != group);
+        }
+        self.len -= usize::from(entry.is_some());
+        entry
     }
 
     /// Removes the entries for which this is false.
@@ -123,6 +150,23 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(order, [1, 5, 7]);
         assert_eq!(FairQueue::new(0).push('a', 1), None);
+    }
+
+    #[test]
+    fn groups_that_may_not_are_passed_over() {
+        let mut queue = FairQueue::new(10);
+        for (group, entry) in [('a', 1), ('a', 2), ('b', 3), ('c', 4)] {
+            queue.push(group, entry).unwrap();
+        }
+        assert_eq!(queue.pop_where(|group, _| *group != 'a'), Some(('b', 3)));
+        assert_eq!(queue.pop_where(|_, entry| *entry != 1), Some(('c', 4)));
+        assert_eq!(queue.pop_where(|_, _| false), None);
+        assert_eq!(
+            (queue.remove_where(|entry| *entry == 2), queue.remove_where(|entry| *entry == 2)),
+            (Some(2), None)
+        );
+        assert_eq!((queue.remove_where(|entry| *entry == 1), queue.len()), (Some(1), 0));
+        assert!(queue.turns.is_empty() && queue.groups.is_empty());
     }
 
     #[test]

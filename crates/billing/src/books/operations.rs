@@ -6,7 +6,7 @@ use crate::store::call_progress::Progress;
 use crate::store::reservations::NewReservation;
 use crate::store::usage::recording::RatedEvent;
 use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
-use kernel::ids::ReservationId;
+use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::Nano;
 
 /// An operation. It is done as a whole or not at all.
@@ -146,6 +146,19 @@ impl Operation {
         match self {
             Self::Record(events) => events,
             Self::Reserve { .. } | Self::Extend(_) | Self::Release(_) => &[],
+        }
+    }
+
+    /// Returns the organization whose the operation is; `None` if it has events of several, or only names a reservation.
+    pub fn organization_id(&self) -> Option<OrganizationId> {
+        match self {
+            Self::Record(events) => {
+                let mut payers = events.iter().map(|event| event.event.payer.organization_id);
+                let first = payers.next()?;
+                payers.all(|other| other == first).then_some(first)
+            }
+            Self::Reserve { new, .. } => Some(new.organization_id),
+            Self::Extend(_) | Self::Release(_) => None,
         }
     }
 
