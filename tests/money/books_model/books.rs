@@ -94,6 +94,13 @@ impl Bill {
         }
     }
 
+    /// Returns what rounding alone makes the credit notes larger than the invoice, in pico: the parts of nanos that the invoice
+    /// didn't charge, and those that the notes give back beyond the exact amounts.
+    pub fn rounding_pico(&self) -> i128 {
+        let of_notes = self.notes.iter().map(|note| note.nano * 1_000 - note.exact).sum::<i128>();
+        of_notes + self.exact - self.nano * 1_000
+    }
+
     pub fn noted(&self) -> i128 {
         self.notes.iter().map(|note| note.nano).sum()
     }

@@ -135,10 +135,11 @@ impl Books {
         }
         if rest > 0 {
             // No credit paid for usage of a void invoice; and extra cost caused by a correction can be paid
-            // on a later invoice.
+            // on a later invoice. A note on all of an invoice may give back a nano more for each row that was rounded.
             let is_free = |bill: &Bill| bill.is_void && earlier.contains(&bill.month);
             let is_dearer = |bill: &Bill| bill.month == month && bill.notes.iter().any(|note| note.nano < 0);
-            if !self.bills.iter().any(|bill| is_free(bill) || is_dearer(bill)) {
+            let is_rounding = |bill: &Bill| bill.month == month && rest * 1_000 <= bill.rounding_pico();
+            if !self.bills.iter().any(|bill| is_free(bill) || is_dearer(bill) || is_rounding(bill)) {
                 self.wrong = Some(format!("{rest} of {month} are given back that no credit paid"));
             }
             let (id, uses) = Default::default();
