@@ -177,6 +177,8 @@ const FIELDS: &[(&str, &str)] = &[
     ("expiry", "The month in which it ends."),
     ("failure_code", "Why it failed or was given up; null for others."),
     ("failures", "How many charges were declined since the last one that succeeded."),
+    ("export_charges.dataset", "The records of the file. `invoice_detail` and `billing_period` need `version=1.4`."),
+    ("export_charges.version", "The version of FOCUS that the file follows."),
     ("format", "The format of the answer."),
     ("month", "The calendar month in UTC, such as `2026-01`."),
     ("full_name", "The person's name."),
