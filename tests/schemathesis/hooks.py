@@ -54,11 +54,11 @@ RULES = {
 }
 # A model has its own maximum, and so has a server's grace period; chat and embeddings need a model, groups are words
 # between commas, a name of invisible characters is none, a proof is a password or both parts of a passkey's,
-# a budget of a project or a key names it, and a payment is of an amount or an invoice.
+# a budget of a project or a key names it, a payment is of an amount or an invoice, and versions of FOCUS have different datasets.
 CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of_range"), ("model", "required"),
               ("group_by", "unknown_value"), ("name", "required"), ("password", "required"), ("ceremony", "required"),
               ("credential", "required"), ("project_id", "required"), ("api_key_id", "required"), ("amount", "required"),
-              ("amount", "not_allowed")}
+              ("amount", "not_allowed"), ("dataset", "unknown_value")}
 # The same where the refusal is the error's own code. A key has its own maximum of tokens, and a call one of its price.
 CODES = {"amount_out_of_range", "ceremony_expired", "changed_meanwhile", "invalid_signature", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Calls with a list of messages.
