@@ -21,10 +21,13 @@ use tollkeeper::random::Random;
 use support::database::copy_template;
 use support::{Database, on_each_database};
 
-/// Statements that remove what steps 39 to 41 have added.
+/// Statements that remove what steps 39 to 44 have added.
 fn undo_last_steps(db: &Db) -> &'static [&'static str] {
     match db.is_postgres() {
         true => &[
+            "DROP TABLE payment_statements",
+            "DROP TABLE credit_limit_changes",
+            "ALTER TABLE payments DROP COLUMN maximum_minor",
             "DROP TRIGGER invoices_brought_forward_no_rewrite ON invoices",
             "ALTER TABLE invoices DROP COLUMN brought_forward_nano",
             "ALTER TABLE payment_disputes DROP COLUMN bookings",
@@ -35,6 +38,9 @@ fn undo_last_steps(db: &Db) -> &'static [&'static str] {
             "DROP TABLE usage_daily_sums",
         ],
         false => &[
+            "DROP TABLE payment_statements",
+            "DROP TABLE credit_limit_changes",
+            "ALTER TABLE payments DROP COLUMN maximum_minor",
             "DROP TRIGGER invoices_brought_forward_no_rewrite",
             "ALTER TABLE invoices DROP COLUMN brought_forward_nano",
             "ALTER TABLE payment_disputes DROP COLUMN bookings",

@@ -15,6 +15,7 @@ use crate::rules::disputes::held_minor;
 use crate::store::auto_top_ups::PausedReason;
 use crate::store::disputes::{self as store, Dispute};
 use crate::store::payments::{self as payment_store, Payment, Status};
+use crate::store::statements::Statement;
 use crate::{Payments, charging, settlement};
 
 /// Books the difference between what the bank has of a disputed payment and what is booked of that. Returns `true` if there
@@ -23,6 +24,7 @@ use crate::{Payments, charging, settlement};
 /// # Errors
 /// The database fails.
 pub async fn book(payments: &Payments, payment: &Payment, dispute: &StripeDispute) -> Result<bool, Error> {
+    settlement::keep(payments, payment, &Statement::of_dispute(dispute)).await?;
     let trail = Trail::system();
     let booking = payments.booking(&trail);
     let now = booking.now;

@@ -21,6 +21,7 @@ use crate::rules::verification::REFUND_ID;
 use crate::store::auto_top_ups::PausedReason;
 use crate::store::payments::{self as payment_store, Payment, Status as PaymentStatus};
 use crate::store::refunds as store;
+use crate::store::statements::Statement;
 use crate::{Payments, charging, checkout, orphans, settlement};
 
 pub use crate::store::refunds::{Refund, Status};
@@ -155,7 +156,10 @@ pub async fn ask(payments: &Payments, refund: &Refund) -> Result<Refund, Error> 
         }
     };
     match made {
-        Ok(made) => conclude(payments, &payment, refund, &made).await,
+        Ok(made) => {
+            settlement::keep(payments, &payment, &Statement::of_refund(&made)).await?;
+            conclude(payments, &payment, refund, &made).await
+        }
         Err(stripe::Error::Refused(refusal)) => {
             payments.failed("refunding a payment", &stripe::Error::Refused(refusal));
             give_back(payments, &payment, refund, None).await
@@ -283,6 +287,7 @@ pub(crate) async fn book(
     payment: &Payment,
     made: &stripe::Refund,
 ) -> Result<bool, Error> {
+    settlement::keep(payments, payment, &Statement::of_refund(made)).await?;
     let rows = store::of_payment(&mut payments.db.read().await?, payment.id).await?;
     let own_id = made.metadata.get(REFUND_ID);
     let is_known = |row: &&Refund| {

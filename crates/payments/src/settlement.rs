@@ -17,6 +17,7 @@ use crate::counters::Outcome;
 use crate::rules::verification::{self, Mismatch};
 use crate::store::findings::{self, Finding};
 use crate::store::payments::{self as store, Kind, Payment, Status};
+use crate::store::statements::{self, Statement};
 use crate::store::{auto_top_ups, customers};
 use crate::taxes::{self, Paid};
 use crate::{Payments, Processor, cards, charging, orphans};
@@ -159,6 +160,7 @@ async fn credit(
     };
     // Before the money is booked, which ends the open payments of an invoice.
     store::update(&mut tx, &paid, now).await?;
+    statements::put(&mut tx, &paid, &Statement::of_payment(intent), now).await?;
     let (payment_id, invoice_id) = (paid.id, paid.invoice_id);
     let receipt = Receipt { payment_id, invoice_id, cause: None, amount: paid.amount() };
     receive(&booking, &mut tx, &mut wallet, receipt).await?;
@@ -263,6 +265,16 @@ pub(crate) async fn emit(
         failure_code: payment.failure_code.clone(),
     };
     events::emit(tx, &changed, now, &payments.random).await
+}
+
+/// Keeps what Stripe says of a payment, before anything is booked by it.
+///
+/// # Errors
+/// The database fails.
+pub(crate) async fn keep(payments: &Payments, payment: &Payment, said: &Statement) -> Result<(), Error> {
+    let mut tx = payments.db.write().await?;
+    statements::put(&mut tx, payment, said, payments.clock.now()).await?;
+    Ok(tx.commit().await?)
 }
 
 /// Returns the wallet of a payment, locked, with the payment as it is then.

@@ -8,5 +8,6 @@ pub mod due;
 pub mod findings;
 pub mod payments;
 pub mod refunds;
+pub mod statements;
 pub mod stripe_events;
 pub mod stripe_tasks;

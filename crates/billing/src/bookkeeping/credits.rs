@@ -139,7 +139,8 @@ pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Ad
         pays_first: None,
     };
     let credit = booking.deposit(&mut tx, &mut wallet, deposit).await?;
-    booking.record_event(&mut tx, Action::CreditAdded, &credit.id.to_string(), organization_id).await?;
+    let subject = (Action::CreditAdded, credit.id.to_string());
+    booking.record_amount(&mut tx, subject, organization_id, new.amount).await?;
     tx.commit().await?;
     Ok(AddedCredit { credit, existed: false, wallet })
 }
@@ -227,7 +228,7 @@ pub async fn take_back(
     invoice_changes::withdraw(&booking, &mut tx, &mut wallet, &credit, how, amount).await?;
     booking.write(&mut tx, &mut wallet).await?;
     credit.remaining = Nano::from_units(credit.remaining.units() - amount.units());
-    booking.record_event(&mut tx, Action::CreditTakenBack, &id.to_string(), owner).await?;
+    booking.record_amount(&mut tx, (Action::CreditTakenBack, id.to_string()), owner, amount).await?;
     tx.commit().await?;
     Ok(CreditTakeBack { credit, amount, wallet })
 }

@@ -446,6 +446,22 @@ impl Booking<'_> {
         let event = Event { action, target: target.to_owned(), organization_id: Some(organization_id) };
         trail::record(tx, self.trail, &event, self.now, &self.billing.random).await
     }
+
+    /// Adds an entry about an amount to the audit trail, from which the audit recounts it.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn record_amount(
+        &self,
+        tx: &mut Tx,
+        (action, target): (Action, String),
+        organization_id: OrganizationId,
+        amount: Nano,
+    ) -> Result<(), db::Error> {
+        let event = Event { action, target, organization_id: Some(organization_id) };
+        let detail = serde_json::json!({"amount": amount.to_string()});
+        trail::record_with(tx, self.trail, &event, &detail, self.now, &self.billing.random).await
+    }
 }
 
 /// Takes a part of a credit for what was billed in a month.

@@ -127,6 +127,23 @@ pub async fn insert(
     .bind(now)
     .bind(credit.has_demo_credit)
     .defer(tx)
+    .await?;
+    record_credit(tx, organization_id, credit).await
+}
+
+/// Records the credit that a wallet has from now on: the audit compares the wallet with it.
+async fn record_credit(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    credit: Credit,
+) -> Result<(), db::Error> {
+    sql("INSERT INTO credit_limit_changes (organization_id, number, credit_limit_nano, has_demo_credit)
+         SELECT $1, COALESCE(MAX(number), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS BIGINT)
+         FROM credit_limit_changes WHERE organization_id = $1")
+    .bind(organization_id)
+    .bind(nano(credit.granted)?)
+    .bind(credit.has_demo_credit)
+    .defer(tx)
     .await
 }
 
@@ -259,7 +276,8 @@ pub async fn set_credit(
         .bind(nano(credit.granted)?)
         .bind(credit.has_demo_credit)
         .defer(tx)
-        .await
+        .await?;
+    record_credit(tx, organization_id, credit).await
 }
 
 /// An organization as operators see it. A deleted one is included, as its money is still there.

@@ -74,6 +74,8 @@ pub(super) async fn prepare(
         (Charge::Units(units), _) => units,
     };
     let payment = Payment { failure_code: None, ..payment };
+    let maximum = payments.settings.maximum(&wallet.currency);
+    store::set_maximum(tx, payment.id, ChargeUnit::of(&wallet.currency).covering(maximum)).await?;
     Ok(with_tax(payment, payments.settings.stripe_tax, units, tax_known, most_minor))
 }
 

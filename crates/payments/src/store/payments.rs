@@ -242,6 +242,11 @@ pub async fn update(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), db:
     Ok(())
 }
 
+/// Notes the most that an automatic top-up may charge, in units, for the audit.
+pub async fn set_maximum(tx: &mut Tx, id: PaymentId, units: Option<i64>) -> Result<(), db::Error> {
+    sql("UPDATE payments SET maximum_minor = $2 WHERE id = $1").bind(id).bind(units).defer(tx).await
+}
+
 /// Sets when a job looks again at a payment that waits for its customer. Others are left alone: when a saved card is charged
 /// is up to the charge. Needs no lock.
 pub async fn look_again(tx: &mut Tx, id: PaymentId, at: Time) -> Result<(), db::Error> {

@@ -1,0 +1,74 @@
+//! The table `payment_statements`: what Stripe said of an object when it was last read. Nothing is booked by it; the audit
+//! recounts from it.
+
+use db::{Tx, sql};
+use kernel::clock::Time;
+use stripe::{Dispute, DisputeStatus, PaymentIntent, Refund, RefundStatus};
+
+use super::payments::Payment;
+
+/// What Stripe says of a payment, a refund or a dispute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Statement {
+    object_id: String,
+    kind: &'static str,
+    /// `made`, `failed`, or `won` of a dispute.
+    state: &'static str,
+    amount_minor: i64,
+    currency: String,
+    /// The movements of a dispute: `time:amount:currency` for each.
+    moved: String,
+}
+
+impl Statement {
+    /// The statement of a payment that has succeeded.
+    pub fn of_payment(intent: &PaymentIntent) -> Self {
+        let (object_id, currency) = (intent.id.clone(), intent.currency.clone());
+        let (kind, state, moved) = ("payment", "made", String::new());
+        Self { object_id, kind, state, amount_minor: intent.amount_received, currency, moved }
+    }
+
+    /// The statement of a refund.
+    pub fn of_refund(refund: &Refund) -> Self {
+        let is_over = matches!(refund.status, Some(RefundStatus::Failed | RefundStatus::Canceled));
+        let (object_id, currency) = (refund.id.clone(), refund.currency.clone());
+        let state = if is_over { "failed" } else { "made" };
+        let (kind, moved) = ("refund", String::new());
+        Self { object_id, kind, state, amount_minor: refund.amount, currency, moved }
+    }
+
+    /// The statement of a dispute.
+    pub fn of_dispute(dispute: &Dispute) -> Self {
+        let moved = dispute.balance_transactions.iter();
+        let moved: Vec<_> = moved.map(|it| format!("{}:{}:{}", it.created, it.amount, it.currency)).collect();
+        Self {
+            object_id: dispute.id.clone(),
+            kind: "dispute",
+            state: if dispute.status == DisputeStatus::Won { "won" } else { "made" },
+            amount_minor: dispute.amount,
+            currency: dispute.currency.clone(),
+            moved: moved.join(" "),
+        }
+    }
+}
+
+/// Writes a statement, unless it is the same as before. The time is that of the last change.
+pub async fn put(tx: &mut Tx, payment: &Payment, statement: &Statement, now: Time) -> Result<(), db::Error> {
+    sql("INSERT INTO payment_statements (object_id, payment_id, organization_id, kind, state, amount_minor, currency, moved, stated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (object_id) DO UPDATE SET state = excluded.state, amount_minor = excluded.amount_minor,
+             currency = excluded.currency, moved = excluded.moved, stated_at = excluded.stated_at
+         WHERE payment_statements.state <> excluded.state OR payment_statements.amount_minor <> excluded.amount_minor
+            OR payment_statements.currency <> excluded.currency OR payment_statements.moved <> excluded.moved")
+    .bind(statement.object_id.as_str())
+    .bind(payment.id)
+    .bind(payment.organization_id)
+    .bind(statement.kind)
+    .bind(statement.state)
+    .bind(statement.amount_minor)
+    .bind(statement.currency.as_str())
+    .bind(statement.moved.as_str())
+    .bind(now)
+    .defer(tx)
+    .await
+}
