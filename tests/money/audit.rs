@@ -1,5 +1,8 @@
 //! The audit of the books: correct books pass, and each broken rule is reported by its name.
 
+mod faults;
+mod recount;
+
 use serde_json::{Value, json};
 use tollkeeper::billing::audit::{self, Report};
 use tollkeeper::clock::{DAY_MS, Day};
@@ -34,6 +37,7 @@ pub async fn drop_triggers(db: &Db) {
         "credit_note_items",
         "price_versions",
         "discount_versions",
+        "audit_log",
     ];
     let mut tx = db.write().await.unwrap();
     for table in tables {
@@ -139,9 +143,15 @@ async fn fill(world: &World, organization: &str) {
     run(&world.app.db, organization, &statements).await;
 }
 
-/// Returns each broken rule with its subject.
+/// Returns each broken rule with its subject, without those of the recount.
 fn broken_rules(report: &Report) -> Vec<String> {
-    report.drifts.iter().map(|drift| format!("{} {}", drift.invariant, drift.subject)).collect()
+    let rules = report.drifts.iter().map(|drift| format!("{} {}", drift.invariant, drift.subject));
+    rules.filter(|rule| !is_recounted(rule)).collect()
+}
+
+/// Returns `true` for a rule of the recount, which finds the same by another way.
+pub fn is_recounted(rule: &str) -> bool {
+    rule.starts_with("recount_")
 }
 
 async fn assert_clean(world: &World) -> Report {

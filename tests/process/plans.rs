@@ -12,6 +12,7 @@ mod webhooks;
 
 use http::Method;
 use serde_json::json;
+use tollkeeper::billing::recount;
 use tollkeeper::billing::rules::usage_groups::{Groups, Period, Subject};
 use tollkeeper::billing::store::usage::{recording, reports, retention, totals};
 use tollkeeper::billing::store::{audit, credits, ledger, months};
@@ -459,7 +460,7 @@ async fn walks_over_the_books_use_their_keys(world: World) {
     tx.commit().await.unwrap();
     let (by_time, credits_by_time) =
         ("ledger_transactions_organization_id_happened_at", "credits_organization_id_created_at");
-    let cases: [(&str, &[&str], &str); 15] = [
+    let cases: [(&str, &[&str], &str); 19] = [
         // Lists of customers: a page from either end, and the number of rows.
         (&ledger::FROM_START, &["org_5", "0", "90000", "20", "100"], by_time),
         (&ledger::FROM_END, &["org_5", "0", "90000", "20", "100"], by_time),
@@ -477,6 +478,14 @@ async fn walks_over_the_books_use_their_keys(world: World) {
         (audit::TOTALS, &["org_5", "p", "20"], "usage_totals_pkey|PRIMARY KEY"),
         (totals::GET, &["org_5", "p"], "usage_totals_pkey|PRIMARY KEY"),
         (audit::EVENTS, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
+        (recount::DAILY, &["org_5"], "usage_daily_pkey|PRIMARY KEY|usage_daily_project_month"),
+        (recount::EVENTS_END, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
+        (recount::EVENTS, &["org_5", "s", "e", "s", "f"], "usage_events_pkey|PRIMARY KEY"),
+        (
+            recount::LEDGER,
+            &["org_5", "payment:", "payment;"],
+            "ledger_transactions_organization_id_idempotency_key",
+        ),
         (retention::SLICE_END, &["org_5", "s", "e", "20"], "usage_events_pkey|PRIMARY KEY"),
         (recording::OF_CALL, &["org_5", "s", "e", "e.2", "e.3", "p"], "usage_events_pkey|PRIMARY KEY"),
         (

@@ -1,10 +1,11 @@
 //! The audit: checks every invariant of money and usage while the service runs.
 //!
 //! Each organization is read in a snapshot of its own, so that its figures are consistent while others write,
-//! and no snapshot is held for long. The invariants are in [`crate::rules::audit`].
+//! and no snapshot is held for long. The invariants are in [`crate::rules::audit`]; [`crate::recount`] is a second reading.
 
 use serde::Serialize;
 
+use crate::recount::{self, PriceList};
 use crate::rules::audit::{
     self, Budgets, CreditRow, Deadline, Drift, Invariant, InvoicePayments, InvoiceRow, ItemRow, LedgerSums,
     MonthSums, NoteRow, RecordedSince, Uptime, Usage, WalletRow,
@@ -127,7 +128,9 @@ async fn check_one(billing: &Billing, id: &str, report: &mut Report) -> Result<(
     one.wallet(&ledger, &usage).await?;
     one.payments(&ledger).await?;
     one.budgets().await?;
-    let drifts = one.drifts;
+    let mut drifts = one.drifts;
+    let list = PriceList::read(&mut tx).await?;
+    drifts.extend(recount::organization(&mut tx, id, &list, now).await?);
     tx.commit().await?;
     report.checked.organizations += 1;
     report

@@ -13,7 +13,7 @@
 //!   payments, void invoices.
 //! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a verified
 //!   user's first one, and [`settlement`] closes the books of a deleted one.
-//! - Checks: [`audit`] recomputes everything, [`scheduled_audit`] runs it regularly, and [`receipts`] finds usage that
+//! - Checks: [`audit`] recomputes everything, [`recount`] once more by a reading of its own, [`scheduled_audit`] runs it regularly, and [`receipts`] finds usage that
 //!   was lost. [`retention`]
 //!   deletes old usage events. [`metrics`] and [`health`] report on billing itself, and [`usage_refusals`] tells the
 //!   operator's webhooks of usage that isn't counted.
@@ -40,6 +40,7 @@ pub mod metrics;
 pub mod movements;
 pub mod pricing;
 pub mod receipts;
+pub mod recount;
 pub mod reservations;
 pub mod retention;
 pub mod rules;

@@ -183,7 +183,8 @@ fn audit_finds_another_count_of_cached_tokens(database: Database) {
             sql(text.to_owned()).execute(&mut tx).await.unwrap();
             tx.commit().await.unwrap();
             let report = audit::check(&books.world.app.billing, None).await.unwrap();
-            report.drifts.iter().map(|drift| drift.invariant.to_string()).collect::<Vec<_>>()
+            let rules = report.drifts.iter().map(|drift| drift.invariant.to_string());
+            rules.filter(|rule| !crate::audit::is_recounted(rule)).collect::<Vec<_>>()
         };
         let event = "UPDATE usage_events SET cached_prompt_tokens =";
         assert_eq!(check(&format!("{event} 499999")).await, ["event_amount", "daily_usage"]);

@@ -125,6 +125,7 @@ async fn drifts(shop: &Shop<'_>) -> Vec<String> {
         .drifts
         .iter()
         .map(|drift| format!("{} {} {}", drift.invariant, drift.expected, drift.found))
+        .filter(|drift| !crate::audit::is_recounted(drift))
         .collect()
 }
 

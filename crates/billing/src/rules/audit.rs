@@ -139,6 +139,46 @@ pub enum Invariant {
     PaymentReturned,
     /// The payments at the payment processor are those here.
     PaymentAtProcessor,
+    /// Recounted: the daily rows of a day, model and price cost what their tokens cost.
+    RecountDay,
+    /// Recounted: the daily rows of a day, model and price are its events.
+    RecountEvents,
+    /// Recounted: events have the price that was in force at their time.
+    RecountPrice,
+    /// Recounted: an invoice bills what was used, at its price, less its discounts, and nothing else.
+    RecountInvoice,
+    /// Recounted: credit notes give back what was taken back, less the discounts on it.
+    RecountCreditNotes,
+    /// Recounted: no debt is brought forward twice.
+    RecountBroughtForward,
+    /// Recounted: corrections of an invoice that was given up lower what was given up before anything is refunded.
+    RecountWriteOff,
+    /// Recounted: a balance is what came in, less what went back and what was used.
+    RecountBalance,
+    /// Recounted: each payment, refund and dispute has moved its amount once.
+    RecountPayment,
+    /// Recounted: what went back of a payment is net and tax in its proportion.
+    RecountReturned,
+    /// Recounted: what Stripe has received of a payment is its credit and its tax.
+    RecountReceived,
+    /// Recounted: a refund that Stripe has made is booked.
+    RecountRefund,
+    /// Recounted: what a bank has of a disputed payment is what its movements leave.
+    RecountDispute,
+    /// Recounted: nothing is left of what was paid for a deleted organization.
+    RecountOrphan,
+    /// Recounted: automatic top-ups keep to their maximum.
+    RecountTopUp,
+    /// Recounted: a declined charge is tried again after a day.
+    RecountTopUpTime,
+    /// Recounted: a top-up is paused as declined only if the card was.
+    RecountTopUpPause,
+    /// Recounted: no invoice that was over is paid by card.
+    RecountInvoicePage,
+    /// Recounted: the credits of operators are those of the audit trail.
+    RecountCredit,
+    /// Recounted: a credit limit is the one that was set last.
+    RecountCreditLimit,
 }
 
 impl fmt::Display for Invariant {

@@ -1,0 +1,74 @@
+//! The balance of a wallet: what came in, less what went back and what was used (docs/contract/billing.md#wallets).
+
+use kernel::currencies::ChargeUnit;
+
+use super::documents::Billed;
+use super::evidence::{InvoiceRow, MovementRow, NoteRow, PaymentRow, Returns, WalletRow};
+use super::{finding, nano};
+use crate::rules::audit::{Drift, Invariant};
+
+/// What a balance is made of.
+pub struct Parts<'a> {
+    pub billed: Billed<'a>,
+    pub invoices: &'a [InvoiceRow],
+    pub notes: &'a [NoteRow],
+    pub paid: &'a [PaymentRow],
+    pub returns: &'a Returns<'a>,
+}
+
+impl Parts<'_> {
+    /// Returns what payments have brought, less what went back of them.
+    fn payments(&self) -> i128 {
+        let amount =
+            |payment: &PaymentRow, units: i64| ChargeUnit::of(&payment.currency).amount(units).units();
+        let mut sum = 0;
+        for payment in self.paid.iter().filter(|payment| payment.status == "succeeded") {
+            sum += amount(payment, payment.amount_minor);
+            for back in self.returns.get(payment.id.as_str()).into_iter().flatten() {
+                sum -= amount(payment, back.amount_minor - back.tax_minor);
+            }
+        }
+        sum
+    }
+
+    /// Returns what was used, by the documents of closed months and the rows of those that are open. A void invoice bills
+    /// nothing, and neither do its credit notes; a debt from before is no usage.
+    fn used(&self, wallet: &WalletRow) -> i128 {
+        let counts = |invoice: &&InvoiceRow| !invoice.is_void();
+        let invoices = self.invoices.iter().filter(counts);
+        let billed: i128 =
+            invoices.map(|invoice| i128::from(invoice.amount_nano) - invoice.carried_over / 1_000).sum();
+        let is_void = |note: &NoteRow| {
+            self.invoices.iter().any(|invoice| invoice.id == note.invoice_id && invoice.is_void())
+        };
+        let notes = self.notes.iter().filter(|note| !is_void(note));
+        billed - notes.map(|note| i128::from(note.amount_nano)).sum::<i128>()
+            + self.billed.unbilled(wallet.open_month)
+    }
+}
+
+/// Checks the balance of a wallet. `added` is what operators have added; what ended of credits, and what was taken back or
+/// written off, is as it was noted.
+pub fn check(wallet: &WalletRow, parts: &Parts<'_>, added: i128, ledger: &[MovementRow]) -> Option<Drift> {
+    let is_end = |row: &&MovementRow| match row.kind.as_str() {
+        "credit_expiry" | "write_off" => true,
+        "credit" => row.to_wallet_nano < 0,
+        _ => false,
+    };
+    let ended: i128 = ledger.iter().filter(is_end).map(|row| i128::from(row.to_wallet_nano)).sum();
+    let (payments, used) = (parts.payments(), parts.used(wallet));
+    let expected = added + payments + ended - used;
+    let found = i128::from(wallet.posted_nano);
+    if found == expected {
+        return None;
+    }
+    let expected = format!(
+        "{}: {} added by operators, {} of payments, {} ended or written off, {} used",
+        nano(expected),
+        nano(added),
+        nano(payments),
+        nano(ended),
+        nano(used)
+    );
+    Some(finding(Invariant::RecountBalance, "wallet", expected, nano(found)))
+}

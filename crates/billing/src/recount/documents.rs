@@ -1,0 +1,297 @@
+//! Documents: what invoices and credit notes bill is what was used, at its price, less its discounts
+//! (docs/contract/billing.md#volume-discounts, #rounding, #credit-notes, #invoice).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernel::clock::Month;
+
+use super::evidence::{CreditedRow, DayRow, InvoiceRow, MovementRow, NoteRow};
+use super::prices::{self, PriceList, Tokens};
+use super::usage::UseKey;
+use super::{finding, nano};
+use crate::rules::audit::{Drift, Invariant};
+
+const PPM: i128 = 1_000_000;
+const PICO_PER_NANO: i128 = 1_000;
+
+/// What is billed, or was taken back.
+#[derive(Clone, Copy)]
+pub struct Billed<'a> {
+    pub days: &'a [DayRow],
+    pub credited: &'a [CreditedRow],
+    pub prices: &'a PriceList,
+}
+
+/// Tokens of one model and kind with their prices in picos, in the order in which they were used.
+type Stream = Vec<(i128, i128)>;
+
+/// A discount in millionths of a pico, and how many sums it has, each of which is rounded up to a pico.
+#[derive(Clone, Copy, Default)]
+struct Discount {
+    exact: i128,
+    sums: i128,
+}
+
+impl Discount {
+    /// Returns the least and the most whole nanos that are credited for it.
+    fn nanos(self) -> (i128, i128) {
+        let most = self.exact.saturating_add(self.sums * PPM);
+        let least = self.exact.saturating_sub(self.sums * PPM);
+        (prices::credited_nanos(least), prices::credited_nanos(most))
+    }
+}
+
+impl Billed<'_> {
+    /// Returns the tokens of a month of use by what is known when `month` is open: what was billed before, less what was
+    /// taken back so far. `with_month` adds what is billed in `month` itself.
+    fn known(&self, of: Month, month: Month, with_month: bool) -> BTreeMap<UseKey, Tokens> {
+        let mut known: BTreeMap<UseKey, Tokens> = BTreeMap::new();
+        let mut add = |key: &UseKey, tokens: Tokens, times: i128| {
+            let sum = known.entry(key.clone()).or_default();
+            *sum = sum.plus(tokens, times);
+        };
+        for row in self.days.iter().filter(|row| row.key.day.month() == of) {
+            // The rows of a month have what was taken back while it was open.
+            if row.month < month || (with_month && row.month == month) {
+                add(&row.key, row.used.tokens, 1);
+            }
+        }
+        if !with_month {
+            let taken = self.credited.iter().filter(|row| row.booked_month == month);
+            for row in taken.filter(|row| row.key.day.month() == of) {
+                add(&row.key, row.used.tokens, 1);
+            }
+        }
+        known
+    }
+
+    /// Returns the discount on the tokens of a month of use; `None` past 128 bits.
+    fn discount(&self, of: Month, known: &BTreeMap<UseKey, Tokens>) -> Option<Discount> {
+        // By model, kind of tokens: in the order of day and price, the cached ones first.
+        let mut streams: BTreeMap<(&str, &str, bool), Stream> = BTreeMap::new();
+        let mut ordered: Vec<_> = known.iter().collect();
+        ordered.sort_by_key(|(key, _)| (key.day, key.version));
+        for (key, tokens) in ordered {
+            let Some(price) = self.prices.price(&key.model, key.version) else { continue };
+            let (model, kind) = (key.model.as_str(), key.kind.as_str());
+            let prompts = streams.entry((model, kind, false)).or_default();
+            prompts.extend([(tokens.cached, price.cached), (tokens.prompt - tokens.cached, price.prompt)]);
+            streams.entry((model, kind, true)).or_default().push((tokens.completion, price.completion));
+        }
+        let tiers = self.prices.tiers(of);
+        let mut sum = Discount::default();
+        for used in streams.into_values() {
+            sum.exact = sum.exact.checked_add(prices::discount(tiers, used)?)?;
+            sum.sums += 1;
+        }
+        Some(sum)
+    }
+
+    /// Returns by how much the discounts of months of use rise between two states of what is known.
+    fn rise(
+        &self,
+        months: &BTreeSet<Month>,
+        month: Month,
+        (before, after): (Known, Known),
+    ) -> Option<Discount> {
+        let mut rise = Discount::default();
+        for of in months {
+            let tokens = |known: Known| match known {
+                Known::Before => {
+                    let mut known = self.known(*of, month, false);
+                    for row in self.credited.iter().filter(|row| row.booked_month == month) {
+                        if let Some(sum) = known.get_mut(&row.key) {
+                            *sum = sum.plus(row.used.tokens, -1);
+                        }
+                    }
+                    known
+                }
+                Known::Corrected => self.known(*of, month, false),
+                Known::Billed => self.known(*of, month, true),
+            };
+            let (before, after) = (self.discount(*of, &tokens(before))?, self.discount(*of, &tokens(after))?);
+            rise.exact = rise.exact.checked_add(after.exact)?.checked_sub(before.exact)?;
+            rise.sums += before.sums + after.sums;
+        }
+        // Nothing is rounded where nothing has a discount.
+        if rise.exact == 0 { Some(Discount::default()) } else { Some(rise) }
+    }
+
+    /// Returns what is billed in a month, without what credit notes have.
+    fn charged(&self, month: Month) -> Charged {
+        let rows: Vec<_> = self.days.iter().filter(|row| row.month == month).collect();
+        let taken: Vec<_> = self.credited.iter().filter(|row| row.booked_month == month).collect();
+        let nanos =
+            rows.iter().map(|row| row.nanos).sum::<i128>() - taken.iter().map(|row| row.nanos).sum::<i128>();
+        let list = rows.iter().map(|row| row.used.amount).sum::<i128>()
+            - taken.iter().map(|row| row.used.amount).sum::<i128>();
+        Charged { nanos, list, months: rows.iter().map(|row| row.key.day.month()).collect() }
+    }
+
+    /// Returns the whole nanos of what isn't billed yet.
+    pub fn unbilled(&self, open_month: Month) -> i128 {
+        let rows = self.days.iter().filter(|row| row.month >= open_month);
+        let taken = self.credited.iter().filter(|row| row.booked_month >= open_month);
+        rows.map(|row| row.nanos).sum::<i128>() - taken.map(|row| row.nanos).sum::<i128>()
+    }
+}
+
+/// What is billed in a month.
+struct Charged {
+    /// The whole nanos of it.
+    nanos: i128,
+    /// Its list price in picos.
+    list: i128,
+    /// The months in which it was used.
+    months: BTreeSet<Month>,
+}
+
+impl Charged {
+    /// Returns the least and the most that an invoice over it, with this discount, comes to, in nanos.
+    fn amounts(&self, discount: Discount) -> (i128, i128) {
+        let (least, most) = discount.nanos();
+        // What rounding up adds is no more than was charged; a discount on other usage of a month may be worth more.
+        let is_within = discount.exact <= self.list.saturating_mul(PPM);
+        let least = if is_within { least.min(self.nanos.max(0)) } else { least };
+        (self.nanos - most, self.nanos - least)
+    }
+}
+
+/// What is known of the tokens of a month.
+#[derive(Clone, Copy)]
+enum Known {
+    /// What was billed in months before.
+    Before,
+    /// The same less what was taken back of it since.
+    Corrected,
+    /// And what is billed now.
+    Billed,
+}
+
+/// Checks the amount of each month's invoice against what is billed in the month; one without an invoice bills nothing.
+pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month) -> Vec<Drift> {
+    let months: BTreeSet<Month> =
+        billed.days.iter().map(|row| row.month).chain(invoices.iter().map(|invoice| invoice.month)).collect();
+    let check = |month: &Month| {
+        let of_month: Vec<_> = invoices.iter().filter(|invoice| invoice.month == *month).collect();
+        // Those of older versions follow older rules.
+        if of_month.iter().any(|invoice| !billed.prices.covers(invoice.finalized_at)) {
+            return None;
+        }
+        let found: i128 = of_month.iter().map(|invoice| i128::from(invoice.amount_nano)).sum();
+        let charged = billed.charged(*month);
+        let rise = billed.rise(&charged.months, *month, (Known::Corrected, Known::Billed))?;
+        let (least, most) = charged.amounts(rise);
+        if (least..=most).contains(&found) {
+            return None;
+        }
+        let subject = match of_month.first() {
+            Some(invoice) => format!("{} of {month}", invoice.id),
+            None => format!("{month}, without an invoice"),
+        };
+        let expected = format!("{} for the usage that is billed in it", nano(least));
+        Some(finding(Invariant::RecountInvoice, subject, expected, nano(found)))
+    };
+    months.iter().filter(|month| **month < open_month).filter_map(check).collect()
+}
+
+/// Checks the credit notes that were made while each month was open against the usage that was taken back meanwhile. Of void
+/// invoices nothing is given back, so months with corrections of such are left out.
+pub fn notes(billed: &Billed<'_>, invoices: &[InvoiceRow], notes: &[NoteRow]) -> Vec<Drift> {
+    let booked: BTreeSet<Month> = billed
+        .credited
+        .iter()
+        .map(|row| row.booked_month)
+        .chain(notes.iter().map(|note| note.booked_month))
+        .collect();
+    let is_void = |month: Month| invoices.iter().any(|invoice| invoice.month == month && invoice.is_void());
+    let check = |month: &Month| {
+        let taken: Vec<_> = billed.credited.iter().filter(|row| row.booked_month == *month).collect();
+        if taken.iter().any(|row| is_void(row.month)) {
+            return None;
+        }
+        let of = taken.iter().map(|row| row.key.day.month()).collect();
+        let lost = billed.rise(&of, *month, (Known::Before, Known::Corrected))?;
+        let made: Vec<_> = notes.iter().filter(|note| note.booked_month == *month).collect();
+        let found: i128 = made.iter().map(|note| i128::from(note.amount_nano)).sum();
+        let exact = -taken.iter().map(|row| row.nanos).sum::<i128>() + lost.exact / (PPM * PICO_PER_NANO);
+        // Each note rounds its discount by itself, up to a whole nano.
+        let count = i128::try_from(made.len()).unwrap_or(i128::MAX).saturating_add(1);
+        let within = if lost.exact == 0 { 0 } else { count };
+        if (found - exact).abs() <= within {
+            return None;
+        }
+        let expected = format!("{} for the usage that was taken back", nano(exact));
+        Some(finding(
+            Invariant::RecountCreditNotes,
+            format!("credit notes made in {month}"),
+            expected,
+            nano(found),
+        ))
+    };
+    booked.iter().filter_map(check).collect()
+}
+
+/// Checks that no debt is brought forward twice: until each invoice, no more was brought forward than came about. A void
+/// invoice leaves what it had brought forward to the next one.
+pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[MovementRow]) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    let mut forwarded = 0_i128;
+    for invoice in invoices.iter().filter(|invoice| !invoice.is_void()) {
+        let here = i128::from(invoice.brought_forward_nano) + invoice.carried_over / PICO_PER_NANO;
+        if here == 0 {
+            continue;
+        }
+        let before = i128::from(invoice.brought_forward_nano).saturating_add(forwarded);
+        forwarded += here;
+        let costs =
+            notes.iter().filter(|note| note.created_at <= invoice.finalized_at && note.amount_nano < 0);
+        let costs: i128 = costs.map(|note| -i128::from(note.amount_nano)).sum();
+        let came_about = costs + returned_debts(ledger, invoice.month);
+        if forwarded > came_about {
+            let expected = format!("{} or less in all", nano(came_about));
+            let found = format!(
+                "{} with {} before it",
+                nano(here),
+                nano(before - i128::from(invoice.brought_forward_nano))
+            );
+            drifts.push(finding(Invariant::RecountBroughtForward, &invoice.id, expected, found));
+        }
+    }
+    drifts
+}
+
+/// Returns the debts that refunds and disputes had made when a month was closed.
+fn returned_debts(ledger: &[MovementRow], until: Month) -> i128 {
+    let debt = |row: &&MovementRow| {
+        let month = row.idempotency_key.split(':').find_map(|part| part.strip_prefix("debt-"));
+        let month = month.and_then(|month| month.parse().ok()).map(Month::from_unix_months);
+        row.kind == "payment" && month.is_some_and(|month| month <= until)
+    };
+    ledger.iter().filter(debt).map(|row| -i128::from(row.to_wallet_nano)).sum()
+}
+
+/// Checks that corrections of an invoice that was given up lowered first what was given up: nothing of it is left unless they
+/// were less.
+pub fn written_off(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[MovementRow]) -> Vec<Drift> {
+    let check = |invoice: &InvoiceRow| {
+        let key = format!("write_off:{}", invoice.id);
+        let given_up = ledger.iter().find(|row| row.idempotency_key == key)?;
+        let later = format!("{key}:");
+        let lowered = ledger.iter().filter(|row| row.idempotency_key.starts_with(&later));
+        let left = i128::from(given_up.to_wallet_nano)
+            + lowered.map(|row| i128::from(row.to_wallet_nano)).sum::<i128>();
+        let corrected = notes.iter().filter(|note| note.invoice_id == invoice.id);
+        let corrected = corrected.filter(|note| note.created_at > given_up.happened_at);
+        let corrected: Vec<_> = corrected.map(|note| i128::from(note.amount_nano)).collect();
+        let most =
+            corrected.iter().fold(i128::from(given_up.to_wallet_nano), |left, note| (left - note).max(0));
+        if left <= most {
+            return None;
+        }
+        let corrected = nano(corrected.iter().sum());
+        let expected = format!("{} or less given up, after corrections of {corrected}", nano(most));
+        Some(finding(Invariant::RecountWriteOff, &invoice.id, expected, nano(left)))
+    };
+    invoices.iter().filter_map(check).collect()
+}

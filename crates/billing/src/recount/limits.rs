@@ -1,0 +1,46 @@
+//! What operators have set and added, by the audit trail (docs/contract/billing.md#spending-limits, #credits).
+
+use kernel::money::Nano;
+use serde_json::Value;
+
+use super::evidence::{AdditionRow, WalletRow};
+use super::{finding, nano};
+use crate::rules::audit::{Drift, Invariant};
+
+/// Returns an amount in the facts of an entry of the audit trail.
+fn amount(detail: Option<&str>, name: &str) -> Option<Nano> {
+    let detail: Value = serde_json::from_str(detail?).ok()?;
+    Nano::parse(detail.get(name)?.as_str()?)
+}
+
+/// Checks that each credit of an operator is in the audit trail, with its amount.
+pub fn credits(credits: &[AdditionRow]) -> Vec<Drift> {
+    let check = |credit: &AdditionRow| {
+        let expected = match (&credit.actor, amount(credit.detail.as_deref(), "amount")) {
+            (None, _) => "an entry `credit.added` in the audit trail".to_owned(),
+            (Some(actor), Some(amount)) if amount.units() != i128::from(credit.amount_nano) => {
+                format!("{amount}, which {actor} has added")
+            }
+            _ => return None,
+        };
+        Some(finding(Invariant::RecountCredit, &credit.id, expected, nano(credit.amount_nano.into())))
+    };
+    credits.iter().filter_map(check).collect()
+}
+
+/// Checks the credit limit of a wallet against the one that was recorded last. What an operator has set at a server of an
+/// earlier version is in the audit trail only.
+pub fn credit_limit(wallet: &WalletRow, recorded: Option<(i64, bool)>, entry: Option<&str>) -> Option<Drift> {
+    let found = (wallet.credit_limit_nano, wallet.has_demo_credit);
+    let set = amount(entry, "after").and_then(Nano::to_i64).map(|limit| (limit, false));
+    let expected = recorded.or(set)?;
+    if [recorded, set].contains(&Some(found)) {
+        return None;
+    }
+    let words = |(limit, has_demo_credit): (i64, bool)| {
+        let demo = if has_demo_credit { ", or that of the demo" } else { "" };
+        format!("{}{demo}", nano(limit.into()))
+    };
+    let expected = format!("{}, as it was set last", words(expected));
+    Some(finding(Invariant::RecountCreditLimit, "credit limit", expected, words(found)))
+}

@@ -1,0 +1,68 @@
+//! Automatic top-ups: within their maximum, and no sooner than after a day when the card was declined
+//! (docs/contract/payments.md#automatic-top-up).
+
+use std::collections::BTreeMap;
+
+use kernel::clock::{DAY_MS, Day};
+
+use super::evidence::PaymentRow;
+use super::finding;
+use crate::rules::audit::{Drift, Invariant};
+
+/// Words for charges that wait for something else than the card.
+const OTHER_WAITS: [&str; 2] = ["processor_unavailable", "daily_maximum"];
+/// Refusals that have nothing to do with a card: a customer that is gone, an account that can't charge.
+const NO_DECLINES: [&str; 4] =
+    ["account_invalid", "api_key_expired", "resource_missing", "testmode_charges_only"];
+
+/// Checks the charges of each day against the maximum that was noted with them, and when declined ones are tried again.
+pub fn charges(paid: &[PaymentRow]) -> Vec<Drift> {
+    let mut drifts = Vec::new();
+    let mut days: BTreeMap<Day, (i128, i128)> = BTreeMap::new();
+    for payment in paid.iter().filter(|payment| payment.kind == "auto_top_up") {
+        drifts.extend(next_attempt(payment));
+        let (Some(maximum), Some(paid_at)) = (payment.maximum_minor, payment.paid_at) else { continue };
+        if payment.status != "succeeded" {
+            continue;
+        }
+        // One that waited for its customer, or for another day, counts on the day on which it was begun.
+        let is_of_day = payment.created_at.day() == paid_at.day();
+        let (sum, most) = days.entry(paid_at.day()).or_default();
+        *most = (*most).max(maximum.into());
+        *sum += if is_of_day { i128::from(payment.amount_minor) } else { 0 };
+        if payment.amount_minor > maximum {
+            let expected = format!("{maximum} or less in the unit of Stripe");
+            drifts.push(finding(Invariant::RecountTopUp, &payment.id, expected, payment.amount_minor));
+        }
+    }
+    for (day, (sum, most)) in days.into_iter().filter(|(_, (sum, most))| sum > most) {
+        let expected = format!("{most} or less of credit in the unit of Stripe");
+        drifts.push(finding(Invariant::RecountTopUp, format!("automatic top-ups of {day}"), expected, sum));
+    }
+    drifts
+}
+
+/// Checks that a declined charge waits for a day.
+fn next_attempt(payment: &PaymentRow) -> Option<Drift> {
+    let code = payment.failure_code.as_deref()?;
+    let waits = payment.status == "processing" && payment.attempts > 0 && !payment.is_attempt_open;
+    let next_at = payment.next_at.filter(|_| waits && !OTHER_WAITS.contains(&code))?;
+    let earliest = payment.updated_at.plus_ms(DAY_MS);
+    if next_at >= earliest {
+        return None;
+    }
+    let expected = format!("another attempt at {earliest} or later, a day after {code}");
+    Some(finding(Invariant::RecountTopUpTime, &payment.id, expected, format!("one at {next_at}")))
+}
+
+/// Checks that a top-up that is paused because the card was declined was declined by the card.
+pub fn pause(reason: Option<&str>, paid: &[PaymentRow]) -> Option<Drift> {
+    let ended = paid.iter().filter(|payment| payment.kind == "auto_top_up" && payment.status == "failed");
+    let last = ended.max_by_key(|payment| payment.updated_at)?;
+    let code = last.failure_code.as_deref().filter(|code| NO_DECLINES.contains(code))?;
+    if reason != Some("declined") {
+        return None;
+    }
+    let expected = "a pause for want of a card, or none: a refusal of the request is no decline";
+    Some(finding(Invariant::RecountTopUpPause, &last.id, expected, format!("declined because of {code}")))
+}
