@@ -166,6 +166,28 @@ fn void_invoice_leaves_the_balance_that_was_brought_forward(database: Database) 
 }
 
 #[on_each_database]
+fn correction_lowers_what_was_given_up_with_the_balance_brought_forward(database: Database) {
+    with_shop(database, async |shop| {
+        let id = shop.buy("20", false).await;
+        use_twenty(shop).await;
+        close(shop, "04").await;
+        shop.stripe.refund_by_hand(&shop.row(&id).await.intent_id.unwrap(), 2_000);
+        shop.hear().await;
+        use_five(shop).await;
+        close(shop, "05").await;
+        // 3 are paid of the 25, and 22 are given up.
+        shop.buy_elsewhere("3", "a part").await;
+        shop.books.set_time("2026-05-03T09:00:00Z");
+        shop.books.give_up_invoice(2).await;
+        shop.books.set_time("2026-05-04T09:00:00Z");
+        // The month costs 1 instead of 5. With the 20 from before that is more than the 3 that were paid, so nothing comes back.
+        shop.books.correct_event(2, 25, 0).await;
+        assert_eq!(shop.balance().await, "0");
+        shop.check().await;
+    });
+}
+
+#[on_each_database]
 fn correction_lowers_what_is_due_with_the_balance_brought_forward(database: Database) {
     with_shop(database, async |shop| {
         let id = shop.buy("20", false).await;

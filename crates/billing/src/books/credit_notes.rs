@@ -67,8 +67,9 @@ pub(super) async fn take_back(
             let paid = store::credits::uses(tx, id, month).await?;
             let paid: i128 = paid.iter().map(|used| used.amount.units()).sum();
             let notes = store::credit_notes::sum_of_month(tx, id, month).await?;
-            // As of an open invoice, what was never paid is lowered first.
-            let unpaid = (invoice.amount.units() - notes.units() - paid).max(0);
+            // As of an open invoice, what was never paid is lowered first: of the balance that it brought forward, too.
+            let asked = invoice.amount.units() + invoice.brought_forward.units();
+            let unpaid = (asked - notes.units() - paid).max(0);
             let overpaid = (amount.units() - unpaid).max(0);
             let returned = overpaid.min(paid.max(0));
             let never_paid = Nano::from_units(returned - amount.units());
