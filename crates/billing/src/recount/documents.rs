@@ -247,7 +247,7 @@ pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[Mov
         let costs =
             notes.iter().filter(|note| note.created_at <= invoice.finalized_at && note.amount_nano < 0);
         let costs: i128 = costs.map(|note| -i128::from(note.amount_nano)).sum();
-        let came_about = costs + returned_debts(ledger, invoice.month);
+        let came_about = costs + returned_debts(ledger, invoice.month) + owed_since_void(invoices, notes);
         if forwarded > came_about {
             let expected = format!("{} or less in all", nano(came_about));
             let found = format!(
@@ -259,6 +259,17 @@ pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[Mov
         }
     }
     drifts
+}
+
+/// Returns what void invoices took back: what their credit notes had given back beyond their amounts, a nano at most for each row
+/// that was rounded.
+fn owed_since_void(invoices: &[InvoiceRow], notes: &[NoteRow]) -> i128 {
+    let beyond = |invoice: &InvoiceRow| {
+        let own = notes.iter().filter(|note| note.invoice_id == invoice.id);
+        let given_back: i128 = own.map(|note| i128::from(note.amount_nano)).sum();
+        (given_back - i128::from(invoice.amount_nano)).max(0)
+    };
+    invoices.iter().filter(|invoice| invoice.is_void()).map(beyond).sum()
 }
 
 /// Returns the debts that refunds and disputes had made when a month was closed.

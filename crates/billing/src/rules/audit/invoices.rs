@@ -38,6 +38,13 @@ impl InvoiceRow {
         self.brought_forward.map_or(0, Nano::units)
     }
 
+    /// Returns what is owed, and on no invoice, since it is void: what it had brought forward, and what its credit notes had given
+    /// back beyond its amount, a nano at most for each row that they rounded.
+    pub fn owed_since_void(&self) -> i128 {
+        let beyond = self.credited.units().saturating_sub(self.amount.units()).max(0);
+        if self.status == "void" { self.brought_forward().saturating_add(beyond) } else { 0 }
+    }
+
     /// Returns the debt in its amount, which only invoices of earlier versions have.
     fn charged_again(&self) -> i128 {
         if self.brought_forward.is_none() { self.carried_over.units() } else { 0 }
