@@ -75,6 +75,8 @@ const NEVER: i64 = i64::MIN;
 struct Follower {
     /// The position of the last applied change; `None` before the first read.
     position: Option<i64>,
+    /// What tells that change from others; `None` if it isn't known.
+    own_change: Option<String>,
     /// The number of the last heartbeat, and the start of the read that found it, on the steady clock.
     heartbeat: Option<(i64, i64)>,
     /// When the primary was last looked for, on the steady clock.
@@ -238,16 +240,21 @@ impl Feed {
     async fn read_once(&self, follower: &mut Follower) -> Result<Heartbeat, Error> {
         let began_ms = self.clock.steady_ms();
         let mut tx = self.db.read().await?;
-        let read = heartbeat::get(&mut tx).await?;
-        self.look_back(follower, read);
-        self.apply_up_to(&mut tx, follower, read.position).await?;
+        let read = heartbeat::get(&mut tx, follower.position.unwrap_or_default()).await?;
+        self.look_back(follower, &read);
+        let before = follower.position;
+        self.apply_up_to(&mut tx, follower, &read).await?;
+        follower.own_change = match follower.position {
+            Some(position) if before != Some(position) => heartbeat::get(&mut tx, position).await?.own_change,
+            _ => read.own_change.clone(),
+        };
         // Only now: without these changes memory is no fresher than it was.
-        self.note_heartbeat(follower, read, began_ms);
+        self.note_heartbeat(follower, &read, began_ms);
         Ok(read)
     }
 
     /// Ends the trust in memory if the heartbeat is older than the one read before: this server is behind the other.
-    fn look_back(&self, follower: &mut Follower, read: Heartbeat) {
+    fn look_back(&self, follower: &Follower, read: &Heartbeat) {
         if let Ok(timeline) = u32::try_from(read.timeline) {
             self.db.note_timeline(timeline);
         }
@@ -258,7 +265,7 @@ impl Feed {
     }
 
     /// Notes whether the heartbeat has changed: then it was made after the start of the previous read.
-    fn note_heartbeat(&self, follower: &mut Follower, read: Heartbeat, began_ms: i64) {
+    fn note_heartbeat(&self, follower: &mut Follower, read: &Heartbeat, began_ms: i64) {
         if let Some((number, previous_ms)) = follower.heartbeat
             && read.number > number
         {
@@ -267,15 +274,19 @@ impl Feed {
         follower.heartbeat = Some((read.number, began_ms));
     }
 
-    /// Applies the changes up to `newest`. If some are missing, everything is invalidated.
-    async fn apply_up_to(&self, tx: &mut Tx, follower: &mut Follower, newest: i64) -> Result<(), Error> {
+    /// Applies the changes up to the newest. If some are missing, everything is invalidated.
+    async fn apply_up_to(&self, tx: &mut Tx, follower: &mut Follower, read: &Heartbeat) -> Result<(), Error> {
+        let newest = read.position;
         let Some(position) = follower.position else {
             self.start_at(follower, newest);
             return Ok(());
         };
-        // A position ahead of the newest belongs to another database, such as the one before a restored
-        // backup.
-        if position > newest || !self.read_to(tx, follower, position, newest).await? {
+        // Another change at our position, or none up to it, belongs to another history: a backup was restored, or a failover
+        // has lost changes that could be read. What came in their place is unknown.
+        let is_other = follower.own_change.is_some()
+            && read.own_change.is_some()
+            && follower.own_change != read.own_change;
+        if is_other || position > newest || !self.read_to(tx, follower, position, newest).await? {
             tracing::warn!(
                 position,
                 newest,

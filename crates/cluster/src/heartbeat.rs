@@ -5,8 +5,8 @@
 
 use db::{FromRow, Row, Tx, sql};
 
-/// The heartbeat, and the position of the newest change, which are read together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The heartbeat, and where the feed of changes stands, which are read together.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
     /// The position of the newest committed change; 0 before the first.
     pub position: i64,
@@ -14,6 +14,8 @@ pub struct Heartbeat {
     pub number: i64,
     /// The timeline of the primary, as the replica knew it that made the change; 0 if it didn't.
     pub timeline: i64,
+    /// What tells the change at the reader's position from others; `None` if it isn't there.
+    pub own_change: Option<String>,
 }
 
 impl FromRow for Heartbeat {
@@ -22,15 +24,20 @@ impl FromRow for Heartbeat {
             position: row.get("position")?,
             number: row.get("number")?,
             timeline: row.get("timeline")?,
+            own_change: row.get("own_change")?,
         })
     }
 }
 
-/// Returns the heartbeat.
-pub async fn get(tx: &mut Tx) -> Result<Heartbeat, db::Error> {
-    sql("SELECT p.position, h.number, h.timeline FROM change_position p, heartbeat h WHERE p.id = 1 AND h.id = 1")
-        .one(tx)
-        .await
+/// Returns the heartbeat, for a reader at this position.
+pub async fn get(tx: &mut Tx, position: i64) -> Result<Heartbeat, db::Error> {
+    sql("SELECT p.position, h.number, h.timeline,
+             (SELECT c.kind || ' ' || c.subject || ' ' || CAST(c.changed_at AS TEXT) FROM changes c WHERE c.position = $1)
+                 AS own_change
+         FROM change_position p, heartbeat h WHERE p.id = 1 AND h.id = 1")
+    .bind(position)
+    .one(tx)
+    .await
 }
 
 /// Changes the row, on PostgreSQL, if its number is still this one and no other replica is at it. Returns `true` if it did.

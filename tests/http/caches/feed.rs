@@ -177,6 +177,33 @@ async fn gap_drops_all_cache_entries(world: World) {
     }
 }
 
+/// A failover may lose a change that could be read, and other changes take its position.
+#[on_each_database]
+async fn lost_change_drops_all_cache_entries(world: World) {
+    let [_, replica] = Twin::both(&world).await;
+    for later in 0..2 {
+        let position = record(&world).await;
+        settle(&replica).await;
+        let before = replica.app.feed.restarts();
+        let other = ApiKeyId::new(world.clock.now(), &world.app.random);
+        let mut tx = world.app.db.write().await.unwrap();
+        sql("UPDATE changes SET subject = $2 WHERE position = $1")
+            .bind(position)
+            .bind(other.to_string())
+            .execute(&mut tx)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        for _ in 0..later {
+            record(&world).await;
+        }
+        for _ in 0..2 {
+            settle(&replica).await;
+            assert_eq!(replica.app.feed.restarts() - before, 1, "with {later} later ones");
+        }
+    }
+}
+
 #[on_each_database]
 async fn unknown_change_drops_all_cache_entries(world: World) {
     let ada = world.user("ada").await;
@@ -276,7 +303,7 @@ async fn memory_needs_heartbeats_on_postgres(world: World) {
     let (feed, is_postgres) = (&world.app.feed, world.app.db.is_postgres());
     let number = async || {
         let mut tx = world.app.db.read().await.unwrap();
-        heartbeat::get(&mut tx).await.unwrap().number
+        heartbeat::get(&mut tx, 0).await.unwrap().number
     };
     world.clock.advance_ms(SECOND_MS);
     let before = number().await;
