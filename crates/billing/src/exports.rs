@@ -56,7 +56,7 @@ pub struct Export {
     prices: PriceBook,
     /// The invoice of the month.
     document: Option<String>,
-    /// That invoice, the credit notes and the void invoices of the month, by their ids.
+    /// The month's invoice, its credit notes and the invoices that became void in it, by id.
     documents: BTreeMap<String, Document>,
     /// Charges that no daily row has; they come first.
     others: Vec<Charge>,

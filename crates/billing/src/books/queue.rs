@@ -18,10 +18,10 @@ const MAX_BATCH_EVENTS: usize = 2_000;
 /// Maximum number of operations of one group in one transaction while others are active: these wait for the transaction, and for
 /// the one before.
 const MAX_GROUP_OPERATIONS: usize = 16;
-/// How long another group counts as active after its last operation.
+/// How long other groups count as active after one of them queued an operation.
 const ACTIVE: Duration = Duration::from_secs(1);
 
-/// Whose an operation is: an organization's, or that of a server that reports for several.
+/// The organization that an operation belongs to; `None` if it belongs to several, or isn't known.
 pub type Group = Option<OrganizationId>;
 
 /// An operation in the queue.
