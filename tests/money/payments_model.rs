@@ -235,7 +235,10 @@ impl History {
             }
             shop.pass_ms(self.chance.one_of(&[10 * MINUTE_MS, 7 * HOUR_MS, DAY_MS + MINUTE_MS]));
         }
-        shop.work().await;
+        // The comparison may have found events just now, which the next turns do.
+        for _ in 0..3 {
+            shop.work().await;
+        }
     }
 
     async fn compare(&self, shop: &Shop<'_>) {
