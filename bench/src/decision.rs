@@ -152,6 +152,7 @@ fn question(credential: &str) -> CallRequest<'_> {
         estimated_prompt_tokens: Some(120),
         choices: 1,
         inputs: 1,
+        searches: 0,
         request_id: None,
         lifetime: Lifetime::Reported,
         reserve: false,

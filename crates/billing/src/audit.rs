@@ -181,6 +181,13 @@ impl Organization<'_> {
             }
             slice = store::audit::daily(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
         }
+        let mut slice = store::audit::daily_parts(self.tx, self.id, None, ROWS_AT_ONCE).await?;
+        while let Some(last) = slice.last().cloned() {
+            for row in slice {
+                usage.daily_parts(row.key, row.parts);
+            }
+            slice = store::audit::daily_parts(self.tx, self.id, Some(&last), ROWS_AT_ONCE).await?;
+        }
         let mut slice = store::audit::sums(self.tx, self.id, None, ROWS_AT_ONCE).await?;
         while let Some(last) = slice.last() {
             self.drifts.extend(slice.iter().flat_map(|row| usage.sum(row)));

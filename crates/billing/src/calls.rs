@@ -7,8 +7,8 @@ use crate::Billing;
 use crate::rules::call_rest::{CallRest, call_rest};
 use crate::store::call_progress::InterruptedCall;
 use crate::store::usage::recording::{self, Payer, StoredEvent};
-use crate::usage::{self, Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
-use catalog::{Kind, Tokens};
+use crate::usage::{self, Caller, Event, GATEWAY_SOURCE, Outcome, RestOfCall, Usage};
+use catalog::{Component, Kind, Parts, ServiceTier, Tokens};
 use kernel::error::Error;
 use kernel::ids::{CallerId, ModelCallId};
 use kernel::money::Pico;
@@ -37,7 +37,7 @@ pub async fn charge(billing: &Billing, event: Event) -> Result<Charge, Error> {
     if outcome == Outcome::Conflict
         && let Some(charged) = interrupted_charge(billing, &event).await?
     {
-        let rest = rest_of(&event, call_rest(event.usage.tokens(), charged.tokens));
+        let rest = rest_of(&event, rest_of_charge(billing, &event, &charged));
         return Ok(Charge::Rest(usage::record(billing, rest).await?));
     }
     usage::count_outcome(billing, &event.source, &outcome);
@@ -60,6 +60,22 @@ async fn interrupted_charge(billing: &Billing, event: &Event) -> Result<Option<S
     }))
 }
 
+/// Returns what is missing from the charge of a call, and what was charged too much: all of it if the answer had another
+/// price than what was known when it was charged.
+fn rest_of_charge(billing: &Billing, event: &Event, charged: &StoredEvent) -> CallRest {
+    let catalog = billing.catalog.now();
+    let price = catalog.find_any(&event.usage.model).and_then(|model| usage::price_of(model, event));
+    // Without a price nothing more can be charged at another one.
+    let other = price.filter(|price| price.version != charged.price_version);
+    let requests = match other {
+        Some(price) => i64::from(price.has(Component::Request)),
+        None => charged.tokens.parts.get(Component::Request),
+    };
+    let total = event.usage.tokens();
+    let total = Tokens { parts: total.parts.with(Component::Request, requests), ..total };
+    call_rest(total, charged.tokens, other.is_none())
+}
+
 /// Returns the events of the rest of a call: `….2` for what is missing, and `….3`, a correction, for what was
 /// charged too much.
 fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
@@ -69,6 +85,8 @@ fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
             prompt_tokens: tokens.prompt,
             completion_tokens: tokens.completion,
             cached_prompt_tokens: cached,
+            parts: tokens.parts,
+            rest: Some(RestOfCall { prompt_tokens: event.usage.prompt_tokens }),
             reservation_id: None,
             corrects,
             ..event.usage.clone()
@@ -105,11 +123,7 @@ pub async fn used(
     let events = recording::of_call(&mut tx, payer, GATEWAY_SOURCE, &ids).await?;
     let add = |sum: CallUsage, event: &recording::CallEvent| {
         Some(CallUsage {
-            tokens: Tokens {
-                prompt: sum.tokens.prompt.checked_add(event.tokens.prompt)?,
-                cached_prompt: sum.tokens.cached_prompt.checked_add(event.tokens.cached_prompt)?,
-                completion: sum.tokens.completion.checked_add(event.tokens.completion)?,
-            },
+            tokens: sum.tokens.checked_add(event.tokens)?,
             is_estimated: sum.is_estimated || event.is_estimated,
             amount: sum.amount.checked_add(event.amount)?,
         })
@@ -142,7 +156,10 @@ pub(crate) fn interrupted_event(billing: &Billing, call: &InterruptedCall) -> Op
             prompt_tokens: call.progress.prompt_tokens,
             completion_tokens: call.progress.completion_tokens,
             cached_prompt_tokens: call.progress.cached_prompt_tokens,
+            parts: Parts::default(),
+            service_tier: ServiceTier::default(),
             is_estimated: call.progress.is_estimated,
+            rest: None,
             reservation_id: Some(call.reservation_id),
             corrects: None,
         },

@@ -47,6 +47,8 @@ pub struct CallRequest<'a> {
     pub choices: i64,
     /// The number of texts of an embeddings call.
     pub inputs: i64,
+    /// Maximum number of searches that the upstream makes for an answer.
+    pub searches: i64,
     /// The gateway's id of the call. A repeated request with it gets the same reservation.
     pub request_id: Option<&'a str>,
     /// How long the reservation lives.

@@ -8,7 +8,7 @@ use crate::books::{self, Answer, Operation, UsageEvent};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
-use catalog::{Catalog, Kind, Tokens};
+use catalog::{CallFacts, Catalog, Component, Kind, Model, Parts, Price, ServiceTier, Tokens};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
@@ -46,12 +46,25 @@ pub struct Usage {
     pub completion_tokens: i64,
     /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
+    /// What it counts beside that; negative in a correction. The request itself isn't among them, except in corrections.
+    pub parts: Parts,
+    /// The tier of the answer, by which a price may be chosen.
+    pub service_tier: ServiceTier,
     /// The counts are estimates.
     pub is_estimated: bool,
+    /// `Some` if it is the rest of a call of which a part is charged.
+    pub rest: Option<RestOfCall>,
     /// The reservation that it captures.
     pub reservation_id: Option<ReservationId>,
     /// The id of the event that it corrects.
     pub corrects: Option<Arc<str>>,
+}
+
+/// What is known of a call whose rest is charged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RestOfCall {
+    /// The tokens of its whole prompt, by which a price may be chosen.
+    pub prompt_tokens: i64,
 }
 
 impl Usage {
@@ -60,6 +73,7 @@ impl Usage {
             prompt: self.prompt_tokens,
             cached_prompt: self.cached_prompt_tokens.unwrap_or(0),
             completion: self.completion_tokens,
+            parts: self.parts,
         }
     }
 }
@@ -127,6 +141,12 @@ impl Event {
         }
         if used.is_estimated {
             text.push_str("|estimated");
+        }
+        if let Some(parts) = used.parts.to_text() {
+            write!(text, "|parts:{parts}").ok();
+        }
+        if used.service_tier != ServiceTier::default() {
+            write!(text, "|tier:{}", used.service_tier.as_str()).ok();
         }
         sha256(text.as_bytes())
     }
@@ -294,6 +314,8 @@ async fn stored_outcome(
 struct EventPrice {
     version: i64,
     amount: Pico,
+    /// The parts of the event, with its request if that has a price.
+    parts: Parts,
 }
 
 fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refusal> {
@@ -303,17 +325,29 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     events::check_tokens(used.corrects.is_some(), used.tokens())?;
     if used.corrects.is_some() {
         // A correction has the price of what it corrects, which is looked up when it is recorded.
-        return Ok(EventPrice::default());
+        return Ok(EventPrice { parts: used.parts, ..EventPrice::default() });
     }
     // The model may have been retired since its use, or during the call; the usage still has a price.
     let model = catalog.find_any(&used.model);
     let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
     events::check_kind(model, used.kind, used.tokens())?;
-    let price = model.price_at(event.time).ok_or_else(|| events::no_price(&model.id))?;
-    let amount = rating::rate(price, used.tokens())
+    let price = price_of(model, event).ok_or_else(|| events::no_price(&model.id))?;
+    let is_charged = price.has(Component::Request) && used.rest.is_none();
+    let parts = if is_charged { used.parts.with(Component::Request, 1) } else { used.parts };
+    let amount = rating::rate(price, Tokens { parts, ..used.tokens() })
         .filter(|amount| *amount <= events::MAX_CALL_PRICE)
         .ok_or_else(events::too_expensive)?;
-    Ok(EventPrice { version: price.effective_at.unix_ms(), amount })
+    Ok(EventPrice { version: price.version, amount, parts })
+}
+
+/// Returns the price of an event's model at its time, under the conditions of its call.
+pub(crate) fn price_of<'a>(model: &'a Model, event: &Event) -> Option<&'a Price> {
+    let used = &event.usage;
+    model.price_of(&CallFacts {
+        time: event.time,
+        prompt_tokens: used.rest.map_or(used.prompt_tokens, |rest| rest.prompt_tokens),
+        service_tier: used.service_tier,
+    })
 }
 
 fn usage_event(event: Event, rated: RatedUsage) -> UsageEvent {
@@ -331,6 +365,7 @@ fn usage_event(event: Event, rated: RatedUsage) -> UsageEvent {
             prompt_tokens: used.prompt_tokens,
             completion_tokens: used.completion_tokens,
             cached_prompt_tokens: used.cached_prompt_tokens,
+            parts: priced.parts,
             is_estimated: used.is_estimated,
             price_version: priced.version,
             amount: priced.amount,

@@ -25,14 +25,15 @@ pub struct PriceBook {
 }
 
 impl PriceBook {
-    /// Collects versions, in any order. Of several from the same instant, the last one counts.
+    /// Collects versions, in any order. Of several prices with the same version, and of several discounts from the same
+    /// instant, the last one counts.
     pub fn new(
         prices: impl IntoIterator<Item = (String, Price)>,
         discounts: impl IntoIterator<Item = DiscountVersion>,
     ) -> Self {
-        let mut by_model: BTreeMap<String, BTreeMap<Time, Price>> = BTreeMap::new();
+        let mut by_model: BTreeMap<String, BTreeMap<(Time, i64), Price>> = BTreeMap::new();
         for (model, price) in prices {
-            by_model.entry(model).or_default().insert(price.effective_at, price);
+            by_model.entry(model).or_default().insert(order(&price), price);
         }
         let discounts: BTreeMap<Time, DiscountVersion> =
             discounts.into_iter().map(|version| (version.effective_at, version)).collect();
@@ -50,13 +51,12 @@ impl PriceBook {
         self.prices.is_empty() && self.discounts.is_empty()
     }
 
-    /// Returns the price of a model with this version: the instant from which on it holds, in unix
-    /// milliseconds.
+    /// Returns the price of a model with this version.
     pub fn price(&self, model: &str, version: i64) -> Option<&Price> {
-        self.prices_of(model).iter().find(|price| price.effective_at.unix_ms() == version)
+        self.prices_of(model).iter().find(|price| price.version == version)
     }
 
-    /// Returns the prices of a model, the oldest first.
+    /// Returns the prices of a model, the oldest first; of an instant, the one without conditions last.
     pub fn prices_of(&self, model: &str) -> &[Price] {
         self.prices.get(model).map_or(&[], Vec::as_slice)
     }
@@ -87,7 +87,22 @@ impl PriceBook {
     }
 }
 
-/// Returns the price in force at `time`. The prices are given the oldest first.
+/// Returns the place of a price among those of its model: by instant, the one without conditions last.
+pub fn order(price: &Price) -> (Time, i64) {
+    (price.effective_at, price.version)
+}
+
+/// Returns the price without conditions in force at `time`. The prices are given in their [`order`].
 pub fn price_at(prices: &[Price], time: Time) -> Option<&Price> {
-    prices.iter().rev().find(|price| price.effective_at <= time)
+    prices_at(prices, time).last()
+}
+
+/// Returns all prices in force at `time`, which are those of the newest instant. The prices are given in their
+/// [`order`].
+pub fn prices_at(prices: &[Price], time: Time) -> &[Price] {
+    let end = prices.partition_point(|price| price.effective_at <= time);
+    let begun = prices.get(..end).unwrap_or_default();
+    let newest = begun.last().map(|price| price.effective_at);
+    let start = begun.partition_point(|price| Some(price.effective_at) < newest);
+    begun.get(start..).unwrap_or_default()
 }

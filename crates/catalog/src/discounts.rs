@@ -1,13 +1,14 @@
 //! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
 //! kind of tokens, in a calendar month.
 //!
-//! Tokens are counted in the order of their day and of their price; of the prompts of a day and price, those
-//! that came from the cache first. Those above a threshold cost its fraction less, up to the next threshold.
+//! Tokens are counted in the order of their day and of the instant of their price, of one day and instant the cheapest
+//! first. Those above a threshold cost its fraction less, up to the next threshold. Pieces, such as requests and images,
+//! have no discount.
 //! So if a price changes within the month, the discount is for exactly the tokens that were above the
 //! threshold.
 
-use crate::{Kind, VolumeDiscount};
-use kernel::clock::Day;
+use crate::{Component, Kind, VolumeDiscount};
+use kernel::clock::{Day, Time};
 use kernel::money::{Nano, Pico};
 
 /// The kinds of tokens, which are counted separately.
@@ -22,6 +23,15 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
+    /// Returns the kind that a component of a model's price counts as; `None` for pieces.
+    pub const fn of(component: Component, kind: Kind) -> Option<Self> {
+        match component.tokens() {
+            Some(Component::Prompt) => Some(Self::of_prompt(kind)),
+            Some(_) => Some(Self::Completion),
+            None => None,
+        }
+    }
+
     /// Returns the kind of the prompt's tokens for a model of this kind.
     pub const fn of_prompt(kind: Kind) -> Self {
         match kind {
@@ -44,10 +54,8 @@ impl TokenKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenUse {
     pub day: Day,
-    /// The instant from which on their price is in force, in unix milliseconds.
-    pub price_version: i64,
-    /// They came from the upstream's cache, and have a price of their own.
-    pub is_cached: bool,
+    /// The instant from which on their price is in force.
+    pub effective_at: Time,
     pub count: i64,
     pub unit_price: Pico,
 }
@@ -61,7 +69,7 @@ const PPM: i128 = 1_000_000;
 /// `tiers` has the lowest threshold first. `None` if a sum overflows 128 bits.
 pub fn discount(tiers: &[VolumeDiscount], tokens: &[TokenUse]) -> Option<Pico> {
     let mut tokens = tokens.to_vec();
-    tokens.sort_by_key(|used| (used.day, used.price_version, !used.is_cached));
+    tokens.sort_by_key(|used| (used.day, used.effective_at, used.unit_price));
     let (mut before, mut sum) = (0_i128, 0_i128);
     for used in tokens {
         let after = before.checked_add(i128::from(used.count))?;
@@ -108,7 +116,8 @@ mod tests {
 
     fn tokens(day: i64, count: i64, price: i128) -> TokenUse {
         let (day, unit_price) = (Day::from_unix_days(day), Pico::from_units(price));
-        TokenUse { day, price_version: i64::try_from(price).unwrap(), is_cached: false, count, unit_price }
+        let effective_at = Time::from_unix_ms(i64::try_from(price).unwrap());
+        TokenUse { day, effective_at, count, unit_price }
     }
 
     #[test]
@@ -169,7 +178,7 @@ mod tests {
         #[test]
         fn equals_a_count_token_by_token(tiers in some_tiers(), used in some_tokens(0..40)) {
             let mut sorted = used.clone();
-            sorted.sort_by_key(|tokens| (tokens.day, tokens.price_version));
+            sorted.sort_by_key(|tokens| (tokens.day, tokens.effective_at));
             let (mut number, mut parts) = (0_i64, 0_i128);
             for tokens in sorted {
                 for _ in 0..tokens.count {

@@ -16,6 +16,8 @@
 pub mod activation;
 mod book;
 mod catalogs;
+mod components;
+mod conditions;
 mod current;
 mod difference;
 pub mod discounts;
@@ -41,13 +43,15 @@ use kernel::money::{Pico, Ppm};
 
 pub use book::{BEGINNING, DiscountVersion, PriceBook};
 pub use catalogs::{Catalogs, Shared};
+pub use components::{Component, PartPrices, Parts, PerPart};
+pub use conditions::{CallFacts, Conditions, Hours, ServiceTier};
 pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;
-pub use rate::{MAX_CALL_PRICE, Tokens, cost, rate};
+pub use rate::{ComponentPrices, MAX_CALL_PRICE, Tokens, cost, rate};
 pub use reading::Environment;
 use reading::{ParsedModel, Rules};
 pub use upstreams::{Affinity, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
-pub use versions::{FREEZE_MS, NewVersions, StoredState, describe_tiers};
+pub use versions::{FREEZE_MS, NewPrice, NewVersions, StoredState, describe_tiers};
 
 const BUILT_IN: &str = include_str!("../../../catalog/default.toml");
 
@@ -109,7 +113,8 @@ pub struct Model {
     pub max_concurrent_requests: u32,
     /// No longer offered, and unknown to callers. Late usage of it still counts, at its prices.
     pub retired: bool,
-    /// The oldest first; the instants are different. A model without a price is listed but can't be used.
+    /// The oldest first; of an instant, the one without conditions last. A model without a price is listed but can't be
+    /// used.
     pub prices: Vec<Price>,
     /// In the order of the file. A model without routes is served by others, who ask the service listener.
     pub routes: Vec<Route>,
@@ -117,18 +122,33 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns the price in force at `time`.
+    /// Returns the price in force at `time` of a call for which no condition holds.
     pub fn price_at(&self, time: Time) -> Option<&Price> {
         book::price_at(&self.prices, time)
     }
+
+    /// Returns all prices in force at `time`, the one without conditions last.
+    pub fn prices_at(&self, time: Time) -> &[Price] {
+        book::prices_at(&self.prices, time)
+    }
+
+    /// Returns the price of a call.
+    pub fn price_of(&self, call: &CallFacts) -> Option<&Price> {
+        let holding = self.prices_at(call.time).iter().filter(|price| price.conditions.hold(call));
+        holding.max_by_key(|price| price.conditions.rank())
+    }
 }
 
-/// The price of a single token from an instant on. `effective_at` in unix milliseconds is the price's
-/// version.
+/// The prices of a model's components from an instant on, for all calls or under conditions.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Price {
-    /// The first instant at which it holds.
+    /// The first instant at which it holds. All prices of a model that hold from an instant on replace all of those
+    /// before.
     pub effective_at: Time,
+    pub conditions: Conditions,
+    /// The number by which usage refers to it.
+    pub version: i64,
     /// A token of the prompt, or of the input of an embedding.
     pub prompt: Pico,
     /// A token of the prompt that came from the upstream's cache, at most `prompt`. `None`: the price is
@@ -136,6 +156,8 @@ pub struct Price {
     pub cached_prompt: Option<Pico>,
     /// A token of the answer; 0 for embeddings.
     pub completion: Pico,
+    /// The other components that have a price of their own.
+    pub parts: PartPrices,
 }
 
 /// A volume discount: tokens above the threshold cost this fraction less
@@ -178,8 +200,8 @@ struct SourceLines {
     aliases: HashMap<String, usize>,
     /// The lines of upstreams, by id.
     upstreams: HashMap<String, usize>,
-    /// The lines of prices, by model and instant.
-    prices: HashMap<(String, Time), usize>,
+    /// The lines of prices, by model and version.
+    prices: HashMap<(String, i64), usize>,
     /// The first line of the discounts of each instant.
     discounts: HashMap<Time, usize>,
     currency: Option<usize>,
@@ -341,11 +363,19 @@ impl Catalog {
             for alias in &model.aliases {
                 writeln!(text, "alias {alias}").ok();
             }
-            for Price { effective_at, prompt, cached_prompt, completion } in &model.prices {
+            for Price { effective_at, conditions, prompt, cached_prompt, completion, parts, .. } in
+                &model.prices
+            {
                 let price = (effective_at.unix_ms(), prompt.units(), completion.units());
                 writeln!(text, "{price:?}").ok();
                 if let Some(cached_prompt) = cached_prompt {
                     writeln!(text, "cached_prompt {}", cached_prompt.units()).ok();
+                }
+                if let Some(parts) = parts.to_text() {
+                    writeln!(text, "components {parts}").ok();
+                }
+                if !conditions.is_empty() {
+                    writeln!(text, "conditions {}", conditions.to_text()).ok();
                 }
             }
         }
@@ -378,7 +408,7 @@ impl Catalog {
         }
         self.models.push(Arc::clone(&model));
         self.by_alias.extend(aliases_of(&model));
-        let prices = price_lines.into_iter().map(|(effective_at, line)| ((id.clone(), effective_at), line));
+        let prices = price_lines.into_iter().map(|(version, line)| ((id.clone(), version), line));
         self.lines.prices.extend(prices);
         self.lines.models.insert(id.clone(), line);
         for (alias, line) in model.aliases.iter().zip(alias_lines) {
@@ -470,7 +500,7 @@ impl Catalog {
 
     /// Returns the file and line of a price.
     fn place_of_price(&self, id: &str, price: &Price) -> String {
-        self.lines.place(self.lines.prices.get(&(id.to_owned(), price.effective_at)))
+        self.lines.place(self.lines.prices.get(&(id.to_owned(), price.version)))
     }
 
     /// Returns the file and line of the discounts of an instant.
@@ -501,8 +531,7 @@ impl Catalog {
         &self.book
     }
 
-    /// Returns the price of a model from this instant on, in unix milliseconds; also for models that are no
-    /// longer in the file.
+    /// Returns the price of a model with this version; also for models that are no longer in the file.
     pub fn price(&self, model: &str, version: i64) -> Option<&Price> {
         self.book.price(model, version)
     }

@@ -1,33 +1,126 @@
-//! The price of a number of tokens.
+//! The price of the quantities of a call.
 
 use std::fmt;
 
-use super::Price;
+use super::conditions::Conditions;
+use super::{Component, PartPrices, Parts, Price};
+use kernel::clock::Time;
 use kernel::money::Pico;
+use kernel::secrets::sha256;
 
 /// Maximum price of one call: 1,000,000 of the currency. A daily row then has room for thousands of the most
 /// expensive ones.
 pub const MAX_CALL_PRICE: Pico = Pico::from_units(1_000_000_000_000_000_000);
 
+/// The prices of the components. What has no price costs what it is a part of; pieces without one are free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ComponentPrices {
+    /// A token of the prompt, or of the input of an embedding.
+    pub prompt: Pico,
+    pub cached_prompt: Option<Pico>,
+    pub completion: Pico,
+    pub parts: PartPrices,
+}
+
 impl Price {
-    /// Returns the price of a token of the prompt that came from the upstream's cache.
-    pub fn cached_prompt_or_prompt(&self) -> Pico {
-        self.cached_prompt.unwrap_or(self.prompt)
+    /// A price without conditions.
+    pub fn new(effective_at: Time, prices: ComponentPrices) -> Self {
+        Self::conditional(effective_at, Conditions::default(), prices)
     }
+
+    /// A price that holds under these conditions.
+    pub fn conditional(effective_at: Time, conditions: Conditions, prices: ComponentPrices) -> Self {
+        let ComponentPrices { prompt, cached_prompt, completion, parts } = prices;
+        let version = version_of(effective_at, &conditions);
+        Self { effective_at, conditions, version, prompt, cached_prompt, completion, parts }
+    }
+
+    /// Returns the price of a component.
+    pub fn of(&self, component: Component) -> Pico {
+        let own = match component {
+            Component::Prompt => Some(self.prompt),
+            Component::CachedPrompt => self.cached_prompt,
+            Component::Completion => Some(self.completion),
+            part => self.parts.get(part),
+        };
+        match (own, component.whole()) {
+            (Some(price), _) => price,
+            (None, Some(Component::Prompt)) => self.prompt,
+            (None, Some(_)) => self.completion,
+            (None, None) => Pico::ZERO,
+        }
+    }
+
+    /// Returns `true` if bills tell this component apart.
+    pub fn has(&self, component: Component) -> bool {
+        match component {
+            Component::Prompt | Component::Completion => true,
+            Component::CachedPrompt => self.cached_prompt.is_some(),
+            part => self.parts.get(part).is_some(),
+        }
+    }
+
+    /// Returns the highest price of a token of the prompt or of the completion, whatever it is a part of.
+    pub fn dearest(&self, whole: Component) -> Pico {
+        let parts = Component::ALL.iter().filter(|part| part.whole() == Some(whole));
+        parts.map(|part| self.of(*part)).fold(self.of(whole), Pico::max)
+    }
+
+    /// Returns these quantities as a bill lists them, in the order of its lines: each component that has a price of
+    /// its own, and the rest of its whole. `None` if a difference exceeds 64 bits.
+    pub fn billed(&self, tokens: Tokens) -> Option<Vec<(Component, i64)>> {
+        let mut rest = [tokens.prompt, tokens.completion];
+        let parts = Component::ALL.iter().copied().filter(|part| self.has(*part));
+        let mut billed = Vec::with_capacity(3);
+        for part in parts {
+            let quantity = tokens.part(part);
+            match part.whole() {
+                Some(Component::Prompt) => rest[0] = rest[0].checked_sub(quantity)?,
+                Some(_) => rest[1] = rest[1].checked_sub(quantity)?,
+                None => {}
+            }
+            billed.push((part, quantity));
+        }
+        for (component, quantity) in &mut billed {
+            match component {
+                Component::Prompt => *quantity = rest[0],
+                Component::Completion => *quantity = rest[1],
+                _ => {}
+            }
+        }
+        billed.retain(|(_, quantity)| *quantity != 0);
+        Some(billed)
+    }
+}
+
+/// Returns the number of a price among those of its model, by which usage refers to it: without conditions its
+/// instant in unix milliseconds, else a negative one that both of its instant and its conditions determine.
+fn version_of(effective_at: Time, conditions: &Conditions) -> i64 {
+    if conditions.is_empty() {
+        return effective_at.unix_ms();
+    }
+    let text = format!("{} {}", effective_at.unix_ms(), conditions.to_text());
+    let hash = sha256(text.as_bytes());
+    let first = hash.first_chunk::<8>().copied().unwrap_or_default();
+    -1 - (i64::from_be_bytes(first) >> 2 & (i64::MAX >> 2))
 }
 
 impl fmt::Display for Price {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { prompt, cached_prompt, completion, .. } = self;
+        let Self { prompt, cached_prompt, completion, parts, .. } = self;
         write!(f, "prompt {prompt}, ")?;
         if let Some(cached_prompt) = cached_prompt {
             write!(f, "cached prompt {cached_prompt}, ")?;
         }
-        write!(f, "completion {completion}")
+        write!(f, "completion {completion}")?;
+        for (part, price) in parts.iter() {
+            write!(f, ", {} {}", part.as_str(), price.unwrap_or_default())?;
+        }
+        Ok(())
     }
 }
 
-/// Numbers of tokens; negative in corrections.
+/// The quantities of a call: tokens, and the parts and pieces beside them; negative in corrections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tokens {
     /// Input tokens.
@@ -36,18 +129,45 @@ pub struct Tokens {
     pub cached_prompt: i64,
     /// Output tokens.
     pub completion: i64,
+    pub parts: Parts,
 }
 
 impl Tokens {
-    /// Returns the input tokens that didn't come from the cache; `None` if that exceeds 64 bits.
-    pub fn uncached_prompt(self) -> Option<i64> {
-        self.prompt.checked_sub(self.cached_prompt)
+    /// Quantities without other parts.
+    pub fn new(prompt: i64, cached_prompt: i64, completion: i64) -> Self {
+        Self { prompt, cached_prompt, completion, parts: Parts::default() }
     }
 
-    /// Returns `true` if no count is negative, and no more tokens came from the cache than the prompt has.
+    /// Returns how many of a component there are; of the prompt and the completion with their parts.
+    pub fn part(&self, component: Component) -> i64 {
+        match component {
+            Component::Prompt => self.prompt,
+            Component::CachedPrompt => self.cached_prompt,
+            Component::Completion => self.completion,
+            part => self.parts.get(part),
+        }
+    }
+
+    /// Returns the input tokens that are in no part; `None` if that exceeds 64 bits.
+    pub fn rest_of_prompt(self) -> Option<i64> {
+        self.prompt.checked_sub(self.cached_prompt)?.checked_sub(self.parts.sum_of(Component::Prompt)?)
+    }
+
+    /// Returns the output tokens that are in no part; `None` if that exceeds 64 bits.
+    pub fn rest_of_completion(self) -> Option<i64> {
+        self.completion.checked_sub(self.parts.sum_of(Component::Completion)?)
+    }
+
+    /// Returns `true` if no quantity is negative, and no parts are more than their whole.
     pub fn is_valid(self) -> bool {
-        let Self { prompt, cached_prompt, completion } = self;
-        (0..=prompt).contains(&cached_prompt) && completion >= 0
+        let Self { prompt, cached_prompt, completion, parts } = self;
+        let fits = |rest: Option<i64>| rest.is_some_and(|rest| rest >= 0);
+        prompt >= 0
+            && completion >= 0
+            && cached_prompt >= 0
+            && parts.iter().all(|(_, quantity)| quantity >= 0)
+            && fits(self.rest_of_prompt())
+            && fits(self.rest_of_completion())
     }
 
     /// Returns the sums of both; `None` if one exceeds 64 bits.
@@ -56,32 +176,42 @@ impl Tokens {
             prompt: self.prompt.checked_add(other.prompt)?,
             cached_prompt: self.cached_prompt.checked_add(other.cached_prompt)?,
             completion: self.completion.checked_add(other.completion)?,
+            parts: self.parts.checked_add(other.parts)?,
         })
     }
 
-    /// Returns the negative counts; `None` if one exceeds 64 bits.
+    /// Returns the negative quantities; `None` if one exceeds 64 bits.
     pub fn checked_neg(self) -> Option<Self> {
         Some(Self {
             prompt: self.prompt.checked_neg()?,
             cached_prompt: self.cached_prompt.checked_neg()?,
             completion: self.completion.checked_neg()?,
+            parts: self.parts.checked_neg()?,
         })
     }
 }
 
-/// Returns the list price of these tokens, in pico of the currency.
+/// Returns the list price of these quantities, in pico of the currency.
 ///
-/// `None` if the counts aren't [valid](Tokens::is_valid), or if the sum exceeds 64 bits, in which the
-/// databases store an amount: such usage is refused, never truncated.
+/// `None` if they aren't [valid](Tokens::is_valid), or if the sum exceeds 64 bits, in which the databases store
+/// an amount: such usage is refused, never truncated.
 pub fn rate(price: &Price, tokens: Tokens) -> Option<Pico> {
     let amount = cost(price, tokens).filter(|_| tokens.is_valid())?;
     amount.to_i64().map(|_| amount)
 }
 
-/// Returns the list price of any sums of tokens; `None` if it exceeds 128 bits.
+/// Returns the list price of any sums of quantities; `None` if it exceeds 128 bits.
 pub fn cost(price: &Price, tokens: Tokens) -> Option<Pico> {
-    let prompt = price.prompt.checked_mul(tokens.uncached_prompt()?)?;
-    let cached_prompt = price.cached_prompt_or_prompt().checked_mul(tokens.cached_prompt)?;
-    let completion = price.completion.checked_mul(tokens.completion)?;
-    prompt.checked_add(cached_prompt)?.checked_add(completion)
+    if tokens.parts.is_empty() {
+        let uncached = tokens.prompt.checked_sub(tokens.cached_prompt)?;
+        let prompt = price.prompt.checked_mul(uncached)?;
+        let cached_prompt = price.of(Component::CachedPrompt).checked_mul(tokens.cached_prompt)?;
+        return prompt
+            .checked_add(cached_prompt)?
+            .checked_add(price.completion.checked_mul(tokens.completion)?);
+    }
+    let add = |sum: Pico, (component, quantity): (Component, i64)| {
+        sum.checked_add(price.of(component).checked_mul(quantity)?)
+    };
+    price.billed(tokens)?.into_iter().try_fold(Pico::ZERO, add)
 }

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 
 use kernel::clock::Time;
-use kernel::document::values::{Table, currency, decimal, text, time, whole, word};
+use kernel::document::values::{Table, currency, decimal, list, text, time, whole, word};
 use kernel::document::{self, Mistake, MistakeKind, Spanned, did_you_mean, shown};
 use kernel::money::{Pico, Ppm};
 
+use super::book;
+use super::conditions::{Conditions, HOURS_FORM, Hours, ServiceTier};
 use super::{
-    Affinity, BEGINNING, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE, MaxTokensPolicy, Model, Price,
-    Upstream,
+    Affinity, BEGINNING, Component, ComponentPrices, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE,
+    MaxTokensPolicy, Model, PartPrices, Price, Upstream, VolumeDiscount, is_model_id,
 };
-use super::{Tokens, VolumeDiscount, is_model_id, rate};
 pub use upstreams::{Environment, ParsedUpstream};
 use upstreams::{RouteEntry, SECRET_KEYS, UpstreamEntry};
 
@@ -100,9 +101,57 @@ struct PriceEntry {
     prompt_tokens: TokenPrice,
     cached_prompt_tokens: Option<Spanned<TokenPrice>>,
     completion_tokens: Option<Spanned<TokenPrice>>,
+    components: Option<Table<ComponentEntries>>,
+    service_tier: Option<Tier>,
+    above_prompt_tokens: Option<PromptTokens>,
+    hours: Option<HoursEntry>,
+}
+
+/// The components beside those that have a key in the price itself.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ComponentEntries {
+    cache_write_5m: Option<Spanned<TokenPrice>>,
+    cache_write_1h: Option<Spanned<TokenPrice>>,
+    audio_prompt: Option<Spanned<TokenPrice>>,
+    image_prompt: Option<Spanned<TokenPrice>>,
+    reasoning: Option<Spanned<TokenPrice>>,
+    audio_completion: Option<Spanned<TokenPrice>>,
+    request: Option<Spanned<TokenPrice>>,
+    image: Option<Spanned<TokenPrice>>,
+    second: Option<Spanned<TokenPrice>>,
+    character: Option<Spanned<TokenPrice>>,
+    search: Option<Spanned<TokenPrice>>,
+}
+
+impl ComponentEntries {
+    fn all(self) -> [Option<Spanned<TokenPrice>>; Component::PARTS.len()] {
+        [
+            self.cache_write_5m,
+            self.cache_write_1h,
+            self.audio_prompt,
+            self.image_prompt,
+            self.reasoning,
+            self.audio_completion,
+            self.request,
+            self.image,
+            self.second,
+            self.character,
+            self.search,
+        ]
+    }
 }
 
 struct TokenPrice(Pico);
+
+#[derive(Deserialize)]
+struct Tier(#[serde(deserialize_with = "word")] ServiceTier);
+
+#[derive(Deserialize)]
+struct HoursEntry(#[serde(deserialize_with = "hours")] Vec<String>);
+
+#[derive(Deserialize)]
+struct PromptTokens(#[serde(deserialize_with = "whole::<0, 1_000_000_000, _, _>")] i64);
 
 /// A table `[[volume_discounts]]`; see [`VolumeDiscount`].
 #[derive(Deserialize)]
@@ -126,6 +175,10 @@ fn line<'de, const MAX: usize, D: Deserializer<'de>>(deserializer: D) -> Result<
         let fits = (1..=MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
         fits.then(|| text.to_owned())
     })
+}
+
+fn hours<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    list(deserializer, HOURS_FORM, |pattern| Hours::parse([pattern]).map(|_| pattern.to_owned()))
 }
 
 fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ppm, D::Error> {
@@ -191,8 +244,8 @@ pub struct ParsedModel {
     /// The line of the model's table.
     pub line: usize,
     pub model: Model,
-    /// The line of each price, by its instant.
-    pub price_lines: Vec<(Time, usize)>,
+    /// The line of each price, by its version.
+    pub price_lines: Vec<(i64, usize)>,
     /// The lines of the aliases, in their order.
     pub alias_lines: Vec<usize>,
 }
@@ -225,20 +278,12 @@ impl<'a> Rules<'a> {
         }
         self.limits(&entry, line, &label);
         let alias_lines = entry.aliases.iter().map(|alias| self.line(alias)).collect();
-        let mut prices: Vec<(usize, Price)> = Vec::new();
-        for price in entry.prices {
-            let (line, price) = self.price(price, entry.kind, &label);
-            let at = price.effective_at;
-            if prices.iter().any(|(_, other)| other.effective_at == at) {
-                self.refuse(line, &format!("{label}: `effective_at`: there are two prices from {at} on"));
-            }
-            if let Some(why) = price_problem(&price, entry.max_tokens) {
-                self.refuse(line, &format!("{label}: `prices`: {why}"));
-            }
-            prices.push((line, price));
-        }
-        prices.sort_by_key(|(_, price)| price.effective_at);
-        let price_lines = prices.iter().map(|(line, price)| (price.effective_at, *line)).collect();
+        let (max_tokens, kind) = (entry.max_tokens, entry.kind);
+        let prices = entry.prices.into_iter().map(|price| self.price(price, kind, &label));
+        let mut prices: Vec<(usize, Price)> = prices.collect();
+        self.check_prices(&prices, max_tokens, &label);
+        prices.sort_by_key(|(_, price)| book::order(price));
+        let price_lines = prices.iter().map(|(line, price)| (price.version, *line)).collect();
         let routes = self.routes(entry.routes, (&entry.id, entry.kind), upstreams);
         let model = Model {
             root: entry.root.unwrap_or_else(|| entry.id.clone()),
@@ -288,11 +333,41 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// Checks the prices of a model, which are in the order of the file, against each other and its size.
+    fn check_prices(&mut self, prices: &[(usize, Price)], max_tokens: i64, label: &str) {
+        for (place, (line, price)) in prices.iter().enumerate() {
+            let at = price.effective_at;
+            let same = || prices.iter().filter(|(_, other)| other.effective_at == at);
+            let mut before = prices.iter().take(place).filter(|(_, other)| other.effective_at == at);
+            if let Some((other, _)) = before.find(|(_, other)| other.conditions.overlap(&price.conditions)) {
+                let why = match price.conditions.is_empty() {
+                    true => format!("`effective_at`: there are two prices from {at} on"),
+                    false => format!(
+                        "`prices`: its conditions ({}) can hold together with those of the price on line {other}: give \
+                         them apart",
+                        price.conditions
+                    ),
+                };
+                self.refuse(*line, &format!("{label}: {why}"));
+            }
+            if same().all(|(_, other)| !other.conditions.is_empty())
+                && same().next().map(|(first, _)| first) == Some(line)
+            {
+                let why = format!(
+                    "`prices`: from {at} on every price has a condition: add one without any, for other calls"
+                );
+                self.refuse(*line, &format!("{label}: {why}"));
+            }
+            if let Some(why) = price_problem(price, max_tokens) {
+                self.refuse(*line, &format!("{label}: `prices`: {why}"));
+            }
+        }
+    }
+
     fn price(&mut self, entry: Spanned<Table<PriceEntry>>, kind: Kind, label: &str) -> (usize, Price) {
         let line = self.line(&entry);
-        let Table(PriceEntry { effective_at, prompt_tokens, cached_prompt_tokens, completion_tokens }) =
-            entry.into_inner();
-        match (kind, &completion_tokens) {
+        let Table(entry) = entry.into_inner();
+        match (kind, &entry.completion_tokens) {
             (Kind::Chat, None) => {
                 self.refuse(line, &format!("{label}: the key `completion_tokens` is missing"));
             }
@@ -302,19 +377,53 @@ impl<'a> Rules<'a> {
             }
             _ => {}
         }
-        if let Some(price) = &cached_prompt_tokens {
+        if let Some(price) = &entry.cached_prompt_tokens {
             let why = match kind {
                 Kind::Embeddings => Some("an embedding model has none, leave it out"),
-                Kind::Chat if price.get_ref().0 > prompt_tokens.0 => Some("it is more than `prompt_tokens`"),
+                Kind::Chat if price.get_ref().0 > entry.prompt_tokens.0 => {
+                    Some("it is more than `prompt_tokens`")
+                }
                 Kind::Chat => None,
             };
             if let Some(why) = why {
                 self.refuse(self.line(price), &format!("{label}: `cached_prompt_tokens`: {why}"));
             }
         }
-        let completion = completion_tokens.map_or(Pico::ZERO, |price| price.into_inner().0);
-        let cached_prompt = cached_prompt_tokens.map(|price| price.into_inner().0);
-        (line, Price { effective_at, prompt: prompt_tokens.0, cached_prompt, completion })
+        let parts = self.components(entry.components, kind, label);
+        let conditions = Conditions {
+            service_tier: entry.service_tier.map(|Tier(tier)| tier),
+            above_prompt_tokens: entry.above_prompt_tokens.map(|PromptTokens(tokens)| tokens),
+            hours: entry.hours.and_then(|HoursEntry(hours)| Hours::parse(hours.iter().map(String::as_str))),
+        };
+        let rates = ComponentPrices {
+            prompt: entry.prompt_tokens.0,
+            cached_prompt: entry.cached_prompt_tokens.map(|price| price.into_inner().0),
+            completion: entry.completion_tokens.map_or(Pico::ZERO, |price| price.into_inner().0),
+            parts,
+        };
+        (line, Price::conditional(entry.effective_at, conditions, rates))
+    }
+
+    fn components(
+        &mut self,
+        entries: Option<Table<ComponentEntries>>,
+        kind: Kind,
+        label: &str,
+    ) -> PartPrices {
+        let entries = entries.map(|Table(entries)| entries).unwrap_or_default();
+        let mut parts = PartPrices::default();
+        for (component, entry) in Component::PARTS.into_iter().zip(entries.all()) {
+            let Some(entry) = entry else { continue };
+            if !component.is_possible(kind) {
+                let why = "an embedding model has none, leave it out";
+                self.refuse(
+                    self.line(&entry),
+                    &format!("{label}: `components.{}`: {why}", component.as_str()),
+                );
+            }
+            parts.set(component, Some(entry.into_inner().0));
+        }
+        parts
     }
 
     /// Collects the discounts, the oldest version first, each with its first line.
@@ -365,7 +474,9 @@ impl<'a> Rules<'a> {
 
 /// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
 fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
-    let amount = rate(price, Tokens { prompt: max_tokens, cached_prompt: 0, completion: max_tokens });
+    let of = |whole: Component| price.dearest(whole).checked_mul(max_tokens);
+    let amount = of(Component::Prompt).zip(of(Component::Completion));
+    let amount = amount.and_then(|(prompt, completion)| prompt.checked_add(completion));
     if amount.is_some_and(|amount| amount <= MAX_CALL_PRICE) {
         return None;
     }

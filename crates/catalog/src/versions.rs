@@ -1,7 +1,7 @@
 //! The versions that a catalog adds to those of the database when it is put in force, and the changes that
 //! are refused.
 
-use super::book::{BEGINNING, DiscountVersion, PriceBook, price_at};
+use super::book::{BEGINNING, DiscountVersion, PriceBook, prices_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};
 use kernel::clock::{MINUTE_MS, Time};
 
@@ -24,12 +24,19 @@ pub struct StoredState<'a> {
 /// The versions that a catalog adds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NewVersions {
-    /// Model, instant and price; `None` withdraws the version.
-    pub prices: Vec<(String, Time, Option<Price>)>,
+    /// The prices that are added or withdrawn, with their models.
+    pub prices: Vec<(String, NewPrice)>,
     /// Instant and tiers; `None` withdraws the version.
     pub discounts: Vec<(Time, Option<Vec<VolumeDiscount>>)>,
     /// Sentences about what is allowed but may be a mistake.
     pub warnings: Vec<String>,
+}
+
+/// A change of a price.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NewPrice {
+    Added(Price),
+    Withdrawn(Price),
 }
 
 impl StoredState<'_> {
@@ -76,12 +83,13 @@ impl Catalog {
                         model.id
                     )
                 };
-                match known.iter().find(|known| known.effective_at == at) {
+                let from = from_text(price);
+                match known.iter().find(|known| known.version == price.version) {
                     Some(known) if known == price => continue,
                     Some(_) if stored.can_change(at) => {}
                     Some(known) => {
                         problems.push(problem(&format!(
-                            "the price from {at} on is in force with {known} and can't become another: \
+                            "the price {from} is in force with {known} and can't become another: \
                              keep it, and add one with an `effective_at` of its own"
                         )));
                         continue;
@@ -94,30 +102,32 @@ impl Catalog {
                         }
                         if stored.is_backdated(at) {
                             new.warnings.push(problem(&format!(
-                                "the price from {at} on is new: what was counted already keeps the price \
+                                "the price {from} is new: what was counted already keeps the price \
                                  that it was counted at"
                             )));
                         }
                     }
                 }
-                new.prices.push((model.id.clone(), at, Some(price.clone())));
+                new.prices.push((model.id.clone(), NewPrice::Added(price.clone())));
             }
         }
         for (id, known) in stored.book.prices() {
             let model = self.get_any(id);
-            let in_force = price_at(known, stored.now);
+            let in_force = prices_at(known, stored.now);
             for price in known {
                 let at = price.effective_at;
-                if model.is_some_and(|model| model.prices.iter().any(|price| price.effective_at == at)) {
+                let is_same = |other: &Price| other.version == price.version;
+                if model.is_some_and(|model| model.prices.iter().any(is_same)) {
                     continue;
                 }
                 if stored.can_change(at) {
-                    new.prices.push((id.to_owned(), at, None));
-                } else if model.is_some() && (in_force == Some(price) || at > stored.now) {
+                    new.prices.push((id.to_owned(), NewPrice::Withdrawn(price.clone())));
+                } else if model.is_some() && (in_force.contains(price) || at > stored.now) {
                     new.warnings.push(format!(
-                        "{}: model `{id}`: `prices`: the price from {at} on is missing, and holds all the \
-                         same: a price ends where the next one begins",
-                        self.place_of(id)
+                        "{}: model `{id}`: `prices`: the price {} is missing, and holds all the same: a price \
+                         ends where the next one begins",
+                        self.place_of(id),
+                        from_text(price)
                     ));
                 }
             }
@@ -179,6 +189,15 @@ impl Catalog {
         if missing(BEGINNING) && known.iter().all(|known| known.effective_at != BEGINNING) {
             new.discounts.push((BEGINNING, Some(Vec::new())));
         }
+    }
+}
+
+/// Returns when and under which conditions a price holds, as `from 2026-12-01T00:00:00.000Z on (flex)`.
+fn from_text(price: &Price) -> String {
+    let at = price.effective_at;
+    match price.conditions.is_empty() {
+        true => format!("from {at} on"),
+        false => format!("from {at} on ({})", price.conditions),
     }
 }
 

@@ -86,6 +86,7 @@ const STEPS: &[Step] = &[
     step!(42, "dispute_bookings", "0042_dispute_bookings.sql"),
     step!(43, "brought_forward", "0043_brought_forward.sql"),
     step!(44, "evidence", "0044_evidence.sql"),
+    step!(45, "price_components", "0045_price_components.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

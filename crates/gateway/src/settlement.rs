@@ -13,7 +13,7 @@ use billing::books::Reservation;
 use billing::calls::{self, Charge};
 use billing::reservations;
 use billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome as EventOutcome, Usage};
-use catalog::Kind;
+use catalog::{Kind, Parts, ServiceTier};
 use kernel::clock::Time;
 use kernel::error::Code;
 use kernel::ids::ModelCallId;
@@ -173,7 +173,10 @@ impl Hold {
                 prompt_tokens: used.prompt_tokens,
                 completion_tokens: used.completion_tokens,
                 cached_prompt_tokens: used.cached_prompt_tokens,
+                parts: Parts::default(),
+                service_tier: ServiceTier::default(),
                 is_estimated: used.estimated,
+                rest: None,
                 reservation_id: Some(self.reservation.id),
                 corrects: None,
             },

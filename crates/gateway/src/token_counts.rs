@@ -56,6 +56,7 @@ pub async fn count_tokens(gateway: &Gateway, call: ModelCall) -> Result<TokenCou
         estimated_prompt_tokens: None,
         choices: 1,
         inputs: 1,
+        searches: 0,
         request_id: None,
         lifetime: Lifetime::Gateway,
         reserve: false,

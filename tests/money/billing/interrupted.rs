@@ -12,7 +12,7 @@ use tollkeeper::billing::reservations::{Progress, Reservation, extend_call, rele
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
 use tollkeeper::billing::{audit, reservations};
-use tollkeeper::catalog::Kind;
+use tollkeeper::catalog::{Kind, Parts, ServiceTier};
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{ApiKeyId, CallerId, ModelCallId, OrganizationId, ProjectId, ReservationId, UserId};
@@ -110,7 +110,10 @@ impl Scene {
             prompt_tokens: prompt,
             completion_tokens: completion,
             cached_prompt_tokens: cached,
+            parts: Parts::default(),
+            service_tier: ServiceTier::default(),
             is_estimated: false,
+            rest: None,
             reservation_id: Some(call.reservation.id),
             corrects: None,
         };

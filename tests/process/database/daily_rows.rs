@@ -39,6 +39,7 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
         prompt_tokens: 1,
         completion_tokens: 0,
         cached_prompt_tokens: None,
+        parts: Default::default(),
         is_estimated: false,
         price_version: 0,
         amount: Pico::from_units(pico),

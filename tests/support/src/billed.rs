@@ -31,7 +31,7 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     let catalog = world.app.catalog.now().clone();
     let model = catalog.get(usage.model).unwrap();
     let price = model.price_at(usage.day.start()).unwrap();
-    let tokens = Tokens { prompt: usage.prompt, cached_prompt: 0, completion: usage.completion };
+    let tokens = Tokens::new(usage.prompt, 0, usage.completion);
     let amount = tollkeeper::billing::rules::rating::rate(price, tokens).unwrap();
     let organization_id = OrganizationId::parse(&usage.place.organization).unwrap();
     let now = world.clock.now();

@@ -50,6 +50,7 @@ async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Err
         estimated_prompt_tokens: None,
         choices: request.choices,
         inputs: request.inputs,
+        searches: 0,
         request_id: request.request_id.as_deref(),
         lifetime: Lifetime::Reported,
         reserve: request.reserve,

@@ -27,14 +27,14 @@ pub(super) fn highest_price(
     max_tokens: Option<i64>,
     now: Time,
 ) -> Result<Pico, Error> {
-    let price = model.price_at(now).ok_or(Code::ModelNotFound)?;
     let size = CallSize {
         prompt_tokens: request.estimated_prompt_tokens,
         max_tokens: max_tokens.unwrap_or(model.max_tokens),
         choices: request.choices,
         inputs: request.inputs,
+        searches: request.searches,
     };
-    let highest_price = call_price::highest_price(model, price, size);
+    let highest_price = call_price::highest_price(model, now, size).ok_or(Code::ModelNotFound)?;
     if highest_price > MAX_CALL_PRICE {
         let message = format!(
             "This call could cost {highest_price}, and one call may cost at most {MAX_CALL_PRICE} of the \

@@ -1,6 +1,7 @@
 //! The highest price that a call can have, which is reserved for it.
 
-use catalog::{Kind, Model, Price};
+use catalog::{Component, Kind, Model, Price};
+use kernel::clock::Time;
 use kernel::money::Pico;
 
 /// The size of a call, as far as it is known.
@@ -14,6 +15,8 @@ pub struct CallSize {
     pub choices: i64,
     /// The number of texts of an embeddings call.
     pub inputs: i64,
+    /// Maximum number of searches that the upstream makes for an answer.
+    pub searches: i64,
 }
 
 impl CallSize {
@@ -29,37 +32,65 @@ impl CallSize {
     }
 }
 
-/// Returns the highest price of a call of this size. It may be too large for the databases: such a call can't
-/// be billed.
-pub fn highest_price(model: &Model, price: &Price, size: CallSize) -> Pico {
+/// How many times the estimated tokens a prompt may have: a price above a number of tokens is reserved from half of it on.
+const PROMPT_FACTOR: i64 = 2;
+
+/// Returns the highest price of a call of this size that is admitted at `time`, by the dearest price that it can have
+/// and with each token at the dearest of its parts; `None` if the model has no price then. It may be too large for the
+/// databases: such a call can't be billed.
+///
+/// Hours are decided by then. The tier of the answer isn't known, so each is possible. A prompt may have up to
+/// [`PROMPT_FACTOR`] times the tokens that it seems to have.
+pub fn highest_price(model: &Model, time: Time, size: CallSize) -> Option<Pico> {
+    let prices = model.prices_at(time).iter();
+    let most = size.prompt_tokens.map_or(i64::MAX, |tokens| tokens.saturating_mul(PROMPT_FACTOR));
+    let possible = prices.filter(|Price { conditions, .. }| {
+        conditions.hours.as_ref().is_none_or(|hours| hours.contain(time))
+            && conditions.above_prompt_tokens.is_none_or(|tokens| most > tokens)
+    });
+    possible.map(|price| highest_at(model, price, size)).max()
+}
+
+fn highest_at(model: &Model, price: &Price, size: CallSize) -> Pico {
     let (prompt_tokens, completion_tokens) = size.tokens(model);
-    let prompt = price.prompt.units().saturating_mul(prompt_tokens);
-    let completion = price.completion.units().saturating_mul(completion_tokens);
-    Pico::from_units(prompt.saturating_add(completion))
+    let pieces = [(Component::Request, 1), (Component::Search, i128::from(size.searches))];
+    let quantities = pieces.map(|(piece, quantity)| (price.of(piece), quantity)).into_iter().chain([
+        (price.dearest(Component::Prompt), prompt_tokens),
+        (price.dearest(Component::Completion), completion_tokens),
+    ]);
+    let costs = quantities.map(|(price, quantity)| price.units().saturating_mul(quantity));
+    Pico::from_units(costs.fold(0, i128::saturating_add))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use catalog::Catalog;
-    use kernel::clock::Time;
+    use catalog::{Catalog, ComponentPrices, Conditions, PartPrices, ServiceTier};
 
-    /// The model svc-1 takes 4,096 tokens, svc-embedding-1 takes 8,192.
+    const NOW: Time = Time::from_unix_ms(1_000);
+
+    fn rates(prompt: i128, completion: i128) -> ComponentPrices {
+        ComponentPrices {
+            prompt: Pico::from_units(prompt),
+            cached_prompt: Some(Pico::from_units(1)),
+            completion: Pico::from_units(completion),
+            parts: PartPrices::default(),
+        }
+    }
+
+    /// A model of the built-in catalog with these prices: svc-1 takes 4,096 tokens, svc-embedding-1 takes 8,192.
+    fn model(id: &str, prices: &[Price]) -> Model {
+        let catalog = Catalog::built_in().unwrap();
+        Model { prices: prices.to_vec(), ..(**catalog.get(id).unwrap()).clone() }
+    }
+
+    fn size(prompt_tokens: Option<i64>, max_tokens: i64, choices: i64, inputs: i64) -> CallSize {
+        CallSize { prompt_tokens, max_tokens, choices, inputs, searches: 0 }
+    }
+
     #[test]
     fn highest_price_counts_all_tokens() {
-        let catalog = Catalog::built_in().unwrap();
-        let price = Price {
-            effective_at: Time::from_unix_ms(0),
-            prompt: Pico::from_units(100),
-            cached_prompt: Some(Pico::from_units(1)),
-            completion: Pico::from_units(3),
-        };
-        let size = |prompt_tokens, max_tokens, choices, inputs| CallSize {
-            prompt_tokens,
-            max_tokens,
-            choices,
-            inputs,
-        };
+        let price = Price::new(Time::from_unix_ms(0), rates(100, 3));
         let (chat, embeddings) = ("svc-1", "svc-embedding-1");
         let cases = [
             (chat, size(Some(0), 0, 1, 1), 0),
@@ -71,11 +102,52 @@ mod tests {
             (embeddings, size(None, 9, 128, 2_048), 819_200 * 2_048),
             (embeddings, size(Some(10), 9, 128, 2_048), 1_000),
         ];
-        for (model, size, due) in cases {
-            assert_eq!(highest_price(catalog.get(model).unwrap(), &price, size).units(), due, "{size:?}");
+        for (id, size, due) in cases {
+            let highest = highest_price(&model(id, std::slice::from_ref(&price)), NOW, size).unwrap();
+            assert_eq!(highest.units(), due, "{size:?}");
         }
-        let dear = Price { prompt: Pico::from_units(i128::MAX), ..price };
-        let size = size(Some(2), 1, 1, 1);
-        assert_eq!(highest_price(catalog.get("svc-1").unwrap(), &dear, size).units(), i128::MAX);
+        let dear = Price::new(Time::from_unix_ms(0), rates(i128::MAX, 3));
+        let highest = highest_price(&model("svc-1", &[dear]), NOW, size(Some(2), 1, 1, 1));
+        assert_eq!(highest.map(Pico::units), Some(i128::MAX));
+        assert_eq!(highest_price(&model("svc-1", &[]), NOW, size(Some(2), 1, 1, 1)), None);
+    }
+
+    #[test]
+    fn highest_price_is_of_the_dearest_parts_and_conditions() {
+        let pico = |units: i128| Some(Pico::from_units(units));
+        let parts = PartPrices::default()
+            .with(Component::CacheWrite1h, pico(200))
+            .with(Component::Reasoning, pico(2))
+            .with(Component::AudioCompletion, pico(50))
+            .with(Component::Request, pico(1_000))
+            .with(Component::Search, pico(10));
+        let base = Price::new(Time::from_unix_ms(0), ComponentPrices { parts, ..rates(100, 3) });
+        let one = size(Some(7), 5, 1, 1);
+        // 7 x 200 + 5 x 50 + 1 x 1,000, and 3 x 10 with three searches.
+        let of = |prices: &[Price], size| highest_price(&model("svc-1", prices), NOW, size).unwrap().units();
+        assert_eq!(of(std::slice::from_ref(&base), one), 2_650);
+        assert_eq!(of(std::slice::from_ref(&base), CallSize { searches: 3, ..one }), 2_680);
+        let with = |conditions: &str, prompt| {
+            Price::conditional(
+                Time::from_unix_ms(0),
+                Conditions::parse(conditions).unwrap(),
+                rates(prompt, 3),
+            )
+        };
+        // 7 x 1,000 + 5 x 3 for a tier that the answer may have, and for a prompt that may be longer.
+        assert_eq!(of(&[with("tier:priority", 1_000), base.clone()], one), 7_015);
+        assert_eq!(of(&[with("above:13", 1_000), base.clone()], one), 7_015);
+        assert_eq!(of(&[with("above:14", 1_000), base.clone()], one), 2_650);
+        // Without an estimate it may have as many as the model takes: 4,096 x 1,000 + 5 x 3.
+        assert_eq!(
+            of(&[with("above:200000", 1_000), base.clone()], CallSize { prompt_tokens: None, ..one }),
+            4_096_015
+        );
+        // A cheaper one changes nothing.
+        assert_eq!(of(&[with("tier:flex", 50), base.clone()], one), 2_650);
+        // It is Thursday, minute 4,320 of the week.
+        assert_eq!(of(&[with("hours:4320-4321", 1_000), base.clone()], one), 7_015);
+        assert_eq!(of(&[with("hours:4321-4322", 1_000), base], one), 2_650);
+        assert_eq!(ServiceTier::of_answer("standard"), ServiceTier::Default);
     }
 }

@@ -1,6 +1,6 @@
 //! The rest of a call of which a part is charged (docs/contract/gateway.md#what-a-killed-server-costs).
 
-use catalog::Tokens;
+use catalog::{Component, Parts, Tokens};
 
 /// What is missing from the charge of a call, and what was charged too much.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -11,22 +11,36 @@ pub struct CallRest {
     pub less: Tokens,
 }
 
-/// Returns the difference between the tokens of a call and those that are charged. Ordinary tokens of the
-/// prompt, cached ones and those of the answer have prices of their own, so each kind is compared by itself.
-pub fn call_rest(total: Tokens, charged: Tokens) -> CallRest {
-    let ordinary = |tokens: Tokens| tokens.prompt.saturating_sub(tokens.cached_prompt);
-    let more = |total: i64, charged: i64| total.saturating_sub(charged).max(0);
-    let parts = |total: Tokens, charged: Tokens| {
-        let cached_prompt = more(total.cached_prompt, charged.cached_prompt);
-        Tokens {
-            prompt: more(ordinary(total), ordinary(charged)).saturating_add(cached_prompt),
-            cached_prompt,
-            completion: more(total.completion, charged.completion),
-        }
+/// Returns the difference between the quantities of a call and those that are charged. Tokens of the prompt that are in no
+/// part, each part, and so on may have prices of their own, so each component is compared by itself. At another price
+/// all that is charged is taken back.
+pub fn call_rest(total: Tokens, charged: Tokens, is_same_price: bool) -> CallRest {
+    let negative = |tokens: Tokens| tokens.checked_neg().unwrap_or_default();
+    if !is_same_price {
+        return CallRest { more: total, less: negative(charged) };
+    }
+    CallRest { more: excess(total, charged), less: negative(excess(charged, total)) }
+}
+
+/// Returns what `one` has more than `other` of each component.
+fn excess(one: Tokens, other: Tokens) -> Tokens {
+    let more = |one: i64, other: i64| one.saturating_sub(other).max(0);
+    let rests = |tokens: Tokens| {
+        (tokens.rest_of_prompt().unwrap_or_default(), tokens.rest_of_completion().unwrap_or_default())
     };
-    let Tokens { prompt, cached_prompt, completion } = parts(charged, total);
-    let less = Tokens { prompt: -prompt, cached_prompt: -cached_prompt, completion: -completion };
-    CallRest { more: parts(total, charged), less }
+    let mut parts = Parts::default();
+    for part in Component::PARTS {
+        parts.set(part, more(one.parts.get(part), other.parts.get(part)));
+    }
+    let cached_prompt = more(one.cached_prompt, other.cached_prompt);
+    let ((prompt, completion), (less_prompt, less_completion)) = (rests(one), rests(other));
+    let with_parts = |rest: i64, whole| rest.saturating_add(parts.sum_of(whole).unwrap_or_default());
+    Tokens {
+        prompt: with_parts(more(prompt, less_prompt), Component::Prompt).saturating_add(cached_prompt),
+        cached_prompt,
+        completion: with_parts(more(completion, less_completion), Component::Completion),
+        parts,
+    }
 }
 
 #[cfg(test)]
@@ -50,10 +64,31 @@ mod tests {
             ([1_000, 0, 50], [1_000, 600, 50], [600, 0, 0], [-600, -600, 0]),
         ];
         let tokens =
-            |[prompt, cached_prompt, completion]: [i64; 3]| Tokens { prompt, cached_prompt, completion };
+            |[prompt, cached_prompt, completion]: [i64; 3]| Tokens::new(prompt, cached_prompt, completion);
         for (total, charged, more, less) in cases {
             let due = CallRest { more: tokens(more), less: tokens(less) };
-            assert_eq!(call_rest(tokens(total), tokens(charged)), due, "{total:?} {charged:?}");
+            assert_eq!(call_rest(tokens(total), tokens(charged), true), due, "{total:?} {charged:?}");
         }
+    }
+
+    #[test]
+    fn parts_are_compared_each_by_itself() {
+        let tokens = |prompt, completion, written: i64, reasoning: i64| {
+            let parts = Parts::default()
+                .with(Component::CacheWrite5m, written)
+                .with(Component::Reasoning, reasoning)
+                .with(Component::Request, 1);
+            Tokens { parts, ..Tokens::new(prompt, 0, completion) }
+        };
+        let without_request =
+            |tokens: Tokens| Tokens { parts: tokens.parts.with(Component::Request, 0), ..tokens };
+        // Charged before the answer said that 600 were written to the cache, and 30 of 50 were reasoning.
+        let (total, charged) = (tokens(1_000, 50, 600, 30), tokens(1_000, 20, 0, 0));
+        let rest = call_rest(total, charged, true);
+        assert_eq!(rest.more, without_request(tokens(600, 30, 600, 30)));
+        assert_eq!(rest.less, Tokens::new(-600, 0, 0));
+        // At another price all of it goes back, and all is charged.
+        let rest = call_rest(total, charged, false);
+        assert_eq!((rest.more, rest.less), (total, charged.checked_neg().unwrap()));
     }
 }

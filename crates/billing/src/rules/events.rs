@@ -160,16 +160,18 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
 
 /// Returns the refusal of a correction that takes back more than is left, which are these tokens.
 pub fn correction_too_large(left: Tokens) -> Refusal {
-    let Tokens { prompt, cached_prompt, completion } = left;
+    let Tokens { prompt, cached_prompt, completion, parts } = left;
     let cached = match cached_prompt {
         0 => String::new(),
         cached => format!(" (of which {cached} are cached)"),
     };
+    let parts: String =
+        parts.iter().map(|(part, quantity)| format!(", `{}` {quantity}", part.as_str())).collect();
     refusal(
         Reason::CorrectionTooLarge,
         format!(
             "Corrections can't take more than is left of the event: {prompt} prompt tokens{cached} and \
-             {completion} completion tokens."
+             {completion} completion tokens{parts}."
         ),
     )
 }
@@ -185,17 +187,30 @@ pub fn price_is_gone(event_id: &str) -> Refusal {
     )
 }
 
-/// Checks that a correction takes back tokens.
+/// Checks that a correction takes something back, and that parts aren't more than their whole.
 pub fn check_tokens(is_correction: bool, tokens: Tokens) -> Result<(), Refusal> {
+    if !is_correction {
+        let message = "The parts of the prompt or of the completion are more than the whole.";
+        return tokens.is_valid().then_some(()).ok_or_else(|| refusal(Reason::InvalidEvent, message));
+    }
     let counts = [tokens.prompt, tokens.completion];
-    if is_correction && (counts.iter().any(|count| *count > 0) || counts == [0, 0]) {
+    if counts.iter().any(|count| *count > 0) || counts == [0, 0] && tokens.parts.is_empty() {
         let message = "A correction takes tokens back: `prompt_tokens` and `completion_tokens` are 0 or \
-            less, and not both 0.";
+            less, and not both 0 unless it takes back other parts.";
         return Err(refusal(Reason::InvalidCorrection, message));
     }
-    if is_correction && !(tokens.prompt..=0).contains(&tokens.cached_prompt) {
+    if let Some((part, _)) = tokens.parts.iter().find(|(_, quantity)| *quantity > 0) {
+        let message = format!("In a correction `parts.{}` is 0 or less.", part.as_str());
+        return Err(refusal(Reason::InvalidCorrection, message));
+    }
+    if !(tokens.prompt..=0).contains(&tokens.cached_prompt) {
         let message = "In a correction `cached_prompt_tokens` is 0 or less, and not below `prompt_tokens`, of \
             which it is a part.";
+        return Err(refusal(Reason::InvalidCorrection, message));
+    }
+    if !tokens.checked_neg().is_some_and(Tokens::is_valid) {
+        let message = "A correction takes back no more parts of the prompt or of the completion than it takes of \
+            the whole.";
         return Err(refusal(Reason::InvalidCorrection, message));
     }
     Ok(())
@@ -242,6 +257,10 @@ pub fn check_kind(model: &Model, kind: Kind, tokens: Tokens) -> Result<(), Refus
     }
     if kind == Kind::Embeddings && tokens.cached_prompt != 0 {
         return Err(refusal(Reason::WrongKind, "Embeddings have no cached prompt tokens."));
+    }
+    if let Some((part, _)) = tokens.parts.iter().find(|(part, _)| !part.is_possible(kind)) {
+        let message = format!("`parts.{}`: {} can't have it.", part.as_str(), kind.as_str());
+        return Err(refusal(Reason::WrongKind, message));
     }
     Ok(())
 }
@@ -306,7 +325,7 @@ mod tests {
             (true, -5, 1, 0, false),
             (true, 0, -1, -1, false),
         ] {
-            let tokens = Tokens { prompt, cached_prompt, completion };
+            let tokens = Tokens::new(prompt, cached_prompt, completion);
             let found = check_tokens(is_correction, tokens).map_err(|refusal| refusal.reason);
             let due = if good { Ok(()) } else { Err(Reason::InvalidCorrection) };
             assert_eq!(found, due, "{is_correction} {tokens:?}");
@@ -326,7 +345,7 @@ mod tests {
             ("svc-embedding-1", Kind::Embeddings, 1, 0, false),
             ("svc-embedding-1", Kind::Chat, 0, 0, false),
         ] {
-            let tokens = Tokens { prompt: 1, cached_prompt, completion };
+            let tokens = Tokens::new(1, cached_prompt, completion);
             let found =
                 check_kind(catalog.get(model).unwrap(), kind, tokens).map_err(|refusal| refusal.reason);
             let due = if good { Ok(()) } else { Err(Reason::WrongKind) };

@@ -93,6 +93,8 @@ pub struct Account {
 
 /// The unit of tokens.
 const TOKENS: &str = "Tokens";
+/// The unit of usage whose price isn't known any more: all of it is one.
+const UNPRICED_UNIT: &str = "Units";
 
 /// The categories of charges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,10 +146,12 @@ pub struct Charge {
     pub caller: Option<Caller>,
 }
 
-/// Tokens with their price.
+/// Tokens or pieces with their price.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metered {
-    pub tokens: i64,
+    /// How much was used.
+    pub consumed: i64,
+    pub consumed_unit: &'static str,
     /// `quantity` × `unit_price` is the cost.
     pub quantity: i64,
     pub quantity_unit: &'static str,
@@ -219,8 +223,8 @@ impl Charge {
             Cell::value(first_instant(self.end)),
             Cell::value(first_instant(self.start)),
             null(),
-            metered.map_or_else(null, |metered| decimal(metered.tokens)),
-            optional(metered.map(|_| TOKENS)),
+            metered.map_or_else(null, |metered| decimal(metered.consumed)),
+            optional(metered.map(|metered| metered.consumed_unit)),
             cost(),
             unit_price(),
             cost(),
@@ -265,7 +269,7 @@ fn decimal(number: impl Display) -> Cell {
 impl Metered {
     /// Returns `true` if its price isn't known any more: then a unit is all of the usage.
     fn is_unpriced(&self) -> bool {
-        self.quantity_unit != TOKENS
+        self.quantity_unit == UNPRICED_UNIT
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use catalog::discounts::{self, TokenKind, TokenUse};
-use catalog::{Kind, PriceBook, Tokens, cost};
+use catalog::{Component, Kind, Parts, Price, PriceBook, Tokens, cost};
 use kernel::clock::{DAY_MS, Day, Month, Time};
 use kernel::money::{Nano, Pico};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -46,13 +46,14 @@ impl Status {
 pub struct BilledUsage {
     pub model: String,
     pub kind: Kind,
-    /// The instant from which on its price is in force, in unix milliseconds.
+    /// The version of its price.
     pub price_version: i64,
     pub day: Day,
     pub prompt_tokens: i64,
     pub completion_tokens: i64,
     /// The part of the prompt's tokens that came from the upstream's cache.
     pub cached_prompt_tokens: i64,
+    pub parts: Parts,
     /// The list price.
     pub amount: Pico,
     /// The amount that the wallet was charged.
@@ -65,7 +66,40 @@ impl BilledUsage {
             prompt: self.prompt_tokens,
             cached_prompt: self.cached_prompt_tokens,
             completion: self.completion_tokens,
+            parts: self.parts,
         }
+    }
+}
+
+/// A component of a row, at its price.
+#[derive(Clone, Copy, Debug)]
+pub struct BilledPart<'a> {
+    pub component: Component,
+    pub kind: Kind,
+    pub quantity: i64,
+    pub unit_price: Pico,
+    pub price: &'a Price,
+}
+
+impl BilledPart<'_> {
+    /// The name on an invoice.
+    pub fn label(&self) -> &'static str {
+        label(self.component, self.kind)
+    }
+
+    /// Returns the tokens that count for volume discounts; `None` for pieces.
+    fn token_use(&self, day: Day) -> Option<(TokenKind, TokenUse)> {
+        let kind = TokenKind::of(self.component, self.kind)?;
+        let (effective_at, count, unit_price) = (self.price.effective_at, self.quantity, self.unit_price);
+        Some((kind, TokenUse { day, effective_at, count, unit_price }))
+    }
+}
+
+/// Returns the name on an invoice of a component of a model of this kind.
+pub fn label(component: Component, kind: Kind) -> &'static str {
+    match (component, kind) {
+        (Component::Prompt, Kind::Embeddings) => TokenKind::Input.label(),
+        _ => component.label(),
     }
 }
 
@@ -159,10 +193,18 @@ struct LineKey<'a> {
     /// The month of use, if it isn't that of the document.
     named_month: Option<Month>,
     model: &'a str,
-    kind: TokenKind,
-    /// Tokens that came from the upstream's cache, at a price of their own.
-    is_cached: bool,
+    component: Component,
+    label: &'static str,
+    effective_at: Time,
     price_version: i64,
+}
+
+/// A line before its amount is computed.
+struct Line {
+    quantity: i64,
+    unit_price: Pico,
+    /// The conditions of the price, for people; empty without any.
+    conditions: String,
 }
 
 /// The unit to which discounts apply: the tokens of one kind and model that were used in one month.
@@ -194,7 +236,7 @@ fn document(
     before: &[BilledUsage],
     prices: &PriceBook,
 ) -> Option<Bill> {
-    let mut lines: BTreeMap<LineKey<'_>, (i64, Pico)> = BTreeMap::new();
+    let mut lines: BTreeMap<LineKey<'_>, Line> = BTreeMap::new();
     let mut unpriced: BTreeMap<(Option<Month>, &str), Pico> = BTreeMap::new();
     let mut groups: BTreeMap<DiscountGroup<'_>, Vec<TokenUse>> = BTreeMap::new();
     for row in used {
@@ -203,12 +245,24 @@ fn document(
             add(unpriced.entry((named_month, &row.model)).or_default(), row.amount)?;
             continue;
         };
-        for (kind, tokens) in parts {
-            let TokenUse { is_cached, price_version, .. } = tokens;
-            let key = LineKey { named_month, model: &row.model, kind, is_cached, price_version };
-            let line = lines.entry(key).or_insert((0, tokens.unit_price));
-            line.0 = line.0.checked_add(tokens.count)?;
-            groups.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
+        for part in parts {
+            let key = LineKey {
+                named_month,
+                model: &row.model,
+                component: part.component,
+                label: part.label(),
+                effective_at: part.price.effective_at,
+                price_version: row.price_version,
+            };
+            let line = lines.entry(key).or_insert_with(|| Line {
+                quantity: 0,
+                unit_price: part.unit_price,
+                conditions: part.price.conditions.to_string(),
+            });
+            line.quantity = line.quantity.checked_add(part.quantity)?;
+            if let Some((kind, tokens)) = part.token_use(row.day) {
+                groups.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
+            }
         }
     }
     let mut items = usage_items(document_kind, &lines)?;
@@ -238,27 +292,20 @@ fn document(
     finish(document_kind, items, used, list.checked_sub(discounted)?, discounted)
 }
 
-/// Returns the tokens of a row by kind, at the price that it was rated at; `None` if that price isn't known
-/// any more.
-pub(super) fn parts(row: &BilledUsage, prices: &PriceBook) -> Option<Vec<(TokenKind, TokenUse)>> {
+/// Returns the components of a row, at the price that it was rated at; `None` if that price isn't known any more.
+pub(super) fn parts<'a>(row: &BilledUsage, prices: &'a PriceBook) -> Option<Vec<BilledPart<'a>>> {
     let counts = row.tokens();
     // A catalog can have been rewritten since the row was rated.
     let price = prices.price(&row.model, row.price_version);
     let price = price.filter(|price| cost(price, counts) == Some(row.amount))?;
-    // Without a price of their own, cached tokens are among the others.
-    let cached_prompt = if price.cached_prompt.is_some() { counts.cached_prompt } else { 0 };
-    let prompt = counts.prompt.checked_sub(cached_prompt)?;
-    let prompt_kind = TokenKind::of_prompt(row.kind);
-    let parts = [
-        (prompt_kind, false, prompt, price.prompt),
-        (prompt_kind, true, cached_prompt, price.cached_prompt_or_prompt()),
-        (TokenKind::Completion, false, counts.completion, price.completion),
-    ];
-    let (day, price_version) = (row.day, row.price_version);
-    let tokens = move |(kind, is_cached, count, unit_price)| {
-        (kind, TokenUse { day, price_version, is_cached, count, unit_price })
+    let part = |(component, quantity)| BilledPart {
+        component,
+        kind: row.kind,
+        quantity,
+        unit_price: price.of(component),
+        price,
     };
-    Some(parts.into_iter().filter(|(_, _, count, _)| *count != 0).map(tokens).collect())
+    Some(price.billed(counts)?.into_iter().map(part).collect())
 }
 
 /// Returns the tokens that were known before, for the discounts of a document.
@@ -269,7 +316,9 @@ fn tokens_before<'a>(
 ) -> BTreeMap<DiscountGroup<'a>, Vec<TokenUse>> {
     let mut known: BTreeMap<DiscountGroup<'_>, Vec<TokenUse>> = BTreeMap::new();
     for row in before {
-        for (kind, tokens) in parts(row, prices).into_iter().flatten() {
+        for (kind, tokens) in
+            parts(row, prices).into_iter().flatten().filter_map(|part| part.token_use(row.day))
+        {
             let group = (row.day.month(), row.model.as_str(), kind);
             if groups.contains_key(&group) {
                 known.entry(group).or_default().push(tokens);
@@ -302,16 +351,19 @@ fn finish(
     Some(Bill { items, credited, amount, exact })
 }
 
-fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, (i64, Pico)>) -> Option<Vec<Item>> {
+fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, Line>) -> Option<Vec<Item>> {
     let mut items = Vec::new();
-    for (key, (quantity, unit_price)) in lines.iter().filter(|(_, (quantity, _))| *quantity != 0) {
+    for (key, line) in lines.iter().filter(|(_, line)| line.quantity != 0) {
+        let Line { quantity, unit_price, conditions } = line;
         let same = |other: &&LineKey<'_>| (other.named_month, other.model) == (key.named_month, key.model);
-        let has_versions = lines.keys().filter(same).any(|other| other.price_version != key.price_version);
+        let has_versions = lines.keys().filter(same).any(|other| other.effective_at != key.effective_at);
         let prefix = document_kind.prefix(key.named_month);
-        let cached = if key.is_cached { "cached " } else { "" };
-        let mut description = format!("{prefix}{}, {cached}{}", key.model, key.kind.label());
+        let mut description = format!("{prefix}{}, {}", key.model, key.label);
+        if !conditions.is_empty() {
+            description.push_str(&format!(", {conditions}"));
+        }
         if has_versions {
-            description.push_str(&format!(", price from {}", price_start(key.price_version)));
+            description.push_str(&format!(", price from {}", price_start(key.effective_at)));
         }
         items.push(Item {
             kind: document_kind.item_kind(key.named_month),
@@ -332,8 +384,7 @@ fn unpriced_item(document_kind: DocumentKind, named_month: Option<Month>, model:
 }
 
 /// Returns the day from which a price holds, or the instant if that isn't the day's first.
-pub(super) fn price_start(unix_ms: i64) -> String {
-    let time = Time::from_unix_ms(unix_ms);
+pub(super) fn price_start(time: Time) -> String {
     if time == time.day().start() { time.day().to_string() } else { time.to_string() }
 }
 

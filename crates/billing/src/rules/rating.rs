@@ -12,7 +12,7 @@ pub struct PricedTokens {
     pub amount: Pico,
 }
 
-/// Returns the price of a correction by these negative counts, as a negative amount, at the price of the
+/// Returns the price of a correction by these negative quantities, as a negative amount, at the price of the
 /// corrected event, of which `left` is left. A correction of everything that is left gives back the rest of the amount, even if the
 /// price isn't known any more; otherwise `None` if the price isn't known.
 pub fn correction_amount(
@@ -34,20 +34,27 @@ pub fn correction_amount(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use catalog::ComponentPrices;
     use kernel::clock::Time;
     use proptest::prelude::*;
 
     fn price(prompt: i128, completion: i128) -> Price {
-        Price {
-            effective_at: Time::from_unix_ms(0),
+        let rates = ComponentPrices {
             prompt: Pico::from_units(prompt),
-            cached_prompt: None,
             completion: Pico::from_units(completion),
-        }
+            ..ComponentPrices::default()
+        };
+        Price::new(Time::from_unix_ms(0), rates)
+    }
+
+    fn with_cached(cached_prompt: Option<Pico>, price: Price) -> Price {
+        let mut price = price;
+        price.cached_prompt = cached_prompt;
+        price
     }
 
     fn tokens(prompt: i64, completion: i64) -> Tokens {
-        Tokens { prompt, cached_prompt: 0, completion }
+        Tokens::new(prompt, 0, completion)
     }
 
     #[test]
@@ -74,8 +81,8 @@ mod tests {
     #[test]
     fn cached_tokens_have_a_price_of_their_own() {
         let ordinary = price(2_000_000, 6_000_000);
-        let cheaper = Price { cached_prompt: Some(Pico::from_units(500_000)), ..ordinary.clone() };
-        let free = Price { cached_prompt: Some(Pico::ZERO), ..ordinary.clone() };
+        let cheaper = with_cached(Some(Pico::from_units(500_000)), ordinary.clone());
+        let free = with_cached(Some(Pico::ZERO), ordinary.clone());
         let cases = [
             // 600 x 2,000,000 + 400 x 500,000 + 200 x 6,000,000
             (&cheaper, [1_000, 400, 200], Some(2_600_000_000_i128)),
@@ -93,15 +100,15 @@ mod tests {
             (&cheaper, [i64::MAX, i64::MAX, 0], None),
         ];
         for (price, [prompt, cached_prompt, completion], expected) in cases {
-            let amount = rate(price, Tokens { prompt, cached_prompt, completion });
+            let amount = rate(price, Tokens::new(prompt, cached_prompt, completion));
             assert_eq!(amount.map(Pico::units), expected, "{price} {prompt} {cached_prompt} {completion}");
         }
     }
 
     #[test]
     fn correction_gives_back_cached_tokens_at_their_price() {
-        let price = Price { cached_prompt: Some(Pico::from_units(1)), ..price(3, 5) };
-        let tokens = |prompt, cached_prompt, completion| Tokens { prompt, cached_prompt, completion };
+        let price = with_cached(Some(Pico::from_units(1)), price(3, 5));
+        let tokens = |prompt, cached_prompt, completion| Tokens::new(prompt, cached_prompt, completion);
         let rated = |tokens| PricedTokens { tokens, amount: rate(&price, tokens).unwrap() };
         let back = |left: PricedTokens, taken, price: Option<&Price>| {
             correction_amount(rated(tokens(10, 4, 20)), left, taken, price).map(Pico::units)
@@ -116,7 +123,7 @@ mod tests {
         assert_eq!(back(left, tokens(-7, -3, -18), None), Some(-105));
         assert_eq!(back(left, tokens(-7, 0, -18), None), None);
         // The price of cached tokens has been changed.
-        let other = Price { cached_prompt: Some(Pico::from_units(2)), ..price.clone() };
+        let other = with_cached(Some(Pico::from_units(2)), price.clone());
         assert_eq!(back(all, tokens(-1, 0, 0), Some(&other)), None);
     }
 
@@ -145,8 +152,8 @@ mod tests {
                                        uncached in 0_i64..10_000_000, cached_prompt in 0_i64..10_000_000,
                                        completion in 0_i64..10_000_000) {
             let exact = p * i128::from(uncached) + q * i128::from(cached_prompt) + c * i128::from(completion);
-            let price = Price { cached_prompt: Some(Pico::from_units(q)), ..price(p, c) };
-            let tokens = Tokens { prompt: uncached + cached_prompt, cached_prompt, completion };
+            let price = with_cached(Some(Pico::from_units(q)), price(p, c));
+            let tokens = Tokens::new(uncached + cached_prompt, cached_prompt, completion);
             let amount = rate(&price, tokens).map(Pico::units);
             prop_assert_eq!(amount, i64::try_from(exact).ok().map(i128::from));
         }
@@ -156,7 +163,7 @@ mod tests {
                                                       prompt in 0_i64..1_000_000, part in 0_i64..=100,
                                                       completion in 0_i64..1_000_000) {
             let cached_prompt = prompt * part / 100;
-            let amount = rate(&price(p, c), Tokens { prompt, cached_prompt, completion });
+            let amount = rate(&price(p, c), Tokens::new(prompt, cached_prompt, completion));
             prop_assert_eq!(amount, rate(&price(p, c), tokens(prompt, completion)));
         }
 
@@ -171,8 +178,8 @@ mod tests {
         #[test]
         fn never_panics(p in any::<i64>(), c in any::<i64>(), q in any::<i64>(), prompt in any::<i64>(),
                         cached_prompt in any::<i64>(), completion in any::<i64>()) {
-            let price = Price { cached_prompt: Some(Pico::from_units(q.into())), ..price(p.into(), c.into()) };
-            let _amount = rate(&price, Tokens { prompt, cached_prompt, completion });
+            let price = with_cached(Some(Pico::from_units(q.into())), price(p.into(), c.into()));
+            let _amount = rate(&price, Tokens::new(prompt, cached_prompt, completion));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 mod usage;
 
-pub use usage::{DAILY, EVENTS, SUMS, TOTALS, daily, events, sums, totals};
+pub use usage::{DAILY, DAILY_PARTS, EVENTS, SUMS, TOTALS, daily, daily_parts, events, sums, totals};
 
 use crate::rules::audit::{
     BudgetRow, CreditRow, CreditUseRow, Deadline, Finding, InvoiceRow, ItemRow, MovementRow, NoteRow,

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::rules::invoicing::BilledUsage;
+use crate::store::usage::day_parts;
 use crate::store::usage::days::PICO_PER_WHOLE;
 use crate::store::usage::reports::amount;
 use crate::store::wallets::nano;
+use catalog::Parts;
 use db::{Row, Tx, sql};
 use kernel::clock::Month;
 use kernel::ids::OrganizationId;
@@ -27,9 +29,15 @@ db::row!(BilledUsage {
     prompt_tokens,
     completion_tokens,
     cached_prompt_tokens,
+    parts: no_parts,
     amount: amount,
     posted: posted
 });
+
+/// The parts of daily rows are in rows of their own.
+fn no_parts(_row: &Row) -> Result<Parts, db::Error> {
+    Ok(Parts::default())
+}
 
 /// Selects the daily rows of an organization that are billed in a month, summed up by model, price and day.
 pub const BILLED: &str = "SELECT model, kind, price_version, day,
@@ -50,7 +58,8 @@ pub async fn billed(
     organization_id: OrganizationId,
     month: Month,
 ) -> Result<Vec<BilledUsage>, db::Error> {
-    let used: Vec<BilledUsage> = sql(BILLED).bind(organization_id).bind(month).heavy().all(tx).await?;
+    let mut used: Vec<BilledUsage> = sql(BILLED).bind(organization_id).bind(month).heavy().all(tx).await?;
+    day_parts::add_to(&mut used, &day_parts::billed(tx, organization_id, month).await?)?;
     let credited = credited_in(tx, organization_id, month).await?;
     Ok(subtract(used, &credited))
 }
@@ -62,7 +71,10 @@ pub async fn credited_in(
     organization_id: OrganizationId,
     booked: Month,
 ) -> Result<Vec<BilledUsage>, db::Error> {
-    sql(CREDITED_IN).bind(organization_id).bind(booked).heavy().all(tx).await
+    let mut credited: Vec<BilledUsage> =
+        sql(CREDITED_IN).bind(organization_id).bind(booked).heavy().all(tx).await?;
+    day_parts::add_to(&mut credited, &day_parts::credited(tx, organization_id, booked).await?)?;
+    Ok(credited)
 }
 
 /// Selects the parts of daily rows that are in credit notes made while a month was open.
@@ -85,11 +97,15 @@ fn subtract(mut used: Vec<BilledUsage>, credited: &[BilledUsage]) -> Vec<BilledU
         entry.prompt_tokens = entry.prompt_tokens.saturating_sub(taken.prompt_tokens);
         entry.completion_tokens = entry.completion_tokens.saturating_sub(taken.completion_tokens);
         entry.cached_prompt_tokens = entry.cached_prompt_tokens.saturating_sub(taken.cached_prompt_tokens);
+        for (part, quantity) in taken.parts.iter() {
+            entry.parts.set(part, entry.parts.get(part).saturating_sub(quantity));
+        }
         entry.amount = Pico::from_units(entry.amount.units() - taken.amount.units());
         entry.posted = Nano::from_units(entry.posted.units() - taken.posted.units());
     }
     let counts = |used: &BilledUsage| {
         (used.prompt_tokens, used.completion_tokens, used.cached_prompt_tokens) != (0, 0, 0)
+            || !used.parts.is_empty()
             || (used.amount, used.posted) != (Pico::ZERO, Nano::ZERO)
     };
     used.retain(counts);
@@ -127,6 +143,7 @@ async fn one_billed_before(
         .heavy()
         .all(tx)
         .await?;
+    day_parts::add_to(&mut used, &day_parts::billed_before(tx, organization_id, of, month).await?)?;
     let credited = credited_in(tx, organization_id, month).await?;
     for taken in credited.into_iter().filter(|taken| taken.day.month() == of) {
         let same = |entry: &&mut BilledUsage| {
@@ -139,6 +156,9 @@ async fn one_billed_before(
                 entry.completion_tokens = entry.completion_tokens.saturating_add(taken.completion_tokens);
                 entry.cached_prompt_tokens =
                     entry.cached_prompt_tokens.saturating_add(taken.cached_prompt_tokens);
+                for (part, quantity) in taken.parts.iter() {
+                    entry.parts.set(part, entry.parts.get(part).saturating_add(quantity));
+                }
                 entry.amount = Pico::from_units(entry.amount.units() + taken.amount.units());
                 entry.posted = Nano::from_units(entry.posted.units() + taken.posted.units());
             }
@@ -177,19 +197,27 @@ pub async fn add_credited(
 ) -> Result<(), db::Error> {
     let CreditedUsage { month, used } = credited;
     let out_of_range = |_| db::Error::Internal("a credit note passes 64 bits".to_owned());
+    let mut parts = used.parts;
+    if !parts.is_empty() {
+        let before = day_parts::of_credited(tx, organization_id, (booked, *month), used).await?;
+        parts = parts
+            .checked_add(before)
+            .ok_or_else(|| db::Error::Internal("a credit note passes 64 bits".to_owned()))?;
+    }
     let whole = i64::try_from(used.amount.units() / PICO_PER_WHOLE).map_err(out_of_range)?;
     let rest = i64::try_from(used.amount.units() % PICO_PER_WHOLE).map_err(out_of_range)?;
     sql("INSERT INTO credited_usage (organization_id, booked_month, month, day, model, kind,
              price_version, prompt_tokens, completion_tokens, amount_whole, amount_pico, posted_nano,
-             cached_prompt_tokens)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             cached_prompt_tokens, parts)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
          ON CONFLICT (organization_id, booked_month, month, day, model, kind, price_version) DO UPDATE
          SET prompt_tokens = credited_usage.prompt_tokens + excluded.prompt_tokens,
              completion_tokens = credited_usage.completion_tokens + excluded.completion_tokens,
              cached_prompt_tokens = credited_usage.cached_prompt_tokens + excluded.cached_prompt_tokens,
              amount_whole = credited_usage.amount_whole + excluded.amount_whole,
              amount_pico = credited_usage.amount_pico + excluded.amount_pico,
-             posted_nano = credited_usage.posted_nano + excluded.posted_nano")
+             posted_nano = credited_usage.posted_nano + excluded.posted_nano,
+             parts = COALESCE(excluded.parts, credited_usage.parts)")
     .bind(organization_id)
     .bind(booked)
     .bind(*month)
@@ -203,6 +231,7 @@ pub async fn add_credited(
     .bind(rest)
     .bind(nano(used.posted)?)
     .bind(used.cached_prompt_tokens)
+    .bind(parts.to_text())
     .defer(tx)
     .await
 }

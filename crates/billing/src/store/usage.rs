@@ -1,7 +1,9 @@
 //! Usage: [`recording`] stores events, [`days`] adds them to daily rows, and [`sums`] and [`totals`] to the sums of these
-//! rows. [`reports`] reads daily rows and sums; [`retention`] deletes old events.
+//! rows. [`reports`] reads daily rows and sums; [`day_parts`] reads what rows count beside tokens;
+//! [`retention`] deletes old events.
 
 pub mod charges;
+pub mod day_parts;
 pub mod days;
 pub mod recording;
 pub mod reports;

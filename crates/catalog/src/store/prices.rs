@@ -1,13 +1,18 @@
 //! Versions of prices and discounts, and the catalogs in force.
 
-use crate::{DiscountVersion, NewVersions, Price, PriceBook, VolumeDiscount};
+use std::sync::LazyLock;
+
+use crate::{
+    ComponentPrices, Conditions, DiscountVersion, NewPrice, NewVersions, PartPrices, Price, PriceBook,
+    VolumeDiscount,
+};
 use cluster::changes::{self, Change};
 use db::{Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::futures::BoxFuture;
 use kernel::money::{Pico, Ppm};
 
-/// A row of `price_versions`; without a price, the version is withdrawn.
+/// A row of prices; without amounts, the version is withdrawn.
 struct PriceRow {
     model: String,
     price: Option<Price>,
@@ -19,14 +24,28 @@ fn read_price(row: &Row) -> Result<Option<Price>, db::Error> {
     let prices: (Option<i64>, Option<i64>) = (row.get("prompt_pico")?, row.get("completion_pico")?);
     let pico = |units: i64| Pico::from_units(units.into());
     let cached_prompt = row.get::<Option<i64>>("cached_prompt_pico")?.map(pico);
-    let price = |(prompt, completion)| Price {
-        effective_at,
-        prompt: pico(prompt),
-        cached_prompt,
-        completion: pico(completion),
-    };
-    Ok(prices.0.zip(prices.1).map(price))
+    let conditions = parsed(&row.get::<String>("conditions")?, "conditions", Conditions::parse)?;
+    let parts = row.get::<Option<String>>("components")?.unwrap_or_default();
+    let parts = parsed(&parts, "components", PartPrices::parse)?;
+    Ok(prices.0.zip(prices.1).map(|(prompt, completion)| {
+        let rates =
+            ComponentPrices { prompt: pico(prompt), cached_prompt, completion: pico(completion), parts };
+        Price::conditional(effective_at, conditions, rates)
+    }))
 }
+
+fn parsed<T>(text: &str, what: &str, parse: fn(&str) -> Option<T>) -> Result<T, db::Error> {
+    parse(text).ok_or_else(|| db::Error::Internal(format!("the {what} of a price are {text:?}")))
+}
+
+/// Every row of prices: those without conditions, which earlier versions know, and those with some.
+const ROWS: &str =
+    "SELECT model, effective_at, '' AS conditions, effective_at AS version, revision, prompt_pico,
+         cached_prompt_pico, completion_pico, components
+     FROM price_versions
+     UNION ALL SELECT model, effective_at, conditions, version, revision, prompt_pico, cached_prompt_pico,
+         completion_pico, components
+     FROM conditional_prices";
 
 /// A row of `discount_versions`; without tiers, the version is withdrawn.
 struct DiscountRow {
@@ -46,13 +65,7 @@ pub fn book(tx: &mut Tx) -> BoxFuture<'_, Result<PriceBook, db::Error>> {
 
 async fn read_book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
     // Of each version, the row with the highest revision.
-    let prices: Vec<PriceRow> = sql(
-        "SELECT model, effective_at, prompt_pico, cached_prompt_pico, completion_pico FROM price_versions v
-         WHERE revision = (SELECT MAX(revision) FROM price_versions w
-                           WHERE w.model = v.model AND w.effective_at = v.effective_at)",
-    )
-    .all(tx)
-    .await?;
+    let prices: Vec<PriceRow> = sql(BOOK.as_str()).all(tx).await?;
     let discounts: Vec<DiscountRow> = sql("SELECT effective_at, tiers FROM discount_versions v
          WHERE revision = (SELECT MAX(revision) FROM discount_versions w
              WHERE w.effective_at = v.effective_at)")
@@ -65,35 +78,33 @@ async fn read_book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
     Ok(PriceBook::new(prices, discounts))
 }
 
-/// Returns the price of a model from this instant on, in unix milliseconds.
-pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Price>, db::Error> {
-    let row: Option<PriceRow> = sql(
-        "SELECT model, effective_at, prompt_pico, cached_prompt_pico, completion_pico FROM price_versions
-         WHERE model = $1 AND effective_at = $2 ORDER BY revision DESC LIMIT 1",
+/// Selects the newest row of each price.
+static BOOK: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT model, effective_at, conditions, prompt_pico, cached_prompt_pico, completion_pico, components FROM
+             (SELECT r.*, ROW_NUMBER() OVER (PARTITION BY model, version ORDER BY revision DESC) AS place
+              FROM ({ROWS}) r) newest
+         WHERE place = 1"
     )
-    .bind(model)
-    .bind(version)
-    .optional(tx)
-    .await?;
+});
+
+static PRICE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT model, effective_at, conditions, prompt_pico, cached_prompt_pico, completion_pico, components
+         FROM ({ROWS}) r WHERE model = $1 AND version = $2 ORDER BY revision DESC LIMIT 1"
+    )
+});
+
+/// Returns the price of a model with this version.
+pub async fn price(tx: &mut Tx, model: &str, version: i64) -> Result<Option<Price>, db::Error> {
+    let row: Option<PriceRow> = sql(PRICE.as_str()).bind(model).bind(version).optional(tx).await?;
     Ok(row.and_then(|row| row.price))
 }
 
 /// Adds versions.
 pub async fn insert(tx: &mut Tx, new: &NewVersions, now: Time) -> Result<(), db::Error> {
-    for (model, effective_at, price) in &new.prices {
-        sql("INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico,
-                 recorded_at, cached_prompt_pico)
-             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT),
-                 CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS BIGINT)
-             FROM price_versions WHERE model = $1 AND effective_at = $2")
-        .bind(model.as_str())
-        .bind(*effective_at)
-        .bind(price.as_ref().map(|price| pico(price.prompt)).transpose()?)
-        .bind(price.as_ref().map(|price| pico(price.completion)).transpose()?)
-        .bind(now)
-        .bind(price.as_ref().and_then(|price| price.cached_prompt).map(pico).transpose()?)
-        .execute(tx)
-        .await?;
+    for (model, change) in &new.prices {
+        insert_price(tx, model, change, now).await?;
     }
     for (effective_at, tiers) in &new.discounts {
         sql("INSERT INTO discount_versions (effective_at, revision, tiers, recorded_at)
@@ -105,6 +116,43 @@ pub async fn insert(tx: &mut Tx, new: &NewVersions, now: Time) -> Result<(), db:
         .execute(tx)
         .await?;
     }
+    Ok(())
+}
+
+async fn insert_price(tx: &mut Tx, model: &str, change: &NewPrice, now: Time) -> Result<(), db::Error> {
+    let (price, amounts) = match change {
+        NewPrice::Added(price) => (price, Some(price)),
+        NewPrice::Withdrawn(price) => (price, None),
+    };
+    let text = match price.conditions.is_empty() {
+        true => {
+            "INSERT INTO price_versions (model, effective_at, revision, prompt_pico, completion_pico,
+                 recorded_at, cached_prompt_pico, components)
+             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT),
+                 CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS BIGINT), CAST($7 AS TEXT)
+             FROM price_versions WHERE model = $1 AND effective_at = $2"
+        }
+        false => {
+            "INSERT INTO conditional_prices (model, effective_at, revision, prompt_pico, completion_pico,
+                 recorded_at, cached_prompt_pico, components, version, conditions)
+             SELECT $1, CAST($2 AS BIGINT), COALESCE(MAX(revision), 0) + 1, CAST($3 AS BIGINT),
+                 CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS BIGINT), CAST($7 AS TEXT),
+                 CAST($8 AS BIGINT), CAST($9 AS TEXT)
+             FROM conditional_prices WHERE model = $1 AND version = $8"
+        }
+    };
+    let mut statement = sql(text)
+        .bind(model)
+        .bind(price.effective_at)
+        .bind(amounts.map(|price| pico(price.prompt)).transpose()?)
+        .bind(amounts.map(|price| pico(price.completion)).transpose()?)
+        .bind(now)
+        .bind(amounts.and_then(|price| price.cached_prompt).map(pico).transpose()?)
+        .bind(amounts.and_then(|price| price.parts.to_text()));
+    if !price.conditions.is_empty() {
+        statement = statement.bind(price.version).bind(price.conditions.to_text());
+    }
+    statement.execute(tx).await?;
     Ok(())
 }
 

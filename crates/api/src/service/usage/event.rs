@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use strum::VariantArray;
 
 use billing::usage::{Caller, Event, Usage};
-use catalog::Kind;
+use catalog::{Component, Kind, Parts, ServiceTier};
 use input::fields::{self, Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::{Integer, one_of};
@@ -73,6 +73,8 @@ impl Record<()> for UsageRecord {
         let prompt_tokens = fields.required::<Tokens>("prompt_tokens");
         let completion_tokens = fields.or::<Tokens>("completion_tokens", Integer(0));
         let cached_prompt_tokens = fields.optional::<Tokens>("cached_prompt_tokens");
+        let parts = fields.optional::<PartsField>("parts").map(|parts| parts.unwrap_or_default());
+        let service_tier = fields.or("service_tier", TierField::default());
         let is_estimated = fields.or("estimated", false);
         let reservation_id = fields.optional("reservation_id");
         let corrects: Option<Option<EventText>> = fields.optional("corrects");
@@ -95,6 +97,12 @@ impl Record<()> for UsageRecord {
             let message = "`cached_prompt_tokens` must be at most `prompt_tokens`, of which it is a part.";
             fields.problem::<()>("cached_prompt_tokens", "out_of_range", message.to_owned());
         }
+        if let (Some(Integer(prompt)), Some(Integer(completion)), Some(PartsField(parts)), Some(corrects)) =
+            (prompt_tokens, completion_tokens, &parts, &corrects)
+        {
+            let cached = cached_prompt_tokens.flatten().map_or(0, |Integer(cached)| cached);
+            check_parts(fields, *parts, (prompt, cached, completion), corrects.is_some());
+        }
         Some(Self(Usage {
             caller: caller?,
             model: model?.0,
@@ -102,7 +110,10 @@ impl Record<()> for UsageRecord {
             prompt_tokens: prompt_tokens?.0,
             completion_tokens: completion_tokens?.0,
             cached_prompt_tokens: cached_prompt_tokens?.map(|tokens| tokens.0),
+            parts: parts?.0,
+            service_tier: service_tier?.0,
             is_estimated: is_estimated?,
+            rest: None,
             reservation_id: reservation_id?,
             corrects: corrects?.map(|text| text.0),
         }))
@@ -133,6 +144,101 @@ impl Field for EventText {
     }
     fn schema() -> Value {
         json!({"type": "string", "minLength": 1, "maxLength": 256, "examples": ["call-1"]})
+    }
+}
+
+/// Adds a problem for each part of an event that it can't have.
+fn check_parts(
+    fields: &mut Fields<'_, ()>,
+    parts: Parts,
+    (prompt, cached, completion): (i64, i64, i64),
+    is_correction: bool,
+) {
+    for (part, quantity) in parts.iter() {
+        let name = part.as_str();
+        if is_correction {
+            continue;
+        }
+        let message = match part {
+            Component::Request => {
+                "`parts.request` may only be in an event that `corrects` another: each other event is one request."
+                    .to_owned()
+            }
+            _ if quantity < 0 => format!(
+                "`parts.{name}` must be 0 or more: only an event that `corrects` another takes something back."
+            ),
+            _ => continue,
+        };
+        fields.problem::<()>("parts", "out_of_range", message);
+    }
+    let wholes = [
+        (Component::Prompt, "prompt_tokens", prompt, cached),
+        (Component::Completion, "completion_tokens", completion, 0),
+    ];
+    for (whole, name, tokens, cached) in wholes {
+        let sum = parts.sum_of(whole).and_then(|sum| sum.checked_add(cached));
+        let fits = sum.is_some_and(|sum| sum.abs() <= tokens.abs());
+        if parts.sum_of(whole) != Some(0) && !fits {
+            let message = format!(
+                "The `parts` of `{name}`{} must be at most `{name}` together: each token is in one part at most.",
+                if whole == Component::Prompt { " and `cached_prompt_tokens`" } else { "" }
+            );
+            fields.problem::<()>("parts", "out_of_range", message);
+        }
+    }
+}
+
+/// What an event counts beside its tokens, by the names of components.
+#[derive(Debug, Default)]
+struct PartsField(Parts);
+
+impl PartsField {
+    fn names() -> String {
+        Component::PARTS.map(|part| format!("`{}`", part.as_str())).join(", ")
+    }
+}
+
+impl Field for PartsField {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        let Json::Object(members) = value else {
+            let message = format!("`{}` must be an object, not {}.", at.path, value.type_name());
+            return problems.add(at, "wrong_type", message);
+        };
+        let mut parts = Some(Parts::default());
+        for (name, value) in members {
+            let path = format!("{}.{name}", at.path);
+            let place = Location { path: &path, ..*at };
+            let known = name.parse::<Component>().ok().filter(|part| Component::PARTS.contains(part));
+            let Some(part) = known else {
+                let message = format!("There is no part `{name}`: known are {}.", Self::names());
+                parts = problems.add(&place, "unknown_field", message);
+                continue;
+            };
+            let quantity = Tokens::read(value, &place, problems);
+            parts = parts.zip(quantity).map(|(parts, Integer(quantity))| parts.with(part, quantity));
+        }
+        parts.map(Self)
+    }
+    fn schema() -> Value {
+        let quantity = Tokens::schema();
+        let properties: serde_json::Map<_, _> =
+            Component::PARTS.iter().map(|part| (part.as_str().to_owned(), quantity.clone())).collect();
+        json!({"type": "object", "title": "UsageParts", "properties": properties, "additionalProperties": false,
+            "examples": [{"reasoning": 120, "search": 1}]})
+    }
+}
+
+/// The tier of an answer.
+#[derive(Debug, Default)]
+struct TierField(ServiceTier);
+
+impl Field for TierField {
+    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
+        one_of(value, at, problems, ServiceTier::ALL).map(Self)
+    }
+    fn schema() -> Value {
+        json!({"type": "string", "title": "ServiceTier", "enum": ["default", "flex", "priority", "batch"],
+            "examples": ["flex"]})
     }
 }
 

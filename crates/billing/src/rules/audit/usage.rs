@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Drift, Invariant, compare, decimal_text};
-use catalog::PriceBook;
+use catalog::{Component, Parts, PriceBook};
 use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};
 
@@ -17,7 +17,7 @@ pub struct DailyKey {
     /// The caller, an API key or a user.
     pub api_key_id: String,
     pub model: String,
-    /// The instant from which on its price is in force, in unix milliseconds.
+    /// The version of its price.
     pub price_version: i64,
     pub kind: String,
 }
@@ -38,6 +38,7 @@ pub struct UsageSums {
     pub completion_tokens: i128,
     /// The part of the prompt's tokens that came from the upstream's cache.
     pub cached_prompt_tokens: i128,
+    pub parts: Parts,
     /// The list price.
     pub amount: Pico,
 }
@@ -48,18 +49,29 @@ impl UsageSums {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
         self.cached_prompt_tokens = self.cached_prompt_tokens.saturating_add(other.cached_prompt_tokens);
+        self.add_parts(other.parts);
         self.amount = Pico::from_units(self.amount.units().saturating_add(other.amount.units()));
+    }
+
+    fn add_parts(&mut self, parts: Parts) {
+        for (part, quantity) in parts.iter() {
+            self.parts.set(part, self.parts.get(part).saturating_add(quantity));
+        }
     }
 }
 
 impl fmt::Display for UsageSums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, prompt_tokens, completion_tokens, cached_prompt_tokens, amount } = self;
+        let Self { requests, prompt_tokens, completion_tokens, cached_prompt_tokens, parts, amount } = self;
         write!(f, "{requests} requests, {prompt_tokens} ")?;
         if *cached_prompt_tokens != 0 {
             write!(f, "({cached_prompt_tokens} cached) ")?;
         }
-        write!(f, "+ {completion_tokens} tokens, {amount}")
+        write!(f, "+ {completion_tokens} tokens, ")?;
+        for (part, quantity) in parts.iter() {
+            write!(f, "{} {quantity}, ", part.as_str())?;
+        }
+        write!(f, "{amount}")
     }
 }
 
@@ -110,7 +122,7 @@ impl DailyKey {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SumRow {
     pub key: SumKey,
-    /// Without cached tokens, which these rows don't have.
+    /// Without cached tokens and other parts, which these rows don't have.
     pub sums: UsageSums,
 }
 
@@ -144,18 +156,26 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     let EventRow { source, event_id, key, sums, .. } = event;
     let subject = || format!("{source}/{event_id}");
     let Some(price) = prices.price(&key.model, key.price_version) else {
-        let version = Time::from_unix_ms(key.price_version);
-        let expected = format!("a price of {} from {version}", key.model);
+        // The version of a price without conditions is its instant.
+        let expected = match key.price_version {
+            version @ 0.. => format!("a price of {} from {}", key.model, Time::from_unix_ms(version)),
+            version => format!("the price {version} of {}", key.model),
+        };
         return compare(Invariant::EventPrice, &subject(), expected, "none");
     };
     let cost = |price: Pico, tokens: i128| price.units().checked_mul(tokens);
-    let uncached = sums.prompt_tokens.saturating_sub(sums.cached_prompt_tokens);
+    let parts_of = |whole: Component| {
+        let parts = sums.parts.iter().filter(|(part, _)| part.whole() == Some(whole));
+        parts.fold(0_i128, |sum, (_, quantity)| sum + i128::from(quantity))
+    };
+    let prompt = sums.prompt_tokens.saturating_sub(sums.cached_prompt_tokens);
     let amounts = [
-        cost(price.prompt, uncached),
-        cost(price.cached_prompt_or_prompt(), sums.cached_prompt_tokens),
-        cost(price.completion, sums.completion_tokens),
+        cost(price.prompt, prompt.saturating_sub(parts_of(Component::Prompt))),
+        cost(price.of(Component::CachedPrompt), sums.cached_prompt_tokens),
+        cost(price.completion, sums.completion_tokens.saturating_sub(parts_of(Component::Completion))),
     ];
-    let amount = amounts.into_iter().try_fold(0_i128, |sum, amount| sum.checked_add(amount?));
+    let parts = sums.parts.iter().map(|(part, quantity)| cost(price.of(part), quantity.into()));
+    let amount = amounts.into_iter().chain(parts).try_fold(0_i128, |sum, amount| sum.checked_add(amount?));
     if amount == Some(sums.amount.units()) {
         return None;
     }
@@ -214,6 +234,11 @@ impl Usage {
         drift
     }
 
+    /// Adds parts of a daily row that was added.
+    pub fn daily_parts(&mut self, key: DailyKey, parts: Parts) {
+        self.days.entry(key).or_default().rows.add_parts(parts);
+    }
+
     /// Checks sums of a day, after all daily rows and in the order of their keys. Returns their drift, and those of
     /// sums before them that don't exist.
     pub fn sum(&mut self, row: &SumRow) -> Vec<Drift> {
@@ -252,7 +277,11 @@ impl Usage {
         let Some(project_id) = days.peek().map(|(key, _)| key.project_id.clone()) else { return false };
         for (key, Sums { rows, .. }) in days.take_while(|(key, _)| key.project_id == project_id) {
             for sum_key in key.sum_keys() {
-                self.sums.entry(sum_key).or_default().add(UsageSums { cached_prompt_tokens: 0, ..*rows });
+                self.sums.entry(sum_key).or_default().add(UsageSums {
+                    cached_prompt_tokens: 0,
+                    parts: Parts::default(),
+                    ..*rows
+                });
             }
         }
         self.summed_project = Some(project_id);

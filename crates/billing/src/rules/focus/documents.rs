@@ -1,12 +1,12 @@
 //! Charges of invoices and credit notes that daily rows don't have.
 
-use catalog::discounts::TokenKind;
+use catalog::{Component, Kind};
 use kernel::clock::{Day, Month};
 use kernel::money::Pico;
 
 use super::subjects::{Subject, subject};
 use super::{Category, Charge, Metered};
-use crate::rules::invoicing::{Item, ItemKind};
+use crate::rules::invoicing::{self, Item, ItemKind};
 
 /// A line of an invoice that is not usage: a discount, rounding, a debt that an earlier version charged once more. `None` for other lines, which
 /// [`super::usage`] makes from daily rows.
@@ -76,20 +76,25 @@ fn of_line(
     }
 }
 
-/// Returns the tokens of a line of a credit note, which names their kind, but not always their price version; `None` if
-/// they have no price any more.
+/// Returns what a line of a credit note takes back. The line names the component, but not always the price version; `None`
+/// if it has no price any more.
 fn taken_back(item: &Item, model: &str) -> Option<Metered> {
-    let (kind, meter) = [TokenKind::Prompt, TokenKind::Completion, TokenKind::Input]
+    let all = [Kind::Chat, Kind::Embeddings]
         .into_iter()
-        .find(|kind| item.description.contains(kind.label()))
-        .map(|kind| super::usage::meter(kind, item.description.contains(", cached ")))?;
+        .flat_map(|kind| Component::ALL.iter().map(move |component| (*component, kind)));
+    let named = |(component, kind): &(Component, Kind)| {
+        item.description.split(", ").any(|word| word == invoicing::label(*component, *kind))
+    };
+    let (component, kind) = all.into_iter().find(named)?;
+    let ((id, meter), unit) = (super::usage::meter(component, kind), super::usage::unit(component));
     Some(Metered {
-        tokens: item.quantity,
+        consumed: item.quantity,
+        consumed_unit: unit,
         quantity: item.quantity,
-        quantity_unit: super::TOKENS,
+        quantity_unit: unit,
         unit_price: item.unit_price,
-        sku_id: format!("{model}/{kind}"),
-        meter: meter.to_owned(),
+        sku_id: format!("{model}/{id}"),
+        meter,
         price: None,
     })
 }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use catalog::{DiscountVersion, Kind, Price, PriceBook, VolumeDiscount};
+use catalog::{ComponentPrices, DiscountVersion, Kind, PartPrices, Parts, Price, PriceBook, VolumeDiscount};
 use kernel::clock::{Day, Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::{Nano, Pico, Ppm};
@@ -31,11 +31,14 @@ fn account(month: Month) -> Account {
 
 /// A model with a price of its own for cached tokens, one without, and 5 % less above 100 tokens.
 fn book() -> PriceBook {
-    let price = |cached: Option<&str>| Price {
-        effective_at: Time::from_unix_ms(0),
-        prompt: pico("0.000002"),
-        cached_prompt: cached.map(pico),
-        completion: pico("0.0000000015"),
+    let price = |cached: Option<&str>| {
+        let rates = ComponentPrices {
+            prompt: pico("0.000002"),
+            cached_prompt: cached.map(pico),
+            completion: pico("0.0000000015"),
+            parts: PartPrices::default(),
+        };
+        Price::new(Time::from_unix_ms(0), rates)
     };
     let prices = [("chat-1".to_owned(), price(Some("0.0000005"))), ("embed-1".to_owned(), price(None))];
     let tiers = vec![VolumeDiscount { threshold: 100, discount: Ppm::from_units(50_000) }];
@@ -59,6 +62,7 @@ fn row(model: &str, day: &str, tokens: (i64, i64, i64), amount: &str) -> NamedUs
             prompt_tokens,
             completion_tokens,
             cached_prompt_tokens,
+            parts: Parts::default(),
             amount: pico(amount),
             posted: Nano::ZERO,
         },
@@ -217,7 +221,7 @@ fn usage_without_a_price_is_one_unit() {
     assert_eq!(short(&of("0.5").unwrap()), due("1 x 0.5 = 0.5"));
     assert_eq!(short(&of("-0.5").unwrap()), due("-1 x 0.5 = -0.5"), "a unit price is never negative");
     let metered = of("0.5").unwrap().remove(0).metered.unwrap();
-    assert_eq!((metered.tokens, metered.quantity_unit, &*metered.sku_id), (11, "Units", "gone-1/usage"));
+    assert_eq!((metered.consumed, metered.quantity_unit, &*metered.sku_id), (11, "Units", "gone-1/usage"));
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! Charges of usage, from daily rows.
 
-use catalog::discounts::{TokenKind, TokenUse};
-use catalog::{Kind, PriceBook};
-use kernel::clock::Month;
+use catalog::{Component, Kind, Price, PriceBook};
+use kernel::clock::{Month, Time};
 use kernel::money::Pico;
 
 use super::{Caller, Category, Charge, Metered, Named, UnitPrice};
-use crate::rules::invoicing::{self, BilledUsage};
+use crate::rules::invoicing::{self, BilledPart, BilledUsage};
 
 /// A daily row with the names of its project and its caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,7 +15,7 @@ pub struct NamedUsage {
     pub used: BilledUsage,
 }
 
-/// Returns the charges of a row that is billed in `month`, one for each kind of tokens; `document` is the month's
+/// Returns the charges of a row that is billed in `month`, one for each component; `document` is the month's
 /// invoice. `None` if a sum overflows.
 pub fn of_row(
     row: &NamedUsage,
@@ -51,6 +50,7 @@ pub fn on_credit_notes(
         prompt_tokens: negative(credited.prompt_tokens)?,
         completion_tokens: negative(credited.completion_tokens)?,
         cached_prompt_tokens: negative(credited.cached_prompt_tokens)?,
+        parts: credited.parts.checked_neg()?,
         amount: Pico::ZERO.checked_sub(credited.amount)?,
         ..credited.clone()
     };
@@ -83,66 +83,103 @@ fn charges(
         return Some(vec![charge(metered, used.amount, what)]);
     };
     let mut charges = Vec::with_capacity(parts.len());
-    for (kind, tokens) in parts {
-        let cost = tokens.unit_price.checked_mul(tokens.count)?;
-        let metered = metered(used, kind, &tokens);
+    for part in parts {
+        let cost = part.unit_price.checked_mul(part.quantity)?;
+        let metered = metered(used, &part);
         let what = metered.meter.to_lowercase();
         charges.push(charge(metered, cost, &what));
     }
     Some(charges)
 }
 
-fn metered(used: &BilledUsage, kind: TokenKind, tokens: &TokenUse) -> Metered {
-    let count = tokens.count;
-    priced(used, (count, count, super::TOKENS), tokens.unit_price, meter(kind, tokens.is_cached))
+fn metered(used: &BilledUsage, part: &BilledPart<'_>) -> Metered {
+    let (id, meter) = meter(part.component, part.kind);
+    let (quantity, unit) = (part.quantity, unit(part.component));
+    let counted = Counted { consumed: quantity, consumed_unit: unit, quantity, quantity_unit: unit };
+    priced(used, counted, (part.unit_price, Some(part.price)), (id, meter))
 }
 
-/// Returns the word for a kind of tokens in ids, and the one for people.
-pub(super) const fn meter(kind: TokenKind, is_cached: bool) -> (&'static str, &'static str) {
-    match (kind, is_cached) {
-        (TokenKind::Prompt, false) => ("prompt", "Prompt tokens"),
-        (TokenKind::Prompt, true) => ("cached_prompt", "Cached prompt tokens"),
-        (TokenKind::Completion, _) => ("completion", "Completion tokens"),
-        (TokenKind::Input, false) => ("input", "Input tokens"),
-        (TokenKind::Input, true) => ("cached_input", "Cached input tokens"),
+/// Returns the word for a component in ids, and the one for people.
+pub(super) fn meter(component: Component, kind: Kind) -> (&'static str, String) {
+    let id = match (component, kind) {
+        (Component::Prompt, Kind::Embeddings) => "input",
+        _ => component.as_str(),
+    };
+    let label = invoicing::label(component, kind);
+    let (first, rest) = label.split_at_checked(1).unwrap_or_default();
+    (id, first.to_uppercase() + rest)
+}
+
+/// Returns the unit of a component.
+pub(super) const fn unit(component: Component) -> &'static str {
+    match component {
+        Component::Request => "Requests",
+        Component::Image => "Images",
+        Component::Second => "Seconds",
+        Component::Character => "Characters",
+        Component::Search => "Searches",
+        _ => super::TOKENS,
     }
+}
+
+/// How much was used, and how much is paid for.
+#[derive(Clone, Copy)]
+struct Counted {
+    consumed: i64,
+    consumed_unit: &'static str,
+    quantity: i64,
+    quantity_unit: &'static str,
 }
 
 /// Usage whose price isn't known any more: one unit, as on an invoice; minus one where it is taken back.
 fn unpriced(used: &BilledUsage) -> Option<Metered> {
-    let tokens = used.prompt_tokens.checked_add(used.completion_tokens)?;
+    let consumed = used.prompt_tokens.checked_add(used.completion_tokens)?;
     let (quantity, unit_price) = match used.amount < Pico::ZERO {
         true => (-1, Pico::ZERO.checked_sub(used.amount)?),
         false => (1, used.amount),
     };
-    Some(priced(used, (tokens, quantity, "Units"), unit_price, ("usage", "Usage")))
+    let counted =
+        Counted { consumed, consumed_unit: super::TOKENS, quantity, quantity_unit: super::UNPRICED_UNIT };
+    Some(priced(used, counted, (unit_price, None), ("usage", "Usage".to_owned())))
 }
 
 fn priced(
     used: &BilledUsage,
-    (tokens, quantity, quantity_unit): (i64, i64, &'static str),
-    unit_price: Pico,
-    (kind, meter): (&str, &str),
+    counted: Counted,
+    (unit_price, price): (Pico, Option<&Price>),
+    (kind, meter): (&str, String),
 ) -> Metered {
-    let since = invoicing::price_start(used.price_version);
+    // The version of a price without conditions is its instant.
+    let effective_at = price.map_or(Time::from_unix_ms(used.price_version), |price| price.effective_at);
+    let since = invoicing::price_start(effective_at);
+    let conditions = price.map(|price| price.conditions.to_string()).unwrap_or_default();
     let sku_id = format!("{}/{kind}", used.model);
     let model_kind = match used.kind {
         Kind::Chat => "chat",
         Kind::Embeddings => "embeddings",
     };
-    let details = serde_json::json!({
-        "x_EffectiveAt": since,
-        "x_Model": used.model,
-        "x_ModelKind": model_kind,
-        "x_TokenKind": kind,
-    });
+    let mut details = serde_json::Map::new();
+    let mut id = format!("{sku_id}@{since}");
+    if !conditions.is_empty() {
+        id = format!("{id} ({conditions})");
+        details.insert("x_Conditions".to_owned(), conditions.into());
+    }
+    for (name, value) in [
+        ("x_EffectiveAt", since.as_str()),
+        ("x_Model", &used.model),
+        ("x_ModelKind", model_kind),
+        ("x_TokenKind", kind),
+    ] {
+        details.insert(name.to_owned(), value.into());
+    }
     Metered {
-        tokens,
-        quantity,
-        quantity_unit,
+        consumed: counted.consumed,
+        consumed_unit: counted.consumed_unit,
+        quantity: counted.quantity,
+        quantity_unit: counted.quantity_unit,
         unit_price,
-        meter: meter.to_owned(),
-        price: Some(UnitPrice { id: format!("{sku_id}@{since}"), details: details.to_string() }),
+        meter,
+        price: Some(UnitPrice { id, details: serde_json::Value::Object(details).to_string() }),
         sku_id,
     }
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use catalog::{DiscountVersion, Price, VolumeDiscount};
+use catalog::{ComponentPrices, DiscountVersion, PartPrices, Price, VolumeDiscount};
 use kernel::money::Ppm;
 
 const MONTH: Month = Month::from_unix_months(672); // 2026-01
@@ -35,18 +35,23 @@ fn used(
         prompt_tokens,
         completion_tokens,
         cached_prompt_tokens: 0,
+        parts: Parts::default(),
         amount,
         posted,
     }
 }
 
-fn price(version: i64, prompt: i128, completion: i128) -> Price {
-    Price {
-        effective_at: Time::from_unix_ms(version),
+fn rates(prompt: i128, cached_prompt: Option<i128>, completion: i128) -> ComponentPrices {
+    ComponentPrices {
         prompt: Pico::from_units(prompt),
-        cached_prompt: None,
+        cached_prompt: cached_prompt.map(Pico::from_units),
         completion: Pico::from_units(completion),
+        parts: PartPrices::default(),
     }
+}
+
+fn price(version: i64, prompt: i128, completion: i128) -> Price {
+    Price::new(Time::from_unix_ms(version), rates(prompt, None, completion))
 }
 
 fn tier((threshold, ppm): &(i64, i128)) -> VolumeDiscount {
@@ -140,7 +145,7 @@ fn cached(on: &str, prompt: i64, cached: i64, completion: i64) -> BilledUsage {
 
 /// Tokens of prompts at 0.000002, cached ones at 0.0000005, completion tokens at 0.000006.
 fn cached_price() -> Price {
-    Price { cached_prompt: Some(Pico::from_units(500_000)), ..price(0, 2_000_000, 6_000_000) }
+    Price::new(Time::from_unix_ms(0), rates(2_000_000, Some(500_000), 6_000_000))
 }
 
 #[test]
@@ -379,8 +384,8 @@ proptest! {
         let first = MONTH.first_day();
         let price_of = |model: usize| {
             let (prompt, cached_percent, completion) = prices[model];
-            let cached_prompt = Some(Pico::from_units(prompt * cached_percent / 100));
-            Price { cached_prompt, ..price(i64::try_from(model).unwrap(), prompt, completion) }
+            let rates = rates(prompt, Some(prompt * cached_percent / 100), completion);
+            Price::new(Time::from_unix_ms(i64::try_from(model).unwrap()), rates)
         };
         let names = ["a", "b", "c"];
         let rows: Vec<_> = days.iter().map(|(offset, model, prompt, cached_percent, completion)| {

@@ -2,8 +2,10 @@
 
 use crate::rules::audit::{DailyKey, DailyRow, EventRow, SumKey, SumRow, TotalRow, UsageSums};
 use crate::store::usage::days::whole_and_rest;
+use crate::store::usage::{day_parts, recording};
+use catalog::Parts;
 use db::{FromRow, Row, Tx, sql};
-use kernel::clock::{Day, Time};
+use kernel::clock::{Day, Month, Time};
 use kernel::money::Pico;
 
 /// Reads the columns that daily rows and events have in common; the day is read by the caller.
@@ -26,6 +28,7 @@ fn usage_sums(row: &Row, requests: i64, amount: Pico) -> Result<UsageSums, db::E
         prompt_tokens: prompt.into(),
         completion_tokens: completion.into(),
         cached_prompt_tokens: cached_prompt.into(),
+        parts: Parts::default(),
         amount,
     })
 }
@@ -72,6 +75,60 @@ pub async fn daily(
         .bind(key.map_or(i64::MIN, |key| key.price_version))
         .bind(text(|key| &key.kind))
         .bind(after.map_or(i64::MIN, |row| row.month.unix_months()))
+        .bind(limit)
+        .heavy()
+        .all(tx)
+        .await
+}
+
+/// A row of `usage_daily_parts`.
+#[derive(Clone, Debug)]
+pub struct DailyPart {
+    pub key: DailyKey,
+    pub month: Month,
+    pub component: String,
+    pub parts: Parts,
+}
+
+impl FromRow for DailyPart {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            key: daily_key(row, row.get("day")?)?,
+            month: row.get("month")?,
+            component: row.get("component")?,
+            parts: day_parts::part(row)?,
+        })
+    }
+}
+
+/// Selects at most `$10` parts of daily rows in the order of their key, after the given key.
+pub const DAILY_PARTS: &str =
+    "SELECT project_id, day, api_key_id, model, price_version, kind, month, component, quantity
+     FROM usage_daily_parts
+     WHERE organization_id = $1
+       AND (project_id, day, api_key_id, model, price_version, kind, month, component)
+           > ($2, $3, $4, $5, $6, $7, $8, $9)
+     ORDER BY project_id, day, api_key_id, model, price_version, kind, month, component LIMIT $10";
+
+/// Runs [`DAILY_PARTS`]; without `after`, from the first row on.
+pub async fn daily_parts(
+    tx: &mut Tx,
+    organization_id: &str,
+    after: Option<&DailyPart>,
+    limit: i64,
+) -> Result<Vec<DailyPart>, db::Error> {
+    let key = after.map(|row| &row.key);
+    let text = |of: fn(&DailyKey) -> &str| key.map(of).unwrap_or_default().to_owned();
+    sql(DAILY_PARTS)
+        .bind(organization_id)
+        .bind(text(|key| &key.project_id))
+        .bind(key.map_or(i64::MIN, |key| key.day.unix_days()))
+        .bind(text(|key| &key.api_key_id))
+        .bind(text(|key| &key.model))
+        .bind(key.map_or(i64::MIN, |key| key.price_version))
+        .bind(text(|key| &key.kind))
+        .bind(after.map_or(i64::MIN, |row| row.month.unix_months()))
+        .bind(after.map(|row| row.component.as_str()).unwrap_or_default())
         .bind(limit)
         .heavy()
         .all(tx)
@@ -150,7 +207,10 @@ impl FromRow for EventRow {
             event_id: row.get("event_id")?,
             // A correction counts on the day of what it corrects, and isn't a request.
             key: daily_key(row, occurred_at.day())?,
-            sums: usage_sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?,
+            sums: UsageSums {
+                parts: recording::parts(row)?,
+                ..usage_sums(row, row.get("requests")?, whole_and_rest(0, row.get("amount_pico")?))?
+            },
             billed_month: row.get("billed_month")?,
             rated_month: row.get("rated_month")?,
         })
@@ -162,7 +222,7 @@ pub const EVENTS: &str =
     "SELECT source, event_id, project_id, occurred_at, api_key_id, model, price_version, kind,
          CAST(CASE WHEN corrects IS NULL THEN 1 ELSE 0 END AS BIGINT) AS requests,
          prompt_tokens, completion_tokens, COALESCE(cached_prompt_tokens, 0) AS cached_prompt_tokens,
-         amount_pico, billed_month,
+         parts, amount_pico, billed_month,
          CASE WHEN corrects IS NULL THEN billed_month
               ELSE (SELECT o.billed_month FROM usage_events o
                     WHERE o.organization_id = $1 AND o.source = e.source AND o.event_id = e.corrects) END

@@ -1,5 +1,6 @@
 //! Reads of daily rows for exports of charges, each with the names of its project and its caller.
 
+use catalog::Parts;
 use db::{Row, Tx, sql};
 use kernel::clock::{Day, Month};
 use kernel::ids::OrganizationId;
@@ -8,6 +9,7 @@ use kernel::money::Nano;
 use crate::rules::focus::usage::NamedUsage;
 use crate::rules::focus::{Caller, Named};
 use crate::rules::invoicing::BilledUsage;
+use crate::store::usage::day_parts;
 use crate::store::usage::reports::{self, amount};
 
 /// Selects the days of the usage that is billed to an organization in a month.
@@ -67,6 +69,7 @@ fn used(row: &Row) -> Result<BilledUsage, db::Error> {
         prompt_tokens: row.get("prompt_tokens")?,
         completion_tokens: row.get("completion_tokens")?,
         cached_prompt_tokens: row.get("cached_prompt_tokens")?,
+        parts: Parts::default(),
         amount: amount(row)?,
         posted: Nano::ZERO,
     })
@@ -79,5 +82,13 @@ pub async fn of_day(
     day: Day,
     month: Month,
 ) -> Result<Vec<NamedUsage>, db::Error> {
-    sql(OF_DAY).bind(organization_id).bind(day).bind(month).heavy().all(tx).await
+    let mut rows: Vec<NamedUsage> =
+        sql(OF_DAY).bind(organization_id).bind(day).bind(month).heavy().all(tx).await?;
+    for part in day_parts::of_day(tx, organization_id, day, month).await? {
+        let row = rows.iter_mut().find(|row| part.are_of(&row.project.id, &row.caller.named.id, &row.used));
+        let sum = row.and_then(|row| Some((row.used.parts.checked_add(part.parts())?, row)));
+        let (sum, row) = sum.ok_or_else(|| db::Error::Internal(format!("the parts {part:?} have no row")))?;
+        row.used.parts = sum;
+    }
+    Ok(rows)
 }

@@ -8,7 +8,7 @@ use super::totals::{Subject, Totals};
 use crate::books::locked_budgets::Spender;
 use crate::rules::invoicing::BilledUsage;
 use crate::store::wallets::nano;
-use catalog::Kind;
+use catalog::{Component, Kind, Parts};
 use db::sized::{Sizes, values};
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::{Day, Month};
@@ -29,12 +29,12 @@ const MAX_TOKENS: i64 = 4_000_000_000_000_000_000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DailyKey<'a> {
     pub organization_id: OrganizationId,
-    project_id: ProjectId,
-    day: Day,
-    caller: CallerId,
-    model: &'a str,
-    price_version: i64,
-    kind: &'static str,
+    pub(super) project_id: ProjectId,
+    pub(super) day: Day,
+    pub(super) caller: CallerId,
+    pub(super) model: &'a str,
+    pub(super) price_version: i64,
+    pub(super) kind: &'static str,
     /// The month in which it is billed.
     pub month: Month,
 }
@@ -96,6 +96,7 @@ impl<'a> DailyKey<'a> {
             prompt_tokens: sums.prompt_tokens,
             completion_tokens: sums.completion_tokens,
             cached_prompt_tokens: sums.cached_prompt_tokens,
+            parts: sums.parts,
             amount: sums.amount,
             posted,
         }
@@ -116,6 +117,7 @@ pub struct DailySums {
     pub(super) prompt_tokens: i64,
     pub(super) completion_tokens: i64,
     cached_prompt_tokens: i64,
+    pub(super) parts: Parts,
     /// The list price.
     pub amount: Pico,
 }
@@ -128,6 +130,7 @@ impl DailySums {
             prompt_tokens: event.prompt_tokens,
             completion_tokens: event.completion_tokens,
             cached_prompt_tokens: event.cached_prompt_tokens.unwrap_or_default(),
+            parts: event.parts,
             amount: event.amount,
         }
     }
@@ -144,6 +147,7 @@ impl DailySums {
             prompt_tokens: tokens(self.prompt_tokens, other.prompt_tokens)?,
             completion_tokens: tokens(self.completion_tokens, other.completion_tokens)?,
             cached_prompt_tokens: tokens(self.cached_prompt_tokens, other.cached_prompt_tokens)?,
+            parts: sum_of_parts(self.parts, other.parts)?,
             amount,
         })
     }
@@ -165,6 +169,16 @@ impl DailySums {
         };
         Ok((part(whole)?, part(pico)?))
     }
+}
+
+/// Returns the sums of both; `None` if a row can't hold them.
+fn sum_of_parts(one: Parts, other: Parts) -> Option<Parts> {
+    let mut sums = one;
+    for (part, more) in other.iter() {
+        let sum = one.get(part).checked_add(more)?;
+        sums.set(part, Some(sum).filter(|sum| (-MAX_TOKENS..=MAX_TOKENS).contains(sum))?);
+    }
+    Some(sums)
 }
 
 /// Returns `true` if a row can hold this amount.
@@ -319,7 +333,49 @@ pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Opti
             before.push(Pico::from_units(row.amount.units() - sums.amount.units()));
         }
     }
-    Ok(Some(before))
+    Ok(add_parts(tx, days).await?.then_some(before))
+}
+
+const PART_COLUMNS: usize = 10;
+
+static ADD_PARTS: LazyLock<Sizes> = LazyLock::new(|| {
+    Sizes::new(|rows| {
+        let fits = tokens_fit("usage_daily_parts", "quantity", DAILY_LIMITS.half_tokens);
+        format!(
+            "INSERT INTO usage_daily_parts (organization_id, project_id, day, api_key_id, model, price_version,
+                 kind, month, component, quantity)
+             VALUES {}
+             ON CONFLICT (organization_id, project_id, day, api_key_id, model, price_version, kind, month,
+                 component) DO UPDATE
+             SET quantity = usage_daily_parts.quantity + excluded.quantity WHERE {fits}",
+            values(rows, PART_COLUMNS)
+        )
+    })
+});
+
+/// Adds to the parts of daily rows. Returns `false` if one can't hold the sum.
+async fn add_parts(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<bool, db::Error> {
+    let parts = days.iter().flat_map(|(key, sums)| sums.parts.iter().map(move |part| (key, part)));
+    let parts: Vec<(&DailyKey<'_>, (Component, i64))> = parts.collect();
+    let mut changed = 0;
+    for (text, chunk) in ADD_PARTS.chunks(&parts) {
+        let mut statement = sql(text).expecting(chunk.len() * PART_COLUMNS);
+        for (key, (component, quantity)) in chunk {
+            statement = statement
+                .bind(key.organization_id)
+                .bind(key.project_id)
+                .bind(key.day)
+                .bind(key.caller)
+                .bind(key.model)
+                .bind(key.price_version)
+                .bind(key.kind)
+                .bind(key.month)
+                .bind(component.as_str())
+                .bind(*quantity);
+        }
+        changed += statement.execute(tx).await?;
+    }
+    Ok(u64::try_from(parts.len()) == Ok(changed))
 }
 
 fn bind_day(statement: Statement, key: &DailyKey<'_>, sums: &DailySums) -> Result<Statement, db::Error> {

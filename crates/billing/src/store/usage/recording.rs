@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use catalog::{Kind, Tokens};
+use catalog::{Kind, Parts, Tokens};
 use db::sized::{Sizes, values};
 use db::{FromRow, Row, Statement, Tx, Value, sql};
 use kernel::clock::{Month, Time};
@@ -72,9 +72,11 @@ pub struct RatedEvent {
     pub completion_tokens: i64,
     /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
+    /// What it counts beside that; 0 or negative in a correction.
+    pub parts: Parts,
     /// The counts are estimates.
     pub is_estimated: bool,
-    /// The instant from which on its price is in force, in unix milliseconds.
+    /// The version of its price.
     pub price_version: i64,
     /// The list price.
     pub amount: Pico,
@@ -93,6 +95,7 @@ impl RatedEvent {
             prompt: self.prompt_tokens,
             cached_prompt: self.cached_prompt_tokens.unwrap_or(0),
             completion: self.completion_tokens,
+            parts: self.parts,
         }
     }
 
@@ -119,7 +122,7 @@ pub struct StoredEvent {
     pub kind: String,
     pub occurred_at: Time,
     pub tokens: Tokens,
-    /// The instant from which on its price is in force, in unix milliseconds.
+    /// The version of its price.
     pub price_version: i64,
     /// The list price.
     pub amount: Pico,
@@ -154,7 +157,14 @@ fn tokens(row: &Row) -> Result<Tokens, db::Error> {
         prompt: row.get("prompt_tokens")?,
         cached_prompt: row.get("cached_prompt_tokens")?,
         completion: row.get("completion_tokens")?,
+        parts: parts(row)?,
     })
+}
+
+/// Reads the column `parts`.
+pub(in crate::store) fn parts(row: &Row) -> Result<Parts, db::Error> {
+    let text = row.get::<Option<String>>("parts")?.unwrap_or_default();
+    Parts::parse(&text).ok_or_else(|| db::Error::Internal(format!("the parts of usage are {text:?}")))
 }
 
 /// Returns the event with this key.
@@ -164,7 +174,7 @@ pub async fn stored(
 ) -> Result<Option<StoredEvent>, db::Error> {
     sql("SELECT payload_hash, api_key_id, project_id, model, kind, occurred_at, prompt_tokens,
                 completion_tokens, COALESCE(cached_prompt_tokens, 0) AS cached_prompt_tokens,
-                price_version, amount_pico, corrects, billed_month, received_at
+                parts, price_version, amount_pico, corrects, billed_month, received_at
          FROM usage_events WHERE organization_id = $1 AND source = $2 AND event_id = $3")
     .bind(organization_id)
     .bind(source)
@@ -188,7 +198,7 @@ db::row!(CallEvent { tokens: tokens, is_estimated: "estimated", amount: "amount_
 /// The statement of [`of_call`].
 pub const OF_CALL: &str =
     "SELECT prompt_tokens, completion_tokens, COALESCE(cached_prompt_tokens, 0) AS cached_prompt_tokens,
-         estimated, amount_pico
+         parts, estimated, amount_pico
      FROM usage_events
      WHERE organization_id = $1 AND source = $2 AND event_id IN ($3, $4, $5) AND project_id = $6";
 
@@ -243,7 +253,7 @@ pub async fn billed_month(
 }
 
 /// The sums of all corrections of an event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CorrectionSums {
     /// 0 or negative.
     pub tokens: Tokens,
@@ -253,21 +263,32 @@ pub struct CorrectionSums {
 
 db::row!(CorrectionSums { tokens: tokens, amount: "amount_pico" });
 
+impl CorrectionSums {
+    fn checked_add(self, other: Self) -> Option<Self> {
+        Some(Self {
+            tokens: self.tokens.checked_add(other.tokens)?,
+            amount: self.amount.checked_add(other.amount)?,
+        })
+    }
+}
+
 /// Returns the sums of the corrections of this event so far.
 pub async fn sum_corrections(
     tx: &mut Tx,
     (organization_id, source, event_id): (OrganizationId, &str, &str),
 ) -> Result<CorrectionSums, db::Error> {
-    sql("SELECT CAST(COALESCE(SUM(prompt_tokens), 0) AS BIGINT) AS prompt_tokens,
-                CAST(COALESCE(SUM(completion_tokens), 0) AS BIGINT) AS completion_tokens,
-                CAST(COALESCE(SUM(cached_prompt_tokens), 0) AS BIGINT) AS cached_prompt_tokens,
-                CAST(COALESCE(SUM(amount_pico), 0) AS BIGINT) AS amount_pico
-         FROM usage_events WHERE organization_id = $1 AND source = $2 AND corrects = $3")
+    let corrections: Vec<CorrectionSums> = sql(
+        "SELECT prompt_tokens, completion_tokens, COALESCE(cached_prompt_tokens, 0) AS cached_prompt_tokens,
+                    parts, amount_pico
+             FROM usage_events WHERE organization_id = $1 AND source = $2 AND corrects = $3",
+    )
     .bind(organization_id)
     .bind(source)
     .bind(event_id)
-    .one(tx)
-    .await
+    .all(tx)
+    .await?;
+    let sum = corrections.into_iter().try_fold(CorrectionSums::default(), CorrectionSums::checked_add);
+    sum.ok_or_else(|| db::Error::Internal(format!("the corrections of {event_id} pass 64 bits")))
 }
 
 static HASHES: LazyLock<Sizes> = LazyLock::new(|| {
@@ -322,13 +343,13 @@ fn insert_events(rows: usize) -> String {
     format!(
         "INSERT INTO usage_events (organization_id, source, event_id, payload_hash, project_id,
              api_key_id, model, kind, occurred_at, received_at, prompt_tokens, completion_tokens,
-             price_version, amount_pico, corrects, billed_month, cached_prompt_tokens, estimated)
+             price_version, amount_pico, corrects, billed_month, cached_prompt_tokens, estimated, parts)
          VALUES {} ON CONFLICT (organization_id, source, event_id) DO NOTHING",
         values(rows, EVENT_COLUMNS)
     )
 }
 
-const EVENT_COLUMNS: usize = 18;
+const EVENT_COLUMNS: usize = 19;
 
 /// An event to be recorded.
 #[derive(Clone, Copy, Debug)]
@@ -420,6 +441,7 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
         new.billed_month.into(),
         event.cached_prompt_tokens.into(),
         event.is_estimated.into(),
+        event.parts.to_text().into(),
     ]))
 }
 

@@ -18,6 +18,7 @@ fn daily_rows_sum_up_events_and_post_whole_nanos() {
         prompt_tokens: tokens,
         completion_tokens: tokens * 3,
         cached_prompt_tokens: tokens / 2,
+        parts: Parts::default(),
         amount: Pico::from_units(pico),
     };
     let row = |sums: UsageSums, months, posted| DailyRow {
@@ -99,6 +100,7 @@ fn daily_row(caller: &str, model: &str, requests: i128, tokens: i128, pico: i128
             prompt_tokens: tokens,
             completion_tokens: 1,
             cached_prompt_tokens: 3,
+            parts: Parts::default(),
             amount: Pico::from_units(pico),
         },
         posted: Pico::from_units(pico).floor_nano(),
@@ -149,6 +151,7 @@ fn sums_are_those_of_daily_rows() {
             prompt_tokens: prompt,
             completion_tokens: completion,
             cached_prompt_tokens: 0,
+            parts: Parts::default(),
             amount: Pico::from_units(pico),
         },
     };
@@ -215,15 +218,18 @@ fn sums_are_compared_project_by_project() {
 
 #[test]
 fn event_amount_is_tokens_times_price() {
-    use catalog::Price;
+    use catalog::{ComponentPrices, PartPrices, Price};
     let day = Day::parse("2026-03-09").unwrap();
-    let price = Price {
-        effective_at: Time::from_unix_ms(5),
-        prompt: Pico::from_units(2),
-        cached_prompt: Some(Pico::from_units(1)),
-        completion: Pico::from_units(3),
+    let price = |effective_at, cached_prompt: Option<i128>| {
+        let rates = ComponentPrices {
+            prompt: Pico::from_units(2),
+            cached_prompt: cached_prompt.map(Pico::from_units),
+            completion: Pico::from_units(3),
+            parts: PartPrices::default(),
+        };
+        Price::new(Time::from_unix_ms(effective_at), rates)
     };
-    let uncached = Price { effective_at: Time::from_unix_ms(4), cached_prompt: None, ..price.clone() };
+    let (price, uncached) = (price(5, Some(1)), price(4, None));
     let book = PriceBook::new([("m".to_owned(), price), ("m".to_owned(), uncached)], []);
     let check_cached = |version: i64, tokens: i128, cached: i128, pico: i128, months: Option<Month>| {
         let key = DailyKey {
@@ -239,6 +245,7 @@ fn event_amount_is_tokens_times_price() {
             prompt_tokens: tokens,
             completion_tokens: tokens,
             cached_prompt_tokens: cached,
+            parts: Parts::default(),
             amount: Pico::from_units(pico),
         };
         let (source, event_id) = ("s".into(), "e".into());

@@ -1,0 +1,297 @@
+//! The components of a price, and the quantities of a call (docs/contract/billing.md#components).
+
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use super::Kind;
+use kernel::money::Pico;
+
+/// A component of a price. The order is that of an invoice's lines.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Component {
+    Prompt,
+    CachedPrompt,
+    /// Tokens written to a cache that keeps them for 5 minutes, or for a time that isn't known.
+    #[strum(serialize = "cache_write_5m")]
+    CacheWrite5m,
+    /// Tokens written to a cache that keeps them for an hour.
+    #[strum(serialize = "cache_write_1h")]
+    CacheWrite1h,
+    AudioPrompt,
+    ImagePrompt,
+    Completion,
+    Reasoning,
+    AudioCompletion,
+    /// A call.
+    Request,
+    /// An image of an answer.
+    Image,
+    /// A second of audio or video, rounded up for each call.
+    Second,
+    Character,
+    /// A search that the upstream made for an answer.
+    Search,
+}
+
+impl Component {
+    /// Every component.
+    pub const ALL: &[Self] = Self::VARIANTS;
+
+    /// Those that [`Parts`] count: all but the tokens that every event has.
+    pub const PARTS: [Self; PARTS] = [
+        Self::CacheWrite5m,
+        Self::CacheWrite1h,
+        Self::AudioPrompt,
+        Self::ImagePrompt,
+        Self::Reasoning,
+        Self::AudioCompletion,
+        Self::Request,
+        Self::Image,
+        Self::Second,
+        Self::Character,
+        Self::Search,
+    ];
+
+    /// The name in files, requests and the database.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns the tokens that these are a part of; `None` for what stands by itself.
+    pub const fn whole(self) -> Option<Self> {
+        match self {
+            Self::CachedPrompt
+            | Self::CacheWrite5m
+            | Self::CacheWrite1h
+            | Self::AudioPrompt
+            | Self::ImagePrompt => Some(Self::Prompt),
+            Self::Reasoning | Self::AudioCompletion => Some(Self::Completion),
+            Self::Prompt
+            | Self::Completion
+            | Self::Request
+            | Self::Image
+            | Self::Second
+            | Self::Character
+            | Self::Search => None,
+        }
+    }
+
+    /// Returns the tokens that these count as for volume discounts; `None` for pieces, which get none.
+    pub const fn tokens(self) -> Option<Self> {
+        match self.whole() {
+            Some(whole) => Some(whole),
+            None => match self {
+                Self::Prompt | Self::Completion => Some(self),
+                _ => None,
+            },
+        }
+    }
+
+    /// Returns `true` if a call to a model of this kind can have it.
+    pub const fn is_possible(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Chat => true,
+            Kind::Embeddings => !matches!(
+                self,
+                Self::CachedPrompt
+                    | Self::CacheWrite5m
+                    | Self::CacheWrite1h
+                    | Self::Completion
+                    | Self::Reasoning
+                    | Self::AudioCompletion
+                    | Self::Search
+            ),
+        }
+    }
+
+    /// The name on an invoice.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt tokens",
+            Self::CachedPrompt => "cached prompt tokens",
+            Self::CacheWrite5m => "tokens written to the cache",
+            Self::CacheWrite1h => "tokens written to the cache for an hour",
+            Self::AudioPrompt => "audio tokens of prompts",
+            Self::ImagePrompt => "image tokens of prompts",
+            Self::Completion => "completion tokens",
+            Self::Reasoning => "reasoning tokens",
+            Self::AudioCompletion => "audio tokens of completions",
+            Self::Request => "requests",
+            Self::Image => "images",
+            Self::Second => "seconds",
+            Self::Character => "characters",
+            Self::Search => "searches",
+        }
+    }
+
+    fn slot(self) -> Option<usize> {
+        Self::PARTS.iter().position(|part| *part == self)
+    }
+}
+
+const PARTS: usize = 11;
+
+/// A value for each component of [`Component::PARTS`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PerPart<T>([T; PARTS]);
+
+/// How many of each part a call has; negative in corrections.
+pub type Parts = PerPart<i64>;
+
+/// The price of each part; `None` for those that have none of their own.
+pub type PartPrices = PerPart<Option<Pico>>;
+
+impl<T: Copy + Default + PartialEq> PerPart<T> {
+    /// Returns the value of a part, and the default for components that are none.
+    pub fn get(&self, component: Component) -> T {
+        component.slot().and_then(|slot| self.0.get(slot)).copied().unwrap_or_default()
+    }
+
+    /// Sets the value of a part; does nothing for components that are none.
+    pub fn set(&mut self, component: Component, value: T) {
+        if let Some(place) = component.slot().and_then(|slot| self.0.get_mut(slot)) {
+            *place = value;
+        }
+    }
+
+    /// Returns a copy in which this part has this value.
+    #[must_use]
+    pub fn with(mut self, component: Component, value: T) -> Self {
+        self.set(component, value);
+        self
+    }
+
+    /// Returns the parts that have another value than the default, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Component, T)> + '_ {
+        let all = Component::PARTS.into_iter().zip(self.0);
+        all.filter(|(_, value)| *value != T::default())
+    }
+
+    /// Returns `true` if every part has the default value.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|value| *value == T::default())
+    }
+
+    /// Returns the parts as they are stored: `cache_write_5m:12 reasoning:30`.
+    fn text_of(&self, number: impl Fn(T) -> String) -> String {
+        let words = self.iter().map(|(part, value)| format!("{}:{}", part.as_str(), number(value)));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn parse_with(text: &str, number: impl Fn(i64) -> T) -> Option<Self> {
+        let mut parts = Self::default();
+        for word in text.split_whitespace() {
+            let (name, value) = word.split_once(':')?;
+            let slot = name.parse::<Component>().ok()?.slot()?;
+            *parts.0.get_mut(slot)? = number(value.parse().ok()?);
+        }
+        Some(parts)
+    }
+}
+
+impl Parts {
+    /// Returns the sums of both; `None` if one exceeds 64 bits.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        let mut sums = self;
+        for (sum, more) in sums.0.iter_mut().zip(other.0) {
+            *sum = sum.checked_add(more)?;
+        }
+        Some(sums)
+    }
+
+    /// Returns the negative quantities; `None` if one exceeds 64 bits.
+    pub fn checked_neg(self) -> Option<Self> {
+        let mut negative = self;
+        for quantity in &mut negative.0 {
+            *quantity = quantity.checked_neg()?;
+        }
+        Some(negative)
+    }
+
+    /// Returns the sum of the parts of these tokens; `None` if it exceeds 64 bits.
+    pub fn sum_of(&self, whole: Component) -> Option<i64> {
+        self.iter()
+            .filter(|(part, _)| part.whole() == Some(whole))
+            .try_fold(0_i64, |sum, (_, quantity)| sum.checked_add(quantity))
+    }
+
+    /// Returns the text as which the quantities are stored; `None` without any.
+    pub fn to_text(&self) -> Option<String> {
+        (!self.is_empty()).then(|| self.text_of(|quantity| quantity.to_string()))
+    }
+
+    /// Reads [`to_text`](Self::to_text); `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::parse_with(text, |quantity| quantity)
+    }
+}
+
+impl PartPrices {
+    /// Returns the text as which the prices are stored, in pico; `None` without any.
+    pub fn to_text(&self) -> Option<String> {
+        (!self.is_empty()).then(|| self.text_of(|price| price.unwrap_or_default().units().to_string()))
+    }
+
+    /// Reads [`to_text`](Self::to_text); `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::parse_with(text, |pico| Some(Pico::from_units(pico.into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_all_components_but_three() {
+        let basic = [Component::Prompt, Component::CachedPrompt, Component::Completion];
+        let parts: Vec<_> = Component::ALL.iter().copied().filter(|one| !basic.contains(one)).collect();
+        assert_eq!(parts, Component::PARTS);
+        let names: Vec<_> = Component::ALL.iter().map(|one| one.as_str()).collect();
+        let expected = [
+            "prompt",
+            "cached_prompt",
+            "cache_write_5m",
+            "cache_write_1h",
+            "audio_prompt",
+            "image_prompt",
+            "completion",
+            "reasoning",
+            "audio_completion",
+            "request",
+            "image",
+            "second",
+            "character",
+            "search",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn stored_text_is_read_back() {
+        let parts = Parts::default().with(Component::Search, 3).with(Component::CacheWrite5m, -12);
+        assert_eq!(parts.to_text().as_deref(), Some("cache_write_5m:-12 search:3"));
+        assert_eq!(Parts::parse("cache_write_5m:-12 search:3"), Some(parts));
+        assert_eq!((Parts::default().to_text(), Parts::parse("")), (None, Some(Parts::default())));
+        for wrong in ["prompt:1", "search", "search:", "search:x", "tokens:1"] {
+            assert_eq!(Parts::parse(wrong), None, "{wrong}");
+        }
+        let free = PartPrices::default().with(Component::Reasoning, Some(Pico::ZERO));
+        assert_eq!(free.to_text().as_deref(), Some("reasoning:0"));
+        assert_eq!(PartPrices::parse("reasoning:0"), Some(free));
+    }
+
+    #[test]
+    fn sums_are_of_the_parts_of_one_whole() {
+        let parts = Parts::default()
+            .with(Component::CacheWrite5m, 10)
+            .with(Component::AudioPrompt, 5)
+            .with(Component::Reasoning, 7)
+            .with(Component::Search, 2);
+        assert_eq!(parts.sum_of(Component::Prompt), Some(15));
+        assert_eq!(parts.sum_of(Component::Completion), Some(7));
+        assert_eq!(parts.with(Component::ImagePrompt, i64::MAX).sum_of(Component::Prompt), None);
+    }
+}
