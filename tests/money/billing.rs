@@ -5,6 +5,7 @@ mod budgets;
 mod by_hand;
 mod cached_tokens;
 mod commands;
+mod components;
 mod drifts;
 mod edges;
 mod endings;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::prices::{Price, prices};
 use billing::{Billing, pricing};
-use catalog::{Kind, Price};
+use catalog::Kind;
 use kernel::error::Error;
 use kernel::money::{Pico, Ppm};
 use tenants::access::CallerScope;
@@ -36,6 +37,8 @@ pub enum ModelPricing {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChatModelPricing {
     chat: ChatPrices,
+    /// All prices in force, the one without conditions first.
+    prices: Vec<Price>,
 }
 
 /// The prices of tokens of a chat model.
@@ -53,6 +56,8 @@ pub struct ChatPrices {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EmbeddingsModelPricing {
     embeddings: EmbeddingsPrices,
+    /// All prices in force, the one without conditions first.
+    prices: Vec<Price>,
 }
 
 /// The prices of tokens of an embedding model.
@@ -78,8 +83,9 @@ pub struct VolumeDiscount {
 /// A model without a price can't be used, and isn't listed.
 pub async fn pricing(billing: Billing, _: CallerScope, _: NoInput) -> Result<Enveloped<Pricing>, Error> {
     let pricing = pricing::read(&billing);
-    let model = |(id, kind, price): (&str, Kind, &Price)| {
-        let currency = pricing.currency.clone();
+    let model = |(id, kind, in_force): (&str, Kind, &[catalog::Price])| {
+        let (currency, prices) = (pricing.currency.clone(), prices(in_force));
+        let price = in_force.last()?;
         let model = match kind {
             Kind::Chat => ModelPricing::Chat(ChatModelPricing {
                 chat: ChatPrices {
@@ -87,15 +93,20 @@ pub async fn pricing(billing: Billing, _: CallerScope, _: NoInput) -> Result<Env
                     completion_tokens: price.completion,
                     currency,
                 },
+                prices,
             }),
             Kind::Embeddings => ModelPricing::Embeddings(EmbeddingsModelPricing {
                 embeddings: EmbeddingsPrices { tokens: price.prompt, currency },
+                prices,
             }),
         };
-        (id.to_owned(), model)
+        Some((id.to_owned(), model))
     };
     let discounts = pricing.volume_discounts().iter();
     let discounts =
         discounts.map(|tier| VolumeDiscount { threshold: tier.threshold, discount: tier.discount });
-    Ok(ok(Pricing { models: pricing.models().map(model).collect(), volume_discounts: discounts.collect() }))
+    Ok(ok(Pricing {
+        models: pricing.models().filter_map(model).collect(),
+        volume_discounts: discounts.collect(),
+    }))
 }

@@ -34,6 +34,7 @@ pub mod openapi;
 pub mod organizations;
 pub mod pages;
 pub mod paging;
+pub mod prices;
 pub mod responses;
 pub mod routes;
 pub mod service;

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::Api;
 use crate::gate::{Call, ModelScope, ModelsScope};
+use crate::prices::{Price, prices};
 use catalog::{Catalog, Kind, Listing, Model as CatalogModel};
 use input::record;
 use input::types::{Integer, Text};
@@ -94,6 +95,8 @@ pub struct Model {
     listed: ListedModel,
     limits: Limits,
     pricing: Option<Pricing>,
+    /// All prices in force, the one without conditions first; empty for a model without a price.
+    prices: Vec<Price>,
 }
 
 /// The limits of a model's requests.
@@ -105,7 +108,7 @@ pub struct Limits {
     max_concurrent_requests: u32,
 }
 
-/// The current prices of a token; null for a model without a price, which can't be used.
+/// The current prices of a token of calls for which no condition holds; null for a model without a price, which can't be used.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "TokenPrices")]
 pub struct Pricing {
@@ -192,7 +195,8 @@ pub async fn list(api: Api, scope: ModelsScope, query: ListModels) -> Result<Ren
 /// An alias gets the model that it stands for, under the alias.
 pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>, Error> {
     let model = scope.model();
-    let pricing = model.price_at(api.clock.now());
+    let now = api.clock.now();
+    let pricing = model.price_at(now);
     Ok(Bare(Model {
         listed: listed(model, scope.name()),
         limits: Limits {
@@ -202,6 +206,7 @@ pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>
         },
         pricing: pricing
             .map(|price| Pricing { prompt_tokens: price.prompt, completion_tokens: price.completion }),
+        prices: prices(model.prices_at(now)),
     }))
 }
 

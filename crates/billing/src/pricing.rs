@@ -25,11 +25,12 @@ pub fn read(billing: &Billing) -> Pricing {
 }
 
 impl Pricing {
-    /// Returns the id, kind and price of each model. Models without a price, which can't be used, are left
-    /// out.
-    pub fn models(&self) -> impl Iterator<Item = (&str, Kind, &Price)> {
+    /// Returns the id, kind and prices of each model, the one without conditions last. Models without a price, which
+    /// can't be used, are left out.
+    pub fn models(&self) -> impl Iterator<Item = (&str, Kind, &[Price])> {
         let models = self.catalog.models();
-        models.filter_map(|model| Some((model.id.as_str(), model.kind, model.price_at(self.now)?)))
+        let priced = models.map(|model| (model.id.as_str(), model.kind, model.prices_at(self.now)));
+        priced.filter(|(_, _, prices)| !prices.is_empty())
     }
 
     /// Returns the volume discounts of this month, the lowest threshold first.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::gate::{ModelScope, ModelsScope, Visit};
 use askama::Template;
-use catalog::{Kind, Model, Price, VolumeDiscount};
+use catalog::{Component, Kind, Model, Price, VolumeDiscount};
 use kernel::clock::Time;
 use kernel::currencies;
 use kernel::error::Error;
@@ -37,14 +37,36 @@ impl Prices {
         amount.map_or_else(|| price.to_string(), |amount| currencies::format(amount, &self.currency))
     }
 
-    /// Returns the price of a model that holds now.
+    /// Returns the other components of a price that have one of their own: their name, and the price of a million tokens
+    /// or of one piece.
+    fn others(&self, price: &Price) -> Vec<(&'static str, String)> {
+        let others = Component::PARTS.into_iter().filter(|part| price.has(*part));
+        let shown = |part: Component| match part.tokens() {
+            Some(_) => self.million(&price.of(part)),
+            None => format!("{} each", currencies::format(price.of(part), &self.currency)),
+        };
+        others.map(|part| (part.label(), shown(part))).collect()
+    }
+
+    /// Returns the price of a model that holds now for calls without a condition.
     fn of_model<'a>(&self, model: &'a Model) -> Option<&'a Price> {
         model.price_at(self.now)
     }
 
+    /// Returns `true` if a model has prices now that hold under conditions, or for other components.
+    fn has_more(&self, model: &Model) -> bool {
+        let prices = model.prices_at(self.now);
+        prices.len() > 1 || prices.iter().any(|price| !price.parts.is_empty())
+    }
+
+    /// Returns `true` if some price of a model holds only under conditions.
+    fn has_conditions(model: &Model) -> bool {
+        model.prices.iter().any(|price| !price.conditions.is_empty())
+    }
+
     /// Returns in a word when a price holds.
     fn state(&self, model: &Model, price: &Price) -> &'static str {
-        if self.of_model(model) == Some(price) {
+        if model.prices_at(self.now).contains(price) {
             "now"
         } else if price.effective_at > self.now {
             "later"

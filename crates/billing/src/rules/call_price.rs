@@ -39,8 +39,8 @@ const PROMPT_FACTOR: i64 = 2;
 /// and with each token at the dearest of its parts; `None` if the model has no price then. It may be too large for the
 /// databases: such a call can't be billed.
 ///
-/// Hours are decided by then. The tier of the answer isn't known, so each is possible. A prompt may have up to
-/// [`PROMPT_FACTOR`] times the tokens that it seems to have.
+/// Hours are decided by then. The tier of the answer isn't known, so each is possible. A prompt may have up to twice
+/// as many tokens as it seems to have.
 pub fn highest_price(model: &Model, time: Time, size: CallSize) -> Option<Pico> {
     let prices = model.prices_at(time).iter();
     let most = size.prompt_tokens.map_or(i64::MAX, |tokens| tokens.saturating_mul(PROMPT_FACTOR));

@@ -196,15 +196,14 @@ struct LineKey<'a> {
     component: Component,
     label: &'static str,
     effective_at: Time,
-    price_version: i64,
+    /// The conditions of the price, for people; empty without any.
+    conditions: String,
 }
 
 /// A line before its amount is computed.
 struct Line {
     quantity: i64,
     unit_price: Pico,
-    /// The conditions of the price, for people; empty without any.
-    conditions: String,
 }
 
 /// The unit to which discounts apply: the tokens of one kind and model that were used in one month.
@@ -252,13 +251,9 @@ fn document(
                 component: part.component,
                 label: part.label(),
                 effective_at: part.price.effective_at,
-                price_version: row.price_version,
-            };
-            let line = lines.entry(key).or_insert_with(|| Line {
-                quantity: 0,
-                unit_price: part.unit_price,
                 conditions: part.price.conditions.to_string(),
-            });
+            };
+            let line = lines.entry(key).or_insert(Line { quantity: 0, unit_price: part.unit_price });
             line.quantity = line.quantity.checked_add(part.quantity)?;
             if let Some((kind, tokens)) = part.token_use(row.day) {
                 groups.entry((row.day.month(), &row.model, kind)).or_default().push(tokens);
@@ -354,13 +349,13 @@ fn finish(
 fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, Line>) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     for (key, line) in lines.iter().filter(|(_, line)| line.quantity != 0) {
-        let Line { quantity, unit_price, conditions } = line;
+        let Line { quantity, unit_price } = line;
         let same = |other: &&LineKey<'_>| (other.named_month, other.model) == (key.named_month, key.model);
         let has_versions = lines.keys().filter(same).any(|other| other.effective_at != key.effective_at);
         let prefix = document_kind.prefix(key.named_month);
         let mut description = format!("{prefix}{}, {}", key.model, key.label);
-        if !conditions.is_empty() {
-            description.push_str(&format!(", {conditions}"));
+        if !key.conditions.is_empty() {
+            description.push_str(&format!(", {}", key.conditions));
         }
         if has_versions {
             description.push_str(&format!(", price from {}", price_start(key.effective_at)));

@@ -1,0 +1,60 @@
+//! The prices of a model's components, with their conditions (docs/contract/models.md#prices).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use catalog::{Component, Price as CatalogPrice};
+use kernel::clock::Time;
+use kernel::money::Pico;
+
+/// The prices of a model's components in force, for calls for which the conditions hold.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Price {
+    /// When it came into force.
+    effective_at: Time,
+    conditions: Conditions,
+    /// The components that have a price of their own.
+    components: Vec<ComponentPrice>,
+}
+
+/// The conditions of a price. Null: any.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PriceConditions")]
+pub struct Conditions {
+    /// The tier that the answer names.
+    service_tier: Option<&'static str>,
+    /// The prompt has more tokens than this.
+    above_prompt_tokens: Option<i64>,
+    /// The call began within these hours of the week.
+    hours: Option<String>,
+}
+
+/// The price of a component.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ComponentPrice {
+    /// What is counted, such as `prompt`, `cached_prompt` or `search`.
+    component: &'static str,
+    /// The price of one token or piece.
+    price: Pico,
+}
+
+/// Returns prices in force, in their order.
+pub fn prices(prices: &[CatalogPrice]) -> Vec<Price> {
+    prices.iter().rev().map(price).collect()
+}
+
+fn price(price: &CatalogPrice) -> Price {
+    let catalog::Conditions { service_tier, above_prompt_tokens, hours } = &price.conditions;
+    let components = Component::ALL.iter().copied().filter(|component| price.has(*component));
+    Price {
+        effective_at: price.effective_at,
+        conditions: Conditions {
+            service_tier: service_tier.map(catalog::ServiceTier::as_str),
+            above_prompt_tokens: *above_prompt_tokens,
+            hours: hours.as_ref().map(ToString::to_string),
+        },
+        components: components
+            .map(|component| ComponentPrice { component: component.as_str(), price: price.of(component) })
+            .collect(),
+    }
+}
