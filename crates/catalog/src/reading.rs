@@ -6,6 +6,7 @@ mod upstreams;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use kernel::clock::Time;
@@ -178,7 +179,9 @@ fn line<'de, const MAX: usize, D: Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 fn hours<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    list(deserializer, HOURS_FORM, |pattern| Hours::parse([pattern]).map(|_| pattern.to_owned()))
+    let patterns =
+        list(deserializer, HOURS_FORM, |pattern| Hours::parse([pattern]).map(|_| pattern.to_owned()))?;
+    if patterns.is_empty() { Err(D::Error::custom(format!("expected {HOURS_FORM}"))) } else { Ok(patterns) }
 }
 
 fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ppm, D::Error> {
@@ -203,7 +206,10 @@ pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
     match &mistake.kind {
         MistakeKind::Syntax(why) => why.clone(),
         MistakeKind::UnknownKey(known) => {
-            let hint = did_you_mean(key, known.iter().map(String::as_str));
+            let mut hint = did_you_mean(key, known.iter().map(String::as_str));
+            if hint.is_empty() && table.ends_with(".components") {
+                hint = format!(": the components are {}", known.join(", "));
+            }
             format!("{label}there is no key `{key}`{hint}")
         }
         MistakeKind::MissingKey => format!("{label}the key `{key}` is missing"),

@@ -1,5 +1,6 @@
 //! The built-in catalog against docs/contract/models.md#built-in-catalog, and the words of every error.
 
+mod components;
 mod versions;
 
 use super::*;

@@ -300,6 +300,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("rotation_date", "When the secret was rotated."),
     ("save_card", "`true` to save the card for charges by itself."),
     ("search", "A part of the name, or of an e-mail address or username; case doesn't matter."),
+    ("searches", "The most searches that the upstream makes for the answer."),
     ("second", "Seconds of audio or video."),
     ("service_tier", "The tier that the answer names."),
     ("session_id", "The id of the session."),

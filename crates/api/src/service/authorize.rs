@@ -38,7 +38,7 @@ pub async fn authorize(
         estimated_prompt_tokens: body.estimated_prompt_tokens.map(|tokens| tokens.0),
         choices: body.choices.0,
         inputs: body.inputs.0,
-        searches: 0,
+        searches: body.searches.0,
         request_id: body.request_id.as_ref().map(|id| id.0.as_str()),
         lifetime: Lifetime::Reported,
         reserve: body.reserve,

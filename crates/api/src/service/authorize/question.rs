@@ -26,6 +26,8 @@ record! {
         pub(super) choices: Choices = or(Integer(1)),
         /// The number of texts in an embeddings call.
         pub(super) inputs: Inputs = or(Integer(1)),
+        /// The most searches that the upstream makes for the answer.
+        pub(super) searches: Integer<0, 1_000> = or(Integer(0)),
         /// The gateway's own id for the request.
         pub(super) request_id: Option<QuestionId> = optional,
         /// `true` to reserve money for the call.
@@ -117,7 +119,7 @@ mod tests {
     fn every_field_is_read() {
         let full = r#"{"credential":"a","client_address":"::1","operation":"chat","model":"m","max_tokens":3,
             "estimated_prompt_tokens":4,"organization_id":"org_1","project_id":"proj_1","choices":5,"inputs":6,
-            "request_id":"call-1","reserve":false}"#;
+            "searches":7,"request_id":"call-1","reserve":false}"#;
         let text = |text: &str| text.to_owned();
         let expected = Authorize {
             credential: Text(text("a")),
@@ -130,6 +132,7 @@ mod tests {
             project_id: Some(Text(text("proj_1"))),
             choices: Integer(5),
             inputs: Integer(6),
+            searches: Integer(7),
             request_id: Some(QuestionId(text("call-1"))),
             reserve: false,
         };
@@ -146,6 +149,7 @@ mod tests {
             project_id: None,
             choices: Integer(1),
             inputs: Integer(1),
+            searches: Integer(0),
             request_id: None,
             reserve: true,
         };
