@@ -3,6 +3,7 @@
 //!
 //! - Batches of 1,000 events against bare prepared inserts of the same rows and upserts of the same daily rows, in
 //!   transactions of 1,000.
+//! - The same batches with two parts in each event.
 //! - Requests with a single event from many connections against a bare row a commit.
 //! - Pairs of a reservation and its capture, all of one organization; and the same in an organization where each
 //!   call has three hard budgets: of its organization, its project and its key.
@@ -78,23 +79,24 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let budgeted = tenant_of(&service, true).await?;
     let length = Duration::from_secs_f64(arguments.seconds);
     let bare = Bare { program: &this, folder: &folder, database: &arguments.database, length, cores };
-    let mut rounds: Vec<[f64; 6]> = Vec::new();
+    let mut rounds: Vec<[f64; 7]> = Vec::new();
     for round in 0..arguments.rounds {
         let number = u64::from(round);
         let jobs = [
             (&tenant, Job::Batches, arguments.batch_connections),
+            (&tenant, Job::BatchesWithParts, arguments.batch_connections),
             (&tenant, Job::Singles, arguments.connections),
             (&tenant, Job::Pairs, arguments.connections),
             (&budgeted, Job::Pairs, arguments.connections),
         ];
-        let mut rates = [0.0; 4];
+        let mut rates = [0.0; 5];
         for ((tenant, job, connections), rate) in jobs.into_iter().zip(&mut rates) {
             *rate = drive(tenant, job, connections, length, number).await?;
         }
-        let [batches, singles, pairs, budgeted_pairs] = rates;
+        let [batches, with_parts, singles, pairs, budgeted_pairs] = rates;
         let bare_batches = bare.rate(BATCH, arguments.batch_connections, round)?;
         let bare_singles = bare.rate(1, arguments.connections, round)?;
-        rounds.push([bare_batches, batches, bare_singles, singles, pairs, budgeted_pairs]);
+        rounds.push([bare_batches, batches, bare_singles, singles, pairs, budgeted_pairs, with_parts]);
     }
     print(arguments, &rounds);
     Ok(())
@@ -147,7 +149,7 @@ impl Bare<'_> {
     }
 }
 
-fn print(arguments: &Arguments, rounds: &[[f64; 6]]) {
+fn print(arguments: &Arguments, rounds: &[[f64; 7]]) {
     let database = if arguments.database == "sqlite" { "SQLite" } else { "PostgreSQL" };
     report::print(format_args!(
         "{database}; {} rounds of {:.1} s each; one tokio worker on one core; batches of {BATCH} from {} connections, \
@@ -164,6 +166,7 @@ fn print(arguments: &Arguments, rounds: &[[f64; 6]]) {
     };
     row("bare rows, 1,000 a commit", column(0), None);
     row("events in batches of 1,000", column(1), ratio(1, 0).map(|r| format!("{:.1} %", r * 100.0)));
+    row("with two parts an event", column(6), ratio(6, 1).map(|r| format!("{:.1} % of batches", r * 100.0)));
     row("bare rows, 1 a commit", column(2), None);
     row("requests with one event", column(3), ratio(3, 2).map(|r| format!("{r:.2} x")));
     row("reserve + capture pairs", column(4), ratio(4, 2).map(|r| format!("{r:.2} x")));

@@ -15,6 +15,8 @@ use crate::client::{Connection, Target};
 pub enum Job {
     /// A thousand events at a time.
     Batches,
+    /// The same, with parts in each event.
+    BatchesWithParts,
     /// One event at a time.
     Singles,
     /// A reservation, and the event that captures it.
@@ -64,7 +66,7 @@ impl Worker {
         let mut count = 0;
         loop {
             let each = match self.job {
-                Job::Batches => self.report(&mut connection, BATCH, None).await?,
+                Job::Batches | Job::BatchesWithParts => self.report(&mut connection, BATCH, None).await?,
                 Job::Singles => self.report(&mut connection, 1, None).await?,
                 Job::Pairs => {
                     let reservation = self.reserve(&mut connection).await?;
@@ -104,6 +106,9 @@ impl Worker {
             body.write_fmt(event).ok();
             if let Some(reservation) = reservation {
                 write!(body, ",\"reservation_id\":\"{reservation}\"").ok();
+            }
+            if self.job == Job::BatchesWithParts {
+                body.push_str(",\"parts\":{\"cache_write_5m\":20,\"reasoning\":100}");
             }
             body.push('}');
         }
