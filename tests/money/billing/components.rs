@@ -138,6 +138,32 @@ fn each_component_has_its_price(database: Database) {
 }
 
 #[on_each_database]
+fn parts_of_a_prompt_count_for_its_discount(database: Database) {
+    with_configured_books(database, &[CATALOG], JANUARY, async |books| {
+        // Six prompts of 200,000 tokens: 600,000 x 0.000003 = 1.8, 300,000 x 0.00000375 = 1.125, 300,000 x 0.00004 = 12, and
+        // 6 x 0.001 for the requests.
+        for number in 0..6 {
+            let parts = json!({"cache_write_5m": 50_000, "audio_prompt": 50_000});
+            charge(books, &event(books, &format!("e{number}"), (200_000, 0, 0), &parts)).await;
+        }
+        assert_eq!(wallet(books.world, &books.place.organization).await.0, -14_931_000_000);
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
+        // Of a day the cheapest come first, so the 200,000 above a million are of audio: half of 200,000 x 0.00004.
+        let expected = [
+            "multi, prompt tokens | 600000 | 0.000003 | 1.8",
+            "multi, tokens written to the cache | 300000 | 0.00000375 | 1.125",
+            "multi, audio tokens of prompts | 300000 | 0.00004 | 12",
+            "multi, requests | 6 | 0.001 | 0.006",
+            "Volume discount: multi, prompt tokens | 1 | -4 | -4",
+        ];
+        assert_eq!(lines(books, "invoice_items", "invoice_id").await, expected);
+        assert_eq!(books.invoices().await[0].amount.to_string(), "10.931");
+        assert_clean(books).await;
+    });
+}
+
+#[on_each_database]
 fn corrections_name_parts(database: Database) {
     with_configured_books(database, &[CATALOG], JANUARY, async |books| {
         charge(books, &event(books, "e1", (1_000, 200, 500), &all_parts())).await;

@@ -170,6 +170,8 @@ pub struct UnitPrice {
     pub id: String,
     /// A JSON object about it.
     pub details: String,
+    /// When it holds, for people; empty for all calls.
+    pub conditions: String,
 }
 
 /// A thing with an id and a name.
@@ -267,6 +269,15 @@ fn decimal(number: impl Display) -> Cell {
 }
 
 impl Metered {
+    /// Returns what is counted, and under which conditions it has its price.
+    fn what(&self) -> String {
+        let meter = self.meter.to_lowercase();
+        match self.price.as_ref().map(|price| price.conditions.as_str()) {
+            None | Some("") => meter,
+            Some(conditions) => format!("{meter}, {conditions}"),
+        }
+    }
+
     /// Returns `true` if its price isn't known any more: then a unit is all of the usage.
     fn is_unpriced(&self) -> bool {
         self.quantity_unit == UNPRICED_UNIT

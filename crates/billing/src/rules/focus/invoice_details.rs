@@ -159,7 +159,7 @@ impl Charge {
         if metered.price.is_none() {
             return self.description.clone();
         }
-        let what = if metered.is_unpriced() { UNPRICED.to_owned() } else { metered.meter.to_lowercase() };
+        let what = if metered.is_unpriced() { UNPRICED.to_owned() } else { metered.what() };
         match self.start.month() {
             of if of == month => format!("{model}, {what}"),
             of => format!("Late usage of {of}: {model}, {what}"),

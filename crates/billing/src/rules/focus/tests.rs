@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
-use catalog::{ComponentPrices, DiscountVersion, Kind, PartPrices, Parts, Price, PriceBook, VolumeDiscount};
+use catalog::{
+    Component, ComponentPrices, Conditions, DiscountVersion, Kind, PartPrices, Parts, Price, PriceBook,
+    VolumeDiscount,
+};
 use kernel::clock::{Day, Month, Time};
 use kernel::ids::OrganizationId;
 use kernel::money::{Nano, Pico, Ppm};
@@ -188,6 +191,51 @@ fn line_of_a_document_is_the_sum_of_its_charges() {
         line("0.00003", "embed-1, input tokens", "2026-02", "embed-1/input@1970-01-01", "15"),
     ];
     assert_eq!(lines, due.concat());
+}
+
+/// Searches are no tokens, and a price that holds under conditions says so.
+#[test]
+fn components_have_units_and_conditions() {
+    let parts = PartPrices::default()
+        .with(Component::Search, Some(pico("0.01")))
+        .with(Component::Reasoning, Some(pico("0.00002")));
+    let prices =
+        ComponentPrices { prompt: pico("0.000002"), cached_prompt: None, completion: pico("0.00001"), parts };
+    let conditions = Conditions::parse("tier:flex above:100").unwrap();
+    let price = Price::conditional(Time::from_unix_ms(0), conditions, prices);
+    // 200 x 0.000002 + 30 x 0.00001 + 70 x 0.00002 + 3 x 0.01
+    let mut row = row("chat-1", "2026-01-31", (200, 0, 100), "0.0321");
+    row.used.parts = Parts::default().with(Component::Search, 3).with(Component::Reasoning, 70);
+    row.used.price_version = price.version;
+    let book = PriceBook::new([("chat-1".to_owned(), price)], []);
+    let charges = of_row(&row, JANUARY, Some("invoice_1"), &book).unwrap();
+    assert_eq!(
+        short(&charges),
+        [
+            "chat-1, prompt tokens, flex, above 100 prompt tokens: 200 x 0.000002 = 0.0004, invoice_1",
+            "chat-1, completion tokens, flex, above 100 prompt tokens: 30 x 0.00001 = 0.0003, invoice_1",
+            "chat-1, reasoning tokens, flex, above 100 prompt tokens: 70 x 0.00002 = 0.0014, invoice_1",
+            "chat-1, searches, flex, above 100 prompt tokens: 3 x 0.01 = 0.03, invoice_1",
+        ]
+    );
+    let units: Vec<_> = charges.iter().filter_map(|charge| charge.metered.as_ref()).collect();
+    let units =
+        units.iter().map(|metered| (metered.consumed_unit, metered.quantity_unit, metered.sku_id.as_str()));
+    assert_eq!(
+        units.collect::<Vec<_>>(),
+        [
+            ("Tokens", "Tokens", "chat-1/prompt"),
+            ("Tokens", "Tokens", "chat-1/completion"),
+            ("Tokens", "Tokens", "chat-1/reasoning"),
+            ("Searches", "Searches", "chat-1/search"),
+        ]
+    );
+    let price = charges[3].metered.as_ref().and_then(|metered| metered.price.as_ref()).unwrap();
+    assert_eq!(price.id, "chat-1/search@1970-01-01 (flex, above 100 prompt tokens)");
+    assert_eq!(
+        price.details,
+        r#"{"x_Conditions":"flex, above 100 prompt tokens","x_EffectiveAt":"1970-01-01","x_Model":"chat-1","x_ModelKind":"chat","x_TokenKind":"search"}"#
+    );
 }
 
 #[test]

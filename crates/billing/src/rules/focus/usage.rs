@@ -86,7 +86,7 @@ fn charges(
     for part in parts {
         let cost = part.unit_price.checked_mul(part.quantity)?;
         let metered = metered(used, &part);
-        let what = metered.meter.to_lowercase();
+        let what = metered.what();
         charges.push(charge(metered, cost, &what));
     }
     Some(charges)
@@ -162,7 +162,7 @@ fn priced(
     let mut id = format!("{sku_id}@{since}");
     if !conditions.is_empty() {
         id = format!("{id} ({conditions})");
-        details.insert("x_Conditions".to_owned(), conditions.into());
+        details.insert("x_Conditions".to_owned(), conditions.as_str().into());
     }
     for (name, value) in [
         ("x_EffectiveAt", since.as_str()),
@@ -179,7 +179,7 @@ fn priced(
         quantity_unit: counted.quantity_unit,
         unit_price,
         meter,
-        price: Some(UnitPrice { id, details: serde_json::Value::Object(details).to_string() }),
+        price: Some(UnitPrice { id, details: serde_json::Value::Object(details).to_string(), conditions }),
         sku_id,
     }
 }
