@@ -5,14 +5,16 @@
 //! have added and set. It follows docs/contract, and shares no function with the books; only arithmetic, times and ids.
 //!
 //! Each organization is read in one snapshot. The database sums up usage by day, model and price, so no row of usage leaves
-//! it; events are read once, in slices.
+//! it, but those of events with the same parts; events are read once, in slices, and once more where a price has conditions.
 
 mod balance;
+mod conditions;
 mod documents;
 mod evidence;
 mod limits;
 mod payments;
 mod prices;
+mod quantities;
 mod statements;
 mod top_ups;
 mod usage;
@@ -25,7 +27,7 @@ use kernel::money::{Nano, Pico};
 
 use crate::rules::audit::{Drift, Invariant};
 
-pub use evidence::{DAILY, EVENTS, EVENTS_END, LEDGER};
+pub use evidence::{CALLS, DAILY, DAILY_PARTS, EVENTS, EVENTS_END, LEDGER};
 pub use prices::PriceList;
 
 /// How long what Stripe says may wait until it is booked, in milliseconds.
@@ -44,13 +46,15 @@ pub async fn organization(
     let days = evidence::days(tx, id).await?;
     let credited = evidence::credited(tx, id).await?;
     let mut drifts = usage::days(&days, prices);
-    let events = evidence::events(tx, id).await?;
+    let (events, calls) = evidence::events(tx, id, prices.has_conditions()).await?;
+    drifts.extend(usage::choices(&calls, prices));
     drifts.extend(usage::events(&events, &days, prices, evidence::events_gone_before(tx).await?));
     let Some(wallet) = evidence::wallet(tx, id).await? else { return Ok(drifts) };
     let invoices = evidence::invoices(tx, id).await?;
     let notes = evidence::notes(tx, id).await?;
     let billed = documents::Billed { days: &days, credited: &credited, prices };
     if prices.covers(wallet.created_at) {
+        drifts.extend(usage::credited(&credited, prices));
         drifts.extend(documents::invoices(&billed, &invoices, wallet.open_month));
         drifts.extend(documents::notes(&billed, &invoices, &notes));
     }

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernel::clock::Month;
+use kernel::clock::{Day, Month, Time};
 
 use super::evidence::{CreditedRow, DayRow, InvoiceRow, MovementRow, NoteRow};
-use super::prices::{self, PriceList, Tokens};
+use super::prices::{self, PriceList};
+use super::quantities::Quantities;
 use super::usage::UseKey;
 use super::{finding, nano};
 use crate::rules::audit::{Drift, Invariant};
@@ -22,8 +23,9 @@ pub struct Billed<'a> {
     pub prices: &'a PriceList,
 }
 
-/// Tokens of one model and kind with their prices in picos, in the order in which they were used.
-type Stream = Vec<(i128, i128)>;
+/// Tokens of one model and kind: the day on which they were used, since when their price is in force, and the price in picos, which
+/// is their order; and their number.
+type Stream = Vec<((Day, Time, i128), i128)>;
 
 /// A discount in millionths of a pico, and how many sums it has, each of which is rounded up to a pico.
 #[derive(Clone, Copy, Default)]
@@ -44,43 +46,42 @@ impl Discount {
 impl Billed<'_> {
     /// Returns the tokens of a month of use by what is known when `month` is open: what was billed before, less what was
     /// taken back so far. `with_month` adds what is billed in `month` itself.
-    fn known(&self, of: Month, month: Month, with_month: bool) -> BTreeMap<UseKey, Tokens> {
-        let mut known: BTreeMap<UseKey, Tokens> = BTreeMap::new();
-        let mut add = |key: &UseKey, tokens: Tokens, times: i128| {
-            let sum = known.entry(key.clone()).or_default();
-            *sum = sum.plus(tokens, times);
-        };
+    fn known(&self, of: Month, month: Month, with_month: bool) -> BTreeMap<UseKey, Quantities> {
+        let mut known: BTreeMap<UseKey, Quantities> = BTreeMap::new();
+        let mut add = |row: &UseKey, used: &Quantities| known.entry(row.clone()).or_default().add(used, 1);
         for row in self.days.iter().filter(|row| row.key.day.month() == of) {
             // The rows of a month have what was taken back while it was open.
             if row.month < month || (with_month && row.month == month) {
-                add(&row.key, row.used.tokens, 1);
+                add(&row.key, &row.used.quantities);
             }
         }
         if !with_month {
             let taken = self.credited.iter().filter(|row| row.booked_month == month);
             for row in taken.filter(|row| row.key.day.month() == of) {
-                add(&row.key, row.used.tokens, 1);
+                add(&row.key, &row.used.quantities);
             }
         }
         known
     }
 
     /// Returns the discount on the tokens of a month of use; `None` past 128 bits.
-    fn discount(&self, of: Month, known: &BTreeMap<UseKey, Tokens>) -> Option<Discount> {
-        // By model, kind of tokens: in the order of day and price, the cached ones first.
+    fn discount(&self, of: Month, known: &BTreeMap<UseKey, Quantities>) -> Option<Discount> {
+        // By model and kind of tokens: in the order of day and instant of the price, the cheapest first. Pieces have no discount.
         let mut streams: BTreeMap<(&str, &str, bool), Stream> = BTreeMap::new();
-        let mut ordered: Vec<_> = known.iter().collect();
-        ordered.sort_by_key(|(key, _)| (key.day, key.version));
-        for (key, tokens) in ordered {
+        for (key, used) in known {
             let Some(price) = self.prices.price(&key.model, key.version) else { continue };
-            let (model, kind) = (key.model.as_str(), key.kind.as_str());
-            let prompts = streams.entry((model, kind, false)).or_default();
-            prompts.extend([(tokens.cached, price.cached), (tokens.prompt - tokens.cached, price.prompt)]);
-            streams.entry((model, kind, true)).or_default().push((tokens.completion, price.completion));
+            for (is_completion, uses) in [(false, price.prompts(used)), (true, price.completions(used))] {
+                let stream = streams.entry((&key.model, &key.kind, is_completion)).or_default();
+                stream.extend(
+                    uses.into_iter().map(|(count, pico)| ((key.day, price.effective_at, pico), count)),
+                );
+            }
         }
         let tiers = self.prices.tiers(of);
         let mut sum = Discount::default();
-        for used in streams.into_values() {
+        for mut stream in streams.into_values() {
+            stream.sort_by_key(|(order, _)| *order);
+            let used = stream.into_iter().map(|((_, _, pico), count)| (count, pico));
             sum.exact = sum.exact.checked_add(prices::discount(tiers, used)?)?;
             sum.sums += 1;
         }
@@ -96,12 +97,12 @@ impl Billed<'_> {
     ) -> Option<Discount> {
         let mut rise = Discount::default();
         for of in months {
-            let tokens = |known: Known| match known {
+            let used = |known: Known| match known {
                 Known::Before => {
                     let mut known = self.known(*of, month, false);
                     for row in self.credited.iter().filter(|row| row.booked_month == month) {
                         if let Some(sum) = known.get_mut(&row.key) {
-                            *sum = sum.plus(row.used.tokens, -1);
+                            sum.add(&row.used.quantities, -1);
                         }
                     }
                     known
@@ -109,7 +110,7 @@ impl Billed<'_> {
                 Known::Corrected => self.known(*of, month, false),
                 Known::Billed => self.known(*of, month, true),
             };
-            let (before, after) = (self.discount(*of, &tokens(before))?, self.discount(*of, &tokens(after))?);
+            let (before, after) = (self.discount(*of, &used(before))?, self.discount(*of, &used(after))?);
             rise.exact = rise.exact.checked_add(after.exact)?.checked_sub(before.exact)?;
             rise.sums += before.sums + after.sums;
         }

@@ -5,7 +5,8 @@ mod usage;
 
 pub use payments::{PaymentRow, ReturnRow, Returns, StatementRow, by_payment, payments, returns, statements};
 pub use usage::{
-    CreditedRow, DAILY, DayRow, EVENTS, EVENTS_END, EventsRow, credited, days, events, events_gone_before,
+    CALLS, CallsRow, CreditedRow, DAILY, DAILY_PARTS, DayRow, EVENTS, EVENTS_END, EventPlace, EventsRow,
+    credited, days, events, events_gone_before,
 };
 
 use db::{FromRow, Row, Tx, sql};

@@ -5,46 +5,57 @@ use std::collections::BTreeMap;
 use db::{Tx, sql};
 use kernel::clock::{Month, Time};
 
+use super::conditions::Conditions;
+use super::quantities::{self, ByPart, Quantities, Whole};
+
 /// Fractions are in parts per million.
 const PPM: i128 = 1_000_000;
 
 /// A stored version of the price of a model.
 struct PriceRow {
     model: String,
-    effective_at: i64,
+    version: i64,
+    effective_at: Time,
+    conditions: String,
     prompt_pico: Option<i64>,
     cached_prompt_pico: Option<i64>,
     completion_pico: Option<i64>,
+    components: Option<String>,
     recorded_at: Time,
 }
 
-db::row!(PriceRow { model, effective_at, prompt_pico, cached_prompt_pico, completion_pico, recorded_at });
+db::row!(PriceRow {
+    model,
+    version,
+    effective_at,
+    conditions,
+    prompt_pico,
+    cached_prompt_pico,
+    completion_pico,
+    components,
+    recorded_at
+});
 
-/// The price of a model from an instant on, in picos a token.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Selects the rows of prices without conditions, then of those with some; later revisions come after earlier ones.
+const ROWS: [&str; 2] = [
+    "SELECT model, effective_at AS version, effective_at, '' AS conditions, prompt_pico, cached_prompt_pico, completion_pico,
+         components, recorded_at
+     FROM price_versions ORDER BY model, effective_at, revision",
+    "SELECT model, version, effective_at, conditions, prompt_pico, cached_prompt_pico, completion_pico, components, recorded_at
+     FROM conditional_prices ORDER BY model, version, revision",
+];
+
+/// The price of a model from an instant on, in picos of each token or piece.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Price {
+    pub effective_at: Time,
+    pub conditions: Conditions,
     pub prompt: i128,
     pub cached: i128,
     pub completion: i128,
+    /// Of parts that have a price of their own.
+    pub parts: ByPart,
     pub recorded_at: Time,
-}
-
-/// Counts of tokens; the cached ones are among those of the prompt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tokens {
-    pub prompt: i128,
-    pub cached: i128,
-    pub completion: i128,
-}
-
-impl Tokens {
-    pub fn plus(self, other: Self, times: i128) -> Self {
-        Self {
-            prompt: self.prompt + times * other.prompt,
-            cached: self.cached + times * other.cached,
-            completion: self.completion + times * other.completion,
-        }
-    }
 }
 
 /// A tier of the volume discounts: tokens above `threshold` cost `ppm` millionths less.
@@ -70,23 +81,11 @@ impl PriceList {
     /// The database can't be read.
     pub async fn read(tx: &mut Tx) -> Result<Self, db::Error> {
         let mut list = Self::default();
-        let rows: Vec<PriceRow> =
-            sql("SELECT model, effective_at, prompt_pico, cached_prompt_pico, completion_pico, recorded_at
-             FROM price_versions ORDER BY model, effective_at, revision")
-            .all(tx)
-            .await?;
-        for row in rows {
-            let versions = list.prices.entry(row.model).or_default();
-            let price = row.prompt_pico.zip(row.completion_pico).map(|(prompt, completion)| Price {
-                prompt: prompt.into(),
-                cached: row.cached_prompt_pico.unwrap_or(prompt).into(),
-                completion: completion.into(),
-                recorded_at: row.recorded_at,
-            });
-            match price {
-                Some(price) => versions.insert(row.effective_at, price),
-                None => versions.remove(&row.effective_at),
-            };
+        for statement in ROWS {
+            let rows: Vec<PriceRow> = sql(statement).all(tx).await?;
+            for row in rows {
+                list.add(row)?;
+            }
         }
         let rows: Vec<(i64, Option<String>)> =
             sql("SELECT effective_at, tiers FROM discount_versions ORDER BY effective_at, revision")
@@ -102,6 +101,26 @@ impl PriceList {
         Ok(list)
     }
 
+    /// Adds a version, or takes it back.
+    fn add(&mut self, row: PriceRow) -> Result<(), db::Error> {
+        let versions = self.prices.entry(row.model).or_default();
+        let Some((prompt, completion)) = row.prompt_pico.zip(row.completion_pico) else {
+            versions.remove(&row.version);
+            return Ok(());
+        };
+        let price = Price {
+            effective_at: row.effective_at,
+            conditions: Conditions::parse(&row.conditions)?,
+            prompt: prompt.into(),
+            cached: row.cached_prompt_pico.unwrap_or(prompt).into(),
+            completion: completion.into(),
+            parts: quantities::parse(row.components.as_deref().unwrap_or_default())?,
+            recorded_at: row.recorded_at,
+        };
+        versions.insert(row.version, price);
+        Ok(())
+    }
+
     /// Returns `true` if everything since a time was recorded by versions that follow today's rules.
     pub fn covers(&self, time: Time) -> bool {
         self.since.is_some_and(|since| since <= time)
@@ -112,10 +131,25 @@ impl PriceList {
         self.prices.get(model)?.get(&version)
     }
 
-    /// Returns the version that was in force at a time, of those that were recorded by then.
-    pub fn version_at(&self, model: &str, at: Time, known_by: Time) -> Option<i64> {
-        let versions = self.prices.get(model)?.range(..=at.unix_ms());
-        versions.rev().find(|(_, price)| price.recorded_at <= known_by).map(|(version, _)| *version)
+    /// Returns the versions of a model that came in force together and were in force at a time, of those that were recorded by
+    /// then.
+    pub fn in_force(&self, model: &str, at: Time, known_by: Time) -> Vec<(i64, &Price)> {
+        let versions = self.prices.get(model).into_iter().flatten();
+        let known = versions.filter(|(_, price)| price.effective_at <= at && price.recorded_at <= known_by);
+        let known: Vec<_> = known.map(|(version, price)| (*version, price)).collect();
+        let newest = known.iter().map(|(_, price)| price.effective_at).max();
+        known.into_iter().filter(|(_, price)| Some(price.effective_at) == newest).collect()
+    }
+
+    /// Returns `true` if a price has conditions.
+    pub fn has_conditions(&self) -> bool {
+        self.prices.keys().any(|model| self.is_conditional(model))
+    }
+
+    /// Returns `true` if a price of this model has conditions.
+    pub fn is_conditional(&self, model: &str) -> bool {
+        let prices = self.prices.get(model).into_iter().flatten();
+        prices.into_iter().any(|(_, price)| price.conditions != Conditions::default())
     }
 
     /// Returns the tiers of a month: those in force at its first instant.
@@ -134,16 +168,42 @@ fn parse_tiers(text: &str) -> Result<Vec<Tier>, db::Error> {
     text.split_whitespace().map(tier).collect()
 }
 
+/// What is used at a price: how much, and what each costs in picos.
+pub type Uses = Vec<(i128, i128)>;
+
 impl Price {
-    /// Returns the list price of tokens, in picos; `None` past 128 bits.
-    pub fn of(&self, tokens: Tokens) -> Option<i128> {
-        let parts = [
-            self.prompt.checked_mul(tokens.prompt - tokens.cached),
-            self.cached.checked_mul(tokens.cached),
-            self.completion.checked_mul(tokens.completion),
-        ];
-        parts.into_iter().try_fold(0_i128, |sum, part| sum.checked_add(part?))
+    /// Returns the tokens of the prompt, each at the price of what it is a part of or its own.
+    pub fn prompts(&self, used: &Quantities) -> Uses {
+        let mut uses = self.parts(used, Whole::Prompt, self.prompt);
+        uses.push((used.cached, self.cached));
+        rest(uses, used.prompt, self.prompt)
     }
+
+    /// Returns the tokens of the completion in the same way.
+    pub fn completions(&self, used: &Quantities) -> Uses {
+        rest(self.parts(used, Whole::Completion, self.completion), used.completion, self.completion)
+    }
+
+    /// Returns the parts of a whole; without a price of their own they cost this one.
+    fn parts(&self, used: &Quantities, whole: Whole, otherwise: i128) -> Uses {
+        let parts = used.parts.iter().filter(|(name, _)| quantities::whole_of(name) == Some(whole));
+        parts.map(|(name, count)| (*count, self.parts.get(name).copied().unwrap_or(otherwise))).collect()
+    }
+
+    /// Returns the list price of quantities, in picos; `None` past 128 bits.
+    pub fn of(&self, used: &Quantities) -> Option<i128> {
+        let pieces = self.parts(used, Whole::None, 0);
+        let uses = self.prompts(used).into_iter().chain(self.completions(used)).chain(pieces);
+        let mut costs = uses.map(|(count, price)| price.checked_mul(count));
+        costs.try_fold(0_i128, |sum, cost| sum.checked_add(cost?))
+    }
+}
+
+/// Adds what is in no part to the parts of a whole.
+fn rest(mut parts: Uses, whole: i128, price: i128) -> Uses {
+    let counted: i128 = parts.iter().map(|(count, _)| count).sum();
+    parts.push((whole - counted, price));
+    parts
 }
 
 /// Returns the discount on tokens in the order in which they were used, with their prices in picos. It is in millionths of a
@@ -171,8 +231,40 @@ pub fn credited_nanos(discount: i128) -> i128 {
 }
 
 #[cfg(test)]
+impl PriceList {
+    /// The prices of one model, by their versions.
+    pub fn of(model: &str, prices: impl IntoIterator<Item = (i64, Price)>) -> Self {
+        Self { prices: [(model.to_owned(), prices.into_iter().collect())].into(), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_cost_their_own_price_or_that_of_their_whole() {
+        let price = Price {
+            effective_at: Time::from_unix_ms(0),
+            conditions: Conditions::default(),
+            prompt: 100,
+            cached: 10,
+            completion: 1_000,
+            parts: quantities::parse("cache_write_5m:150 reasoning:2000 request:7").unwrap(),
+            recorded_at: Time::from_unix_ms(0),
+        };
+        let used = |prompt, cached, completion, parts: &str| Quantities {
+            prompt,
+            cached,
+            completion,
+            parts: quantities::parse(parts).unwrap(),
+        };
+        assert_eq!(price.of(&used(10, 4, 2, "")), Some(600 + 40 + 2_000));
+        // 10 - 4 - 3 - 1 tokens of the prompt and 2 images at the price of the prompt, 3 written; searches cost nothing.
+        let all = used(10, 4, 5, "cache_write_5m:3 image_prompt:1 reasoning:2 request:1 search:9");
+        assert_eq!(price.of(&all), Some(200 + 40 + 450 + 100 + 3_000 + 4_000 + 7));
+        assert_eq!(price.of(&used(i128::MAX, 0, 0, "")), None);
+    }
 
     #[test]
     fn tokens_above_a_threshold_cost_less() {

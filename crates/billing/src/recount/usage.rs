@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kernel::clock::{Day, HOUR_MS, Time};
+use kernel::clock::{Day, HOUR_MS, MINUTE_MS, Time};
 
-use super::evidence::{DayRow, EventsRow};
-use super::prices::{PriceList, Tokens};
+use super::conditions;
+use super::evidence::{CallsRow, CreditedRow, DayRow, EventPlace, EventsRow};
+use super::prices::{Price, PriceList};
+use super::quantities::{Quantities, REQUEST};
 use super::{finding, pico};
 use crate::rules::audit::{Drift, Invariant};
 
@@ -28,54 +30,76 @@ impl std::fmt::Display for UseKey {
     }
 }
 
-/// Tokens, and what they cost in picos.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Quantities, and what they cost in picos.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Used {
-    pub tokens: Tokens,
+    pub quantities: Quantities,
     pub amount: i128,
 }
 
 impl Used {
-    pub fn plus(self, other: Self) -> Self {
-        Self { tokens: self.tokens.plus(other.tokens, 1), amount: self.amount.saturating_add(other.amount) }
+    pub fn add(&mut self, other: &Self) {
+        self.quantities.add(&other.quantities, 1);
+        self.amount = self.amount.saturating_add(other.amount);
     }
 }
 
 impl std::fmt::Display for Used {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tokens { prompt, cached, completion } = self.tokens;
-        write!(f, "{prompt} ({cached} cached) + {completion} tokens for {}", pico(self.amount))
+        write!(f, "{} for {}", self.quantities, pico(self.amount))
     }
 }
 
-/// Checks the amount of daily rows against the price of their tokens, in each month in which they are billed. One whose price
+/// Returns what quantities cost at a price, if that isn't this amount.
+fn other_cost(price: &Price, used: &Used) -> Option<String> {
+    let expected = price.of(&used.quantities);
+    let is_other = expected != Some(used.amount);
+    is_other.then(|| expected.map_or_else(|| "more than 128 bits".to_owned(), pico))
+}
+
+/// Checks the amount of daily rows against the price of what they count, in each month in which they are billed. One whose price
 /// the database doesn't have keeps the amount that was recorded.
 pub fn days(days: &[DayRow], prices: &PriceList) -> Vec<Drift> {
     let check = |row: &DayRow| {
-        let expected = prices.price(&row.key.model, row.key.version)?.of(row.used.tokens);
-        if expected == Some(row.used.amount) {
-            return None;
-        }
-        let expected = expected.map_or_else(|| "more than 128 bits".to_owned(), pico);
+        let expected = other_cost(prices.price(&row.key.model, row.key.version)?, &row.used)?;
         let subject = format!("{} billed in {}", row.key, row.month);
         Some(finding(Invariant::RecountDay, subject, expected, pico(row.used.amount)))
     };
     days.iter().filter_map(check).collect()
 }
 
-/// Checks events: they have the price in force at their time, cost what it says, and are all that is in the daily rows. Days
+/// Checks the amount of what corrections took out of closed months in the same way.
+pub fn credited(credited: &[CreditedRow], prices: &PriceList) -> Vec<Drift> {
+    let check = |row: &CreditedRow| {
+        let expected = other_cost(prices.price(&row.key.model, row.key.version)?, &row.used)?;
+        let subject = format!("{} taken back in {}", row.key, row.booked_month);
+        Some(finding(Invariant::RecountCreditNotes, subject, expected, pico(row.used.amount)))
+    };
+    credited.iter().filter_map(check).collect()
+}
+
+/// Checks events: they have a price in force at their time, cost what it says, and are all that is in the daily rows. Days
 /// before `from` may have lost their events by age.
 pub fn events(events: &[EventsRow], days: &[DayRow], prices: &PriceList, from: Time) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut sums: BTreeMap<&UseKey, (Used, Used)> = BTreeMap::new();
     for row in days {
         let (of_days, _) = sums.entry(&row.key).or_default();
-        *of_days = of_days.plus(row.used);
+        of_days.add(&row.used);
     }
     for row in events {
         let (_, of_events) = sums.entry(&row.key).or_default();
-        *of_events = of_events.plus(row.used);
+        of_events.add(&row.used);
         drifts.extend(event_prices(row, prices));
+        let is_call = |(place, _): &(EventPlace, i128)| *place != EventPlace::Correction;
+        if row.key.day.start() >= from && !row.requests.iter().any(is_call) {
+            drifts.push(finding(
+                Invariant::RecountPrice,
+                &row.key,
+                "a call at this price",
+                "only corrections",
+            ));
+        }
     }
     for (key, (of_days, of_events)) in sums {
         if key.day.start() >= from && of_days != of_events {
@@ -91,24 +115,211 @@ fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
         return None;
     }
     let price = prices.price(&row.key.model, row.key.version)?;
-    let expected = price.of(row.used.tokens);
-    if expected != Some(row.used.amount) {
-        let expected = expected.map_or_else(|| "more than 128 bits".to_owned(), pico);
+    if let Some(expected) = other_cost(price, &row.used) {
         return Some(finding(Invariant::RecountPrice, &row.key, expected, pico(row.used.amount)));
     }
-    // One that is newer may not have been known to the server that has priced the first of them.
+    if let Some(drift) = requests(row, price) {
+        return Some(drift);
+    }
     let known_by = row.first_received_at.plus_ms(-KNOWN_MS);
-    if price.recorded_at > known_by {
+    // One that is newer may not have been known to the server that has priced the first of them. Those of models that have
+    // prices with conditions are checked by `choices`.
+    if price.recorded_at > known_by || prices.is_conditional(&row.key.model) {
         return None;
     }
     // The first and the last of them: versions don't overlap.
-    let in_force = |at| prices.version_at(&row.key.model, at, known_by);
+    let in_force = |at| prices.in_force(&row.key.model, at, known_by).first().map(|(version, _)| *version);
     let other = [row.first_at, row.last_at].into_iter().find_map(|at| {
         let version = in_force(at).filter(|version| *version != row.key.version)?;
         Some((at, version))
     });
     let (at, version) = other?;
     let expected = format!("the price from {} on, in force at {at}", Time::from_unix_ms(version));
-    let found = format!("the one from {} on", Time::from_unix_ms(row.key.version));
+    let found = format!("the one from {} on", price.effective_at);
     Some(finding(Invariant::RecountPrice, &row.key, expected, found))
+}
+
+/// Checks that each event is one request if its price has one for that, and none else. The rest of a call is one only if the call
+/// turned out to have another price than was known before, at which all of it is charged anew.
+fn requests(row: &EventsRow, price: &Price) -> Option<Drift> {
+    let priced = i128::from(price.parts.contains_key(REQUEST));
+    let is_right = |(place, requests): &&(EventPlace, i128)| match place {
+        EventPlace::Call => *requests == priced,
+        EventPlace::Rest => (0..=priced).contains(requests),
+        EventPlace::Correction => (-priced..=0).contains(requests),
+    };
+    let (place, requests) = row.requests.iter().find(|seen| !is_right(seen))?;
+    let expected = match place {
+        EventPlace::Call => format!("{priced} requests charged for each call"),
+        EventPlace::Rest => "at most one request charged for the rest of a call".to_owned(),
+        EventPlace::Correction => "at most one request taken back".to_owned(),
+    };
+    Some(finding(Invariant::RecountPrice, &row.key, expected, requests))
+}
+
+/// Checks the price of each call to a model that has prices with conditions: it is one of those that came in force last before the
+/// call, its hours held then, and `above` held for the tokens of the prompt, while no price held that comes before it.
+///
+/// The tier of an answer isn't stored: each is taken for possible, so the price of a wrong tier isn't found. The rest of a call
+/// has the price of its whole prompt, which the row doesn't tell, so only hours are checked. What a correction corrects is checked
+/// in its place, and [`events()`] that there is something at its price.
+pub fn choices(calls: &[CallsRow], prices: &PriceList) -> Vec<Drift> {
+    let mut drifts = BTreeMap::new();
+    for row in calls {
+        if let Some(found) = other_choice(row, prices) {
+            drifts.entry(&row.key).or_insert(found);
+        }
+    }
+    drifts.into_values().collect()
+}
+
+fn other_choice(row: &CallsRow, prices: &PriceList) -> Option<Drift> {
+    let UseKey { model, version, .. } = &row.key;
+    let known_by = row.first_received_at.plus_ms(-KNOWN_MS);
+    let price = prices.price(model, *version)?;
+    if row.without_month > 0 || price.recorded_at > known_by {
+        return None;
+    }
+    // The first and the last of them: prices that came in force together don't overlap with others.
+    let (at, possible) = [row.first_at, row.last_at].into_iter().find_map(|at| {
+        let possible = possible(row, at, &prices.in_force(model, at, known_by));
+        (!possible.is_empty() && !possible.contains(version)).then_some((at, possible))
+    })?;
+    let prompts = match row.place {
+        EventPlace::Call => format!(" of {} to {} prompt tokens", row.fewest_tokens, row.most_tokens),
+        _ => String::new(),
+    };
+    let possible: Vec<_> = possible.iter().map(i64::to_string).collect();
+    let expected = format!("one of the prices {} for calls{prompts} at {at}", possible.join(", "));
+    Some(finding(Invariant::RecountPrice, &row.key, expected, format!("the price {version}")))
+}
+
+/// Returns the versions that calls of one minute can have had, of those in force.
+fn possible(row: &CallsRow, at: Time, in_force: &[(i64, &Price)]) -> Vec<i64> {
+    let conditions: Vec<_> = in_force.iter().map(|(_, price)| &price.conditions).collect();
+    let prompts = (row.fewest_tokens.into(), row.most_tokens.into());
+    let prompts = (row.place == EventPlace::Call).then_some(prompts);
+    let minute = at.unix_ms().div_euclid(MINUTE_MS);
+    let is_possible =
+        |price: &Price| conditions::is_possible(&price.conditions, &conditions, prompts, minute);
+    in_force.iter().filter(|(_, price)| is_possible(price)).map(|(version, _)| *version).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recount::conditions::Conditions;
+    use crate::recount::quantities;
+    use kernel::clock::DAY_MS;
+
+    const BASE: i64 = 1_000;
+    const LONG: i64 = -1;
+    const NIGHT: i64 = -2;
+    const FLEX: i64 = -3;
+
+    /// Prices from one instant on that were recorded long before, and one that was recorded later.
+    fn prices() -> PriceList {
+        let price = |(version, conditions, recorded_at)| {
+            let price = Price {
+                effective_at: Time::from_unix_ms(BASE),
+                conditions: Conditions::parse(conditions).unwrap(),
+                prompt: 1,
+                cached: 1,
+                completion: 1,
+                parts: quantities::parse("request:5").unwrap(),
+                recorded_at: Time::from_unix_ms(recorded_at),
+            };
+            (version, price)
+        };
+        let late = 3 * DAY_MS;
+        let all = [
+            (BASE, "", 0),
+            (LONG, "above:100", 0),
+            (NIGHT, "hours:0-360", 0),
+            (FLEX, "tier:flex above:500", late),
+        ];
+        PriceList::of("m", all.map(price))
+    }
+
+    fn calls(version: i64, place: EventPlace, tokens: i64, at_ms: i64) -> CallsRow {
+        let at = Time::from_unix_ms(at_ms);
+        let key = UseKey { day: at.day(), model: "m".into(), kind: "chat".into(), version };
+        CallsRow {
+            key,
+            place,
+            fewest_tokens: tokens,
+            most_tokens: tokens,
+            without_month: 0,
+            first_at: at,
+            last_at: at,
+            first_received_at: at,
+        }
+    }
+
+    #[test]
+    fn price_of_a_call_is_one_that_it_can_have_had() {
+        let prices = prices();
+        // The fifth day of unix time was a Monday.
+        let (noon, night) = (4 * DAY_MS + 12 * HOUR_MS, 4 * DAY_MS + HOUR_MS);
+        use EventPlace::{Call, Rest};
+        let cases = [
+            (BASE, Call, 100, noon, true),
+            (BASE, Call, 101, noon, false),
+            (LONG, Call, 101, night, true),
+            (LONG, Call, 100, noon, false),
+            (NIGHT, Call, 100, night, true),
+            (NIGHT, Call, 100, noon, false),
+            (BASE, Call, 100, night, false),
+            (FLEX, Call, 501, noon, true),
+            (FLEX, Call, 500, noon, false),
+            // Of these the row doesn't tell the prompt.
+            (LONG, Rest, 1, noon, true),
+            (NIGHT, Rest, 1, noon, false),
+            (BASE, Rest, 101, noon, true),
+            // Before it was in force, nobody can tell what was.
+            (BASE, Call, 100, BASE - 1, true),
+        ];
+        for (version, place, tokens, at, is_right) in cases {
+            let found = choices(&[calls(version, place, tokens, at)], &prices);
+            assert_eq!(found.is_empty(), is_right, "{version} {place:?} {tokens} {at}: {found:?}");
+        }
+        // One that the server may not have known doesn't count, and is told once for all calls of a day.
+        let early = calls(FLEX, Call, 1, 3 * DAY_MS);
+        assert_eq!(choices(&[early], &prices), []);
+        let twice = [noon, noon + MINUTE_MS].map(|at| calls(LONG, Call, 1, at));
+        assert_eq!(choices(&twice, &prices).len(), 1);
+    }
+
+    #[test]
+    fn each_call_is_one_request() {
+        let prices = prices();
+        let price = prices.price("m", BASE).unwrap();
+        let free = Price { parts: quantities::parse("").unwrap(), ..price.clone() };
+        use EventPlace::{Call, Correction, Rest};
+        let cases = [
+            (Call, 1, true, false),
+            (Call, 0, false, true),
+            (Call, 2, false, false),
+            (Rest, 0, true, true),
+            (Rest, 1, true, false),
+            (Rest, 2, false, false),
+            (Correction, -1, true, false),
+            (Correction, 0, true, true),
+            (Correction, 1, false, false),
+        ];
+        for (place, count, with_price, without) in cases {
+            let CallsRow { key, first_at, .. } = calls(BASE, place, 1, DAY_MS);
+            let row = EventsRow {
+                key,
+                used: Used::default(),
+                requests: [(place, count)].into(),
+                without_month: 0,
+                first_at,
+                last_at: first_at,
+                first_received_at: first_at,
+            };
+            let found = (requests(&row, price).is_none(), requests(&row, &free).is_none());
+            assert_eq!(found, (with_price, without), "{place:?} {count}");
+        }
+    }
 }

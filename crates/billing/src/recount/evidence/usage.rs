@@ -1,13 +1,13 @@
 //! Usage: daily rows, what corrections took out of closed months, and events. The database sums them up by day, model and price.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Day, Month, Time};
 
 use super::NANO_PER_WHOLE;
-use crate::recount::prices::Tokens;
+use crate::recount::quantities::{self, Quantities, REQUEST};
 use crate::recount::usage::{UseKey, Used};
 
 const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
@@ -26,11 +26,49 @@ pub struct DayRow {
     pub nanos: i128,
 }
 
+/// What an event is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EventPlace {
+    /// A call, or what was known of it when it was charged.
+    Call,
+    /// The rest of a call of the gateway of which a part was charged before.
+    Rest,
+    Correction,
+}
+
+impl EventPlace {
+    fn read(row: &Row) -> Result<Self, db::Error> {
+        let place: i64 = row.get("place")?;
+        match place {
+            0 => Ok(Self::Call),
+            1 => Ok(Self::Rest),
+            _ => Ok(Self::Correction),
+        }
+    }
+}
+
+/// The calls of one key and minute.
+#[derive(Clone, Debug)]
+pub struct CallsRow {
+    pub key: UseKey,
+    pub place: EventPlace,
+    /// Of prompts.
+    pub fewest_tokens: i64,
+    pub most_tokens: i64,
+    /// How many of them are of a version that didn't record where it billed them.
+    pub without_month: i64,
+    pub first_at: Time,
+    pub last_at: Time,
+    pub first_received_at: Time,
+}
+
 /// The events of one key.
 #[derive(Clone, Debug)]
 pub struct EventsRow {
     pub key: UseKey,
     pub used: Used,
+    /// How many requests each of them is charged as.
+    pub requests: BTreeSet<(EventPlace, i128)>,
     /// How many of them are of a version that didn't record where it billed them.
     pub without_month: i64,
     pub first_at: Time,
@@ -56,12 +94,18 @@ fn key(row: &Row) -> Result<UseKey, db::Error> {
     Ok(UseKey { day, model, kind: row.get("kind")?, version: row.get("price_version")? })
 }
 
+/// Reads tokens, without parts, and what they cost.
 fn used(row: &Row) -> Result<Used, db::Error> {
     let (prompt, cached): (i64, i64) = (row.get("prompt_tokens")?, row.get("cached_prompt_tokens")?);
     let completion: i64 = row.get("completion_tokens")?;
-    let tokens = Tokens { prompt: prompt.into(), cached: cached.into(), completion: completion.into() };
+    let quantities = Quantities {
+        prompt: prompt.into(),
+        cached: cached.into(),
+        completion: completion.into(),
+        ..Quantities::default()
+    };
     let (whole, rest): (i64, i64) = (row.get("whole")?, row.get("rest_pico")?);
-    Ok(Used { tokens, amount: i128::from(whole) * PICO_PER_WHOLE + i128::from(rest) })
+    Ok(Used { quantities, amount: i128::from(whole) * PICO_PER_WHOLE + i128::from(rest) })
 }
 
 impl FromRow for DayRow {
@@ -83,23 +127,69 @@ pub const DAILY: &str = "SELECT month, day, model, kind, price_version,
              AS BIGINT) AS rest_nano
      FROM usage_daily WHERE organization_id = $1 GROUP BY month, day, model, kind, price_version";
 
-/// Runs [`DAILY`].
+/// Sums up the parts of daily rows in the same way.
+pub const DAILY_PARTS: &str = "SELECT month, day, model, kind, price_version, component, CAST(SUM(quantity) AS BIGINT) AS quantity
+     FROM usage_daily_parts WHERE organization_id = $1 GROUP BY month, day, model, kind, price_version, component";
+
+/// A part of daily rows.
+struct DayPart {
+    month: Month,
+    key: UseKey,
+    component: String,
+    quantity: i64,
+}
+
+impl FromRow for DayPart {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let (component, quantity) = (row.get("component")?, row.get("quantity")?);
+        Ok(Self { month: row.get("month")?, key: key(row)?, component, quantity })
+    }
+}
+
+/// Returns the daily rows with their parts, summed up. Parts without a row have one of their own.
 pub async fn days(tx: &mut Tx, organization_id: &str) -> Result<Vec<DayRow>, db::Error> {
-    sql(DAILY).bind(organization_id).heavy().all(tx).await
+    let days: Vec<DayRow> = sql(DAILY).bind(organization_id).heavy().all(tx).await?;
+    let parts: Vec<DayPart> = sql(DAILY_PARTS).bind(organization_id).heavy().all(tx).await?;
+    if parts.is_empty() {
+        return Ok(days);
+    }
+    let mut rows: BTreeMap<(Month, UseKey), DayRow> =
+        days.into_iter().map(|row| ((row.month, row.key.clone()), row)).collect();
+    for DayPart { month, key, component, quantity } in parts {
+        let none = |key| DayRow { month, key, used: Used::default(), nanos: 0 };
+        let row = rows.entry((month, key.clone())).or_insert_with(|| none(key));
+        quantities::whole_of(&component).ok_or_else(|| {
+            db::Error::Internal(format!("the part {component:?} of a daily row isn't known"))
+        })?;
+        row.used.quantities.add_part(&component, quantity.into());
+    }
+    Ok(rows.into_values().collect())
+}
+
+/// Reads the column `parts`.
+fn parts(row: &Row) -> Result<quantities::ByPart, db::Error> {
+    quantities::parse(row.get::<Option<String>>("parts")?.as_deref().unwrap_or_default())
+}
+
+/// Reads tokens and parts, and what they cost.
+fn used_with_parts(row: &Row) -> Result<Used, db::Error> {
+    let mut used = used(row)?;
+    used.quantities.parts = parts(row)?;
+    Ok(used)
 }
 
 impl FromRow for CreditedRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let (month, booked_month) = (row.get("month")?, row.get("booked_month")?);
         let nanos: i64 = row.get("posted_nano")?;
-        Ok(Self { month, booked_month, key: key(row)?, used: used(row)?, nanos: nanos.into() })
+        Ok(Self { month, booked_month, key: key(row)?, used: used_with_parts(row)?, nanos: nanos.into() })
     }
 }
 
 /// Returns the usage that corrections took out of closed months.
 pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<CreditedRow>, db::Error> {
     sql("SELECT month, booked_month, day, model, kind, price_version, prompt_tokens, cached_prompt_tokens,
-                completion_tokens, amount_whole AS whole, amount_pico AS rest_pico, posted_nano
+                completion_tokens, parts, amount_whole AS whole, amount_pico AS rest_pico, posted_nano
          FROM credited_usage WHERE organization_id = $1")
     .bind(organization_id)
     .heavy()
@@ -107,11 +197,17 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<Credited
     .await
 }
 
+/// Reads events with the same parts, which are those of each of them.
 impl FromRow for EventsRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let each = Quantities { parts: parts(row)?, ..Quantities::default() };
+        let events: i64 = row.get("events")?;
+        let mut used = used(row)?;
+        used.quantities.add(&each, events.into());
         Ok(Self {
             key: key(row)?,
-            used: used(row)?,
+            used,
+            requests: [(EventPlace::read(row)?, each.part(REQUEST))].into(),
             without_month: row.get("without_month")?,
             first_at: row.get("first_at")?,
             last_at: row.get("last_at")?,
@@ -124,8 +220,19 @@ impl FromRow for EventsRow {
 pub const EVENTS_END: &str = "SELECT source, event_id FROM usage_events
      WHERE organization_id = $1 AND (source, event_id) > ($2, $3) ORDER BY source, event_id LIMIT 1 OFFSET $4";
 
-/// Sums up the events between two keys by day, model and price; the first one is left out.
-pub const EVENTS: &str = "SELECT occurred_at / 86400000 AS day, model, kind, price_version,
+/// What an event is: the rest of a call has the call's id with a number.
+macro_rules! place {
+    () => {
+        "CASE WHEN corrects IS NOT NULL THEN 2 WHEN source = 'gateway' AND event_id LIKE '%.2' THEN 1 ELSE 0 END"
+    };
+}
+
+/// Sums up the events between two keys by day, model and price; the first one is left out. Events with parts are summed up
+/// with those that have the same ones, so those without any, which most are, stay together.
+pub const EVENTS: &str = concat!(
+    "SELECT occurred_at / 86400000 AS day, model, kind, price_version, parts, ",
+    place!(),
+    " AS place, COUNT(*) AS events,
          CAST(SUM(prompt_tokens) AS BIGINT) AS prompt_tokens,
          CAST(SUM(COALESCE(cached_prompt_tokens, 0)) AS BIGINT) AS cached_prompt_tokens,
          CAST(SUM(completion_tokens) AS BIGINT) AS completion_tokens,
@@ -135,12 +242,45 @@ pub const EVENTS: &str = "SELECT occurred_at / 86400000 AS day, model, kind, pri
          MIN(occurred_at) AS first_at, MAX(occurred_at) AS last_at, MIN(received_at) AS first_received_at
      FROM usage_events
      WHERE organization_id = $1 AND (source, event_id) > ($2, $3) AND (source, event_id) <= ($4, $5)
-     GROUP BY occurred_at / 86400000, model, kind, price_version";
+     GROUP BY occurred_at / 86400000, model, kind, price_version, parts, ",
+    place!()
+);
+
+/// Sums up the calls between two keys, of models that have prices with conditions, by minute, model and price. A correction has
+/// the price of what it corrects, whenever it came.
+pub const CALLS: &str = concat!(
+    "SELECT occurred_at / 86400000 AS day, model, kind, price_version, ",
+    place!(),
+    " AS place, MIN(prompt_tokens) AS fewest_tokens, MAX(prompt_tokens) AS most_tokens,
+         CAST(SUM(CASE WHEN billed_month IS NULL THEN 1 ELSE 0 END) AS BIGINT) AS without_month,
+         MIN(occurred_at) AS first_at, MAX(occurred_at) AS last_at, MIN(received_at) AS first_received_at
+     FROM usage_events
+     WHERE organization_id = $1 AND (source, event_id) > ($2, $3) AND (source, event_id) <= ($4, $5)
+         AND corrects IS NULL AND model IN (SELECT model FROM conditional_prices)
+     GROUP BY occurred_at / 60000, occurred_at / 86400000, model, kind, price_version, ",
+    place!()
+);
+
+impl FromRow for CallsRow {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        Ok(Self {
+            key: key(row)?,
+            place: EventPlace::read(row)?,
+            fewest_tokens: row.get("fewest_tokens")?,
+            most_tokens: row.get("most_tokens")?,
+            without_month: row.get("without_month")?,
+            first_at: row.get("first_at")?,
+            last_at: row.get("last_at")?,
+            first_received_at: row.get("first_received_at")?,
+        })
+    }
+}
 
 impl EventsRow {
     /// Adds other events of the same key.
-    fn add(&mut self, other: &Self) {
-        self.used = self.used.plus(other.used);
+    fn add(&mut self, other: Self) {
+        self.used.add(&other.used);
+        self.requests.extend(other.requests);
         self.without_month += other.without_month;
         self.first_at = self.first_at.min(other.first_at);
         self.last_at = self.last_at.max(other.last_at);
@@ -148,10 +288,34 @@ impl EventsRow {
     }
 }
 
-/// Returns the events, which are summed up in slices.
-pub async fn events(tx: &mut Tx, organization_id: &str) -> Result<Vec<EventsRow>, db::Error> {
+/// The keys of two events, the first of which isn't among those between them.
+type Slice = [(String, String); 2];
+
+async fn between<T: FromRow>(
+    tx: &mut Tx,
+    (organization_id, statement): (&str, &'static str),
+    [after, until]: &Slice,
+) -> Result<Vec<T>, db::Error> {
+    sql(statement)
+        .bind(organization_id)
+        .bind(after.0.as_str())
+        .bind(after.1.as_str())
+        .bind(until.0.as_str())
+        .bind(until.1.as_str())
+        .heavy()
+        .all(tx)
+        .await
+}
+
+/// Returns the events, which are summed up in slices, and `with_calls` those of [`CALLS`].
+pub async fn events(
+    tx: &mut Tx,
+    organization_id: &str,
+    with_calls: bool,
+) -> Result<(Vec<EventsRow>, Vec<CallsRow>), db::Error> {
     let mut after = (String::new(), String::new());
     let mut sums: BTreeMap<UseKey, EventsRow> = BTreeMap::new();
+    let mut calls = Vec::new();
     loop {
         let end: Option<(String, String)> = sql(EVENTS_END)
             .bind(organization_id)
@@ -162,28 +326,23 @@ pub async fn events(tx: &mut Tx, organization_id: &str) -> Result<Vec<EventsRow>
             .optional(tx)
             .await?;
         let is_last = end.is_none();
-        let until = end.unwrap_or_else(|| (LAST_SOURCE.to_owned(), String::new()));
-        let slice: Vec<EventsRow> = sql(EVENTS)
-            .bind(organization_id)
-            .bind(after.0.as_str())
-            .bind(after.1.as_str())
-            .bind(until.0.as_str())
-            .bind(until.1.as_str())
-            .heavy()
-            .all(tx)
-            .await?;
-        for row in slice {
+        let slice = [after, end.unwrap_or_else(|| (LAST_SOURCE.to_owned(), String::new()))];
+        let rows: Vec<EventsRow> = between(tx, (organization_id, EVENTS), &slice).await?;
+        for row in rows {
             match sums.entry(row.key.clone()) {
                 Entry::Vacant(new) => {
                     new.insert(row);
                 }
-                Entry::Occupied(mut sum) => sum.get_mut().add(&row),
+                Entry::Occupied(mut sum) => sum.get_mut().add(row),
             }
         }
-        if is_last {
-            return Ok(sums.into_values().collect());
+        if with_calls {
+            calls.append(&mut between(tx, (organization_id, CALLS), &slice).await?);
         }
-        after = until;
+        if is_last {
+            return Ok((sums.into_values().collect(), calls));
+        }
+        [_, after] = slice;
     }
 }
 

@@ -1,0 +1,121 @@
+//! Quantities: tokens, and what is counted beside them, by name (docs/contract/billing.md#components).
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// Parts of the prompt. Cached tokens, which were there before, have a column of their own.
+const OF_PROMPT: [&str; 4] = ["cache_write_5m", "cache_write_1h", "audio_prompt", "image_prompt"];
+const OF_COMPLETION: [&str; 2] = ["reasoning", "audio_completion"];
+/// What stands by itself.
+const PIECES: [&str; 5] = [REQUEST, "image", "second", "character", "search"];
+
+/// A call, where its price has one for that.
+pub const REQUEST: &str = "request";
+
+/// What a part is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whole {
+    Prompt,
+    Completion,
+    /// It stands by itself.
+    None,
+}
+
+/// Returns what a part is of; `None` for a name that isn't one.
+pub fn whole_of(part: &str) -> Option<Whole> {
+    match part {
+        _ if OF_PROMPT.contains(&part) => Some(Whole::Prompt),
+        _ if OF_COMPLETION.contains(&part) => Some(Whole::Completion),
+        _ if PIECES.contains(&part) => Some(Whole::None),
+        _ => None,
+    }
+}
+
+/// Numbers of parts: quantities, none of which is 0, or prices in picos.
+pub type ByPart = BTreeMap<String, i128>;
+
+/// Reads numbers as they are stored: `reasoning:30 search:2`.
+pub fn parse(text: &str) -> Result<ByPart, db::Error> {
+    let wrong = || db::Error::Internal(format!("the parts of usage or of a price are {text:?}"));
+    let entry = |word: &str| {
+        let (name, number) = word.split_once(':')?;
+        whole_of(name)?;
+        Some((name.to_owned(), number.parse::<i64>().ok()?.into()))
+    };
+    text.split_whitespace().map(|word| entry(word).ok_or_else(wrong)).collect()
+}
+
+/// Tokens, and the parts beside them. The cached ones and parts of the prompt are among those of the prompt.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Quantities {
+    pub prompt: i128,
+    pub cached: i128,
+    pub completion: i128,
+    pub parts: ByPart,
+}
+
+impl Quantities {
+    /// Adds others, this many times.
+    pub fn add(&mut self, other: &Self, times: i128) {
+        self.prompt += times * other.prompt;
+        self.cached += times * other.cached;
+        self.completion += times * other.completion;
+        for (name, quantity) in &other.parts {
+            self.add_part(name, times * quantity);
+        }
+    }
+
+    /// Adds to one part.
+    pub fn add_part(&mut self, name: &str, quantity: i128) {
+        match self.parts.entry(name.to_owned()) {
+            Entry::Vacant(new) if quantity != 0 => {
+                new.insert(quantity);
+            }
+            Entry::Vacant(_) => (),
+            Entry::Occupied(mut sum) => {
+                *sum.get_mut() += quantity;
+                if *sum.get() == 0 {
+                    sum.remove();
+                }
+            }
+        }
+    }
+
+    /// Returns how many of a part there are.
+    pub fn part(&self, name: &str) -> i128 {
+        self.parts.get(name).copied().unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Quantities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { prompt, cached, completion, parts } = self;
+        write!(f, "{prompt} ({cached} cached) + {completion} tokens")?;
+        parts.iter().try_for_each(|(name, quantity)| write!(f, ", {name} {quantity}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_parts_are_read() {
+        let parts = parse("reasoning:30 search:-2").unwrap();
+        assert_eq!(parts, [("reasoning".to_owned(), 30), ("search".to_owned(), -2)].into());
+        assert_eq!(parse("").unwrap(), ByPart::default());
+        for wrong in ["prompt:1", "search", "search:", "search:x", "x:1"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sums_have_no_parts_of_nothing() {
+        let one =
+            Quantities { prompt: 5, parts: parse("search:2 image:1").unwrap(), ..Quantities::default() };
+        let mut sum = one.clone();
+        sum.add(&Quantities { parts: parse("search:1").unwrap(), ..one.clone() }, -2);
+        assert_eq!((sum.prompt, sum.part("search"), sum.part("image")), (-5, 0, 1));
+        assert_eq!(sum.parts.len(), 1);
+    }
+}
