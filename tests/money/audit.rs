@@ -1,5 +1,6 @@
 //! The audit of the books: correct books pass, and each broken rule is reported by its name.
 
+mod components;
 mod faults;
 mod recount;
 
@@ -36,6 +37,7 @@ pub async fn drop_triggers(db: &Db) {
         "credit_notes",
         "credit_note_items",
         "price_versions",
+        "conditional_prices",
         "discount_versions",
         "audit_log",
     ];

@@ -8,7 +8,7 @@ pub struct Fault {
     pub found_by: &'static [&'static str],
 }
 
-const fn fault(
+pub const fn fault(
     name: &'static str,
     statements: &'static [&'static str],
     found_by: &'static [&'static str],

@@ -1,5 +1,7 @@
 //! Checks the books by rules that must hold after every change of money.
 
+use std::collections::BTreeMap;
+
 use tollkeeper::app::App;
 use tollkeeper::clock::{Day, Month};
 use tollkeeper::db::{Tx, sql};
@@ -59,6 +61,13 @@ const RULES: &[(&str, &str)] = &[
         "SELECT project_id FROM usage_daily d WHERE (SELECT COUNT(*) FROM usage_totals t
              WHERE t.organization_id = d.organization_id AND t.subject_id IN (d.project_id, d.api_key_id))
              <> CASE WHEN d.api_key_id LIKE 'user%' THEN 1 ELSE 2 END",
+    ),
+    (
+        "parts of days have a daily row",
+        "SELECT component FROM usage_daily_parts p WHERE NOT EXISTS (SELECT 1 FROM usage_daily d
+             WHERE d.organization_id = p.organization_id AND d.project_id = p.project_id AND d.day = p.day
+                AND d.api_key_id = p.api_key_id AND d.model = p.model AND d.price_version = p.price_version
+                AND d.kind = p.kind AND d.month = p.month)",
     ),
     (
         "nothing is owed that isn't charged",
@@ -133,6 +142,33 @@ pub async fn assert_books_of(app: &App) {
             assert!(broken.is_empty(), "{rule}: {broken:?}");
         }
     }
+    let of_events: Vec<PartsRow> = sql(PARTS_OF_EVENTS).all(&mut tx).await.unwrap();
+    let of_days: Vec<PartsRow> = sql(PARTS_OF_DAYS).all(&mut tx).await.unwrap();
+    assert_eq!(sum_parts(of_events), sum_parts(of_days), "parts of days are the sums of those of events");
+}
+
+/// Who has used what, and what beside tokens: the name of each part with its number.
+type PartsRow = (String, String);
+
+const PARTS_OF_EVENTS: &str =
+    "SELECT organization_id || ' ' || project_id || ' ' || api_key_id || ' ' || model || ' ' || kind || ' '
+         || CAST(price_version AS TEXT) || ' ' || CAST(occurred_at / 86400000 AS TEXT) AS used, parts
+     FROM usage_events WHERE parts IS NOT NULL";
+const PARTS_OF_DAYS: &str = "SELECT organization_id || ' ' || project_id || ' ' || api_key_id || ' ' || model || ' ' || kind || ' '
+         || CAST(price_version AS TEXT) || ' ' || CAST(day AS TEXT) AS used, component || ':' || CAST(quantity AS TEXT) AS parts
+     FROM usage_daily_parts";
+
+/// Sums up parts by usage and name.
+fn sum_parts(rows: Vec<PartsRow>) -> BTreeMap<String, i64> {
+    let mut sums = BTreeMap::new();
+    for (used, parts) in rows {
+        for part in parts.split_whitespace() {
+            let (name, quantity) = part.split_once(':').unwrap();
+            *sums.entry(format!("{used} {name}")).or_insert(0) += quantity.parse::<i64>().unwrap();
+        }
+    }
+    sums.retain(|_, sum| *sum != 0);
+    sums
 }
 
 /// Returns one number by SQL.

@@ -180,6 +180,40 @@ impl<'a> Books<'a> {
         ));
     }
 
+    /// Reports usage of now: tokens of the prompt, the cached ones among them, those of the completion, and parts.
+    pub async fn use_parts(&mut self, model: &str, tokens: [i64; 3], parts: &Value) {
+        let time = self.world.clock.now().to_string();
+        self.use_parts_at(&time, model, tokens, parts).await;
+    }
+
+    /// The same at an instant.
+    pub async fn use_parts_at(&mut self, time: &str, model: &str, tokens: [i64; 3], parts: &Value) {
+        let [prompt, cached, completion] = tokens;
+        let event = json!({"source": "tests", "time": time, "api_key_id": self.keys[0], "model": model,
+            "kind": "chat", "prompt_tokens": prompt, "cached_prompt_tokens": cached,
+            "completion_tokens": completion, "parts": parts});
+        self.report(event).await;
+        self.write_line(&format!(
+            "{model} is used at {time}: {prompt} ({cached} cached) + {completion} tokens with {parts}"
+        ));
+    }
+
+    /// Corrects an event by this many tokens, and by negative parts.
+    pub async fn correct_parts(&mut self, number: usize, tokens: [i64; 3], parts: &Value) {
+        let mut event = self.events[number - 1].clone();
+        let [prompt, cached, completion] = tokens;
+        event["corrects"] = event["id"].clone();
+        event["time"] = json!(self.world.clock.now().to_string());
+        event["prompt_tokens"] = json!(-prompt);
+        event["cached_prompt_tokens"] = json!(-cached);
+        event["completion_tokens"] = json!(-completion);
+        event["parts"] = parts.clone();
+        self.report(event).await;
+        self.write_line(&format!(
+            "event {number} is corrected: {prompt} ({cached} cached) + {completion} tokens fewer, {parts}"
+        ));
+    }
+
     /// Returns the tokens of an event that can still be corrected; `None` for corrections.
     pub fn correctable_tokens(&self, number: usize) -> Option<[i64; 2]> {
         let event = &self.events[number - 1];
@@ -188,6 +222,14 @@ impl<'a> Books<'a> {
         let corrections = self.events.iter().filter(|other| other["corrects"] == event["id"]).map(of);
         let left = corrections.fold(of(event), |left, taken| [left[0] + taken[0], left[1] + taken[1]]);
         (event["corrects"].is_null() && left != [0, 0]).then_some(left)
+    }
+
+    /// Returns how many of a part of an event are left.
+    pub fn left_of_part(&self, number: usize, part: &str) -> i64 {
+        let event = &self.events[number - 1];
+        let corrections = self.events.iter().filter(|other| other["corrects"] == event["id"]);
+        let each = corrections.chain([event]).map(|event| event["parts"][part].as_i64().unwrap_or_default());
+        each.sum()
     }
 
     /// Returns the number of events.
