@@ -13,6 +13,7 @@ use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
 use tollkeeper::billing::{audit, reservations};
 use tollkeeper::catalog::{Kind, Parts, ServiceTier};
+use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{ApiKeyId, CallerId, ModelCallId, OrganizationId, ProjectId, ReservationId, UserId};
@@ -30,6 +31,7 @@ const HELD_NANO: i64 = 5_000_000;
 
 struct Scene {
     world: World,
+    model: &'static str,
     ada: TestUser,
     place: Place,
     key_id: String,
@@ -43,11 +45,16 @@ struct OpenCall {
 }
 
 fn run_on(database: Database, test: impl AsyncFn(&Scene)) {
-    database.run(&[CATALOG], async |world| {
+    run_with(database, (CATALOG, MODEL), test);
+}
+
+/// Runs a test with a model of another catalog.
+fn run_with(database: Database, (catalog, model): ((&str, &str), &'static str), test: impl AsyncFn(&Scene)) {
+    database.run(&[catalog], async |world| {
         let ada = world.user("ada").await;
         let place = world.place(&ada, "Acme").await;
         let (key_id, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
-        let scene = Scene { world, ada, place, key_id };
+        let scene = Scene { world, model, ada, place, key_id };
         test(&scene).await;
         assert_books(&scene.world).await;
         let report = audit::check(&scene.world.app.billing, None).await.unwrap();
@@ -83,7 +90,7 @@ impl Scene {
             organization_id: OrganizationId::parse(&self.place.organization).unwrap(),
             project_id: ProjectId::parse(&self.place.project).unwrap(),
             caller: caller.id(),
-            model: MODEL.to_owned(),
+            model: self.model.to_owned(),
             amount: Nano::from_units(HELD_NANO.into()),
             request_id: Some(id.to_string()),
             began_at: now,
@@ -103,15 +110,25 @@ impl Scene {
 
     /// Charges a call as its gateway does at its end.
     async fn charge(&self, call: &OpenCall, prompt: i64, cached: Option<i64>, completion: i64) -> Charge {
+        self.charge_at(call, (prompt, cached, completion), ServiceTier::default()).await
+    }
+
+    /// The same with the tier of the answer.
+    async fn charge_at(
+        &self,
+        call: &OpenCall,
+        (prompt, cached, completion): (i64, Option<i64>, i64),
+        service_tier: ServiceTier,
+    ) -> Charge {
         let usage = Usage {
             caller: call.caller.clone(),
-            model: MODEL.into(),
+            model: self.model.into(),
             kind: Kind::Chat,
             prompt_tokens: prompt,
             completion_tokens: completion,
             cached_prompt_tokens: cached,
             parts: Parts::default(),
-            service_tier: ServiceTier::default(),
+            service_tier,
             is_estimated: false,
             rest: None,
             reservation_id: Some(call.reservation.id),
@@ -272,6 +289,39 @@ fn gateway_that_comes_back_charges_the_rest(database: Database) {
                 assert!(!matches!(charged, Charge::Event(Outcome::Conflict)), "{charged:?}");
                 assert_eq!(scene.events(&call).await, rows(due));
                 assert_eq!(scene.wallet().await, (-spent, 0), "{due:?}");
+            }
+        }
+    });
+}
+
+#[on_each_database]
+fn call_that_turns_out_to_have_another_price_is_charged_anew(database: Database) {
+    let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/support/src/components.toml");
+    run_with(database, (catalog, "talk"), async |scene| {
+        // Later than an hour after its prices were recorded, so that the audit checks the choice.
+        scene.world.clock.advance_ms(2 * HOUR_MS);
+        // The tokens of the whole call, its tier, and its price in nanos. 300 + 100 tokens are charged before.
+        let cases = [
+            // 300 x 500 + 120 x 1,500, and nothing for the request.
+            ((300, None, 120), ServiceTier::Flex, 330_000),
+            // Above 2,000 tokens: 3,000 x 1,000 + 1,000 x 9,000 + 1,000,000 for the request.
+            ((3_000, None, 1_000), ServiceTier::Default, 13_000_000),
+        ];
+        let mut spent = 0;
+        for (whole, tier, nano) in cases {
+            let call = scene.open().await;
+            scene.extend(&call, progress(300, None, 100)).await.unwrap();
+            scene.world.clock.advance_ms(60_000);
+            assert_eq!(scene.sweep().await, 1);
+            // 300 x 2,000 + 100 x 6,000 + 1,000,000 for the request.
+            assert_eq!(scene.wallet().await, (-spent - 2_200_000, 0));
+            spent += nano;
+            for _ in 0..2 {
+                let charged = scene.charge_at(&call, whole, tier).await;
+                assert!(!matches!(charged, Charge::Event(Outcome::Conflict)), "{charged:?}");
+                let due = [("", 300, 100), (".2", whole.0, whole.2), (".3", -300, -100)];
+                assert_eq!(scene.events(&call).await, rows(&due));
+                assert_eq!(scene.wallet().await, (-spent, 0), "{tier:?}");
             }
         }
     });
