@@ -18,6 +18,7 @@ mod figures;
 mod history;
 mod lots;
 mod operator;
+mod prices;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,6 +70,9 @@ async fn play(database: Database, settings: &[(&str, &str)], catalog: &Path) {
     let rare = [
         "bill",
         "cached",
+        "parts",
+        "parts taken back",
+        "conditional price",
         "late",
         "correction",
         "credit note",

@@ -6,11 +6,14 @@ use tollkeeper::clock::{DAY_MS, HOUR_MS};
 use tollkeeper::money::Nano;
 use tollkeeper::trail::Trail;
 
+use serde_json::json;
 use support::billed::check;
 use support::chance::Chance;
 use support::seeds::Seeds;
 use support::transcript::{Books, CATALOG};
 use support::{Database, on_sqlite};
+
+const COMPONENTS: (&str, &str) = (CATALOG.0, "tests/support/src/components.toml");
 
 const STEPS: usize = 60;
 
@@ -21,11 +24,13 @@ const HISTORIES: u64 = 12;
 fn books_pass_after_every_random_step(database: Database) {
     database.block_on(async {
         for &seed in &Seeds::of("billing_history", HISTORIES).seeds {
-            let world = database.world(&[CATALOG]).await;
+            // In half of them, usage has parts, and prices have components and conditions.
+            let has_parts = seed.is_multiple_of(2);
+            let world = database.world(&[if has_parts { COMPONENTS } else { CATALOG }]).await;
             let mut books = Books::open(&world, "2026-01-03T00:00:00Z").await;
             let mut chance = Chance::new(seed);
             for step in 0..STEPS {
-                act(&mut books, &mut chance, step).await;
+                act(&mut books, &mut chance, step, has_parts).await;
                 let story = books.story.clone();
                 let checked = async {
                     check(&world, &books.place.organization).await;
@@ -39,9 +44,11 @@ fn books_pass_after_every_random_step(database: Database) {
     });
 }
 
-async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
+async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize, has_parts: bool) {
     let clock = &books.world.clock;
     match chance.below(14) {
+        0..=3 if has_parts => use_parts(books, chance).await,
+        11 | 12 if has_parts => correct_parts(books, chance).await,
         0..=3 => {
             let today = clock.now().day();
             let day = today
@@ -97,5 +104,38 @@ async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize) {
             };
             books.write_line(&format!("invoice {} {what}: {done}", invoice.number));
         }
+    }
+}
+
+/// Reports usage of the last weeks, of a short prompt or a long one, at any hour.
+async fn use_parts(books: &mut Books<'_>, chance: &mut Chance) {
+    let first = tollkeeper::clock::Time::parse("2026-01-01T00:00:00Z").unwrap();
+    let back = chance.below(40) as i64 * DAY_MS + chance.below(24) as i64 * HOUR_MS;
+    let time = books.world.clock.now().plus_ms(-back).max(first);
+    let mut part = |most: i64| chance.below(usize::try_from(most).unwrap() + 1) as i64;
+    let (prompt, completion) = (part(4_000), part(2_000));
+    let cached = part(prompt);
+    let parts =
+        json!({"cache_write_5m": part(prompt - cached), "reasoning": part(completion), "search": part(2)});
+    books.use_parts_at(&time.to_string(), "talk", [prompt, cached, completion], &parts).await;
+}
+
+/// Takes back a part of an event, or all of it.
+async fn correct_parts(books: &mut Books<'_>, chance: &mut Chance) {
+    let number = 1 + chance.below(books.event_count().max(1));
+    if number > books.event_count() {
+        return;
+    }
+    let Some([prompt, completion]) = books.correctable_tokens(number) else { return };
+    let left = ["cache_write_5m", "reasoning", "search"].map(|part| books.left_of_part(number, part));
+    let all = chance.below(2) == 0;
+    let mut some =
+        |left: i64| if all { left } else { chance.below(usize::try_from(left).unwrap() + 1) as i64 };
+    let [written, reasoning, searches] = left.map(&mut some);
+    // Only tokens that are in these parts: of the others, some may be cached.
+    let (prompt, completion) = (written.min(prompt), reasoning + some(completion - left[1]));
+    if [prompt, completion, searches] != [0; 3] {
+        let parts = json!({"cache_write_5m": -written, "reasoning": -reasoning, "search": -searches});
+        books.correct_parts(number, [prompt, 0, completion], &parts).await;
     }
 }

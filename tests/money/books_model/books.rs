@@ -4,19 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contract::{self, AmountDue, Tiers};
 use super::lots::{CORRECTION, DISCOUNT, Lot, VOID};
+use super::prices::{Parts, Price, Whole};
 
 /// Pico in a nano.
 pub const NANO: i128 = 1_000;
-
-/// A price that applies from an instant on, in pico a token.
-#[derive(Clone, Copy, Debug)]
-pub struct Price {
-    pub from_ms: i64,
-    pub prompt: i128,
-    /// Of a cached prompt token, if it isn't `prompt`.
-    pub cached: Option<i128>,
-    pub completion: i128,
-}
 
 /// An accepted event.
 #[derive(Clone, Debug)]
@@ -34,25 +25,25 @@ pub struct Event {
     /// The part of the prompt that was cached.
     pub cached: i128,
     pub completion: i128,
+    pub parts: Parts,
     pub corrects: Option<String>,
     /// The report itself, to distinguish a repetition from a conflict.
     pub report: String,
 }
 
 impl Event {
-    /// Returns the uncached tokens of the prompt with their price, the cached ones with theirs, and those of the
-    /// completion.
-    pub fn tokens(&self) -> [(i128, i128); 3] {
-        let cached = self.price.cached.unwrap_or(self.price.prompt);
-        [
-            (self.prompt - self.cached, self.price.prompt),
-            (self.cached, cached),
-            (self.completion, self.price.completion),
-        ]
+    /// Returns what it counts, how many, and at which price each.
+    pub fn uses(&self) -> Vec<(Whole, i128, i128)> {
+        self.price.uses([self.prompt, self.cached, self.completion], &self.parts)
     }
 
     pub fn pico(&self) -> i128 {
-        self.tokens().iter().map(|(tokens, price)| tokens * price).sum()
+        self.uses().iter().map(|(_, count, price)| count * price).sum()
+    }
+
+    /// Returns the version of its price.
+    pub fn version(&self) -> (i64, usize) {
+        (self.price.from_ms, self.price.place())
     }
 }
 
@@ -126,11 +117,11 @@ pub struct Books {
 }
 
 /// A daily row.
-type Row = (i64, usize, usize, i64, i64);
+type Row = (i64, usize, usize, (i64, usize), i64);
 
 impl Event {
     fn row(&self) -> Row {
-        (self.day, self.key, self.model, self.price.from_ms, self.booked)
+        (self.day, self.key, self.model, self.version(), self.booked)
     }
 }
 
@@ -304,16 +295,18 @@ impl Books {
         }
     }
 
-    /// Returns whether a month has lines: tokens by month of use, model, kind and price.
+    /// Returns whether a month has lines: tokens, and pieces that have a price, by month of use, model and price.
     fn has_lines(&self, month: i64) -> bool {
-        let mut tokens: BTreeMap<_, [i128; 2]> = BTreeMap::new();
+        let mut lines: BTreeMap<_, i128> = BTreeMap::new();
         for event in self.events.values().filter(|event| event.billed == month) {
-            let [prompt, completion] =
-                tokens.entry((event.month_of_use, event.model, event.price.from_ms)).or_default();
-            *prompt += event.prompt;
-            *completion += event.completion;
+            for (place, (whole, count, _)) in event.uses().into_iter().enumerate() {
+                if whole != Whole::Piece || event.price.has_piece(place) {
+                    *lines.entry((event.month_of_use, event.model, event.version(), place)).or_default() +=
+                        count;
+                }
+            }
         }
-        tokens.values().any(|tokens| *tokens != [0, 0])
+        lines.values().any(|count| *count != 0)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use super::books::Event;
+use super::prices::Whole;
 
 /// Tiers: tokens above the first number cost this many millionths less.
 pub type Tiers = [(i128, i128)];
@@ -37,27 +38,25 @@ impl AddAssign for AmountDue {
     }
 }
 
-/// Tokens and their price, in the order of day, price version, and of cached tokens before others.
-type Run = BTreeMap<(i64, i64, bool), (i128, i128)>;
+/// Tokens in the order of day, instant of the price, and price.
+type Run = BTreeMap<(i64, i64, i128), i128>;
 
 /// Returns the sum over months of use: list price, and the discounts of each month's net tokens, each model
 /// and kind of token separately.
 pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> AmountDue {
-    let mut streams: BTreeMap<(i64, usize, bool), Run> = BTreeMap::new();
+    let mut streams: BTreeMap<(i64, usize, Whole), Run> = BTreeMap::new();
     let mut sum = AmountDue::default();
     for event in events {
         sum.list += event.pico();
-        let [uncached, cached, completion] = event.tokens();
-        for (is_completion, is_uncached, (tokens, price)) in
-            [(false, true, uncached), (false, false, cached), (true, true, completion)]
-        {
-            let run = streams.entry((event.month_of_use, event.model, is_completion)).or_default();
-            run.entry((event.day, event.price.from_ms, is_uncached)).or_insert((0, price)).0 += tokens;
+        // Pieces have no discount.
+        for (whole, tokens, price) in event.uses().into_iter().filter(|(whole, ..)| *whole != Whole::Piece) {
+            let run = streams.entry((event.month_of_use, event.model, whole)).or_default();
+            *run.entry((event.day, event.price.from_ms, price)).or_default() += tokens;
         }
     }
     for run in streams.values() {
         let (mut first, mut parts) = (0, 0);
-        for (tokens, price) in run.values() {
+        for ((_, _, price), tokens) in run {
             assert!(*tokens >= 0, "more is taken back than was used");
             let end = first + tokens;
             for (tier, (above, ppm)) in tiers.iter().enumerate() {

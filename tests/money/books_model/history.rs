@@ -1,19 +1,18 @@
 //! The steps of a history, and the expected answers.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use http::Method;
 use serde_json::{Value, json};
 use tollkeeper::api::routes::Dispatcher;
 use tollkeeper::app::App;
-use tollkeeper::catalog::activation as catalog;
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
 use tollkeeper::web::route::Listener;
 
-use super::books::{Books, Event, Price, Reservation};
+use super::books::{Books, Event, Reservation};
 use super::figures::number;
+use super::prices::{self, Price, REQUEST, Whole};
 use support::chance::Chance;
 use support::http::{Answer, Call};
 use support::world::{Place, World};
@@ -63,15 +62,17 @@ pub struct History<'w> {
     pub keys: Vec<(String, String)>,
     pub books: Books,
     pub tally: BTreeMap<&'static str, u64>,
-    chance: Chance,
-    apps: Vec<(App, Dispatcher)>,
+    pub chance: Chance,
+    /// For parts of usage, and components and conditions of prices.
+    pub parts_chance: Chance,
+    pub apps: Vec<(App, Dispatcher)>,
     /// The paths that are read on the two servers.
     pub public: Vec<Dispatcher>,
     /// The number of steps so far.
     pub steps: usize,
-    catalog: PathBuf,
-    prices: [Vec<Price>; 2],
-    seed: u64,
+    pub catalog: PathBuf,
+    pub prices: [Vec<Price>; 2],
+    pub seed: u64,
     log: Vec<String>,
     counter: u64,
 }
@@ -91,16 +92,17 @@ impl<'w> History<'w> {
             keys.push(world.old_key(&owner, &place, &json!({ "name": name })).await);
         }
         let long_ago = Time::parse("2024-01-01T00:00:00Z").unwrap().unix_ms();
-        let talk = Price { from_ms: long_ago, prompt: 2_000_001, cached: None, completion: 6_000_333 };
-        let vector = Price { from_ms: long_ago, prompt: 100_007, cached: None, completion: 0 };
+        let talk = Price::new(long_ago, [2_000_001, 6_000_333], None);
+        let vector = Price::new(long_ago, [100_007, 0], None);
         let month = world.clock.now().day().month().unix_months();
-        Self {
+        let mut history = Self {
             world,
             place,
             keys,
             books: Books { open_month: month, limit: 20_000_000, ..Books::default() },
             tally: BTreeMap::new(),
             chance: Chance::new(seed),
+            parts_chance: Chance::new(!seed),
             apps: apps.into(),
             public: public.into(),
             steps: 0,
@@ -109,7 +111,11 @@ impl<'w> History<'w> {
             seed,
             log: Vec::new(),
             counter: 0,
+        };
+        if history.has_parts() {
+            history.put_in_force(Price { from_ms: history.now_ms(), ..talk }).await;
         }
+        history
     }
 
     pub fn now_ms(&self) -> i64 {
@@ -194,10 +200,6 @@ impl<'w> History<'w> {
         self.check_totals(self.steps % 2).await;
     }
 
-    fn price(&self, model: usize, at_ms: i64) -> Price {
-        *self.prices[model].iter().rev().find(|price| price.from_ms <= at_ms).unwrap()
-    }
-
     async fn reserve(&mut self) {
         let (key, model) = (self.chance.below(2), self.chance.one_of(&[0, 0, 0, 1]));
         let (name, kind) = MODELS[model];
@@ -208,8 +210,7 @@ impl<'w> History<'w> {
         let text = self.ask(Method::POST, "/service/v1/authorize", Some(&question)).await.text;
         let answer: Value = serde_json::from_str(&text).unwrap();
         self.books.end_credits(self.now_ms());
-        let price = self.price(model, self.now_ms());
-        let pico = prompt * price.prompt + most * price.completion;
+        let pico = prices::most(&self.prices[model], self.now_ms(), prompt, most);
         let nano = (pico + 999).div_euclid(1_000);
         let code = if !self.books.may_reserve(nano) {
             "insufficient_quota"
@@ -265,6 +266,22 @@ impl<'w> History<'w> {
             report["cached_prompt_tokens"] = json!(cached as i64);
             self.count("cached");
         }
+        let (mut parts, mut tier) = ([0; prices::PARTS], "default");
+        if model == 0 {
+            (parts, tier) = (self.some_parts([prompt - cached, completion]), self.some_tier());
+        }
+        if parts != [0; prices::PARTS] {
+            report["parts"] = prices::json_of(&parts);
+            self.count("parts");
+        }
+        if tier != "default" {
+            report["service_tier"] = json!(tier);
+        }
+        let price = prices::of_call(&self.prices[model], at_ms, prompt, tier);
+        if price.parts[REQUEST].is_some() {
+            parts[REQUEST] = 1;
+        }
+        self.count(if price.place() == 0 { "other price" } else { "conditional price" });
         let month_of_use = day.month().unix_months();
         let billed = month_of_use.max(self.books.open_month);
         if billed > month_of_use {
@@ -277,10 +294,11 @@ impl<'w> History<'w> {
             month_of_use,
             billed,
             booked: billed,
-            price: self.price(model, at_ms),
+            price,
             prompt,
             cached,
             completion,
+            parts,
             corrects: None,
             report: report.to_string(),
         };
@@ -349,32 +367,53 @@ impl<'w> History<'w> {
         let before = |count: fn(&Event) -> i128| -> i128 {
             self.books.events.values().filter(|e| e.corrects.as_deref() == Some(&of)).map(count).sum()
         };
+        let mut left_parts = event.parts;
+        for (place, left) in left_parts.iter_mut().enumerate() {
+            let taken = self.books.events.values().filter(|e| e.corrects.as_deref() == Some(&of));
+            *left += taken.map(|e| e.parts[place]).sum::<i128>();
+        }
         let left_cached = event.cached + before(|e| e.cached);
-        let left_uncached = event.prompt + before(|e| e.prompt) - left_cached;
-        let left_completion = event.completion + before(|e| e.completion);
+        let left_uncached =
+            event.prompt + before(|e| e.prompt) - left_cached - prices::sum_of(&left_parts, Whole::Prompt);
+        let left_completion =
+            event.completion + before(|e| e.completion) - prices::sum_of(&left_parts, Whole::Completion);
         let [uncached, cached, completion] = [left_uncached, left_cached, left_completion]
             .map(|left| -(self.chance.below(left as usize + 1) as i128));
         let too_much = self.chance.below(6) == 0;
-        // Also when cached tokens are left.
+        // Also when cached tokens are left, or other parts.
         let prompt = cached + if too_much { -left_uncached - 1 } else { uncached };
-        if prompt == 0 && completion == 0 {
+        let parts = self.some_back(&left_parts);
+        let prompt = prompt + prices::sum_of(&parts, Whole::Prompt);
+        let completion = completion + prices::sum_of(&parts, Whole::Completion);
+        if prompt == 0 && completion == 0 && parts == [0; prices::PARTS] {
             return;
         }
         self.counter += 1;
         let id = format!("c{}", self.counter);
-        let report = json!({"id": id, "source": SOURCE, "time": self.world.clock.now().to_string(), "corrects": of,
+        let mut report = json!({"id": id, "source": SOURCE, "time": self.world.clock.now().to_string(), "corrects": of,
                             "api_key_id": self.keys[event.key].0, "model": MODELS[event.model].0, "kind": MODELS[event.model].1,
                             "prompt_tokens": prompt as i64, "completion_tokens": completion as i64,
                             "cached_prompt_tokens": cached as i64});
+        if parts != [0; prices::PARTS] {
+            report["parts"] = prices::json_of(&parts);
+            self.count("parts taken back");
+        }
         if too_much {
-            self.send_events(&[report], &["correction_too_large"]).await;
+            self.send_events(&[report.clone()], &["correction_too_large"]).await;
+            if self.has_parts() {
+                for count in ["prompt_tokens", "completion_tokens", "cached_prompt_tokens"] {
+                    report[count] = json!(0);
+                }
+                report["parts"] = prices::one_search_more(&left_parts);
+                self.send_events(&[report], &["correction_too_large"]).await;
+            }
             return;
         }
         self.send_events(std::slice::from_ref(&report), &["accepted"]).await;
         let booked = event.billed.max(self.books.open_month);
         let of_billed = event.billed < booked;
         let (report, corrects) = (report.to_string(), Some(of));
-        let correction = Event { booked, prompt, cached, completion, corrects, report, ..event };
+        let correction = Event { booked, prompt, cached, completion, parts, corrects, report, ..event };
         let now_ms = self.now_ms();
         if of_billed {
             self.books.record_correction(id, correction, &TIERS, now_ms);
@@ -425,39 +464,6 @@ impl<'w> History<'w> {
         });
         self.assert_equal("the extension", &status, &due);
         self.count("extended");
-    }
-
-    /// Changes a price, from now on or from soon on.
-    async fn change_price(&mut self) {
-        let from = Time::from_unix_ms(self.now_ms() + self.chance.below(3) as i64 * DAY_MS);
-        if self.prices[0].last().is_some_and(|price| price.from_ms >= from.unix_ms()) {
-            return;
-        }
-        // Sometimes almost zero, so that earlier or later usage is much more expensive.
-        let most = self.chance.one_of(&[9_000_000, 9_000_000, 90_000]);
-        let (prompt, completion) = (self.chance.below(most) as i128, self.chance.below(most) as i128);
-        let cached = (self.chance.below(3) > 0).then(|| self.chance.below(prompt as usize + 1) as i128);
-        self.prices[0].push(Price { from_ms: from.unix_ms(), prompt, cached, completion });
-        let mut rows = String::new();
-        for price in &self.prices[0] {
-            let from = Time::from_unix_ms(price.from_ms);
-            let (prompt, completion) = (decimal(price.prompt, 12), decimal(price.completion, 12));
-            let cached =
-                price.cached.map(|cached| format!(", cached_prompt_tokens = \"{}\"", decimal(cached, 12)));
-            let cached = cached.unwrap_or_default();
-            writeln!(rows, "  {{ effective_at = \"{from}\", prompt_tokens = \"{prompt}\"{cached}, completion_tokens = \"{completion}\" }},")
-                .unwrap();
-        }
-        let first = CATALOG.find("  { effective_at").unwrap();
-        let end = first + CATALOG[first..].find('\n').unwrap() + 1;
-        let text = format!("{}{rows}{}", &CATALOG[..first], &CATALOG[end..]);
-        std::fs::write(&self.catalog, text).unwrap();
-        for (app, _) in &self.apps {
-            catalog::reload(&app.catalogs).await.unwrap();
-            assert!(!app.catalog.is_refused());
-        }
-        self.note(format!("price {prompt} {cached:?} {completion} from {from}"));
-        self.count("price");
     }
 
     /// Advances the clock; sometimes the jobs run late.
