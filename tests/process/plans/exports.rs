@@ -19,7 +19,7 @@ async fn charges_of_a_month_are_found_by_their_indexes(world: World) {
                      1, 1, 1, 1, 0, 0, 0, 0 FROM n"
         ),
         format!(
-            "{series} INSERT INTO credited_usage SELECT {organization}, i, 1, 1, 'm', 'chat', 0, -1, 0, 0, -1, 0, 0 FROM n"
+            "{series} INSERT INTO credited_usage SELECT {organization}, i, 1, 1, 'm', 'chat', 0, -1, 0, 0, -1, 0, 0, NULL FROM n"
         ),
         format!(
             "{series} INSERT INTO invoices (id, number, organization_id, organization_name, month, currency, amount_nano,
