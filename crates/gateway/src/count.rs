@@ -39,7 +39,7 @@ pub struct Usage {
 
 /// The counts of a usage of which one is missing, or can't be read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Parts {
+pub struct Partial {
     /// Tokens of the prompt, with those from a cache.
     pub(crate) prompt: Option<i64>,
     /// Tokens of all answers.
@@ -48,7 +48,7 @@ pub struct Parts {
     pub(crate) cached: Option<i64>,
 }
 
-impl Parts {
+impl Partial {
     /// Returns these counts, without zeros: they count nothing.
     pub(crate) fn new(prompt: Option<i64>, completion: Option<i64>, cached: Option<i64>) -> Self {
         let prompt = prompt.filter(|tokens| *tokens > 0);

@@ -27,9 +27,9 @@ impl Chunk {
         let timings = object.get("timings").and_then(Usage::read_timings);
         let choices = choices.map_or_else(Vec::new, |Lenient(Choices(choices))| choices);
         let usage = Usage::merge(usage, timings);
-        let parts =
-            object.get("usage").filter(|_| usage.is_none()).map(Usage::read_parts).unwrap_or_default();
-        Ok(Self { object, counts: ChunkCounts { choices, usage, parts } })
+        let partial =
+            object.get("usage").filter(|_| usage.is_none()).map(Usage::read_partial).unwrap_or_default();
+        Ok(Self { object, counts: ChunkCounts { choices, usage, partial } })
     }
 }
 

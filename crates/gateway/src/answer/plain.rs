@@ -5,7 +5,7 @@ use hyper::body::Bytes;
 use super::chunk::Chunk;
 use super::stream::{Wishes, is_error};
 use crate::count::reading::Text;
-use crate::count::{Bounds, MessageUsage, Parts, Settled, StreamCounter, TextTokens, Usage};
+use crate::count::{Bounds, MessageUsage, Partial, Settled, StreamCounter, TextTokens, Usage};
 use crate::errors::UpstreamError;
 use crate::json::{JsonError, Object, last_of_each_member};
 use crate::lenient::Lenient;
@@ -24,7 +24,7 @@ pub struct PlainAnswer {
     /// The usage; `None` if there is none.
     pub usage: Option<Usage>,
     /// What can be read of a usage that is none as a whole.
-    parts: Parts,
+    partial: Partial,
     /// The usage by the texts of the request and the answer.
     estimate: Usage,
 }
@@ -51,14 +51,14 @@ impl PlainAnswer {
             let once = last_of_each_member(body).ok_or(PlainError::Invalid)?;
             (parsed, has_twins) = (Parsed::read(&once, request), true);
         }
-        let Parsed { object, usage, parts, text } = match parsed {
+        let Parsed { object, usage, partial, text } = match parsed {
             Ok(parsed) => parsed,
             // Clients that read it directly can read it here, too.
             Err(JsonError::NotAnObject | JsonError::TooDeep) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(body));
                 let usage = usage_at_the_end(body, request.operation);
-                let (parts, estimate) = (Parts::default(), estimate(request, text));
-                return Ok(Self { body: body.clone(), usage, parts, estimate });
+                let (partial, estimate) = (Partial::default(), estimate(request, text));
+                return Ok(Self { body: body.clone(), usage, partial, estimate });
             }
             Err(_) => return Err(PlainError::Invalid),
         };
@@ -68,7 +68,7 @@ impl PlainAnswer {
         }
         // Which of two members a client takes is its choice.
         let body = if has_twins { body.clone() } else { Wishes::of(request).edit(&object).to_bytes() };
-        Ok(Self { body, usage, parts, estimate: estimate(request, text) })
+        Ok(Self { body, usage, partial, estimate: estimate(request, text) })
     }
 
     /// Like [`read`](Self::read), and for a client that perhaps isn't told how many tokens came from a cache.
@@ -86,11 +86,11 @@ impl PlainAnswer {
         Ok(Self { body, ..answer })
     }
 
-    /// Returns what is charged: the usage, or else its parts and an estimate by the text.
+    /// Returns what is charged: the usage, or else what can be read of one and an estimate by the text.
     pub fn settle(&self, bounds: Bounds) -> Settled {
         match self.usage {
             Some(usage) => usage.settle(bounds),
-            None => self.parts.settle(self.estimate, bounds),
+            None => self.partial.settle(self.estimate, bounds),
         }
     }
 }
@@ -127,10 +127,10 @@ fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
 }
 
 /// Returns what can be read of a usage.
-fn read_parts(value: &[u8], operation: Operation) -> Parts {
+fn read_partial(value: &[u8], operation: Operation) -> Partial {
     match operation {
-        Operation::Messages => MessageUsage::read(value).parts(),
-        _ => Usage::read_parts(value),
+        Operation::Messages => MessageUsage::read(value).partial(),
+        _ => Usage::read_partial(value),
     }
 }
 
@@ -138,7 +138,7 @@ fn read_parts(value: &[u8], operation: Operation) -> Parts {
 struct Parsed {
     object: Object,
     usage: Option<Usage>,
-    parts: Parts,
+    partial: Partial,
     /// What was generated.
     text: TextTokens,
 }
@@ -154,7 +154,7 @@ impl Parsed {
             let mut counter = StreamCounter::new(request.choices, request.prompts, 0);
             counter.add(&counts);
             counter.mark_done();
-            return Ok(Self { object, usage: counter.usage(), parts: counter.parts(), text });
+            return Ok(Self { object, usage: counter.usage(), partial: counter.partial(), text });
         }
         let text = match operation {
             Operation::Responses => "output",
@@ -162,11 +162,11 @@ impl Parsed {
         };
         let (object, text) = Object::read_lax_with::<Lenient<Text>>(body.clone(), NAMES, text)?;
         let usage = object.get("usage").and_then(|usage| read_usage(usage, operation));
-        let parts = object.get("usage").map(|usage| read_parts(usage, operation)).unwrap_or_default();
+        let partial = object.get("usage").map(|usage| read_partial(usage, operation)).unwrap_or_default();
         Ok(Self {
             object,
             usage,
-            parts,
+            partial,
             text: text.map_or(TextTokens::default(), |Lenient(Text(text))| text),
         })
     }

@@ -67,9 +67,9 @@ impl StreamCleaner {
             choices.push(choice(TextTokens::default()));
         }
         let running = if usage.is_some() { None } else { timings };
-        let parts = ended.and_then(|response| response.get("usage")).filter(|_| usage.is_none());
-        let parts = parts.map(Usage::read_parts).unwrap_or_default();
-        self.counter.add(&ChunkCounts { choices, usage: running, parts });
+        let partial = ended.and_then(|response| response.get("usage")).filter(|_| usage.is_none());
+        let partial = partial.map(Usage::read_partial).unwrap_or_default();
+        self.counter.add(&ChunkCounts { choices, usage: running, partial });
         if usage.is_some() {
             let usage = Usage::merge(usage, timings);
             self.counter.add(&ChunkCounts { usage, ..ChunkCounts::default() });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bounds, Parts, Settled, TextTokens, Usage};
+use super::{Bounds, Partial, Settled, TextTokens, Usage};
 
 /// The most answers of a call: 128 to each of 2,048 prompts.
 const MAX_CHOICES: usize = 128 * 2_048;
@@ -13,7 +13,7 @@ pub(crate) struct ChunkCounts {
     pub(crate) choices: Vec<ChoiceText>,
     pub(crate) usage: Option<Usage>,
     /// What can be read of a usage that is none as a whole.
-    pub(crate) parts: Parts,
+    pub(crate) partial: Partial,
 }
 
 /// The counts of one choice in a chunk.
@@ -128,7 +128,7 @@ pub struct StreamCounter {
     last: Option<Counted>,
     cached_prompt_tokens: Option<i64>,
     /// The counts of usages that are none as a whole, while no other has come.
-    parts: Parts,
+    partial: Partial,
     /// A usage without choices came, which stands at the end of a stream.
     has_total: bool,
     /// The client has left before any text, and no usage has come since.
@@ -157,7 +157,7 @@ impl StreamCounter {
             each: BTreeMap::new(),
             last: None,
             cached_prompt_tokens: None,
-            parts: Parts::default(),
+            partial: Partial::default(),
             has_total: false,
             awaits_usage: false,
         }
@@ -186,7 +186,7 @@ impl StreamCounter {
         }
         let Some(usage) = chunk.usage else {
             if self.choices == 1 || chunk.choices.is_empty() {
-                self.add_parts(chunk.parts);
+                self.add_partial(chunk.partial);
             }
             return;
         };
@@ -206,11 +206,11 @@ impl StreamCounter {
     }
 
     /// Notes the counts of a usage that is none as a whole.
-    fn add_parts(&mut self, parts: Parts) {
-        self.parts.prompt = parts.prompt.max(self.parts.prompt);
-        self.parts.cached = parts.cached.max(self.parts.cached);
-        if parts.completion > self.parts.completion {
-            self.parts.completion = parts.completion;
+    fn add_partial(&mut self, partial: Partial) {
+        self.partial.prompt = partial.prompt.max(self.partial.prompt);
+        self.partial.cached = partial.cached.max(self.partial.cached);
+        if partial.completion > self.partial.completion {
+            self.partial.completion = partial.completion;
             if self.last.is_none() {
                 self.seen_since = Seen::default();
                 self.seen_since_of.clear();
@@ -219,8 +219,8 @@ impl StreamCounter {
     }
 
     /// Returns the counts of usages that are none as a whole.
-    pub(crate) fn parts(&self) -> Parts {
-        self.parts
+    pub(crate) fn partial(&self) -> Partial {
+        self.partial
     }
 
     /// Notes a usage, of one choice or of all.
@@ -332,12 +332,12 @@ impl StreamCounter {
             return Settled { estimated, ..usage(prompt_tokens, completion_tokens).settle(bounds) };
         }
         let prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
-        let completion_tokens = match self.parts.completion {
+        let completion_tokens = match self.partial.completion {
             Some(counted) => counted.saturating_add(self.seen_since.tokens()),
             None => self.seen.tokens(),
         };
-        let parts = Parts { completion: None, ..self.parts };
-        parts.settle(usage(prompt_tokens, completion_tokens), bounds)
+        let partial = Partial { completion: None, ..self.partial };
+        partial.settle(usage(prompt_tokens, completion_tokens), bounds)
     }
 
     /// Returns the tokens of the prompts and of the answers by the upstream's counts.

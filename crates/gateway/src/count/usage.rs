@@ -13,7 +13,7 @@
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
-use super::{MAX_TOKENS, Parts, Usage};
+use super::{MAX_TOKENS, Partial, Usage};
 use crate::lenient::{Gather, Lenient, Name};
 
 impl Usage {
@@ -42,10 +42,10 @@ impl Usage {
     }
 
     /// Reads the counts of a `usage` that [`read`](Self::read) can't read as a whole.
-    pub(crate) fn read_parts(value: &[u8]) -> Parts {
+    pub(crate) fn read_partial(value: &[u8]) -> Partial {
         let members = serde_json::from_slice::<Lenient<Members>>(value).unwrap_or_default();
         let Lenient(Members { prompt, completion, cached, .. }) = members;
-        Parts::new(prompt, completion, cached)
+        Partial::new(prompt, completion, cached)
     }
 
     /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write the total alone.
@@ -139,9 +139,9 @@ impl MessageUsage {
     }
 
     /// Returns the counts of a usage that has only some.
-    pub(crate) fn parts(self) -> Parts {
+    pub(crate) fn partial(self) -> Partial {
         let prompt = self.total().map(|total| total.prompt_tokens);
-        Parts::new(prompt, self.output, self.cache_read)
+        Partial::new(prompt, self.output, self.cache_read)
     }
 
     fn prompt_tokens(self) -> i64 {
