@@ -170,6 +170,30 @@ impl Tokens {
             && fits(self.rest_of_completion())
     }
 
+    /// Returns these quantities without the parts that don't fit in their whole, and those parts, which then cost what
+    /// they are a part of. In the order of [`Component::PARTS`] each takes what is left of its whole; tokens from a cache
+    /// come first.
+    #[must_use]
+    pub fn fitted(self) -> (Self, Parts) {
+        let cached_prompt = self.cached_prompt.min(self.prompt);
+        let (mut prompt, mut completion) = (self.prompt.saturating_sub(cached_prompt), self.completion);
+        let (mut fitting, mut left_out) = (Parts::default(), Parts::default());
+        for (part, quantity) in self.parts.iter() {
+            let room = match part.whole() {
+                Some(Component::Prompt) => &mut prompt,
+                Some(_) => &mut completion,
+                None => {
+                    fitting.set(part, quantity);
+                    continue;
+                }
+            };
+            let parts = if quantity <= *room { &mut fitting } else { &mut left_out };
+            parts.set(part, quantity);
+            *room -= fitting.get(part);
+        }
+        (Self { cached_prompt, parts: fitting, ..self }, left_out)
+    }
+
     /// Returns the sums of both; `None` if one exceeds 64 bits.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         Some(Self {
@@ -214,4 +238,43 @@ pub fn cost(price: &Price, tokens: Tokens) -> Option<Pico> {
         sum.checked_add(price.of(component).checked_mul(quantity)?)
     };
     price.billed(tokens)?.into_iter().try_fold(Pico::ZERO, add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_do_not_fit_are_left_out_in_order() {
+        use Component::{AudioPrompt, CacheWrite1h, CacheWrite5m, ImagePrompt, Reasoning, Request, Search};
+        type Listed = &'static [(Component, i64)];
+        // Prompt, tokens from a cache and completion; the parts, and those of them that are left out.
+        let cases: [([i64; 3], Listed, Listed); 8] = [
+            ([100, 40, 50], &[(CacheWrite5m, 60), (Reasoning, 50), (Search, 9)], &[]),
+            ([100, 41, 50], &[(CacheWrite5m, 60), (Reasoning, 51)], &[(CacheWrite5m, 60), (Reasoning, 51)]),
+            // What is left out takes no room.
+            (
+                [100, 40, 0],
+                &[(CacheWrite5m, 61), (CacheWrite1h, 20), (AudioPrompt, 40), (ImagePrompt, 1)],
+                &[(CacheWrite5m, 61), (ImagePrompt, 1)],
+            ),
+            ([100, 0, 0], &[(CacheWrite1h, 100), (AudioPrompt, 1)], &[(AudioPrompt, 1)]),
+            ([0, 0, 0], &[(Request, 1), (Search, 3)], &[]),
+            ([100, 0, 0], &[(AudioPrompt, i64::MAX), (ImagePrompt, 100)], &[(AudioPrompt, i64::MAX)]),
+            ([100, 100, 0], &[(ImagePrompt, 1)], &[(ImagePrompt, 1)]),
+            ([100, 0, 7], &[(AudioPrompt, 100), (Reasoning, 7)], &[]),
+        ];
+        let parts = |listed: &[(Component, i64)]| {
+            listed.iter().fold(Parts::default(), |all, (part, quantity)| all.with(*part, *quantity))
+        };
+        for ([prompt, cached, completion], all, left_out) in cases {
+            let tokens = Tokens { parts: parts(all), ..Tokens::new(prompt, cached, completion) };
+            let kept: Vec<_> = all.iter().copied().filter(|one| !left_out.contains(one)).collect();
+            let fitted = Tokens { parts: parts(&kept), ..tokens };
+            assert_eq!(tokens.fitted(), (fitted, parts(left_out)), "{all:?}");
+            assert!(fitted.is_valid(), "{all:?}");
+            assert_eq!(fitted.fitted(), (fitted, Parts::default()));
+        }
+        assert_eq!(Tokens::new(100, 101, 0).fitted().0, Tokens::new(100, 100, 0));
+    }
 }
