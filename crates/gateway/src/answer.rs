@@ -9,7 +9,7 @@ mod plain;
 mod responses;
 mod stream;
 
-pub(crate) use plain::usage_at_the_end;
 pub use plain::{PlainAnswer, PlainError};
+pub(crate) use plain::{tier_at_the_end, usage_at_the_end};
 pub(crate) use stream::is_error;
 pub use stream::{Cleaned, StreamCleaner};

@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use tokio::sync::oneshot;
 
 use crate::anthropic_headers::AnthropicHeaders;
-use crate::count::{Bounds, MAX_TOKENS, Settled, Usage};
+use crate::count::{Bounds, MAX_TOKENS, PricedParts, SaidParts, Settled, Usage};
 use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
 use crate::opening::{self, Opened};
@@ -334,8 +334,7 @@ async fn admit<'a>(
     let max_tokens = context.map_or(max_tokens, |context| max_tokens.min(context));
     let answers = if request.operation.limit().is_some() { request.generated } else { 0 };
     let completion_tokens = max_tokens.saturating_mul(answers);
-    let prices_cached =
-        model.prices.iter().any(|price| price.cached_prompt.is_some_and(|it| it != price.prompt));
+    let priced = PricedParts::of(&model.prices);
     let admitted = Admitted {
         reserved_at: ids.reserved_at,
         call_id: ids.call_id,
@@ -347,7 +346,7 @@ async fn admit<'a>(
         request,
         anthropic: call.anthropic.clone(),
         model,
-        bounds: Bounds { counted_prompt_tokens, reserved_prompt_tokens, completion_tokens, prices_cached },
+        bounds: Bounds { counted_prompt_tokens, reserved_prompt_tokens, completion_tokens, priced },
         stage: Stage::default(),
     };
     Ok((admitted, checked))
@@ -450,7 +449,8 @@ impl Admitted {
     /// Returns what a call costs whose upstream has the prompt, and isn't waited for.
     pub(crate) fn estimated_prompt(&self) -> Settled {
         let prompt_tokens = self.request.estimated_prompt_tokens();
-        let usage = Usage { prompt_tokens, completion_tokens: 0, cached_prompt_tokens: None };
+        let parts = SaidParts::default();
+        let usage = Usage { prompt_tokens, completion_tokens: 0, cached_prompt_tokens: None, parts };
         usage.settle_estimate(self.bounds)
     }
 }

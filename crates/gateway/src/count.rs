@@ -10,21 +10,33 @@
 //!
 //! A usage may be without choices, beside one, or inside one; `usage` reads every form. Counts that are
 //! larger than the visible text are accepted: hidden reasoning is normal. Nothing exceeds the [`Bounds`] of the call.
+//!
+//! The parts of both counts, and searches, are those of which prices are made (docs/contract/gateway.md#components). Whether they
+//! fit in their whole is checked when the call is settled.
 
+mod details;
 mod media;
 pub(crate) mod reading;
+mod searches;
 mod stream;
 mod text;
 mod usage;
 
+pub(crate) use details::service_tier;
 pub(crate) use media::MediaKind;
+pub(crate) use searches::Searches;
 pub use stream::StreamCounter;
 pub(crate) use stream::{ChoiceText, ChunkCounts};
 pub use text::TextTokens;
 pub(crate) use usage::MessageUsage;
 
+use catalog::{Component, Parts, PerPart, Price, ServiceTier};
+
 /// The most tokens that a request may ask for, and a plausible upstream reports.
 pub const MAX_TOKENS: i64 = 1_000_000_000;
+
+/// The parts that an upstream reports; `None` for those of which it says nothing.
+pub type SaidParts = PerPart<Option<i64>>;
 
 /// Tokens that an upstream reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +47,8 @@ pub struct Usage {
     pub completion_tokens: i64,
     /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't say.
     pub cached_prompt_tokens: Option<i64>,
+    /// Parts of both, and pieces beside them.
+    pub parts: SaidParts,
 }
 
 /// The counts of a usage of which one is missing, or can't be read.
@@ -46,14 +60,21 @@ pub struct Partial {
     pub(crate) completion: Option<i64>,
     /// Tokens of the prompt that came from a cache.
     pub(crate) cached: Option<i64>,
+    /// Parts of both, and pieces beside them.
+    pub(crate) parts: SaidParts,
 }
 
 impl Partial {
     /// Returns these counts, without zeros: they count nothing.
-    pub(crate) fn new(prompt: Option<i64>, completion: Option<i64>, cached: Option<i64>) -> Self {
+    pub(crate) fn new(
+        prompt: Option<i64>,
+        completion: Option<i64>,
+        cached: Option<i64>,
+        parts: SaidParts,
+    ) -> Self {
         let prompt = prompt.filter(|tokens| *tokens > 0);
         let cached = prompt.zip(cached).map(|(prompt, cached)| cached.min(prompt));
-        Self { prompt, completion: completion.filter(|tokens| *tokens > 0), cached }
+        Self { prompt, completion: completion.filter(|tokens| *tokens > 0), cached, parts }
     }
 
     /// Returns what is charged: what the upstream has counted, and of the rest an estimate.
@@ -62,6 +83,7 @@ impl Partial {
             prompt_tokens: self.prompt.unwrap_or(estimate.prompt_tokens),
             completion_tokens: self.completion.unwrap_or(estimate.completion_tokens),
             cached_prompt_tokens: self.cached,
+            parts: self.parts,
         };
         let max_prompt_tokens = match self.prompt {
             Some(_) => bounds.counted_prompt_tokens,
@@ -80,6 +102,10 @@ pub struct Settled {
     pub completion_tokens: i64,
     /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't say.
     pub cached_prompt_tokens: Option<i64>,
+    /// Parts of both, and pieces beside them, as the upstream says: they may be more than their whole.
+    pub parts: Parts,
+    /// The tier that the answer names.
+    pub service_tier: ServiceTier,
     /// Not all of it was reported by the upstream.
     pub estimated: bool,
 }
@@ -106,9 +132,28 @@ impl Usage {
             prompt_tokens,
             completion_tokens: self.completion_tokens.min(bounds.completion_tokens),
             cached_prompt_tokens: self.cached_prompt_tokens.map(|cached| cached.min(prompt_tokens)),
+            parts: known_parts(&self.parts),
+            service_tier: ServiceTier::default(),
             estimated: false,
         }
     }
+}
+
+/// Returns the parts of which an upstream says something.
+fn known_parts(said: &SaidParts) -> Parts {
+    let said = said.iter().filter_map(|(part, quantity)| Some((part, quantity?)));
+    said.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity))
+}
+
+/// Returns parts with the searches of which an answer shows more than its usage says.
+pub(crate) fn with_searches(parts: SaidParts, searches: i64) -> SaidParts {
+    let searches = Some(searches).filter(|searches| *searches > 0);
+    parts.with(Component::Search, parts.get(Component::Search).max(searches))
+}
+
+/// Returns the larger of both quantities of each part.
+fn larger_parts(one: SaidParts, other: SaidParts) -> SaidParts {
+    other.iter().fold(one, |parts, (part, quantity)| parts.with(part, quantity.max(parts.get(part))))
 }
 
 /// The most tokens that a call is charged for.
@@ -124,19 +169,53 @@ pub struct Bounds {
     pub reserved_prompt_tokens: i64,
     /// Tokens of all answers: the upstream was asked for no more.
     pub completion_tokens: i64,
-    /// Tokens of the prompt that came from a cache have a price of their own.
-    pub prices_cached: bool,
+    /// The parts of tokens that cost something else than their whole.
+    pub priced: PricedParts,
+}
+
+/// The parts of tokens that a model's prices tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PricedParts {
+    /// Tokens of the prompt that came from a cache.
+    pub cached_prompt: bool,
+    pub parts: PerPart<bool>,
+}
+
+impl PricedParts {
+    /// Returns the parts that cost something else than their whole at one of these prices.
+    pub fn of(prices: &[Price]) -> Self {
+        let is_priced = |part: Component| {
+            let whole = part.whole();
+            whole.is_some_and(|whole| prices.iter().any(|price| price.of(part) != price.of(whole)))
+        };
+        let parts = Component::PARTS.into_iter().filter(|part| is_priced(*part));
+        Self {
+            cached_prompt: is_priced(Component::CachedPrompt),
+            parts: parts.fold(PerPart::default(), |parts, part| parts.with(part, true)),
+        }
+    }
+
+    /// Returns `true` if there is one of which the upstream says nothing.
+    fn lack(&self, cached_prompt_tokens: Option<i64>, said: &SaidParts) -> bool {
+        (self.cached_prompt && cached_prompt_tokens.is_none())
+            || self.parts.iter().any(|(part, _)| said.get(part).is_none())
+    }
 }
 
 #[cfg(test)]
 impl Bounds {
-    pub(crate) const fn new(prompt_tokens: i64, completion_tokens: i64) -> Self {
+    pub(crate) fn new(prompt_tokens: i64, completion_tokens: i64) -> Self {
         Self {
             counted_prompt_tokens: prompt_tokens,
             reserved_prompt_tokens: prompt_tokens,
             completion_tokens,
-            prices_cached: false,
+            priced: PricedParts::default(),
         }
+    }
+
+    /// Returns the bounds for a model at which tokens from a cache have a price of their own.
+    pub(crate) fn with_cached_price(self) -> Self {
+        Self { priced: PricedParts { cached_prompt: true, ..self.priced }, ..self }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::count::Settled;
 use crate::request::InjectedField;
+use crate::transport::complaints::Complaints;
 use kernel::error::Code;
 use metrics::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registered};
 
@@ -63,6 +64,8 @@ struct CountCounters {
     upstream_tokens: IntCounterVec,
     /// The upstreams of which a good answer had to be estimated.
     estimated: Mutex<BTreeSet<Box<str>>>,
+    /// Upstreams whose parts of tokens don't fit in their whole.
+    misfits: Complaints,
     above_limit: IntCounterVec,
     excesses: IntCounterVec,
 }
@@ -82,6 +85,7 @@ impl CountCounters {
                 &["upstream", "source"],
             ),
             estimated: Mutex::default(),
+            misfits: Complaints::default(),
             above_limit: counters(
                 "tollkeeper_gateway_answers_above_limit_total",
                 "Answers that had more tokens than the upstream was allowed to generate.",
@@ -243,6 +247,11 @@ impl Counters {
     /// Notes that a good answer of an upstream had to be estimated. Returns `true` for the first one since the start.
     pub(crate) fn is_first_estimate(&self, upstream: &str) -> bool {
         self.counts.estimated.lock().unwrap_or_else(PoisonError::into_inner).insert(upstream.into())
+    }
+
+    /// Returns `true` if the operator is due to be told that the parts of an upstream's tokens don't fit in their whole.
+    pub(crate) fn is_misfit_due(&self, upstream: &str, now_ms: i64) -> bool {
+        self.counts.misfits.is_due(upstream, "parts", now_ms)
     }
 
     /// Counts an answer with more tokens than the upstream was allowed to generate.

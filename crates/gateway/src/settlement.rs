@@ -13,7 +13,7 @@ use billing::books::Reservation;
 use billing::calls::{self, Charge};
 use billing::reservations;
 use billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome as EventOutcome, Usage};
-use catalog::{Kind, Parts, ServiceTier};
+use catalog::{Component, Kind, Parts, Tokens};
 use kernel::clock::Time;
 use kernel::error::Code;
 use kernel::ids::ModelCallId;
@@ -71,6 +71,7 @@ impl Hold {
     /// Captures the price of what was used at an upstream. It is durable when this returns: while the database fails, this
     /// tries again.
     pub(crate) async fn capture(self, used: Settled, outcome: Outcome, upstream: &str) {
+        let used = self.fitted(used, upstream);
         self.counters.note_outcome(&self.model, outcome);
         self.counters.note_tokens(&self.model, upstream, used);
         if used.prompt_tokens > self.reserved_prompt_tokens {
@@ -102,6 +103,31 @@ impl Hold {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(LONGEST_RETRY);
         }
+    }
+
+    /// Returns what was used without the parts that the model can't have, or that don't fit in their whole. These cost what they
+    /// are a part of.
+    fn fitted(&self, used: Settled, upstream: &str) -> Settled {
+        let possible = used.parts.iter().filter(|(part, _)| part.is_possible(self.kind));
+        let parts = possible.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity));
+        let cached = used.cached_prompt_tokens.filter(|_| Component::CachedPrompt.is_possible(self.kind));
+        let (prompt, completion) = (used.prompt_tokens, used.completion_tokens);
+        let all = Tokens { parts, ..Tokens::new(prompt, cached.unwrap_or_default(), completion) };
+        let (fitting, left_out) = all.fitted();
+        if let Some(left_out) = left_out.to_text()
+            && self.counters.is_misfit_due(upstream, self.billing.clock.steady_ms())
+        {
+            let (call_id, cached) = (self.call_id, cached.unwrap_or_default());
+            let parts = parts.to_text().unwrap_or_default();
+            tracing::warn!(
+                %call_id, upstream, prompt_tokens = prompt, cached_prompt_tokens = cached, completion_tokens = completion,
+                parts, left_out,
+                "an upstream counted parts of tokens that don't fit in their whole: those that are left out cost what they are \
+                 a part of; this line comes at most once a minute for each upstream"
+            );
+        }
+        let cached_prompt_tokens = cached.map(|_| fitting.cached_prompt);
+        Settled { cached_prompt_tokens, parts: fitting.parts, ..used }
     }
 
     async fn finish_capture(mut self, used: Settled, charge: Charge) {
@@ -173,8 +199,8 @@ impl Hold {
                 prompt_tokens: used.prompt_tokens,
                 completion_tokens: used.completion_tokens,
                 cached_prompt_tokens: used.cached_prompt_tokens,
-                parts: Parts::default(),
-                service_tier: ServiceTier::default(),
+                parts: used.parts,
+                service_tier: used.service_tier,
                 is_estimated: used.estimated,
                 rest: None,
                 reservation_id: Some(self.reservation.id),

@@ -4,13 +4,13 @@ use hyper::body::Bytes;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::count::reading::Text;
-use crate::count::{ChoiceText, ChunkCounts, Usage};
+use crate::count::{ChoiceText, ChunkCounts, Usage, service_tier};
 use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name};
 use crate::prefix_cache::with_revealing_names;
 
 /// The members of an answer, streamed or plain, that are looked at besides `choices`.
-const NAMES: &[&str] = with_revealing_names!["model", "usage", "timings", "error", "object"];
+const NAMES: &[&str] = with_revealing_names!["model", "usage", "service_tier", "timings", "error", "object"];
 
 /// A chunk of a streamed answer, or a whole answer.
 #[derive(Debug)]
@@ -29,7 +29,8 @@ impl Chunk {
         let usage = Usage::merge(usage, timings);
         let partial =
             object.get("usage").filter(|_| usage.is_none()).map(Usage::read_partial).unwrap_or_default();
-        Ok(Self { object, counts: ChunkCounts { choices, usage, partial } })
+        let service_tier = object.get("service_tier").and_then(service_tier);
+        Ok(Self { object, counts: ChunkCounts { choices, usage, partial, service_tier } })
     }
 }
 

@@ -91,7 +91,8 @@ impl StreamCleaner {
         if is_finished {
             // Its usage is that of the whole.
             self.count(TextTokens::default(), true, None);
-            self.counter.add(&ChunkCounts { usage, ..ChunkCounts::default() });
+            let service_tier = self.message_usage.service_tier();
+            self.counter.add(&ChunkCounts { usage, service_tier, ..ChunkCounts::default() });
         } else {
             self.count(TextTokens::default(), false, usage);
         }
@@ -99,6 +100,7 @@ impl StreamCleaner {
 
     fn count(&mut self, text: TextTokens, is_finished: bool, usage: Option<Usage>) {
         let choice = ChoiceText { text, is_finished, ..ChoiceText::default() };
-        self.counter.add(&ChunkCounts { choices: vec![choice], usage, ..ChunkCounts::default() });
+        let (choices, service_tier) = (vec![choice], self.message_usage.service_tier());
+        self.counter.add(&ChunkCounts { choices, usage, service_tier, ..ChunkCounts::default() });
     }
 }

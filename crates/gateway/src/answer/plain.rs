@@ -1,20 +1,26 @@
 //! Answers that aren't streams.
 
 use hyper::body::Bytes;
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde_json::value::RawValue;
 
 use super::chunk::Chunk;
 use super::stream::{Wishes, is_error};
 use crate::count::reading::Text;
-use crate::count::{Bounds, MessageUsage, Partial, Settled, StreamCounter, TextTokens, Usage};
+use crate::count::{
+    Bounds, MessageUsage, Partial, SaidParts, Searches, Settled, StreamCounter, TextTokens, Usage,
+    service_tier, with_searches,
+};
 use crate::errors::UpstreamError;
 use crate::json::{JsonError, Object, last_of_each_member};
 use crate::lenient::Lenient;
 use crate::operation::Operation;
 use crate::prefix_cache::hidden_answer;
 use crate::request::ModelRequest;
+use catalog::ServiceTier;
 
 /// The members of an answer without choices that are looked at.
-const NAMES: &[&str] = &["model", "usage", "error", "object", "type", "status", "timings"];
+const NAMES: &[&str] = &["model", "usage", "service_tier", "error", "object", "type", "status", "timings"];
 
 /// An answer that isn't a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +31,8 @@ pub struct PlainAnswer {
     pub usage: Option<Usage>,
     /// What can be read of a usage that is none as a whole.
     partial: Partial,
+    /// The tier that it names.
+    service_tier: Option<ServiceTier>,
     /// The usage by the texts of the request and the answer.
     estimate: Usage,
 }
@@ -51,14 +59,15 @@ impl PlainAnswer {
             let once = last_of_each_member(body).ok_or(PlainError::Invalid)?;
             (parsed, has_twins) = (Parsed::read(&once, request), true);
         }
-        let Parsed { object, usage, partial, text } = match parsed {
+        let Parsed { object, usage, partial, service_tier, text } = match parsed {
             Ok(parsed) => parsed,
             // Clients that read it directly can read it here, too.
             Err(JsonError::NotAnObject | JsonError::TooDeep) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(body));
                 let usage = usage_at_the_end(body, request.operation);
                 let (partial, estimate) = (Partial::default(), estimate(request, text));
-                return Ok(Self { body: body.clone(), usage, partial, estimate });
+                let service_tier = tier_at_the_end(body);
+                return Ok(Self { body: body.clone(), usage, partial, service_tier, estimate });
             }
             Err(_) => return Err(PlainError::Invalid),
         };
@@ -68,7 +77,7 @@ impl PlainAnswer {
         }
         // Which of two members a client takes is its choice.
         let body = if has_twins { body.clone() } else { Wishes::of(request).edit(&object).to_bytes() };
-        Ok(Self { body, usage, partial, estimate: estimate(request, text) })
+        Ok(Self { body, usage, partial, service_tier, estimate: estimate(request, text) })
     }
 
     /// Like [`read`](Self::read), and for a client that perhaps isn't told how many tokens came from a cache.
@@ -88,10 +97,11 @@ impl PlainAnswer {
 
     /// Returns what is charged: the usage, or else what can be read of one and an estimate by the text.
     pub fn settle(&self, bounds: Bounds) -> Settled {
-        match self.usage {
+        let settled = match self.usage {
             Some(usage) => usage.settle(bounds),
             None => self.partial.settle(self.estimate, bounds),
-        }
+        };
+        Settled { service_tier: self.service_tier.unwrap_or_default(), ..settled }
     }
 }
 
@@ -100,18 +110,26 @@ fn estimate(request: &ModelRequest, text: TextTokens) -> Usage {
         prompt_tokens: request.estimated_prompt_tokens(),
         completion_tokens: text.count(),
         cached_prompt_tokens: None,
+        parts: SaidParts::default(),
     }
 }
 
 /// Returns the usage that the end of an answer's body says.
 pub(crate) fn usage_at_the_end(tail: &[u8], operation: Operation) -> Option<Usage> {
-    const NAME: &[u8] = b"\"usage\"";
-    // Within a text its quotes would be escaped.
-    let at = memchr::memmem::rfind(tail, NAME)? + NAME.len();
+    read_usage(last_member(tail, b"\"usage\"")?, operation)
+}
+
+/// Returns the tier that the end of an answer's body names.
+pub(crate) fn tier_at_the_end(tail: &[u8]) -> Option<ServiceTier> {
+    service_tier(last_member(tail, b"\"service_tier\"")?)
+}
+
+/// Returns the value of the last member with this name. Within a text its quotes would be escaped.
+fn last_member<'a>(tail: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let at = memchr::memmem::rfind(tail, name)? + name.len();
     let value = tail.get(at..)?.trim_ascii_start().strip_prefix(b":")?;
-    let value: &serde_json::value::RawValue =
-        serde_json::Deserializer::from_slice(value).into_iter().next()?.ok()?;
-    read_usage(value.get().as_bytes(), operation)
+    let value: &RawValue = serde_json::Deserializer::from_slice(value).into_iter().next()?.ok()?;
+    Some(value.get().as_bytes())
 }
 
 fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
@@ -139,8 +157,24 @@ struct Parsed {
     object: Object,
     usage: Option<Usage>,
     partial: Partial,
+    service_tier: Option<ServiceTier>,
     /// What was generated.
     text: TextTokens,
+}
+
+/// What is looked at of the items of a response, or of the content of a message.
+#[derive(Default)]
+struct Content {
+    text: TextTokens,
+    searches: i64,
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = <&RawValue>::deserialize(deserializer)?.get();
+        let text = serde_json::from_str::<Lenient<Text>>(value).map_err(D::Error::custom)?;
+        Ok(Self { text: text.0.0, searches: Searches::read(value.as_bytes()).count() })
+    }
 }
 
 impl Parsed {
@@ -154,20 +188,23 @@ impl Parsed {
             let mut counter = StreamCounter::new(request.choices, request.prompts, 0);
             counter.add(&counts);
             counter.mark_done();
-            return Ok(Self { object, usage: counter.usage(), partial: counter.partial(), text });
+            let (usage, partial) = (counter.usage(), counter.partial());
+            return Ok(Self { object, usage, partial, service_tier: counter.service_tier(), text });
         }
-        let text = match operation {
+        let name = match operation {
             Operation::Responses => "output",
             _ => "content",
         };
-        let (object, text) = Object::read_lax_with::<Lenient<Text>>(body.clone(), NAMES, text)?;
+        let (object, content) = Object::read_lax_with::<Content>(body.clone(), NAMES, name)?;
+        let Content { text, searches } = content.unwrap_or_default();
         let usage = object.get("usage").and_then(|usage| read_usage(usage, operation));
+        let usage = usage.map(|usage| Usage { parts: with_searches(usage.parts, searches), ..usage });
         let partial = object.get("usage").map(|usage| read_partial(usage, operation)).unwrap_or_default();
-        Ok(Self {
-            object,
-            usage,
-            partial,
-            text: text.map_or(TextTokens::default(), |Lenient(Text(text))| text),
-        })
+        let partial = Partial { parts: with_searches(partial.parts, searches), ..partial };
+        let named = match operation {
+            Operation::Messages => MessageUsage::read(object.get("usage").unwrap_or_default()).service_tier(),
+            _ => object.get("service_tier").and_then(service_tier),
+        };
+        Ok(Self { object, usage, partial, service_tier: named, text })
     }
 }

@@ -5,22 +5,25 @@ use hyper::body::Bytes;
 
 use super::stream::{Cleaned, StreamCleaner, edited, is_error};
 use crate::count::reading::Text;
-use crate::count::{ChoiceText, ChunkCounts, TextTokens, Usage};
-use crate::json::Object;
+use crate::count::{ChoiceText, ChunkCounts, Searches, TextTokens, Usage, service_tier};
+use crate::json::{JsonError, Object};
 use crate::lenient::Lenient;
 use crate::prefix_cache::{hidden_usage, with_revealing_names};
 use crate::sse::Frame;
 
 /// The members of an event that are looked at.
-const NAMES: &[&str] = with_revealing_names!["type", "response", "delta", "timings", "error", "object"];
+const NAMES: &[&str] =
+    with_revealing_names!["type", "response", "item", "delta", "timings", "error", "object"];
 /// Those of the response within.
-const RESPONSE_NAMES: &[&str] = with_revealing_names!["model", "usage", "timings"];
+const RESPONSE_NAMES: &[&str] = with_revealing_names!["model", "usage", "service_tier", "timings"];
 
 /// What an event says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EventKind {
     /// A piece of what was generated.
     Delta,
+    /// An item of the output that is whole.
+    Item,
     /// The end of a good answer.
     End,
     /// The end of a failed one.
@@ -33,6 +36,7 @@ impl EventKind {
         match name.trim_ascii() {
             b"\"response.completed\"" | b"\"response.incomplete\"" => Self::End,
             b"\"response.failed\"" | b"\"error\"" => Self::Failure,
+            b"\"response.output_item.done\"" => Self::Item,
             // The bytes of audio aren't text.
             b"\"response.audio.delta\"" | b"\"response.output_audio.delta\"" => Self::Other,
             name if name.ends_with(b".delta\"") => Self::Delta,
@@ -49,31 +53,12 @@ impl StreamCleaner {
         };
         let kind = event.get("type").map_or(EventKind::Other, EventKind::of);
         let is_end = kind == EventKind::End;
-        let response = event.slice("response").map(|text| Object::read_lax(text, RESPONSE_NAMES));
+        let response = event.slice("response").map(read_response);
         if let Some(error) = self.may_reveal(response.as_ref()) {
             return self.pass_unread(frame, data, &error);
         }
         let response = response.and_then(Result::ok);
-        // Before the end a usage would be none of the whole.
-        let has_usage = matches!(kind, EventKind::End | EventKind::Failure);
-        let ended = response.as_ref().filter(|_| has_usage);
-        let usage = ended.and_then(|response| Usage::read(response.get("usage")?));
-        let timings = event.get("timings").and_then(Usage::read_timings);
-        let choice = |text| ChoiceText { text, is_finished: is_end, ..ChoiceText::default() };
-        let delta = event.get("delta").filter(|_| kind == EventKind::Delta);
-        let text = delta.and_then(|delta| serde_json::from_slice::<Lenient<Text>>(delta).ok());
-        let mut choices: Vec<_> = text.map(|Lenient(Text(text))| choice(text)).into_iter().collect();
-        if is_end {
-            choices.push(choice(TextTokens::default()));
-        }
-        let running = if usage.is_some() { None } else { timings };
-        let partial = ended.and_then(|response| response.get("usage")).filter(|_| usage.is_none());
-        let partial = partial.map(Usage::read_partial).unwrap_or_default();
-        self.counter.add(&ChunkCounts { choices, usage: running, partial });
-        if usage.is_some() {
-            let usage = Usage::merge(usage, timings);
-            self.counter.add(&ChunkCounts { usage, ..ChunkCounts::default() });
-        }
+        self.count_response_event(kind, &event, response.as_ref());
         match kind {
             EventKind::Failure => {
                 let error = event.slice("response").unwrap_or_else(|| data.clone());
@@ -82,7 +67,7 @@ impl StreamCleaner {
             _ if is_error(&event) => return self.error_event(data),
             _ => {}
         }
-        let inner = response.as_ref().map(|response| {
+        let inner = response.as_ref().map(|(response, _)| {
             let mut edit = self.wishes.edit(response);
             if let Some(usage) =
                 response.get("usage").filter(|usage| self.wishes.hides_cached && *usage != b"null")
@@ -99,4 +84,45 @@ impl StreamCleaner {
         let bytes = edited(frame, &edit);
         if is_end { Cleaned::Last(bytes) } else { Cleaned::Forward(bytes) }
     }
+    fn count_response_event(
+        &mut self,
+        kind: EventKind,
+        event: &Object,
+        response: Option<&(Object, Searches)>,
+    ) {
+        let is_end = kind == EventKind::End;
+        // Before the end a usage would be none of the whole.
+        let has_usage = matches!(kind, EventKind::End | EventKind::Failure);
+        let ended = response.filter(|_| has_usage);
+        let usage = ended.and_then(|(response, _)| Usage::read(response.get("usage")?));
+        let timings = event.get("timings").and_then(Usage::read_timings);
+        let choice = |text| ChoiceText { text, is_finished: is_end, ..ChoiceText::default() };
+        let delta = event.get("delta").filter(|_| kind == EventKind::Delta);
+        let text = delta.and_then(|delta| serde_json::from_slice::<Lenient<Text>>(delta).ok());
+        let mut choices: Vec<_> = text.map(|Lenient(Text(text))| choice(text)).into_iter().collect();
+        if is_end {
+            choices.push(choice(TextTokens::default()));
+        }
+        if let Some(item) = event.get("item").filter(|_| kind == EventKind::Item) {
+            self.counter.add_searches(Searches::read(item));
+        }
+        if let Some((_, searches)) = ended {
+            self.counter.note_searches(*searches);
+        }
+        let running = if usage.is_some() { None } else { timings };
+        let partial = ended.and_then(|(response, _)| response.get("usage")).filter(|_| usage.is_none());
+        let partial = partial.map(Usage::read_partial).unwrap_or_default();
+        let service_tier = response.and_then(|(response, _)| service_tier(response.get("service_tier")?));
+        self.counter.add(&ChunkCounts { choices, usage: running, partial, service_tier });
+        if usage.is_some() {
+            let usage = Usage::merge(usage, timings);
+            self.counter.add(&ChunkCounts { usage, ..ChunkCounts::default() });
+        }
+    }
+}
+
+/// Reads the response in an event, with the searches that it has finished.
+fn read_response(text: Bytes) -> Result<(Object, Searches), JsonError> {
+    let (response, searches) = Object::read_lax_with::<Lenient<Searches>>(text, RESPONSE_NAMES, "output")?;
+    Ok((response, searches.map(|Lenient(searches)| searches).unwrap_or_default()))
 }

@@ -216,7 +216,7 @@ impl StreamCleaner {
     }
 
     /// Returns why an object within an event couldn't be read, if that could reveal what was cached.
-    pub(super) fn may_reveal(&self, inner: Option<&Result<Object, JsonError>>) -> Option<JsonError> {
+    pub(super) fn may_reveal<T>(&self, inner: Option<&Result<T, JsonError>>) -> Option<JsonError> {
         let error = inner?.as_ref().err().filter(|_| self.wishes.hides_cached)?;
         matches!(error, JsonError::Duplicate(_) | JsonError::TooDeep).then(|| error.clone())
     }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bounds, Partial, Settled, TextTokens, Usage};
+use super::{Bounds, Partial, SaidParts, Searches, Settled, TextTokens, Usage, larger_parts, with_searches};
+use catalog::{Component, PerPart, ServiceTier};
 
 /// The most answers of a call: 128 to each of 2,048 prompts.
 const MAX_CHOICES: usize = 128 * 2_048;
@@ -14,6 +15,8 @@ pub(crate) struct ChunkCounts {
     pub(crate) usage: Option<Usage>,
     /// What can be read of a usage that is none as a whole.
     pub(crate) partial: Partial,
+    /// The tier that it names.
+    pub(crate) service_tier: Option<ServiceTier>,
 }
 
 /// The counts of one choice in a chunk.
@@ -53,7 +56,7 @@ impl Seen {
 }
 
 /// A count of which several have come. A zero takes nothing back.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
 struct Counts {
     largest: i64,
     last: i64,
@@ -75,16 +78,32 @@ impl Counts {
 }
 
 /// Counts of the prompt and of what was generated.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 struct UsageCounts {
     prompt: Counts,
     completion: Counts,
+    /// Few upstreams count parts of each choice, of which there may be many.
+    parts: Option<Box<PerPart<Counts>>>,
 }
 
 impl UsageCounts {
     fn add(&mut self, usage: Usage) {
         self.prompt.add(usage.prompt_tokens);
         self.completion.add(usage.completion_tokens);
+        for (part, quantity) in usage.parts.iter() {
+            let parts = self.parts.get_or_insert_default();
+            let mut counts = parts.get(part);
+            counts.add(quantity.unwrap_or_default());
+            parts.set(part, counts);
+        }
+    }
+
+    fn of(&self, component: Component) -> Counts {
+        match component {
+            Component::Prompt => self.prompt,
+            Component::Completion => self.completion,
+            part => self.parts.as_ref().map_or_else(Counts::default, |parts| parts.get(part)),
+        }
     }
 }
 
@@ -127,6 +146,11 @@ pub struct StreamCounter {
     /// The part that the last usage counted.
     last: Option<Counted>,
     cached_prompt_tokens: Option<i64>,
+    /// The parts of which a usage has said something.
+    said: PerPart<bool>,
+    /// Searches that were finished, by what came of them.
+    searches: i64,
+    service_tier: Option<ServiceTier>,
     /// The counts of usages that are none as a whole, while no other has come.
     partial: Partial,
     /// A usage without choices came, which stands at the end of a stream.
@@ -157,6 +181,9 @@ impl StreamCounter {
             each: BTreeMap::new(),
             last: None,
             cached_prompt_tokens: None,
+            said: PerPart::default(),
+            searches: 0,
+            service_tier: None,
             partial: Partial::default(),
             has_total: false,
             awaits_usage: false,
@@ -166,6 +193,7 @@ impl StreamCounter {
     /// Counts a chunk.
     pub(crate) fn add(&mut self, chunk: &ChunkCounts) {
         self.has_prompt |= !chunk.choices.is_empty();
+        self.service_tier = chunk.service_tier.or(self.service_tier);
         for choice in &chunk.choices {
             if !choice.text.is_empty() {
                 self.seen.add(choice.text);
@@ -209,6 +237,7 @@ impl StreamCounter {
     fn add_partial(&mut self, partial: Partial) {
         self.partial.prompt = partial.prompt.max(self.partial.prompt);
         self.partial.cached = partial.cached.max(self.partial.cached);
+        self.partial.parts = larger_parts(self.partial.parts, partial.parts);
         if partial.completion > self.partial.completion {
             self.partial.completion = partial.completion;
             if self.last.is_none() {
@@ -221,6 +250,21 @@ impl StreamCounter {
     /// Returns the counts of usages that are none as a whole.
     pub(crate) fn partial(&self) -> Partial {
         self.partial
+    }
+
+    /// Returns the tier that the stream named last.
+    pub(crate) fn service_tier(&self) -> Option<ServiceTier> {
+        self.service_tier
+    }
+
+    /// Counts searches that were finished.
+    pub(crate) fn add_searches(&mut self, searches: Searches) {
+        self.searches = self.searches.saturating_add(searches.count());
+    }
+
+    /// Notes how many searches were finished in all.
+    pub(crate) fn note_searches(&mut self, searches: Searches) {
+        self.searches = searches.count().max(self.searches);
     }
 
     /// Notes a usage, of one choice or of all.
@@ -242,6 +286,9 @@ impl StreamCounter {
             }
         };
         counts.add(usage);
+        for (part, _) in usage.parts.iter() {
+            self.said.set(part, true);
+        }
         let cached = usage.cached_prompt_tokens;
         self.cached_prompt_tokens =
             cached.filter(|tokens| *tokens > 0).or(self.cached_prompt_tokens).or(cached);
@@ -254,7 +301,7 @@ impl StreamCounter {
         let has_all = match self.last {
             None => false,
             Some(Counted::Stream) => true,
-            Some(Counted::Choice) => self.counted_prompts().len() >= self.prompt_count,
+            Some(Counted::Choice) => self.counted_prompts(Component::Prompt).len() >= self.prompt_count,
         };
         has_all && self.seen_since.events == 0 && !self.awaits_usage
     }
@@ -296,7 +343,8 @@ impl StreamCounter {
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.last?;
         let (prompt_tokens, completion_tokens) = self.counted();
-        Some(Usage { prompt_tokens, completion_tokens, cached_prompt_tokens: self.cached_prompt_tokens })
+        let (cached_prompt_tokens, parts) = (self.cached_prompt_tokens, self.counted_parts());
+        Some(Usage { prompt_tokens, completion_tokens, cached_prompt_tokens, parts })
     }
 
     /// Returns whether a usage has come.
@@ -317,50 +365,72 @@ impl StreamCounter {
     /// Returns what is charged if the stream ends here. Before the first chunk that is nothing, unless the client has
     /// left.
     pub fn settle(&self, bounds: Bounds) -> Settled {
-        let usage = |prompt_tokens, completion_tokens| Usage {
-            prompt_tokens,
-            completion_tokens,
-            cached_prompt_tokens: self.cached_prompt_tokens,
+        let settled = match self.usage() {
+            Some(usage) => {
+                let completion_tokens = usage.completion_tokens.saturating_add(self.seen_since.tokens());
+                // Many servers say only at the end how much came from a cache.
+                let lacks_parts = bounds.priced.lack(usage.cached_prompt_tokens, &usage.parts);
+                let may_lack = lacks_parts && !self.has_total && !self.is_complete();
+                let estimated = self.seen_since.events > 0 || may_lack;
+                Settled { estimated, ..Usage { completion_tokens, ..usage }.settle(bounds) }
+            }
+            None => self.settle_estimate(bounds),
         };
-        if self.last.is_some() {
-            let (prompt_tokens, counted) = self.counted();
-            let completion_tokens = counted.saturating_add(self.seen_since.tokens());
-            // Many servers say only at the end how much came from a cache.
-            let may_be_cached =
-                bounds.prices_cached && self.cached_prompt_tokens.is_none() && !self.has_total;
-            let estimated = self.seen_since.events > 0 || (may_be_cached && !self.is_complete());
-            return Settled { estimated, ..usage(prompt_tokens, completion_tokens).settle(bounds) };
-        }
+        Settled { service_tier: self.service_tier.unwrap_or_default(), ..settled }
+    }
+
+    /// Returns what is charged without a usage.
+    fn settle_estimate(&self, bounds: Bounds) -> Settled {
         let prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
         let completion_tokens = match self.partial.completion {
             Some(counted) => counted.saturating_add(self.seen_since.tokens()),
             None => self.seen.tokens(),
         };
-        let partial = Partial { completion: None, ..self.partial };
-        partial.settle(usage(prompt_tokens, completion_tokens), bounds)
+        let cached_prompt_tokens = self.cached_prompt_tokens;
+        let parts = self.with_searches(self.partial.parts);
+        let partial = Partial { completion: None, parts, ..self.partial };
+        let estimate = Usage { prompt_tokens, completion_tokens, cached_prompt_tokens, parts };
+        partial.settle(estimate, bounds)
     }
 
     /// Returns the tokens of the prompts and of the answers by the upstream's counts.
     fn counted(&self) -> (i64, i64) {
-        let is_complete = self.is_complete();
-        let sum = |tokens: &mut dyn Iterator<Item = i64>| tokens.fold(0, i64::saturating_add);
-        let each = (
-            sum(&mut self.counted_prompts().into_values()),
-            sum(&mut self.each.values().map(|counts| counts.completion.now(is_complete))),
-        );
-        let Some(UsageCounts { prompt, completion }) = self.whole else { return each };
-        let whole = (prompt.now(is_complete), completion.now(is_complete));
-        let is_last = is_complete && self.last == Some(Counted::Stream);
-        let choose = |whole: i64, each: i64| if is_last && whole > 0 { whole } else { whole.max(each) };
-        (choose(whole.0, each.0), choose(whole.1, each.1))
+        (self.counted_of(Component::Prompt), self.counted_of(Component::Completion))
     }
 
-    /// Returns the tokens of each prompt of which a choice is counted.
-    fn counted_prompts(&self) -> BTreeMap<usize, i64> {
+    /// Returns the parts by the upstream's counts.
+    fn counted_parts(&self) -> SaidParts {
+        let parts = self.said.iter().map(|(part, _)| (part, self.counted_of(part)));
+        let parts = parts.fold(SaidParts::default(), |parts, (part, count)| parts.with(part, Some(count)));
+        self.with_searches(parts)
+    }
+
+    /// Returns parts with the searches of which the stream has more than the usage says.
+    fn with_searches(&self, parts: SaidParts) -> SaidParts {
+        with_searches(parts, self.searches)
+    }
+
+    /// Returns how many of a component there are by the upstream's counts.
+    fn counted_of(&self, component: Component) -> i64 {
+        let is_complete = self.is_complete();
+        let sum = |tokens: &mut dyn Iterator<Item = i64>| tokens.fold(0, i64::saturating_add);
+        let is_of_prompt = component.tokens() == Some(Component::Prompt);
+        let each = match is_of_prompt {
+            true => sum(&mut self.counted_prompts(component).into_values()),
+            false => sum(&mut self.each.values().map(|counts| counts.of(component).now(is_complete))),
+        };
+        let Some(whole) = &self.whole else { return each };
+        let whole = whole.of(component).now(is_complete);
+        let is_last = is_complete && self.last == Some(Counted::Stream);
+        if is_last && whole > 0 { whole } else { whole.max(each) }
+    }
+
+    /// Returns how many of a component each prompt has of which a choice is counted.
+    fn counted_prompts(&self, component: Component) -> BTreeMap<usize, i64> {
         let mut prompts = BTreeMap::<usize, i64>::new();
         for (index, counts) in &self.each {
             let tokens = prompts.entry(index / self.choices_per_prompt).or_default();
-            *tokens = counts.prompt.now(self.is_complete()).max(*tokens);
+            *tokens = counts.of(component).now(self.is_complete()).max(*tokens);
         }
         prompts
     }

@@ -5,8 +5,20 @@ use proptest::prelude::*;
 use super::*;
 use crate::answer::chunk::Chunk;
 
+mod parts;
+
 fn usage(prompt: i64, completion: i64, cached: Option<i64>) -> Usage {
-    Usage { prompt_tokens: prompt, completion_tokens: completion, cached_prompt_tokens: cached }
+    Usage {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        cached_prompt_tokens: cached,
+        parts: SaidParts::default(),
+    }
+}
+
+/// Returns a usage without parts, which have tests of their own.
+fn without_parts(usage: Option<Usage>) -> Option<Usage> {
+    usage.map(|usage| Usage { parts: SaidParts::default(), ..usage })
 }
 
 /// Returns a counter that has seen these chunks.
@@ -20,7 +32,7 @@ fn counter(n: i64, chunks: &[&str]) -> StreamCounter {
 
 /// Returns prompt, completion, cached and whether they are estimated, with 1,000 tokens of each reserved.
 fn settled(n: i64, chunks: &[&str]) -> (i64, i64, Option<i64>, bool) {
-    let Settled { prompt_tokens, completion_tokens, cached_prompt_tokens, estimated } =
+    let Settled { prompt_tokens, completion_tokens, cached_prompt_tokens, estimated, .. } =
         counter(n, chunks).settle(Bounds::new(1_000, 1_000));
     (prompt_tokens, completion_tokens, cached_prompt_tokens, estimated)
 }
@@ -84,7 +96,7 @@ fn usage_is_read() {
         ("null", None),
         ("[7,3]", None),
     ] {
-        assert_eq!(Usage::read(text.as_bytes()), expected, "{text}");
+        assert_eq!(without_parts(Usage::read(text.as_bytes())), expected, "{text}");
     }
 }
 
@@ -116,7 +128,7 @@ fn usage_of_other_forms_is_read() {
             usage(19, 21, Some(16)),
         ),
     ] {
-        assert_eq!(Usage::read(text.as_bytes()), Some(expected), "{text}");
+        assert_eq!(without_parts(Usage::read(text.as_bytes())), Some(expected), "{text}");
     }
 }
 
@@ -224,7 +236,7 @@ fn hidden_reasoning_is_charged() {
 /// Many servers say only at the end how much of a prompt came from a cache.
 #[test]
 fn cut_before_cached_tokens_are_known_is_an_estimate() {
-    let priced = Bounds { prices_cached: true, ..Bounds::new(1_000, 1_000) };
+    let priced = Bounds::new(1_000, 1_000).with_cached_price();
     let first = text(0, "a", &running(9, 1));
     assert!(counter(1, &[&first]).settle(priced).estimated);
     assert!(!counter(1, &[&first]).settle(Bounds::new(1_000, 1_000)).estimated);
@@ -374,7 +386,7 @@ fn counted_prompt_is_charged_above_the_reservation_and_an_estimate_is_not() {
         counted_prompt_tokens: 100,
         reserved_prompt_tokens: 10,
         completion_tokens: 5,
-        prices_cached: false,
+        priced: PricedParts::default(),
     };
     let total = |prompt: i64| {
         format!(r#"{{"choices":[],"usage":{{"prompt_tokens":{prompt},"completion_tokens":9}}}}"#)
@@ -415,8 +427,14 @@ fn prompt_counts_once_the_client_has_left() {
 fn nothing_exceeds_what_was_reserved() {
     let total = r#"{"choices":[],"usage":{"prompt_tokens":90,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":80}}}"#;
     let settled = counter(1, &[total]).settle(Bounds::new(10, 5));
-    let expected =
-        Settled { prompt_tokens: 10, completion_tokens: 5, cached_prompt_tokens: Some(10), estimated: false };
+    let expected = Settled {
+        prompt_tokens: 10,
+        completion_tokens: 5,
+        cached_prompt_tokens: Some(10),
+        parts: Parts::default(),
+        service_tier: ServiceTier::Default,
+        estimated: false,
+    };
     assert_eq!(settled, expected);
     let counter = counter(1, &[&text(0, "abcdefghijkl", "")]);
     assert_eq!(counter.settle(Bounds::new(7, 2)).completion_tokens, 2);

@@ -6,15 +6,20 @@
 //! | responses | `input_tokens`, `output_tokens`, `total_tokens` |
 //! | messages | `input_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens`, `output_tokens`, and the same in each of `iterations` |
 //! | tokens from a cache | `prompt_tokens_details.cached_tokens`, `input_tokens_details.cached_tokens`, `prompt_cache_hit_tokens` (DeepSeek), `cached_tokens` (Kimi), `num_cached_tokens` and `prompt_token_details` (Mistral) |
+//! | tokens written to a cache | `cache_write_tokens` (OpenAI, OpenRouter) and `created_cache_tokens` (vLLM) of the details, `cache_creation` of messages |
+//! | reasoning, audio, images | `reasoning_tokens`, `audio_tokens`, `image_tokens` of the details |
+//! | searches | `web_search_requests` of `server_tool_use`, `web_search_calls` (xAI), `num_search_queries` (Perplexity) |
 //! | llama.cpp's `timings` | `prompt_n`, `cache_n`, `predicted_n` |
 //!
 //! A count may be an integer, a number with a fraction (rounded up), or a string of either. What is negative, or more than
-//! [`MAX_TOKENS`], is no count.
+//! [`MAX_TOKENS`](super::MAX_TOKENS), is no count.
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
-use super::{MAX_TOKENS, Partial, Usage};
+use super::details::{CacheCreation, Details, Members, Searches, Tier, Tokens};
+use super::{Partial, SaidParts, Usage};
 use crate::lenient::{Gather, Lenient, Name};
+use catalog::{Component, ServiceTier};
 
 impl Usage {
     /// Reads the `usage` of a chat, a completion or a response; `None` without a count of the prompt and of the answer.
@@ -22,8 +27,8 @@ impl Usage {
     /// A total that is larger than its parts says what they don't: xAI and Gemini count reasoning there only. If the
     /// rest is just what came from a cache, it is of the prompt; if it is that and the reasoning, each gets its part.
     pub fn read(value: &[u8]) -> Option<Self> {
-        let Lenient(Members { prompt, completion, total, cached, reasoning }) =
-            serde_json::from_slice(value).ok()?;
+        let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).ok()?;
+        let Members { prompt, completion, total, cached, reasoning, .. } = members;
         let mut prompt_tokens = prompt.or_else(|| total?.checked_sub(completion?))?;
         let mut completion_tokens = completion.or_else(|| total?.checked_sub(prompt_tokens))?;
         if prompt_tokens < 0 || completion_tokens < 0 {
@@ -38,29 +43,29 @@ impl Usage {
             completion_tokens += rest - of_prompt;
         }
         let cached_prompt_tokens = cached.map(|cached| cached.min(prompt_tokens));
-        Some(Self { prompt_tokens, completion_tokens, cached_prompt_tokens })
+        Some(Self { prompt_tokens, completion_tokens, cached_prompt_tokens, parts: members.parts() })
     }
 
     /// Reads the counts of a `usage` that [`read`](Self::read) can't read as a whole.
     pub(crate) fn read_partial(value: &[u8]) -> Partial {
-        let members = serde_json::from_slice::<Lenient<Members>>(value).unwrap_or_default();
-        let Lenient(Members { prompt, completion, cached, .. }) = members;
-        Partial::new(prompt, completion, cached)
+        let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).unwrap_or_default();
+        Partial::new(members.prompt, members.completion, members.cached, members.parts())
     }
 
     /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write the total alone.
     pub fn read_embeddings(value: &[u8]) -> Option<Self> {
-        let Lenient(Members { prompt, total, cached, .. }) = serde_json::from_slice(value).ok()?;
-        let prompt_tokens = known(prompt, total)?;
-        let cached_prompt_tokens = cached.map(|cached| cached.min(prompt_tokens));
-        Some(Self { prompt_tokens, completion_tokens: 0, cached_prompt_tokens })
+        let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).ok()?;
+        let prompt_tokens = known(members.prompt, members.total)?;
+        let cached_prompt_tokens = members.cached.map(|cached| cached.min(prompt_tokens));
+        Some(Self { prompt_tokens, completion_tokens: 0, cached_prompt_tokens, parts: members.parts() })
     }
 
     /// Reads llama.cpp's `timings`, where the prompt is counted without its cached part.
     pub fn read_timings(value: &[u8]) -> Option<Self> {
         let Lenient(Timings { prompt, cached, predicted }) = serde_json::from_slice(value).ok()?;
         let prompt_tokens = prompt?.saturating_add(cached.unwrap_or_default());
-        Some(Self { prompt_tokens, completion_tokens: predicted?, cached_prompt_tokens: cached })
+        let parts = SaidParts::default();
+        Some(Self { prompt_tokens, completion_tokens: predicted?, cached_prompt_tokens: cached, parts })
     }
 
     /// Returns the usage of an answer that may also have timings.
@@ -82,6 +87,12 @@ pub(crate) struct MessageUsage {
     output: Option<i64>,
     cache_read: Option<i64>,
     cache_creation: Option<i64>,
+    /// Those of `cache_creation` that are kept for an hour.
+    cached_for_an_hour: Option<i64>,
+    /// Those of `output` that are reasoning.
+    reasoning: Option<i64>,
+    searches: Option<i64>,
+    service_tier: Option<ServiceTier>,
 }
 
 impl MessageUsage {
@@ -100,6 +111,10 @@ impl MessageUsage {
         self.output = sum(self.output, more.output);
         self.cache_read = sum(self.cache_read, more.cache_read);
         self.cache_creation = sum(self.cache_creation, more.cache_creation);
+        self.cached_for_an_hour = sum(self.cached_for_an_hour, more.cached_for_an_hour);
+        self.reasoning = sum(self.reasoning, more.reasoning);
+        self.searches = sum(self.searches, more.searches);
+        self.service_tier = more.service_tier.or(self.service_tier);
     }
 
     /// Returns the larger of both counts of each kind.
@@ -109,6 +124,10 @@ impl MessageUsage {
             output: self.output.max(other.output),
             cache_read: self.cache_read.max(other.cache_read),
             cache_creation: self.cache_creation.max(other.cache_creation),
+            cached_for_an_hour: self.cached_for_an_hour.max(other.cached_for_an_hour),
+            reasoning: self.reasoning.max(other.reasoning),
+            searches: self.searches.max(other.searches),
+            service_tier: self.service_tier.or(other.service_tier),
         }
     }
 
@@ -116,15 +135,23 @@ impl MessageUsage {
     /// divides it anew: vLLM says only at the end how much came from its cache.
     #[must_use]
     pub(crate) fn then(self, later: Self) -> Self {
-        let output = known(later.output, self.output);
+        let later = Self {
+            output: known(later.output, self.output),
+            // Only the beginning of a message says how long what was written is kept.
+            cached_for_an_hour: known(later.cached_for_an_hour, self.cached_for_an_hour),
+            reasoning: known(later.reasoning, self.reasoning),
+            searches: known(later.searches, self.searches),
+            service_tier: later.service_tier.or(self.service_tier),
+            ..later
+        };
         if later.input.is_some() && later.prompt_tokens() >= self.prompt_tokens() {
-            return Self { output, ..later };
+            return later;
         }
         Self {
             input: known(later.input, self.input),
-            output,
             cache_read: known(later.cache_read, self.cache_read),
             cache_creation: known(later.cache_creation, self.cache_creation),
+            ..later
         }
     }
 
@@ -135,13 +162,31 @@ impl MessageUsage {
             prompt_tokens: self.prompt_tokens(),
             completion_tokens: self.output.unwrap_or_default(),
             cached_prompt_tokens: self.cache_read,
+            parts: self.parts(),
         })
+    }
+
+    /// Returns the parts of which the usage says something. What was written to a cache for a time that isn't known is kept
+    /// for 5 minutes, as by default.
+    fn parts(self) -> SaidParts {
+        let hour = self.cache_creation.map(|all| self.cached_for_an_hour.unwrap_or_default().min(all));
+        let minutes_5 = self.cache_creation.zip(hour).map(|(all, hour)| all - hour);
+        SaidParts::default()
+            .with(Component::CacheWrite5m, minutes_5)
+            .with(Component::CacheWrite1h, hour)
+            .with(Component::Reasoning, self.reasoning)
+            .with(Component::Search, self.searches)
+    }
+
+    /// Returns the tier that the answer names.
+    pub(crate) const fn service_tier(&self) -> Option<ServiceTier> {
+        self.service_tier
     }
 
     /// Returns the counts of a usage that has only some.
     pub(crate) fn partial(self) -> Partial {
         let prompt = self.total().map(|total| total.prompt_tokens);
-        Partial::new(prompt, self.output, self.cache_read)
+        Partial::new(prompt, self.output, self.cache_read, self.parts())
     }
 
     fn prompt_tokens(self) -> i64 {
@@ -159,101 +204,31 @@ fn known(later: Option<i64>, earlier: Option<i64>) -> Option<i64> {
     later.filter(|tokens| *tokens > 0).or(earlier).or(later)
 }
 
-/// A number of tokens.
-#[derive(Default)]
-struct Tokens(Option<i64>);
-
-impl Gather<'_> for Tokens {
-    fn integer(&mut self, number: i64) {
-        self.0 = (0..=MAX_TOKENS).contains(&number).then_some(number);
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction, and is at most MAX_TOKENS")]
-    fn float(&mut self, number: f64) {
-        const MAX: f64 = 1e9;
-        let whole = number.ceil();
-        self.0 = (number >= 0.0 && whole <= MAX).then_some(whole as i64);
-    }
-
-    fn text(&mut self, text: &str) {
-        match (text.trim().parse::<i64>(), text.trim().parse::<f64>()) {
-            (Ok(number), _) => self.integer(number),
-            (_, Ok(number)) => self.float(number),
-            _ => {}
-        }
-    }
-}
-
-/// The members of a usage of OpenAI's forms.
-#[derive(Default)]
-struct Members {
-    prompt: Option<i64>,
-    completion: Option<i64>,
-    total: Option<i64>,
-    cached: Option<i64>,
-    reasoning: Option<i64>,
-}
-
-impl<'de> Gather<'de> for Members {
-    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = members.next_key()? {
-            let count = match name.as_ref() {
-                "prompt_tokens" | "input_tokens" => &mut self.prompt,
-                "completion_tokens" | "output_tokens" => &mut self.completion,
-                "total_tokens" => &mut self.total,
-                "prompt_cache_hit_tokens" | "cached_tokens" | "num_cached_tokens" => &mut self.cached,
-                "reasoning_tokens" => &mut self.reasoning,
-                "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details" => {
-                    let Details { cached, .. } = members.next_value::<Lenient<Details>>()?.0;
-                    self.cached = cached.max(self.cached);
-                    continue;
-                }
-                "completion_tokens_details" | "output_tokens_details" => {
-                    let Details { reasoning, .. } = members.next_value::<Lenient<Details>>()?.0;
-                    self.reasoning = reasoning.max(self.reasoning);
-                    continue;
-                }
-                _ => {
-                    members.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-            };
-            // Some servers write both pairs of names, one of them with zeros.
-            *count = members.next_value::<Lenient<Tokens>>()?.0.0.max(*count);
-        }
-        Ok(())
-    }
-}
-
-/// The parts of one count.
-#[derive(Default)]
-struct Details {
-    cached: Option<i64>,
-    reasoning: Option<i64>,
-}
-
-impl<'de> Gather<'de> for Details {
-    fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = members.next_key()? {
-            match name.as_ref() {
-                "cached_tokens" => self.cached = members.next_value::<Lenient<Tokens>>()?.0.0,
-                "reasoning_tokens" => self.reasoning = members.next_value::<Lenient<Tokens>>()?.0.0,
-                _ => drop(members.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-}
-
 impl<'de> Gather<'de> for MessageUsage {
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
-        let mut iterations = Self::default();
+        let (mut iterations, mut creation) = (Self::default(), CacheCreation::default());
         while let Some(Name(name)) = members.next_key()? {
             let count = match name.as_ref() {
                 "input_tokens" => &mut self.input,
                 "output_tokens" => &mut self.output,
                 "cache_read_input_tokens" => &mut self.cache_read,
                 "cache_creation_input_tokens" => &mut self.cache_creation,
+                "cache_creation" => {
+                    creation = members.next_value::<Lenient<CacheCreation>>()?.0;
+                    continue;
+                }
+                "output_tokens_details" => {
+                    self.reasoning = members.next_value::<Lenient<Details>>()?.0.reasoning;
+                    continue;
+                }
+                "server_tool_use" => {
+                    self.searches = members.next_value::<Lenient<Searches>>()?.0.0;
+                    continue;
+                }
+                "service_tier" => {
+                    self.service_tier = members.next_value::<Lenient<Tier>>()?.0.0;
+                    continue;
+                }
                 "iterations" => {
                     iterations = members.next_value::<Lenient<Iterations>>()?.0.0;
                     continue;
@@ -265,6 +240,9 @@ impl<'de> Gather<'de> for MessageUsage {
             };
             *count = members.next_value::<Lenient<Tokens>>()?.0.0;
         }
+        // The sum of both times is the count beside it, which some servers leave out.
+        self.cache_creation = self.cache_creation.or(creation.sum());
+        self.cached_for_an_hour = creation.hour;
         // The counts beside them are without those that compact the conversation, which are billed.
         *self = self.max(iterations);
         Ok(())

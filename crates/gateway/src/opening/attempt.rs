@@ -11,9 +11,10 @@ use tokio::time::{Instant, timeout_at};
 use super::refusals::{Failure, Verdict};
 use super::{MAX_ERROR_BYTES, Opened};
 use crate::abilities;
-use crate::answer::{PlainAnswer, PlainError, StreamCleaner, usage_at_the_end};
+use crate::answer::{PlainAnswer, PlainError, StreamCleaner, tier_at_the_end, usage_at_the_end};
 use crate::body::{ReadError, UpstreamBody, Whole, holding};
 use crate::call::Admitted;
+use crate::count::Settled;
 use crate::gateway::Gateway;
 use crate::queue::Place;
 use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, named_field};
@@ -197,7 +198,8 @@ impl Attempt<'_> {
             Some(usage) => usage.settle(self.call.bounds),
             None => self.call.estimated_prompt(),
         };
-        Opened::TooLong { used }
+        let service_tier = tier_at_the_end(tail).unwrap_or_default();
+        Opened::TooLong { used: Settled { service_tier, ..used } }
     }
 
     /// Returns what the request is written for. `limit` takes the place of the model's.

@@ -6,16 +6,16 @@ use std::sync::{Mutex, PoisonError};
 /// The least time between two lines about the same.
 const INTERVAL_MS: i64 = 60 * 1_000;
 
-/// When what was said last of the models of an upstream. They are those of the catalog, so there are few.
-#[derive(Default)]
+/// When what was said last of a model or an upstream. They are those of the catalog, so there are few.
+#[derive(Default, Debug)]
 pub(crate) struct Complaints(Mutex<HashMap<(String, &'static str), i64>>);
 
 impl Complaints {
-    /// Returns `true` if this wasn't said of a model within the last minute, and notes that it is said now, on the steady
+    /// Returns `true` if this wasn't said of a name within the last minute, and notes that it is said now, on the steady
     /// clock.
-    pub(crate) fn is_due(&self, model: &str, what: &'static str, now_ms: i64) -> bool {
+    pub(crate) fn is_due(&self, name: &str, what: &'static str, now_ms: i64) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let next_ms = said.entry((model.to_owned(), what)).or_insert(now_ms);
+        let next_ms = said.entry((name.to_owned(), what)).or_insert(now_ms);
         let is_due = now_ms >= *next_ms;
         if is_due {
             *next_ms = now_ms + INTERVAL_MS;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::answer::{PlainAnswer, PlainError};
-use crate::count::{Bounds, Settled, Usage};
+use crate::count::{Bounds, SaidParts, Settled, Usage};
 use crate::request::{Injection, TargetOptions};
 use crate::sse::Framer;
 
@@ -8,6 +8,7 @@ mod bytes;
 mod events;
 mod golden;
 mod leaving;
+mod searches;
 mod transcripts;
 
 use catalog::UpstreamKind;
@@ -239,7 +240,12 @@ fn plain_answers_are_cleaned() {
     let expected = r#"{"id":"1","model":"tk-chat","choices":[{"index":0,"message":{"role":"assistant","content":"12345678"},"finish_reason":"stop"}],
  "usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3}}}"#;
     assert_eq!(answer.body, expected);
-    let usage = Usage { prompt_tokens: 9, completion_tokens: 2, cached_prompt_tokens: Some(3) };
+    let usage = Usage {
+        prompt_tokens: 9,
+        completion_tokens: 2,
+        cached_prompt_tokens: Some(3),
+        parts: SaidParts::default(),
+    };
     assert_eq!(answer.usage, Some(usage));
     assert_eq!(
         answer.settle(Bounds::new(100, 1)),
@@ -337,8 +343,8 @@ fn plain_answers_with_a_usage_in_each_choice_are_charged_for_all() {
     };
     let body = format!(r#"{{"choices":[{},{}]}}"#, choice(0, 20), choice(1, 3));
     let answer = PlainAnswer::read::<&str>(&Bytes::from(body), &request(r#","n":2"#), &[]).unwrap();
-    let expected = Usage { prompt_tokens: 9, completion_tokens: 23, cached_prompt_tokens: None };
-    assert_eq!(answer.usage, Some(expected));
+    let counted = answer.usage.map(|usage| (usage.prompt_tokens, usage.completion_tokens));
+    assert_eq!(counted, Some((9, 23)));
 }
 
 /// Returns what a client gets of one event of an upstream whose cache all share.

@@ -80,7 +80,7 @@ fn charge(golden: &Golden, body: Bytes) -> (Settled, bool) {
     let request = ModelRequest::read(operation.unwrap(), &Bytes::from(members.to_string())).unwrap();
     let kinds = [Vllm, Sglang, Llamacpp, Tgi, Openai];
     let kind = kinds.into_iter().find(|kind| kind.as_str() == golden.kind).unwrap();
-    let bounds = Bounds { prices_cached: true, ..Bounds::new(1_000_000, 1_000_000) };
+    let bounds = Bounds::new(1_000_000, 1_000_000).with_cached_price();
     if !golden.stream {
         let answer = PlainAnswer::read::<&str>(&body, &request, &[]).unwrap();
         return (answer.settle(bounds), true);

@@ -5,7 +5,7 @@ use hyper::body::Bytes;
 
 use crate::Operation;
 use crate::answer::StreamCleaner;
-use crate::count::{Bounds, Settled};
+use crate::count::{Bounds, PricedParts, Settled};
 use crate::request::{Injection, ModelRequest, Target, TargetOptions};
 use crate::sse::Framer;
 use catalog::{OnDisconnect, UpstreamKind};

@@ -1,18 +1,21 @@
 //! Streams as upstreams send them, with what they have really used: for the tests of the gateway, and for a fuzz target.
 
 use super::{
-    Bounds, Bytes, Framer, Injection, ModelRequest, OnDisconnect, Operation, Settled, StreamCleaner, Target,
-    TargetOptions, UpstreamKind,
+    Bounds, Bytes, Framer, Injection, ModelRequest, OnDisconnect, Operation, PricedParts, Settled,
+    StreamCleaner, Target, TargetOptions, UpstreamKind,
 };
 use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
 
 pub const KINDS: [UpstreamKind; 6] = [Vllm, Sglang, Llamacpp, Tgi, Openai, Demo];
-const BOUNDS: Bounds = Bounds {
-    counted_prompt_tokens: 1_000_000,
-    reserved_prompt_tokens: 1_000_000,
-    completion_tokens: 1_000_000,
-    prices_cached: false,
-};
+
+fn bounds() -> Bounds {
+    Bounds {
+        counted_prompt_tokens: 1_000_000,
+        reserved_prompt_tokens: 1_000_000,
+        completion_tokens: 1_000_000,
+        priced: PricedParts::default(),
+    }
+}
 
 /// Returns a number below this one.
 pub type Draw<'a> = &'a mut dyn FnMut(u64) -> i64;
@@ -185,7 +188,7 @@ impl Story {
             read += 1;
         }
         let used = read.checked_sub(1).map_or(0, |last| self.events[last].1);
-        (cleaner.counter().settle(BOUNDS), used)
+        (cleaner.counter().settle(bounds()), used)
     }
 
     pub fn length(&self) -> usize {
