@@ -315,7 +315,7 @@ async fn admit<'a>(
         estimated_prompt_tokens: Some(reserved_prompt_tokens),
         choices: request.generated,
         inputs: request.prompts,
-        searches: 0,
+        searches: request.most_searches(),
         request_id: Some(&ids.call),
         lifetime: Lifetime::Gateway,
         reserve: true,

@@ -22,7 +22,7 @@ mod stream;
 mod text;
 mod usage;
 
-pub(crate) use details::service_tier;
+pub(crate) use details::{quantity, service_tier};
 pub(crate) use media::MediaKind;
 pub(crate) use searches::Searches;
 pub use stream::StreamCounter;

@@ -253,6 +253,11 @@ impl ModelRequest {
         }
     }
 
+    /// Returns how many searches on the web an upstream may make for the answer. Without a tool that searches, it makes none.
+    pub fn most_searches(&self) -> i64 {
+        self.survey.most_searches(self.operation)
+    }
+
     /// Returns how many tokens all prompts can have by the count of an upstream, for a model of this context.
     pub fn countable_prompt_tokens(&self, context_length: Option<i64>) -> i64 {
         match context_length {

@@ -31,6 +31,11 @@ impl Gather<'_> for Tokens {
     }
 }
 
+/// Reads a number of things; `None` for anything else.
+pub(crate) fn quantity(value: &[u8]) -> Option<i64> {
+    serde_json::from_slice::<Lenient<Tokens>>(value).ok().and_then(|Lenient(Tokens(number))| number)
+}
+
 /// The members of a usage of OpenAI's forms.
 #[derive(Default)]
 pub(super) struct Members {

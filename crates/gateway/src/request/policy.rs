@@ -237,6 +237,12 @@ pub(super) fn tool(kind: &str, is_inner: bool) -> (Cow<'static, str>, Class) {
     (Cow::Owned(format!("tools.{}", shown(kind))), class)
 }
 
+/// Returns `true` for the type of a tool that searches the web at a server.
+pub(super) fn is_web_search(kind: &str) -> bool {
+    const FAMILY: &str = "web_search";
+    kind.get(..FAMILY.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(FAMILY))
+}
+
 /// Returns `true` if a tool of type `shell` runs at the client.
 pub(super) fn is_local_environment(value: &str) -> bool {
     #[derive(serde::Deserialize)]

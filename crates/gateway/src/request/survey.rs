@@ -7,6 +7,7 @@
 
 mod items;
 mod media;
+mod searches;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,11 +19,13 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::policy;
+use crate::count::quantity;
 use crate::json::JsonError;
 use crate::lenient::Name;
 use crate::names::{lookalike, misspelled, shown};
 use crate::operation::Operation;
 use items::{Found, Place, Walk};
+use searches::SearchLimits;
 
 pub(crate) use media::{Form, Media, Scheme};
 
@@ -47,6 +50,7 @@ pub(super) struct Survey {
     pub(super) uses: Vec<Use>,
     /// What it has loaded.
     pub(super) media: Vec<Media>,
+    searches: SearchLimits,
 }
 
 /// A use of something that may cost or reach more than the text says.
@@ -74,6 +78,11 @@ pub(super) enum Class {
 }
 
 impl Survey {
+    /// Returns the most searches on the web that an upstream may make.
+    pub(super) fn most_searches(&self, operation: Operation) -> i64 {
+        self.searches.most(operation)
+    }
+
     /// Reads a body, which is an object of JSON, and not nested too deeply.
     ///
     /// # Errors
@@ -164,8 +173,11 @@ impl<'a> Walker<'a> {
             return Ok(());
         }
         self.note_field(name)?;
-        if name == "tool_choice" {
-            self.forces_tool = !matches!(value, "\"auto\"" | "\"none\"");
+        match name {
+            "tool_choice" => self.forces_tool = !matches!(value, "\"auto\"" | "\"none\""),
+            "max_tool_calls" => self.survey.searches.max_tool_calls = quantity(value.as_bytes()),
+            "web_search_options" => self.survey.searches.has_options = true,
+            _ => {}
         }
         match policy::is_harmless(name, value) {
             true => Ok(()),

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::media::{Form, has_scheme};
 use super::{Class, Walker};
+use crate::count::quantity;
 use crate::lenient::Name;
 use crate::operation::Operation;
 use crate::request::policy;
@@ -62,6 +63,7 @@ const TOOL_NAMES: &[&str] = &[
     "file_ids",
     "vector_store_ids",
     "server_url",
+    "max_uses",
 ];
 
 /// Facts about one item or part, gathered while its members are read.
@@ -234,6 +236,7 @@ impl<'a> Walk<'_, 'a> {
     /// Reads a tool.
     fn visit_tool<A: MapAccess<'a>>(self, mut members: A, is_inner: bool) -> Result<(), A::Error> {
         let Self { walker, within, .. } = self;
+        let (mut searches_web, mut max_uses) = (false, None);
         while let Some(Name(name)) = members.next_key()? {
             walker.check_name(("tools", None), &name, TOOL_NAMES)?;
             match name.as_ref() {
@@ -248,11 +251,13 @@ impl<'a> Walk<'_, 'a> {
                         Ok(Name(kind)) => kind,
                         Err(_) => Cow::Borrowed(""),
                     };
+                    searches_web = policy::is_web_search(&kind);
                     if value.get() != "null" {
                         let (name, class) = policy::tool(&kind, is_inner);
                         walker.note(name, class)?;
                     }
                 }
+                "max_uses" => max_uses = quantity(members.next_value::<&'a RawValue>()?.get().as_bytes()),
                 name @ ("vector_store_ids" | "file_ids") => {
                     if members.next_value::<&'a RawValue>()?.get() != "null" {
                         walker.reference("tools", name)?;
@@ -279,6 +284,11 @@ impl<'a> Walk<'_, 'a> {
                 }
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }
+        }
+        if searches_web {
+            // It is Anthropic's.
+            let max_uses = max_uses.filter(|_| walker.operation == Operation::Messages);
+            walker.survey.searches.add_tool(max_uses);
         }
         Ok(())
     }
