@@ -7,7 +7,7 @@ use catalog::{OnDisconnect, UpstreamKind};
 use fuzz::fuzz_target;
 use gateway::Operation;
 use gateway::answer::StreamCleaner;
-use gateway::count::{Bounds, Settled};
+use gateway::count::{Bounds, PricedParts, Settled};
 use gateway::request::{Injection, ModelRequest, Target, TargetOptions};
 use gateway::sse::Framer;
 use hyper::body::Bytes;
