@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use catalog::{BEGINNING, Catalog, CatalogError, Model, PriceBook, Route, VolumeDiscount};
+use catalog::{BEGINNING, Catalog, CatalogError, ComponentPrices, Model, PriceBook, Route, VolumeDiscount};
 use kernel::clock::{Clock, Time};
 
 use catalog::activation::ActivationError;
@@ -188,8 +188,9 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
         prices.collect()
     };
     let route = |route: &Route| {
-        let Route { upstream, model, weight, tier } = route;
-        json!({"upstream": upstream.id, "model": model, "weight": weight, "tier": tier})
+        let Route { upstream, model, weight, tier, cost } = route;
+        json!({"upstream": upstream.id, "model": model, "weight": weight, "tier": tier,
+               "cost": cost.as_ref().map(|cost| costs(cost))})
     };
     let models = catalog.all_models().map(|model| {
         json!({"id": model.id, "kind": model.kind.as_str(), "retired": model.retired, "max_tokens": model.max_tokens,
@@ -206,10 +207,16 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
            "volume_discounts": tiers(catalog.tiers_at(now)), "warnings": catalog.warnings(now)})
 }
 
+/// Returns the costs of a route by component; decimals in strings.
+fn costs(cost: &ComponentPrices) -> Value {
+    let costs = cost.list().into_iter();
+    costs.map(|(component, cost)| (component.as_str().to_owned(), Value::from(cost.to_string()))).collect()
+}
+
 /// Returns the routes of a model, such as `llama-70b at vllm-a (weight 2), svc-1 at vllm-b (tier 1)`.
 fn routes(model: &Model) -> String {
     let route = |route: &Route| {
-        let Route { upstream, model, weight, tier } = route;
+        let Route { upstream, model, weight, tier, cost: _ } = route;
         let id = &upstream.id;
         match (weight, tier) {
             (1, 0) => format!("{model} at {id}"),
@@ -253,6 +260,12 @@ fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
         if !model.routes.is_empty() {
             lines.push(format!("  routes: {}", routes(model)));
         }
+        let costs = model.routes.iter().filter_map(|route| Some((route, route.cost.as_ref()?)));
+        lines.extend(costs.map(|(route, cost)| {
+            let costs: Vec<_> =
+                cost.list().iter().map(|(part, cost)| format!("{} {cost}", part.as_str())).collect();
+            format!("  cost of {} at {}: {}", route.model, route.upstream.id, costs.join(", "))
+        }));
     }
     lines.extend(catalog.warnings(now).iter().map(|warning| format!("warning: {warning}")));
     lines.join("\n")

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::conditions::Conditions;
-use super::{Component, PartPrices, Parts, Price};
+use super::{BEGINNING, Component, PartPrices, Parts, Price};
 use kernel::clock::Time;
 use kernel::money::Pico;
 use kernel::secrets::sha256;
@@ -20,6 +20,22 @@ pub struct ComponentPrices {
     pub cached_prompt: Option<Pico>,
     pub completion: Pico,
     pub parts: PartPrices,
+}
+
+impl ComponentPrices {
+    /// Returns what these quantities cost, in pico of the currency; `None` as of [`rate`].
+    pub fn rate(&self, tokens: Tokens) -> Option<Pico> {
+        rate(&Price::new(BEGINNING, *self), tokens)
+    }
+
+    /// Returns the components that have a price of their own, in their order.
+    pub fn list(&self) -> Vec<(Component, Pico)> {
+        let price = Price::new(BEGINNING, *self);
+        let own = Component::ALL.iter().copied();
+        own.filter(|component| price.has(*component))
+            .map(|component| (component, price.of(component)))
+            .collect()
+    }
 }
 
 impl Price {

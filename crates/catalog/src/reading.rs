@@ -1,6 +1,7 @@
 //! The file of a catalog: its keys, and the rules across them. A mistake has its line, and its model or
 //! upstream.
 
+mod costs;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -143,6 +144,7 @@ impl ComponentEntries {
     }
 }
 
+/// The price or the cost of a component.
 struct TokenPrice(Pico);
 
 #[derive(Deserialize)]
@@ -290,7 +292,7 @@ impl<'a> Rules<'a> {
         self.check_prices(&prices, max_tokens, &label);
         prices.sort_by_key(|(_, price)| book::order(price));
         let price_lines = prices.iter().map(|(line, price)| (price.version, *line)).collect();
-        let routes = self.routes(entry.routes, (&entry.id, entry.kind), upstreams);
+        let routes = self.routes(entry.routes, (&entry.id, entry.kind, entry.max_tokens), upstreams);
         let model = Model {
             root: entry.root.unwrap_or_else(|| entry.id.clone()),
             id: entry.id,
@@ -480,14 +482,18 @@ impl<'a> Rules<'a> {
 
 /// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
 fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
+    is_too_dear(price, max_tokens).then(|| {
+        format!(
+            "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost \
+             more: lower the price, or `max_tokens`"
+        )
+    })
+}
+
+/// Returns `true` if a call with this many tokens in and as many out would have a price that can't be recorded.
+fn is_too_dear(price: &Price, max_tokens: i64) -> bool {
     let of = |whole: Component| price.dearest(whole).checked_mul(max_tokens);
     let amount = of(Component::Prompt).zip(of(Component::Completion));
     let amount = amount.and_then(|(prompt, completion)| prompt.checked_add(completion));
-    if amount.is_some_and(|amount| amount <= MAX_CALL_PRICE) {
-        return None;
-    }
-    Some(format!(
-        "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost \
-         more: lower the price, or `max_tokens`"
-    ))
+    amount.is_none_or(|amount| amount > MAX_CALL_PRICE)
 }

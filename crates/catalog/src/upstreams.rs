@@ -11,7 +11,7 @@ use kernel::secrets::Secret;
 use kernel::urls::BaseUrl;
 
 use super::reading::{ParsedUpstream, Rules};
-use super::{Catalog, Kind, Model};
+use super::{Catalog, ComponentPrices, Kind, Model};
 
 /// The upstream of the built-in catalog, which needs no server.
 pub const DEMO: &str = "[[upstreams]]\nid = \"demo\"\nkind = \"demo\"\n";
@@ -151,6 +151,8 @@ pub struct Route {
     pub weight: u32,
     /// Routes of a higher tier are used while none of a lower one can be.
     pub tier: u32,
+    /// What the operator pays for calls here; `None` if that isn't known.
+    pub cost: Option<Arc<ComponentPrices>>,
 }
 
 impl Catalog {
@@ -184,6 +186,7 @@ impl Catalog {
             model: model.id.clone(),
             weight: 1,
             tier: 0,
+            cost: None,
         };
         for model in &mut self.models {
             let routes = self.upstreams.iter().map(|upstream| route(model, upstream)).collect();

@@ -12,6 +12,7 @@ use kernel::secrets::{Secret, files};
 use kernel::spelling::closest;
 use kernel::urls::BaseUrl;
 
+use super::costs::{CostEntry, CostPlace};
 use super::{Rules, id, line};
 use crate::{Kind, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
 
@@ -115,6 +116,7 @@ pub struct RouteEntry {
     weight: u32,
     #[serde(default, deserialize_with = "whole::<0, 1_000, _, _>")]
     tier: u32,
+    cost: Option<CostEntry>,
 }
 
 #[derive(Deserialize)]
@@ -265,15 +267,18 @@ impl Rules<'_> {
     pub fn routes(
         &mut self,
         entries: Vec<Spanned<Table<RouteEntry>>>,
-        (id, kind): (&str, Kind),
+        (id, kind, max_tokens): (&str, Kind, i64),
         upstreams: &[Arc<Upstream>],
     ) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::new();
         for entry in entries {
             let line = self.line(&entry);
-            let Table(RouteEntry { upstream: name, model, weight, tier }) = entry.into_inner();
+            let Table(RouteEntry { upstream: name, model, weight, tier, cost }) = entry.into_inner();
             let model = model.map_or_else(|| id.to_owned(), |UpstreamModel(model)| model);
-            let place = format!("model `{id}`: `routes`");
+            let label = format!("model `{id}`");
+            let place = format!("{label}: `routes`");
+            let of_cost = CostPlace { label: &label, kind, max_tokens, line };
+            let cost = cost.map(|cost| Arc::new(self.cost(cost, of_cost)));
             let Some(upstream) = upstreams.iter().find(|upstream| upstream.id == name) else {
                 self.refuse(line, &format!("{place}: {}", unknown_upstream(&name, upstreams)));
                 continue;
@@ -287,7 +292,7 @@ impl Rules<'_> {
                 let why = format!("there are two to `{model}` of upstream `{name}`");
                 self.refuse(line, &format!("{place}: {why}"));
             }
-            routes.push(Route { upstream: Arc::clone(upstream), model, weight, tier });
+            routes.push(Route { upstream: Arc::clone(upstream), model, weight, tier, cost });
         }
         routes
     }

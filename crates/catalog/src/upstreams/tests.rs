@@ -122,8 +122,14 @@ fn upstream_has_the_documented_defaults() {
     let [a, b] = catalog.upstreams() else { panic!("{:?}", catalog.upstreams()) };
     assert_eq!((&**a, &**b), (&first, &second));
     let expected = [
-        Route { upstream: Arc::clone(a), model: "meta-llama/Llama 3@1".to_owned(), weight: 2, tier: 0 },
-        Route { upstream: Arc::clone(b), model: "m".to_owned(), weight: 1, tier: 1 },
+        Route {
+            upstream: Arc::clone(a),
+            model: "meta-llama/Llama 3@1".to_owned(),
+            weight: 2,
+            tier: 0,
+            cost: None,
+        },
+        Route { upstream: Arc::clone(b), model: "m".to_owned(), weight: 1, tier: 1, cost: None },
     ];
     let model = catalog.get("m").unwrap();
     assert_eq!(model.routes, expected);
@@ -155,7 +161,8 @@ fn built_in_models_are_served_by_the_demo() {
     let [demo] = catalog.upstreams() else { panic!("{:?}", catalog.upstreams()) };
     assert_eq!((demo.id.as_str(), demo.kind, &demo.url), ("demo", UpstreamKind::Demo, &None));
     for model in catalog.all_models() {
-        let route = Route { upstream: Arc::clone(demo), model: model.id.clone(), weight: 1, tier: 0 };
+        let route =
+            Route { upstream: Arc::clone(demo), model: model.id.clone(), weight: 1, tier: 0, cost: None };
         assert_eq!(model.routes, [route]);
         assert_eq!(catalog.get(&model.id), Some(model));
     }
