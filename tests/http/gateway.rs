@@ -2,6 +2,7 @@
 
 mod abilities;
 mod compressed;
+mod costs;
 mod counters;
 mod early;
 mod endings;
@@ -131,8 +132,9 @@ pub fn with_settings(
     database.run(&settings, async |world: World| {
         let upstream = Upstream::start().await;
         let (routes, upstreams) = describe(&upstream);
-        // TGI has no vectors.
-        let vectors = if upstreams.contains("\"tgi\"") { "" } else { &routes };
+        // TGI has no vectors, and the costs of a chat aren't those of vectors.
+        let is_chat = upstreams.contains("\"tgi\"") || routes.contains("cost = ");
+        let vectors = if is_chat { "" } else { &routes };
         let catalog = MODEL.replace("ROUTES", &routes).replace("VECTORS", vectors) + &upstreams;
         std::fs::write(&file, catalog).unwrap();
         tollkeeper::catalog::activation::reload(&world.app.catalogs).await.unwrap();

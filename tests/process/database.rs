@@ -22,10 +22,11 @@ use tollkeeper::random::Random;
 use support::database::copy_template;
 use support::{Database, on_each_database};
 
-/// Statements that remove what steps 39 to 45 have added.
+/// Statements that remove what steps 39 to 46 have added.
 fn undo_last_steps(db: &Db) -> &'static [&'static str] {
     match db.is_postgres() {
         true => &[
+            "DROP TABLE daily_costs",
             "ALTER TABLE price_versions DROP COLUMN components",
             "DROP TABLE conditional_prices",
             "ALTER TABLE usage_events DROP COLUMN parts",
@@ -44,6 +45,7 @@ fn undo_last_steps(db: &Db) -> &'static [&'static str] {
             "DROP TABLE usage_daily_sums",
         ],
         false => &[
+            "DROP TABLE daily_costs",
             "ALTER TABLE price_versions DROP COLUMN components",
             "DROP TABLE conditional_prices",
             "ALTER TABLE usage_events DROP COLUMN parts",

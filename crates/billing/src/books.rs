@@ -7,6 +7,7 @@
 
 mod batch;
 pub mod booking;
+mod call_costs;
 mod corrections;
 mod credit_notes;
 mod events;
@@ -28,6 +29,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use batch::BatchError;
+pub use call_costs::CallCost;
 pub use operations::{
     Answer, BudgetRefusal, CallReservation, Extension, Lifetime, Operation, Outcome, Reservation,
     ReserveError, UsageEvent,

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use crate::Billing;
+use crate::books::CallCost;
 use crate::rules::call_rest::{CallRest, call_rest};
 use crate::store::call_progress::InterruptedCall;
 use crate::store::usage::recording::{self, Payer, StoredEvent};
-use crate::usage::{self, Caller, Event, GATEWAY_SOURCE, Outcome, RestOfCall, Usage};
-use catalog::{Component, Kind, Parts, ServiceTier, Tokens};
+use crate::usage::{self, Caller, CostedEvent, Event, GATEWAY_SOURCE, Outcome, RestOfCall, Usage};
+use catalog::{Component, ComponentPrices, Kind, Parts, ServiceTier, Tokens};
 use kernel::error::Error;
 use kernel::ids::{CallerId, ModelCallId};
 use kernel::money::Pico;
@@ -23,25 +24,55 @@ pub enum Charge {
     Rest(Vec<Outcome>),
 }
 
+/// The route that a call was served by, if what calls cost there is known.
+#[derive(Clone, Debug)]
+pub struct CostedRoute {
+    /// The id of the upstream.
+    pub upstream: Arc<str>,
+    pub costs: Arc<ComponentPrices>,
+}
+
 /// Charges a call of the gateway by its usage event. If its reservation expired meanwhile and its last
 /// progress was charged, charges the rest.
 ///
 /// This may be repeated with the same event: all of it counts once. What was charged under the id of the call
-/// never changes, so that the rest is the same each time.
+/// never changes, so that the rest is the same each time. What the call cost the operator on its route is recorded with the
+/// first event that is new here, for the whole call.
 ///
 /// # Errors
 /// As of [`usage::record`].
-pub async fn charge(billing: &Billing, event: Event) -> Result<Charge, Error> {
-    let outcomes = usage::record_uncounted(billing, vec![event.clone()]).await?;
+pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>) -> Result<Charge, Error> {
+    let cost = route.and_then(|route| cost_of(billing, &event, route));
+    let whole = CostedEvent { event: event.clone(), cost: cost.clone() };
+    let outcomes = usage::record_uncounted(billing, vec![whole]).await?;
     let outcome = outcomes.into_iter().next().ok_or_else(|| Error::internal("an event has no outcome"))?;
     if outcome == Outcome::Conflict
         && let Some(charged) = interrupted_charge(billing, &event).await?
     {
         let rest = rest_of(&event, rest_of_charge(billing, &event, &charged));
-        return Ok(Charge::Rest(usage::record(billing, rest).await?));
+        let mut cost = cost;
+        let rest = rest.into_iter().map(|event| CostedEvent { event, cost: cost.take() }).collect();
+        return Ok(Charge::Rest(usage::record_with_costs(billing, rest).await?));
     }
     usage::count_outcome(billing, &event.source, &outcome);
     Ok(Charge::Event(outcome))
+}
+
+/// Returns what a whole call cost the operator; `None`, with an ERROR, if that is too much to be recorded.
+fn cost_of(billing: &Billing, event: &Event, route: &CostedRoute) -> Option<Box<CallCost>> {
+    let upstream = Arc::clone(&route.upstream);
+    let Some(found) = usage::price_and_cost(&billing.catalog.now(), event, &route.costs) else {
+        let (call_id, upstream) = (&*event.id, &*upstream);
+        tracing::error!(call_id, upstream, "the cost of a call can't be computed: the margin is without it");
+        return None;
+    };
+    Some(Box::new(CallCost {
+        upstream,
+        prompt_tokens: event.usage.prompt_tokens,
+        completion_tokens: event.usage.completion_tokens,
+        amount: found.price,
+        cost: found.cost,
+    }))
 }
 
 /// Returns the stored event with the id of this one, if it is for the same call.

@@ -15,7 +15,7 @@ use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
-use usage::Outcome;
+use usage::{CostedEvent, Outcome};
 
 /// Maximum number of reservations that one transaction ends, as calls wait for the same wallets.
 const MAX_PER_TRANSACTION: i64 = 200;
@@ -110,7 +110,7 @@ async fn charge_all(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64,
 /// Charges interrupted calls in one transaction, which ends their reservations.
 async fn charge(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Error> {
     let events: Vec<_> = calls.iter().map(|call| calls::interrupted_event(billing, call)).collect();
-    let known = events.iter().flatten().cloned().collect();
+    let known = events.iter().flatten().cloned().map(CostedEvent::from).collect();
     let mut outcomes = usage::record_uncounted(billing, known).await?.into_iter();
     let mut ended = 0;
     for (call, event) in calls.iter().zip(events) {

@@ -5,7 +5,8 @@
 //!   usage events, and [`calls`] charges calls of our own gateway. All of them write through [`books`], one
 //!   queue into the database.
 //! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (what it is made of),
-//!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`exports`] (all charges
+//!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`margins`] (what is left
+//!   of the list price for the operator), [`exports`] (all charges
 //!   of a month, for programs of others) and [`pricing`].
 //! - Budgets: [`budgets`] is what customers set, and [`budget_alerts`] tells people what they have reached;
 //!   [`balance_alerts`] tells them that the balance is low.
@@ -36,6 +37,7 @@ pub mod first_credit;
 pub mod health;
 pub mod invoices;
 pub mod limits;
+pub mod margins;
 pub mod metrics;
 pub mod movements;
 pub mod pricing;

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod balances;
 pub mod books;
 pub mod budgets;
+pub mod call_cost;
 pub mod call_price;
 pub mod call_rest;
 pub mod credit_limits;

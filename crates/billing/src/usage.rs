@@ -4,11 +4,14 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::Billing;
-use crate::books::{self, Answer, Operation, UsageEvent};
+use crate::books::{self, Answer, CallCost, Operation, UsageEvent};
+use crate::rules::call_cost::{self, PriceAndCost};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
-use catalog::{CallFacts, Catalog, Component, Kind, Model, Parts, Price, ServiceTier, Tokens};
+use catalog::{
+    CallFacts, Catalog, Component, ComponentPrices, Kind, Model, Parts, Price, ServiceTier, Tokens,
+};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
@@ -30,6 +33,20 @@ pub struct Event {
     pub source: Arc<str>,
     pub time: Time,
     pub usage: Usage,
+}
+
+/// An event, with what its call cost the operator.
+#[derive(Debug)]
+pub(crate) struct CostedEvent {
+    pub(crate) event: Event,
+    /// `None` if that isn't known, or if another event of the call has it.
+    pub(crate) cost: Option<Box<CallCost>>,
+}
+
+impl From<Event> for CostedEvent {
+    fn from(event: Event) -> Self {
+        Self { event, cost: None }
+    }
 }
 
 /// One use of a model.
@@ -177,7 +194,16 @@ fn push_number(text: &mut String, number: i64) {
 /// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may
 /// have, or if the database fails. The same events can be sent again.
 pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
-    let sources: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.source)).collect();
+    let events = events.into_iter().map(CostedEvent::from).collect();
+    record_with_costs(billing, events).await
+}
+
+/// Like [`record`], with what the calls of the events cost the operator.
+pub(crate) async fn record_with_costs(
+    billing: &Billing,
+    events: Vec<CostedEvent>,
+) -> Result<Vec<Outcome>, Error> {
+    let sources: Vec<Arc<str>> = events.iter().map(|costed| Arc::clone(&costed.event.source)).collect();
     let outcomes = record_uncounted(billing, events).await?;
     for (source, outcome) in sources.iter().zip(&outcomes) {
         count_outcome(billing, source, outcome);
@@ -185,15 +211,18 @@ pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome
     Ok(outcomes)
 }
 
-/// Like [`record`], but without the counts of events.
-pub(crate) async fn record_uncounted(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
+/// Like [`record_with_costs`], but without the counts of events.
+pub(crate) async fn record_uncounted(
+    billing: &Billing,
+    events: Vec<CostedEvent>,
+) -> Result<Vec<Outcome>, Error> {
     // With a wrong clock, events would be refused for good.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
     // `None` for events that go through the queue of writes.
     let mut decided: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
     let mut sent = Vec::with_capacity(events.len());
-    for mut event in events {
+    for CostedEvent { mut event, cost } in events {
         decided.push(match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
                 // The books know a model by its id, whatever name a call had for it.
@@ -201,7 +230,7 @@ pub(crate) async fn record_uncounted(billing: &Billing, events: Vec<Event>) -> R
                 if let Some(model) = named.filter(|model| *model.id != *event.usage.model) {
                     event.usage.model = model.id.as_str().into();
                 }
-                sent.push(usage_event(event, rated));
+                sent.push(usage_event(event, rated, cost));
                 None
             }
             Err(outcome) => Some(outcome),
@@ -340,6 +369,17 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     Ok(EventPrice { version: price.version, amount, parts })
 }
 
+/// Returns the list price of the whole call of an event, and what it costs the operator at these costs. `None` if the
+/// event is refused, or if the cost can't be recorded.
+pub(crate) fn price_and_cost(
+    catalog: &Catalog,
+    event: &Event,
+    costs: &ComponentPrices,
+) -> Option<PriceAndCost> {
+    let price = price_of(catalog.find_any(&event.usage.model)?, event)?;
+    call_cost::price_and_cost(price, costs, event.usage.tokens())
+}
+
 /// Returns the price of an event's model at its time, under the conditions of its call.
 pub(crate) fn price_of<'a>(model: &'a Model, event: &Event) -> Option<&'a Price> {
     let used = &event.usage;
@@ -350,7 +390,7 @@ pub(crate) fn price_of<'a>(model: &'a Model, event: &Event) -> Option<&'a Price>
     })
 }
 
-fn usage_event(event: Event, rated: RatedUsage) -> UsageEvent {
+fn usage_event(event: Event, rated: RatedUsage, cost: Option<Box<CallCost>>) -> UsageEvent {
     let (used, RatedUsage { payer, payload_hash, priced }) = (event.usage, rated);
     UsageEvent {
         event: RatedEvent {
@@ -372,6 +412,7 @@ fn usage_event(event: Event, rated: RatedUsage) -> UsageEvent {
             corrects: used.corrects,
         },
         reservation_id: used.reservation_id,
+        cost,
     }
 }
 

@@ -87,6 +87,7 @@ const STEPS: &[Step] = &[
     step!(43, "brought_forward", "0043_brought_forward.sql"),
     step!(44, "evidence", "0044_evidence.sql"),
     step!(45, "price_components", "0045_price_components.sql"),
+    step!(46, "daily_costs", "0046_daily_costs.sql"),
 ];
 
 /// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the

@@ -187,7 +187,7 @@ async fn serve(
         // Its client has left, and it isn't waited for.
         None => {
             let used = admitted.stage.is_taken().then(|| admitted.estimated_prompt());
-            Box::pin(hold.end(used, Outcome::ClientLeft, record.upstream_id())).await;
+            Box::pin(hold.end(used, Outcome::ClientLeft, &record)).await;
             record.end(Outcome::ClientLeft, used);
         }
         Some(Err(error)) => {
@@ -198,12 +198,12 @@ async fn serve(
         }
         Some(Ok(Opened::Whole { body, used, is_demo })) => {
             let outcome = if client.has_left() { Outcome::ClientLeft } else { Outcome::Completed };
-            Box::pin(hold.capture(used, outcome, record.upstream_id())).await;
+            Box::pin(hold.capture(used, outcome, &record)).await;
             record.end(outcome, Some(used));
             client.answer(begun(is_demo, AnswerBody::Whole(body)));
         }
         Some(Ok(Opened::TooLong { used })) => {
-            Box::pin(hold.capture(used, Outcome::Cut, record.upstream_id())).await;
+            Box::pin(hold.capture(used, Outcome::Cut, &record)).await;
             record.end(Outcome::Cut, Some(used));
             client.fail(operation, opening::too_long_error()).await;
         }

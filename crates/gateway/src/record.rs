@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::count::Settled;
 use crate::counters::Outcome;
 use crate::operation::Operation;
-use catalog::{Route, Upstream};
+use billing::calls::CostedRoute;
+use catalog::{ComponentPrices, Route, Upstream};
 use kernel::error::Code;
 use kernel::ids::{ModelCallId, OrganizationId};
 use kernel::stopwatch::Stopwatch;
@@ -22,6 +23,8 @@ pub(crate) struct CallRecord {
     is_stream: bool,
     /// The upstream that was asked last.
     upstream: Option<Arc<Upstream>>,
+    /// What calls cost on the route that was asked last.
+    costs: Option<Arc<ComponentPrices>>,
     attempts: u32,
     first_event: Option<Duration>,
     /// The span of the attempt that was answered.
@@ -45,6 +48,7 @@ impl CallRecord {
             operation,
             is_stream,
             upstream: None,
+            costs: None,
             attempts: 0,
             first_event: None,
             span: None,
@@ -54,6 +58,7 @@ impl CallRecord {
     /// Notes that an upstream is asked, as a span of its own.
     pub(crate) fn begin_attempt(&mut self, route: &Route) {
         self.upstream = Some(Arc::clone(&route.upstream));
+        self.costs.clone_from(&route.cost);
         self.attempts += 1;
         let operation = self.operation.telemetry_name();
         // The names are those of OpenTelemetry's conventions for generative AI.
@@ -82,6 +87,12 @@ impl CallRecord {
     /// Returns the upstream that was asked last; `-` if none was.
     pub(crate) fn upstream_id(&self) -> &str {
         self.upstream.as_ref().map_or("-", |upstream| upstream.id.as_str())
+    }
+
+    /// Returns the route that was asked last, if what calls cost there is known.
+    pub(crate) fn costed_route(&self) -> Option<CostedRoute> {
+        let costs = Arc::clone(self.costs.as_ref()?);
+        Some(CostedRoute { upstream: self.upstream_id().into(), costs })
     }
 
     /// Ends the record: the call is settled.

@@ -8,6 +8,7 @@ use crate::count::Settled;
 use crate::counters::{Counters, Outcome};
 use crate::gateway::Gateway;
 use crate::progress::{Extensions, Progress};
+use crate::record::CallRecord;
 use billing::Billing;
 use billing::books::Reservation;
 use billing::calls::{self, Charge};
@@ -68,9 +69,10 @@ impl Hold {
         }
     }
 
-    /// Captures the price of what was used at an upstream. It is durable when this returns: while the database fails, this
+    /// Captures the price of what was used at the upstream that was asked last. It is durable when this returns: while the database fails, this
     /// tries again.
-    pub(crate) async fn capture(self, used: Settled, outcome: Outcome, upstream: &str) {
+    pub(crate) async fn capture(self, used: Settled, outcome: Outcome, record: &CallRecord) {
+        let (upstream, route) = (record.upstream_id(), record.costed_route());
         let used = self.fitted(used, upstream);
         self.counters.note_outcome(&self.model, outcome);
         self.counters.note_tokens(&self.model, upstream, used);
@@ -93,7 +95,7 @@ impl Hold {
         }
         let mut wait = FIRST_RETRY;
         loop {
-            match calls::charge(&self.billing, self.event(used)).await {
+            match calls::charge(&self.billing, self.event(used), route.as_ref()).await {
                 Ok(charge) => return self.finish_capture(used, charge).await,
                 Err(error) => {
                     let (call_id, retry_in_ms) = (self.call_id, wait.as_millis());
@@ -152,9 +154,9 @@ impl Hold {
     }
 
     /// Captures the price of what was used, if anything was.
-    pub(crate) async fn end(self, used: Option<Settled>, outcome: Outcome, upstream: &str) {
+    pub(crate) async fn end(self, used: Option<Settled>, outcome: Outcome, record: &CallRecord) {
         match used {
-            Some(used) => self.capture(used, outcome, upstream).await,
+            Some(used) => self.capture(used, outcome, record).await,
             None => self.release(outcome).await,
         }
     }

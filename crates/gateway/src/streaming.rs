@@ -185,7 +185,7 @@ impl Relay {
             Ending::Cut(_) | Ending::Error(_) => Outcome::Cut,
             Ending::ClientLeft | Ending::ClientTooSlow => Outcome::ClientLeft,
         };
-        hold.capture(settled, outcome, &upstream.id).await;
+        hold.capture(settled, outcome, &record).await;
         record.end(outcome, Some(settled));
         let last = match ending {
             Ending::Done(last) => last,

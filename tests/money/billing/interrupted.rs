@@ -6,18 +6,18 @@ use http::Method;
 use serde_json::json;
 use tollkeeper::app::App;
 use tollkeeper::billing::books::{self, Answer, Lifetime, Operation};
-use tollkeeper::billing::calls::{Charge, charge};
+use tollkeeper::billing::calls::{Charge, CostedRoute, charge};
 use tollkeeper::billing::expired_reservations::expire_due;
 use tollkeeper::billing::reservations::{Progress, Reservation, extend_call, release};
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
 use tollkeeper::billing::{audit, reservations};
-use tollkeeper::catalog::{Kind, Parts, ServiceTier};
+use tollkeeper::catalog::{ComponentPrices, Kind, Parts, ServiceTier};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
 use tollkeeper::ids::{ApiKeyId, CallerId, ModelCallId, OrganizationId, ProjectId, ReservationId, UserId};
-use tollkeeper::money::Nano;
+use tollkeeper::money::{Nano, Pico};
 
 use support::books::{assert_books, number, wallet};
 use support::world::{Place, TestUser, World};
@@ -42,6 +42,16 @@ struct OpenCall {
     id: ModelCallId,
     reservation: Reservation,
     caller: Caller,
+}
+
+/// The route of each call: 0.000001 for a token in, and 0.000002 for one out.
+fn route() -> CostedRoute {
+    let costs = ComponentPrices {
+        prompt: Pico::from_units(1_000_000),
+        completion: Pico::from_units(2_000_000),
+        ..ComponentPrices::default()
+    };
+    CostedRoute { upstream: "engine".into(), costs: costs.into() }
 }
 
 fn run_on(database: Database, test: impl AsyncFn(&Scene)) {
@@ -140,7 +150,7 @@ impl Scene {
             time: call.id.created_at(),
             usage,
         };
-        charge(&self.app().billing, event).await.unwrap()
+        charge(&self.app().billing, event, Some(&route())).await.unwrap()
     }
 
     async fn sweep(&self) -> u64 {
@@ -289,6 +299,41 @@ fn gateway_that_comes_back_charges_the_rest(database: Database) {
                 assert!(!matches!(charged, Charge::Event(Outcome::Conflict)), "{charged:?}");
                 assert_eq!(scene.events(&call).await, rows(due));
                 assert_eq!(scene.wallet().await, (-spent, 0), "{due:?}");
+            }
+        }
+    });
+}
+
+/// What calls have cost so far: their number, tokens in and out, list price and cost in nano.
+async fn costs(scene: &Scene) -> Vec<(i64, i64, i64, i64, i64)> {
+    let text = "SELECT requests, prompt_tokens, completion_tokens, amount_pico / 1000, cost_pico / 1000 FROM daily_costs
+                WHERE upstream = 'engine' AND amount_whole = 0 AND cost_whole = 0";
+    sql(text).all(&mut scene.app().db.read().await.unwrap()).await.unwrap()
+}
+
+#[on_each_database]
+fn cost_of_an_interrupted_call_is_recorded_once_and_with_its_rest(database: Database) {
+    run_on(database, async |scene| {
+        // Charged until then; and all of it.
+        let cases = [
+            // More: 9 x 1,000 + 50 x 3,000 nano, at 9 x 1,000 + 50 x 2,000.
+            ((9, 20), (9, 50), vec![(1, 9, 50, 159_000, 109_000)]),
+            // Less: 7 x 1,000 + 10 x 3,000, at 7 x 1,000 + 10 x 2,000.
+            ((9, 20), (7, 10), vec![(2, 16, 60, 196_000, 136_000)]),
+            // Both: 8 x 1,000 + 30 x 3,000, at 8 x 1,000 + 30 x 2,000.
+            ((9, 20), (8, 30), vec![(3, 24, 90, 294_000, 204_000)]),
+            // Neither: nothing is left to be recorded, so that its cost isn't known.
+            ((9, 20), (9, 20), vec![(3, 24, 90, 294_000, 204_000)]),
+        ];
+        for ((prompt, completion), (all_prompt, all_completion), due) in cases {
+            let before = costs(scene).await;
+            let call = scene.open().await;
+            scene.extend(&call, progress(prompt, None, completion)).await.unwrap();
+            scene.world.clock.advance_ms(60_000);
+            assert_eq!((scene.sweep().await, costs(scene).await), (1, before));
+            for _ in 0..3 {
+                scene.charge(&call, all_prompt, None, all_completion).await;
+                assert_eq!(costs(scene).await, due);
             }
         }
     });

@@ -1,6 +1,7 @@
 //! The audits and the removal of old events read slices, each by an index from the end of the previous one.
 
 use tollkeeper::billing::recount;
+use tollkeeper::billing::store::usage::costs::{self, CostGroups};
 use tollkeeper::billing::store::usage::{day_parts, recording, retention, totals};
 use tollkeeper::billing::store::{audit, credits, ledger};
 use tollkeeper::db::sql;
@@ -27,6 +28,7 @@ async fn walks_over_the_books_use_their_keys(world: World) {
                          kind, occurred_at, received_at, prompt_tokens, completion_tokens, price_version, amount_pico)
                      SELECT {organization}, 's', CAST(i AS TEXT), {hash}, 'p', 'k', 'm', 'chat', i, i, 1, 0, 0, 1 FROM n"),
         format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0, 0, 0, 0 FROM n"),
+        format!("{series} INSERT INTO daily_costs SELECT i / 10, {organization}, 'm', 'up', 1, 1, 1, 0, 1, 0, 1 FROM n"),
         // PostgreSQL would rather read all rows where those of an organization are everywhere.
         format!("{longer} INSERT INTO usage_daily_parts SELECT 'org_' || CAST(i / 4000 AS TEXT), 'p', i, 'k', 'm', 0, 'chat', i % 50,
                      'search', 1 FROM n"),
@@ -41,7 +43,10 @@ async fn walks_over_the_books_use_their_keys(world: World) {
     tx.commit().await.unwrap();
     let (by_time, credits_by_time) =
         ("ledger_transactions_organization_id_happened_at", "credits_organization_id_created_at");
-    let cases: [(&str, &[&str], &str); 23] = [
+    let by_organization = costs::days_text(CostGroups { organization: true, ..CostGroups::default() });
+    let cases: [(&str, &[&str], &str); 24] = [
+        // The days of a report of margins.
+        (&by_organization, &["100", "131", "1000"], "daily_costs_pkey|PRIMARY KEY"),
         // Lists of customers: a page from either end, and the number of rows.
         (&ledger::FROM_START, &["org_5", "0", "90000", "20", "100"], by_time),
         (&ledger::FROM_END, &["org_5", "0", "90000", "20", "100"], by_time),
@@ -88,7 +93,7 @@ async fn walks_over_the_books_use_their_keys(world: World) {
         let what = format!("on {}: {text}\n{plan}", world.backend);
         assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
         // Small tables that are empty here, and rows that a slice has already found.
-        let large = ["usage_events", "usage_daily", "usage_totals", "ledger_", "credits"];
+        let large = ["usage_events", "usage_daily", "daily_costs", "usage_totals", "ledger_", "credits"];
         let scans = |line: &&str| {
             (line.contains("Seq Scan") || line.starts_with("SCAN "))
                 && large.iter().any(|name| line.contains(name))

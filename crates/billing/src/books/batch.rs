@@ -8,7 +8,7 @@ use super::events::{self, CountedEvent, RecordingContext};
 use super::locked_budgets::{LockedBudgets, Spender};
 use super::locked_wallets::{Charges, LockedWallets, ReservationTimes};
 use super::operations::{Answer, Operation, UsageEvent};
-use super::{corrections, extensions, open_months};
+use super::{call_costs, corrections, extensions, open_months};
 use crate::Billing;
 use crate::store::reservations::{self, ReservedAmount};
 use crate::store::usage::days::{self, DailyKey, DailySums};
@@ -120,6 +120,7 @@ async fn run_operations(
     if !wallets.can_hold(&charges) || !sums::add(tx, &sums).await? || !totals::add(tx, &totals).await? {
         return Err(BatchError::Overflow);
     }
+    call_costs::add(tx, &recorded.counted).await?;
     let mut ended = end_reservations(tx, &recorded.counted, &mentioned, operations).await?;
     let mut budgets = LockedBudgets::new(wallets.with_budgets(), now);
     budgets.load(tx, spenders(&charges, &ended, operations)).await?;

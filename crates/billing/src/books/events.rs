@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use super::call_costs::CallCost;
 use super::corrections;
 use super::operations::{Outcome, UsageEvent};
 use crate::Billing;
@@ -24,6 +25,8 @@ pub(super) struct CountedEvent<'a> {
     /// The month in which it is billed; for a correction, that of the corrected event.
     pub(super) billed_month: Month,
     pub(super) reservation_id: Option<ReservationId>,
+    /// What the call cost the operator.
+    pub(super) cost: Option<&'a CallCost>,
 }
 
 /// A rated event, in little memory, as a batch has many of them.
@@ -151,7 +154,8 @@ fn decide<'a>(
     let hash = first.event.payload_hash;
     match verdict {
         Verdict::New(event, billed_month) => {
-            counted.push(CountedEvent { event, billed_month, reservation_id: first.reservation_id });
+            let (reservation_id, cost) = (first.reservation_id, first.cost.as_deref());
+            counted.push(CountedEvent { event, billed_month, reservation_id, cost });
             decided.push((*place, Outcome::New));
             decided.extend(others.iter().map(|(place, other)| (*place, same_as(hash, other))));
         }

@@ -1,5 +1,6 @@
 //! The operations of the queue, and their answers.
 
+use super::call_costs::CallCost;
 use crate::rules::events::Refusal;
 use crate::settings::Settings;
 use crate::store::call_progress::Progress;
@@ -61,6 +62,8 @@ pub struct UsageEvent {
     /// The event. The day and the price of a correction are found when it is recorded.
     pub event: RatedEvent,
     pub reservation_id: Option<ReservationId>,
+    /// What the call cost the operator; `None` if that isn't known, or if another event has it.
+    pub cost: Option<Box<CallCost>>,
 }
 
 /// The answer to an operation, by its kind.

@@ -157,18 +157,22 @@ impl DailySums {
         Totals { requests: self.requests, tokens: self.prompt_tokens + self.completion_tokens }
     }
 
-    /// Returns the amount as it is stored: whole units of the currency, and pico.
+    /// Returns the amount as it is stored.
     pub(super) fn stored_parts(self) -> Result<(i64, i64), db::Error> {
-        let units = self.amount.units();
-        let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
-            true => (0, units),
-            false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
-        };
-        let part = |part| {
-            i64::try_from(part).map_err(|_| db::Error::Internal(format!("{} passes 64 bits", self.amount)))
-        };
-        Ok((part(whole)?, part(pico)?))
+        stored_amount(self.amount)
     }
+}
+
+/// Returns an amount as it is stored: whole units of the currency, and pico.
+pub(super) fn stored_amount(amount: Pico) -> Result<(i64, i64), db::Error> {
+    let units = amount.units();
+    let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
+        true => (0, units),
+        false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
+    };
+    let part =
+        |part| i64::try_from(part).map_err(|_| db::Error::Internal(format!("{amount} passes 64 bits")));
+    Ok((part(whole)?, part(pico)?))
 }
 
 /// Returns the sums of both; `None` if a row can't hold them.
@@ -241,14 +245,7 @@ pub(super) struct Accumulation {
 impl Accumulation {
     /// Returns the parts for a table whose rows hold this much, in either direction.
     pub fn of(table: &str, most: RowLimits) -> Self {
-        let (old, new) = (format!("{table}.amount_pico"), "excluded.amount_pico");
-        let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);
-        let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
-        let pico = format!(
-            "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
-        );
-        let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
-        let whole = format!("({table}.amount_whole + excluded.amount_whole + {carry})");
+        let AmountSum { whole, pico, fits: amount_fits } = AmountSum::of(table, "amount", most);
         let set = format!(
             "requests = {table}.requests + excluded.requests,
              prompt_tokens = {table}.prompt_tokens + excluded.prompt_tokens,
@@ -258,14 +255,38 @@ impl Accumulation {
         );
         let [prompt, completion] =
             ["prompt_tokens", "completion_tokens"].map(|column| tokens_fit(table, column, most.half_tokens));
+        let fits = format!("{prompt} AND {completion} AND {amount_fits}");
+        Self { set, whole, pico, fits }
+    }
+}
+
+/// The parts of a statement that adds to an amount of two columns, `…_whole` and `…_pico`.
+pub(super) struct AmountSum {
+    /// The amount that the row has then, in whole units and pico.
+    pub whole: String,
+    pub pico: String,
+    /// The condition for rows that can hold the sum.
+    pub fits: String,
+}
+
+impl AmountSum {
+    /// Returns the parts for the amount of this name.
+    pub fn of(table: &str, name: &str, most: RowLimits) -> Self {
+        let (old, new) = (format!("{table}.{name}_pico"), format!("excluded.{name}_pico"));
+        let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);
+        let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
+        let pico = format!(
+            "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
+        );
+        let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
+        let whole = format!("({table}.{name}_whole + excluded.{name}_whole + {carry})");
         // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole units.
         let most_whole = most.whole + 2;
         let fits = format!(
-            "{prompt} AND {completion}
-             AND {table}.amount_whole + excluded.amount_whole + {old} / {per_whole} + {new} / {per_whole}
+            "{table}.{name}_whole + excluded.{name}_whole + {old} / {per_whole} + {new} / {per_whole}
                  BETWEEN -{most_whole} AND {most_whole}"
         );
-        Self { set, whole, pico, fits }
+        Self { whole, pico, fits }
     }
 }
 

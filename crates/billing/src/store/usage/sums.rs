@@ -33,7 +33,8 @@ pub struct SumKey<'a> {
 
 /// The limits of a row: it must hold more than a daily row. The sum of two halves of tokens, each rounded towards zero, is
 /// one below that of the wholes at most, so no sum of tokens up to here passes 64 bits.
-const LIMITS: RowLimits = RowLimits { whole: 4_000_000_000_000_000_000, half_tokens: i64::MAX / 2 - 1 };
+pub(super) const LIMITS: RowLimits =
+    RowLimits { whole: 4_000_000_000_000_000_000, half_tokens: i64::MAX / 2 - 1 };
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
