@@ -12,6 +12,7 @@ mod export;
 mod health;
 mod invoice;
 mod mail;
+mod margin;
 mod master_key;
 mod migrate;
 mod openapi;
@@ -152,6 +153,8 @@ enum Command {
     },
     /// Write all charges of a month as CSV, in the form of FOCUS
     Export(export::Arguments),
+    /// Show what is left of the list price of calls after what they cost on their routes
+    Margin(margin::Arguments),
     /// The clock of the service
     Clock {
         #[command(subcommand)]
@@ -253,6 +256,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::Webhook { command } => webhook::run(config()?, command),
         Command::Billing { command } => billing::run(config()?, &command),
         Command::Export(arguments) => export::run(config()?, arguments),
+        Command::Margin(arguments) => margin::run(config()?, &arguments),
         Command::Clock { command } => clock::run(config()?, &command),
         Command::Invoice { command } => invoice::run(config()?, &command),
         Command::Openapi => openapi::run(&config()?),

@@ -33,7 +33,7 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
-fn month(text: &str) -> Result<Month, String> {
+pub fn month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| "write a month such as 2026-01".to_owned())
 }
 

@@ -17,6 +17,7 @@ mod golden_returns;
 mod history;
 mod interrupted;
 mod jobs;
+mod margins;
 mod money_page;
 mod movements;
 mod operating;

@@ -4,7 +4,8 @@
 //! * [`users`] finds, creates, disables and enables accounts, ends sessions and removes second factors.
 //! * [`roles`] says who is an operator, [`first_account`] makes the first one.
 //! * [`overview`] is the state of the installation, [`trails`] the audit trail of all of it.
-//! * [`organizations`] and [`invoices`] change money, and tell the owners by mail; [`mails`] shows the queue of mails.
+//! * [`organizations`] and [`invoices`] change money, and tell the owners by mail; [`mails`] shows the queue of mails,
+//!   and [`margins`] what is left of the list price of calls.
 //!
 //! An operator is no member of any organization: nothing here reads what is in a project, or a secret. Every change
 //! has an entry in the audit trail, with the person, or `operator` for the command line.
@@ -13,6 +14,7 @@ pub mod catalogs;
 pub mod first_account;
 pub mod invoices;
 pub mod mails;
+pub mod margins;
 mod notices;
 pub mod organizations;
 pub mod overview;

@@ -16,7 +16,7 @@ use support::{Database, on_each_database};
 fn money_commands_have_help() {
     let folder = Folder::new();
     let start = Start::new(&folder.0);
-    let cases: [(&[&str], &[&str]); 13] = [
+    let cases: [(&[&str], &[&str]); 14] = [
         (&["--help"], &["organization", "credit", "billing", "invoice"]),
         (&["organization", "--help"], &["list", "show", "set-credit-limit"]),
         (&["organization", "set-credit-limit", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
@@ -27,6 +27,10 @@ fn money_commands_have_help() {
         (&["credit", "list", "--help"], &["--organization", "--all", "--json"]),
         (&["credit", "take-back", "--help"], &["<ID>", "--amount <AMOUNT>", "--json"]),
         (&["invoice", "give-up", "--help"], &["<ID>", "--json"]),
+        (
+            &["margin", "--help"],
+            &["--from <DATE>", "--to <DATE>", "--month <MONTH>", "--by <WHAT>", "--json"],
+        ),
         (&["billing", "close", "--help"], &["--as-of", "--skip-wait", "--json"]),
         (&["invoice", "--help"], &["list", "show", "mark-paid", "give-up", "void"]),
         (&["invoice", "list", "--help"], &["--organization", "--json"]),
