@@ -4,6 +4,7 @@ pub mod audit;
 pub mod catalog;
 pub mod invoices;
 pub mod mail;
+pub mod margins;
 pub mod organizations;
 pub mod settings;
 pub mod users;

@@ -43,6 +43,7 @@ pub const INSTALLATION: &[Place<()>] = &[
     Place { suffix: "/users", label: "Accounts", action: () },
     Place { suffix: "/organizations", label: "Organizations", action: () },
     Place { suffix: "/invoices", label: "Open invoices", action: () },
+    Place { suffix: "/margins", label: "Margins", action: () },
     Place { suffix: "/catalog", label: "Catalog", action: () },
     Place { suffix: "/mail", label: "Mail", action: () },
     Place { suffix: "/audit", label: "Audit trail", action: () },

@@ -344,7 +344,7 @@ fn of_projects() -> Vec<Route> {
 
 #[rustfmt::skip]
 fn of_installation() -> Vec<Route> {
-    use installation::{audit, catalog, invoices, mail, organizations, settings, users};
+    use installation::{audit, catalog, invoices, mail, margins, organizations, settings, users};
     vec![
         route(GET, "/console/installation", Browser(Operator::Read), installation::read),
         route(GET, "/console/installation/users", Browser(Operator::Read), users::list),
@@ -381,6 +381,7 @@ fn of_installation() -> Vec<Route> {
               Browser(Operator::Write), invoices::void::read),
         route(POST, "/console/installation/invoices/{invoice_id}/void",
               Browser(Operator::Write), invoices::void::create),
+        route(GET, "/console/installation/margins", Browser(Operator::Read), margins::list),
         route(GET, "/console/installation/catalog", Browser(Operator::Read), catalog::read),
         route(POST, "/console/installation/catalog/reload", Browser(Operator::Write), catalog::reload::create),
         route(GET, "/console/installation/mail", Browser(Operator::Read), mail::list),

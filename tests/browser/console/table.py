@@ -403,6 +403,11 @@ PAGES = {
     INSTALLATION + "/invoices/{invoice_id}/void": [
         full(who="opal"), mistake(send("Void the invoice", name=HOSTILE), who="opal"),
     ],
+    INSTALLATION + "/margins": [
+        empty(None, who="opal", query="?month=2001-02", says=("No call of 2001-02 has a cost",)),
+        full(None, who="opal", says=("<script>", "svc-1-pro")),
+        State("customers", None, "opal", query="?by=customer", says=("(deleted)",)),
+    ],
     INSTALLATION + "/catalog": [full(None, who="opal", says=("svc-1-pro",))],
     INSTALLATION + "/mail": [
         full(None, who="opal"), mistake(send("Send a test mail", email=HOSTILE), place=None, who="opal"),

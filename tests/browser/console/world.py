@@ -281,6 +281,18 @@ class World:
         with contextlib.closing(sqlite3.connect(server.data / "tollkeeper.db", timeout=30)) as database, database:
             row = (hashlib.sha256(FIRST_ACCOUNT_TOKEN.encode()).digest(), 0)
             database.execute("INSERT INTO first_account (id, token_hash, created_at) VALUES (1, ?, ?)", row)
+            # Costs, which only the gateway writes: of a customer that is there, and of one that was deleted.
+            customer = self.places["full"]["organization_id"]
+            days = "CAST(strftime('%s', 'now') AS INTEGER) / 86400"
+            for organization, model, upstream, amount, cost in [
+                (customer, "svc-1-pro", "vllm-a", 1234500000000, 250000000001),
+                ("org_01h2xcejqtf2nbrexx3vqjhp42", "<script>", "provider", 300000000000, 400000000000),
+            ]:
+                database.execute(
+                    "INSERT INTO daily_costs (day, organization_id, model, upstream, requests, prompt_tokens, completion_tokens,"
+                    f" amount_whole, amount_pico, cost_whole, cost_pico) VALUES ({days}, ?, ?, ?, 1234, 10, 20, 0, ?, 0, ?)",
+                    (organization, model, upstream, amount, cost),
+                )
 
     def path(self, pattern, place):
         return pattern.replace("{*", "{").format(**self.places[place])

@@ -2,6 +2,7 @@
 
 mod held_forms;
 mod invoices;
+mod margins;
 mod second_factors;
 
 use serde_json::json;
@@ -25,8 +26,8 @@ async fn operator(world: &World) -> (TestUser, Browser) {
     (user.clone(), world.browser(user.id).await)
 }
 
-const PAGES: [&str; 8] =
-    ["", "/users", "/organizations", "/invoices", "/catalog", "/mail", "/audit", "/settings"];
+const PAGES: [&str; 9] =
+    ["", "/users", "/organizations", "/invoices", "/margins", "/catalog", "/mail", "/audit", "/settings"];
 
 /// Sends due mail and returns the notices of changes by operators to this address.
 async fn notices(world: &World, to: &str) -> Vec<String> {
