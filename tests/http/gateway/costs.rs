@@ -45,18 +45,19 @@ fn stream(prompt: i64, completion: i64) -> Vec<Step> {
     vec![stream_head(), event(&last), piece("data: [DONE]\n\n"), end_of_body()]
 }
 
-/// Model, upstream, calls, prompt and completion tokens, list price and cost in pico.
-type CostRow = (String, String, i64, i64, i64, i64, i64);
+/// The costs of an upstream: calls, prompt and completion tokens, list price and cost in pico.
+type Costs = (String, String);
 
-async fn costs(scene: &Scene) -> Vec<CostRow> {
+async fn costs(scene: &Scene) -> Vec<Costs> {
     let mut tx = scene.world.app.db.read().await.unwrap();
-    let text = "SELECT model, upstream, requests, prompt_tokens, completion_tokens, amount_pico, cost_pico
+    let text = "SELECT model || ' ' || upstream,
+                    requests || ' ' || prompt_tokens || ' ' || completion_tokens || ' ' || amount_pico || ' ' || cost_pico
                 FROM daily_costs WHERE amount_whole = 0 AND cost_whole = 0 ORDER BY upstream";
     sql(text).all(&mut tx).await.unwrap()
 }
 
-fn row(upstream: &str, [calls, prompt, completion]: [i64; 3], amount: i64, cost: i64) -> CostRow {
-    ("chat-1".to_owned(), upstream.to_owned(), calls, prompt, completion, amount, cost)
+fn row(upstream: &str, [calls, prompt, completion]: [i64; 3], amount: i64, cost: i64) -> Costs {
+    (format!("chat-1 {upstream}"), format!("{calls} {prompt} {completion} {amount} {cost}"))
 }
 
 #[on_each_database]

@@ -305,10 +305,14 @@ fn gateway_that_comes_back_charges_the_rest(database: Database) {
 }
 
 /// What calls have cost so far: their number, tokens in and out, list price and cost in nano.
-async fn costs(scene: &Scene) -> Vec<(i64, i64, i64, i64, i64)> {
-    let text = "SELECT requests, prompt_tokens, completion_tokens, amount_pico / 1000, cost_pico / 1000 FROM daily_costs
-                WHERE upstream = 'engine' AND amount_whole = 0 AND cost_whole = 0";
-    sql(text).all(&mut scene.app().db.read().await.unwrap()).await.unwrap()
+async fn costs(scene: &Scene) -> Vec<[i64; 5]> {
+    let text = "SELECT requests || ' ' || prompt_tokens || ' ' || completion_tokens || ' ' || (amount_pico / 1000) || ' ' ||
+                    (cost_pico / 1000)
+                FROM daily_costs WHERE upstream = 'engine' AND amount_whole = 0 AND cost_whole = 0";
+    let rows: Vec<(String,)> = sql(text).all(&mut scene.app().db.read().await.unwrap()).await.unwrap();
+    let numbers =
+        |(row,): &(String,)| row.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<i64>>();
+    rows.iter().map(|row| numbers(row).try_into().unwrap()).collect()
 }
 
 #[on_each_database]
@@ -317,13 +321,13 @@ fn cost_of_an_interrupted_call_is_recorded_once_and_with_its_rest(database: Data
         // Charged until then; and all of it.
         let cases = [
             // More: 9 x 1,000 + 50 x 3,000 nano, at 9 x 1,000 + 50 x 2,000.
-            ((9, 20), (9, 50), vec![(1, 9, 50, 159_000, 109_000)]),
+            ((9, 20), (9, 50), vec![[1, 9, 50, 159_000, 109_000]]),
             // Less: 7 x 1,000 + 10 x 3,000, at 7 x 1,000 + 10 x 2,000.
-            ((9, 20), (7, 10), vec![(2, 16, 60, 196_000, 136_000)]),
+            ((9, 20), (7, 10), vec![[2, 16, 60, 196_000, 136_000]]),
             // Both: 8 x 1,000 + 30 x 3,000, at 8 x 1,000 + 30 x 2,000.
-            ((9, 20), (8, 30), vec![(3, 24, 90, 294_000, 204_000)]),
+            ((9, 20), (8, 30), vec![[3, 24, 90, 294_000, 204_000]]),
             // Neither: nothing is left to be recorded, so that its cost isn't known.
-            ((9, 20), (9, 20), vec![(3, 24, 90, 294_000, 204_000)]),
+            ((9, 20), (9, 20), vec![[3, 24, 90, 294_000, 204_000]]),
         ];
         for ((prompt, completion), (all_prompt, all_completion), due) in cases {
             let before = costs(scene).await;

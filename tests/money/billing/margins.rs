@@ -14,7 +14,7 @@ use tollkeeper::operators::margins::days_of;
 
 use support::books::assert_books;
 use support::process::Start;
-use support::world::{Place, World, runtime};
+use support::world::{World, runtime};
 use support::{Database, on_each_database};
 
 /// 0.000001 for a token of the prompt, 0.0000001 for a cached one, 0.000003 for one of the answer.
@@ -47,26 +47,21 @@ fn dear() -> CostedRoute {
     CostedRoute { upstream: "dear".into(), costs: costs.into() }
 }
 
-/// An organization with a key.
-struct Customer {
-    place: Place,
-    key: ApiKeyId,
-}
-
-async fn customer(world: &World, owner: &str, name: &str) -> Customer {
+/// Makes an organization, and returns its key.
+async fn customer(world: &World, owner: &str, name: &str) -> ApiKeyId {
     let owner = world.user(owner).await;
     let place = world.place(&owner, name).await;
     let (key, _) = world.key(&owner, &place, &json!({"name": "k"})).await;
-    Customer { place, key: ApiKeyId::parse(&key).unwrap() }
+    ApiKeyId::parse(&key).unwrap()
 }
 
-fn event(world: &World, customer: &Customer, id: &str, used: Tokens) -> Event {
+fn event(world: &World, customer: &ApiKeyId, id: &str, used: Tokens) -> Event {
     Event {
         id: id.into(),
         source: GATEWAY_SOURCE.into(),
         time: world.clock.now(),
         usage: Usage {
-            caller: Caller::ApiKey(customer.key),
+            caller: Caller::ApiKey(*customer),
             model: MODEL.into(),
             kind: Kind::Chat,
             prompt_tokens: used.prompt,
@@ -200,19 +195,12 @@ fn large_costs_are_exact(database: Database) {
     });
 }
 
-/// Adds costs as a server would have, and an organization that has a name.
-async fn insert_costs(start: &Start) {
+/// Adds costs of this organization and of a deleted one, as a server would have.
+async fn insert_costs(start: &Start, organization: &str) {
     let db = Db::open(&start.database_settings()).unwrap();
     let mut tx = db.write().await.unwrap();
-    let id = OrganizationId::parse("org_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
+    let id = OrganizationId::parse(organization).unwrap();
     let deleted = OrganizationId::parse("org_01h2xcejqtf2nbrexx3vqjhp42").unwrap();
-    sql("INSERT INTO organizations (id, name, name_folded, created_by, default_role, allow_public_projects, plan,
-             created_at, updated_at)
-         VALUES ($1, 'Acme', 'acme', 'x', 'member', 0, 'p', 0, 0)")
-    .bind(id)
-    .execute(&mut tx)
-    .await
-    .unwrap();
     let first = Month::parse("2026-01").unwrap().first_day();
     for (day, organization, model, upstream, requests, amount, cost) in [
         (0, id, "m-1", "up-1", 2, 1_500_000_000_000_i64, 1_000_000_000_000_i64),
@@ -241,8 +229,10 @@ async fn insert_costs(start: &Start) {
 fn command_shows_margins(database: Database) {
     database.run_processes(|url, folder| {
         let start = Start::new(&folder.0).database(url);
-        assert_eq!(start.command(&["migrate"]).code, Some(0));
-        runtime().block_on(insert_costs(&start));
+        let server = start.run();
+        let place = server.settle(&server.sign_up("ada"));
+        let organization = place.project_path.split('/').nth(3).unwrap();
+        runtime().block_on(insert_costs(&start, organization));
         let text = |arguments: &[&str]| {
             let ended = start.command(&[&["margin"], arguments].concat());
             assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""), "{arguments:?}");
@@ -264,7 +254,7 @@ Acme (org_01h2xcejqtf2nbrexx3vqjhp41)       up-1          2     1.5     1     0.
 Acme (org_01h2xcejqtf2nbrexx3vqjhp41)       up-2          1     0.2  0.25   -0.05     -25%
 total                                                     4       2  1.25    0.75    37.5%
 ";
-        assert_eq!(named, expected);
+        assert_eq!(named.replace(organization, "org_01h2xcejqtf2nbrexx3vqjhp41"), expected);
         let output = text(&["--from", "2026-01-31", "--to", "2026-02-01", "--by", "upstream", "--by", "organization", "--json"]);
         let output: Value = serde_json::from_str(&output).unwrap();
         assert_eq!((&output["start_date"], &output["last_date"]), (&json!("2026-01-31"), &json!("2026-02-01")));
@@ -298,5 +288,6 @@ total                                                     4       2  1.25    0.7
             let ended = start.command(&[&["margin"], &arguments[..]].concat());
             assert!(ended.code == Some(code) && ended.log.contains(words), "{arguments:?}: {}", ended.log);
         }
+        assert_eq!(server.stop().code, Some(0));
     });
 }
