@@ -49,7 +49,7 @@ fn with_models(database: Database, kind: &'static str, test: impl AsyncFn(&Scene
 }
 
 /// Returns the price of the last call, its tokens of prompt and answer, and whether they are estimated.
-async fn last(scene: &Scene) -> (String, i64, i64, bool) {
+pub async fn last(scene: &Scene) -> (String, i64, i64, bool) {
     scene.assert_settled().await;
     let mut tx = scene.world.app.db.read().await.unwrap();
     let text = "SELECT amount_pico, prompt_tokens, completion_tokens, estimated FROM usage_events \

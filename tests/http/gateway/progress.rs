@@ -18,7 +18,7 @@ use support::world::{ALLOW_FSYNC_OFF, Folder, World, runtime};
 use support::{Database, on_each_database, on_postgres};
 
 /// Calls live four seconds, so each is extended every second.
-const LIFETIME: (&str, &str) = ("TOLLKEEPER_BILLING__GATEWAY_RESERVATION_SECONDS", "4");
+pub const LIFETIME: (&str, &str) = ("TOLLKEEPER_BILLING__GATEWAY_RESERVATION_SECONDS", "4");
 
 fn with_short_lifetime(database: Database, kind: &str, test: impl AsyncFn(&Scene)) {
     let describe = |upstream: &Upstream| {
@@ -58,7 +58,7 @@ async fn begin(scene: &Scene) -> Body {
 }
 
 /// Reads a stream to its end.
-async fn rest(mut stream: Body) -> String {
+pub async fn rest(mut stream: Body) -> String {
     let mut text = String::new();
     while let Some(frame) = stream.frame().await {
         text.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
@@ -67,7 +67,7 @@ async fn rest(mut stream: Body) -> String {
 }
 
 /// Waits until a query finds this number.
-async fn until(scene: &Scene, text: &str, due: i64) {
+pub async fn until(scene: &Scene, text: &str, due: i64) {
     for _ in 0..400 {
         if number(&scene.world, text).await == due {
             return;
@@ -77,10 +77,10 @@ async fn until(scene: &Scene, text: &str, due: i64) {
     panic!("{text}: {}", number(&scene.world, text).await);
 }
 
-const WRITTEN: &str = "SELECT COALESCE(MAX(completion_tokens), -1) FROM reservations";
+pub const WRITTEN: &str = "SELECT COALESCE(MAX(completion_tokens), -1) FROM reservations";
 const LIVES_MS: &str = "SELECT COALESCE(MAX(expires_at - created_at), 0) FROM reservations";
 
-async fn events(scene: &Scene) -> Vec<(i64, i64, i64)> {
+pub async fn events(scene: &Scene) -> Vec<(i64, i64, i64)> {
     let text =
         "SELECT LENGTH(event_id), prompt_tokens, completion_tokens FROM usage_events ORDER BY event_id";
     let rows: Vec<(i64, i64, i64)> =
