@@ -215,6 +215,13 @@ pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
             format!("{label}there is no key `{key}`{hint}")
         }
         MistakeKind::MissingKey => format!("{label}the key `{key}` is missing"),
+        // These aren't tables of an array.
+        MistakeKind::Wrong { found, .. } if matches!(key, "cost" | "components") => {
+            format!(
+                "{label}`{key}`: expected a table such as `{{ request = \"0.001\" }}`, found {}",
+                shown(found)
+            )
+        }
         MistakeKind::Wrong { expected, .. } if expected == "expected a table" => {
             format!("{label}`{key}`: expected tables: write `[[{}]]` and their keys below", mistake.key)
         }

@@ -74,6 +74,11 @@ deny_fields = ["seed"]
 media_urls = "pass"
 shared_prefix_cache = true"#;
 
+/// A route without a cost.
+fn route(upstream: &Arc<Upstream>, model: &str, weight: u32, tier: u32) -> Route {
+    Route { upstream: Arc::clone(upstream), model: model.to_owned(), weight, tier, cost: None }
+}
+
 #[test]
 fn upstream_has_the_documented_defaults() {
     let text = upstream("a", "credential_env = \"KEY\"")
@@ -121,16 +126,7 @@ fn upstream_has_the_documented_defaults() {
     };
     let [a, b] = catalog.upstreams() else { panic!("{:?}", catalog.upstreams()) };
     assert_eq!((&**a, &**b), (&first, &second));
-    let expected = [
-        Route {
-            upstream: Arc::clone(a),
-            model: "meta-llama/Llama 3@1".to_owned(),
-            weight: 2,
-            tier: 0,
-            cost: None,
-        },
-        Route { upstream: Arc::clone(b), model: "m".to_owned(), weight: 1, tier: 1, cost: None },
-    ];
+    let expected = [route(a, "meta-llama/Llama 3@1", 2, 0), route(b, "m", 1, 1)];
     let model = catalog.get("m").unwrap();
     assert_eq!(model.routes, expected);
     assert_eq!((model.context_length, model.affinity), (Some(32_768), Affinity::Prefix));
@@ -161,9 +157,7 @@ fn built_in_models_are_served_by_the_demo() {
     let [demo] = catalog.upstreams() else { panic!("{:?}", catalog.upstreams()) };
     assert_eq!((demo.id.as_str(), demo.kind, &demo.url), ("demo", UpstreamKind::Demo, &None));
     for model in catalog.all_models() {
-        let route =
-            Route { upstream: Arc::clone(demo), model: model.id.clone(), weight: 1, tier: 0, cost: None };
-        assert_eq!(model.routes, [route]);
+        assert_eq!(model.routes, [route(demo, &model.id, 1, 0)]);
         assert_eq!(catalog.get(&model.id), Some(model));
     }
     assert!(catalog.uses_demo() && catalog.with_book(catalog.book().clone()).uses_demo());

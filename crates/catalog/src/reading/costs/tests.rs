@@ -94,7 +94,10 @@ fn mistakes_name_line_model_key_and_the_expected_value() {
         assert_eq!(parse(&routed(kind, cost)).unwrap_err(), [expected], "{cost}");
     }
     let text = UPSTREAM.to_owned() + &model("routes = [{ upstream = \"a\", cost = 1 }]");
-    assert_eq!(parse(&text).unwrap_err(), ["c:14: model `m`: `cost`: expected a table, found 1"]);
+    assert_eq!(
+        parse(&text).unwrap_err(),
+        ["c:14: model `m`: `cost`: expected a table such as `{ request = \"0.001\" }`, found 1"]
+    );
     // Each mistake of a cost has its own line.
     let text = UPSTREAM.to_owned()
         + &model("")
