@@ -2,25 +2,25 @@
 //! upstream.
 
 mod costs;
+mod prices;
 mod upstreams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use kernel::clock::Time;
-use kernel::document::values::{Table, currency, decimal, list, text, time, whole, word};
+use kernel::document::values::{Table, currency, decimal, text, time, whole, word};
 use kernel::document::{self, Mistake, MistakeKind, Spanned, did_you_mean, shown};
-use kernel::money::{Pico, Ppm};
+use kernel::money::Ppm;
 
 use super::book;
-use super::conditions::{Conditions, HOURS_FORM, Hours, ServiceTier};
 use super::{
-    Affinity, BEGINNING, Component, ComponentPrices, DiscountVersion, Kind, MAX_CALL_PRICE, MAX_PRICE,
-    MaxTokensPolicy, Model, PartPrices, Price, Upstream, VolumeDiscount, is_model_id,
+    Affinity, BEGINNING, DiscountVersion, Kind, MaxTokensPolicy, Model, Price, Upstream, VolumeDiscount,
+    is_model_id,
 };
+use prices::PriceEntry;
 pub use upstreams::{Environment, ParsedUpstream};
 use upstreams::{RouteEntry, SECRET_KEYS, UpstreamEntry};
 
@@ -94,68 +94,6 @@ struct Policy(#[serde(deserialize_with = "word")] MaxTokensPolicy);
 #[derive(Deserialize)]
 struct Dimension(#[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")] i64);
 
-/// An entry of `prices`; see [`Price`].
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PriceEntry {
-    #[serde(deserialize_with = "time")]
-    effective_at: Time,
-    prompt_tokens: TokenPrice,
-    cached_prompt_tokens: Option<Spanned<TokenPrice>>,
-    completion_tokens: Option<Spanned<TokenPrice>>,
-    components: Option<Table<ComponentEntries>>,
-    service_tier: Option<Tier>,
-    above_prompt_tokens: Option<PromptTokens>,
-    hours: Option<HoursEntry>,
-}
-
-/// The components beside those that have a key in the price itself.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct ComponentEntries {
-    cache_write_5m: Option<Spanned<TokenPrice>>,
-    cache_write_1h: Option<Spanned<TokenPrice>>,
-    audio_prompt: Option<Spanned<TokenPrice>>,
-    image_prompt: Option<Spanned<TokenPrice>>,
-    reasoning: Option<Spanned<TokenPrice>>,
-    audio_completion: Option<Spanned<TokenPrice>>,
-    request: Option<Spanned<TokenPrice>>,
-    image: Option<Spanned<TokenPrice>>,
-    second: Option<Spanned<TokenPrice>>,
-    character: Option<Spanned<TokenPrice>>,
-    search: Option<Spanned<TokenPrice>>,
-}
-
-impl ComponentEntries {
-    fn all(self) -> [Option<Spanned<TokenPrice>>; Component::PARTS.len()] {
-        [
-            self.cache_write_5m,
-            self.cache_write_1h,
-            self.audio_prompt,
-            self.image_prompt,
-            self.reasoning,
-            self.audio_completion,
-            self.request,
-            self.image,
-            self.second,
-            self.character,
-            self.search,
-        ]
-    }
-}
-
-/// The price or the cost of a component.
-struct TokenPrice(Pico);
-
-#[derive(Deserialize)]
-struct Tier(#[serde(deserialize_with = "word")] ServiceTier);
-
-#[derive(Deserialize)]
-struct HoursEntry(#[serde(deserialize_with = "hours")] Vec<String>);
-
-#[derive(Deserialize)]
-struct PromptTokens(#[serde(deserialize_with = "whole::<0, 1_000_000_000, _, _>")] i64);
-
 /// A table `[[volume_discounts]]`; see [`VolumeDiscount`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,20 +118,8 @@ fn line<'de, const MAX: usize, D: Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
-fn hours<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let patterns =
-        list(deserializer, HOURS_FORM, |pattern| Hours::parse([pattern]).map(|_| pattern.to_owned()))?;
-    if patterns.is_empty() { Err(D::Error::custom(format!("expected {HOURS_FORM}"))) } else { Ok(patterns) }
-}
-
 fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ppm, D::Error> {
     decimal(deserializer, "a fraction", Ppm::from_units(1_000_000), "\"0.05\"")
-}
-
-impl<'de> Deserialize<'de> for TokenPrice {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        decimal(deserializer, "a price of a single token", MAX_PRICE, "\"0.000002\"").map(Self)
-    }
 }
 
 /// Words a mistake, with the model or upstream that it is in.
@@ -348,99 +274,6 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Checks the prices of a model, which are in the order of the file, against each other and its size.
-    fn check_prices(&mut self, prices: &[(usize, Price)], max_tokens: i64, label: &str) {
-        for (place, (line, price)) in prices.iter().enumerate() {
-            let at = price.effective_at;
-            let same = || prices.iter().filter(|(_, other)| other.effective_at == at);
-            let mut before = prices.iter().take(place).filter(|(_, other)| other.effective_at == at);
-            if let Some((other, _)) = before.find(|(_, other)| other.conditions.overlap(&price.conditions)) {
-                let why = match price.conditions.is_empty() {
-                    true => format!("`effective_at`: there are two prices from {at} on"),
-                    false => format!(
-                        "`prices`: its conditions ({}) can hold together with those of the price on line {other}: give \
-                         them apart",
-                        price.conditions
-                    ),
-                };
-                self.refuse(*line, &format!("{label}: {why}"));
-            }
-            if same().all(|(_, other)| !other.conditions.is_empty())
-                && same().next().map(|(first, _)| first) == Some(line)
-            {
-                let why = format!(
-                    "`prices`: from {at} on every price has a condition: add one without any, for other calls"
-                );
-                self.refuse(*line, &format!("{label}: {why}"));
-            }
-            if let Some(why) = price_problem(price, max_tokens) {
-                self.refuse(*line, &format!("{label}: `prices`: {why}"));
-            }
-        }
-    }
-
-    fn price(&mut self, entry: Spanned<Table<PriceEntry>>, kind: Kind, label: &str) -> (usize, Price) {
-        let line = self.line(&entry);
-        let Table(entry) = entry.into_inner();
-        match (kind, &entry.completion_tokens) {
-            (Kind::Chat, None) => {
-                self.refuse(line, &format!("{label}: the key `completion_tokens` is missing"));
-            }
-            (Kind::Embeddings, Some(price)) if price.get_ref().0 != Pico::ZERO => {
-                let why = "an embedding model has none, leave it out";
-                self.refuse(self.line(price), &format!("{label}: `completion_tokens`: {why}"));
-            }
-            _ => {}
-        }
-        if let Some(price) = &entry.cached_prompt_tokens {
-            let why = match kind {
-                Kind::Embeddings => Some("an embedding model has none, leave it out"),
-                Kind::Chat if price.get_ref().0 > entry.prompt_tokens.0 => {
-                    Some("it is more than `prompt_tokens`")
-                }
-                Kind::Chat => None,
-            };
-            if let Some(why) = why {
-                self.refuse(self.line(price), &format!("{label}: `cached_prompt_tokens`: {why}"));
-            }
-        }
-        let parts = self.components(entry.components, kind, label);
-        let conditions = Conditions {
-            service_tier: entry.service_tier.map(|Tier(tier)| tier),
-            above_prompt_tokens: entry.above_prompt_tokens.map(|PromptTokens(tokens)| tokens),
-            hours: entry.hours.and_then(|HoursEntry(hours)| Hours::parse(hours.iter().map(String::as_str))),
-        };
-        let rates = ComponentPrices {
-            prompt: entry.prompt_tokens.0,
-            cached_prompt: entry.cached_prompt_tokens.map(|price| price.into_inner().0),
-            completion: entry.completion_tokens.map_or(Pico::ZERO, |price| price.into_inner().0),
-            parts,
-        };
-        (line, Price::conditional(entry.effective_at, conditions, rates))
-    }
-
-    fn components(
-        &mut self,
-        entries: Option<Table<ComponentEntries>>,
-        kind: Kind,
-        label: &str,
-    ) -> PartPrices {
-        let entries = entries.map(|Table(entries)| entries).unwrap_or_default();
-        let mut parts = PartPrices::default();
-        for (component, entry) in Component::PARTS.into_iter().zip(entries.all()) {
-            let Some(entry) = entry else { continue };
-            if !component.is_possible(kind) {
-                let why = "an embedding model has none, leave it out";
-                self.refuse(
-                    self.line(&entry),
-                    &format!("{label}: `components.{}`: {why}", component.as_str()),
-                );
-            }
-            parts.set(component, Some(entry.into_inner().0));
-        }
-        parts
-    }
-
     /// Collects the discounts, the oldest version first, each with its first line.
     pub fn discounts(
         &mut self,
@@ -485,22 +318,4 @@ impl<'a> Rules<'a> {
     fn line<T>(&self, value: &Spanned<T>) -> usize {
         document::line(self.text, value.span().start)
     }
-}
-
-/// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
-fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
-    is_too_dear(price, max_tokens).then(|| {
-        format!(
-            "one call may cost at most {MAX_CALL_PRICE}, and one with {max_tokens} tokens in and out would cost \
-             more: lower the price, or `max_tokens`"
-        )
-    })
-}
-
-/// Returns `true` if a call with this many tokens in and as many out would have a price that can't be recorded.
-fn is_too_dear(price: &Price, max_tokens: i64) -> bool {
-    let of = |whole: Component| price.dearest(whole).checked_mul(max_tokens);
-    let amount = of(Component::Prompt).zip(of(Component::Completion));
-    let amount = amount.and_then(|(prompt, completion)| prompt.checked_add(completion));
-    amount.is_none_or(|amount| amount > MAX_CALL_PRICE)
 }

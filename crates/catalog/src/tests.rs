@@ -4,6 +4,7 @@ mod components;
 mod versions;
 
 use super::*;
+use kernel::money::Ppm;
 
 pub fn model(changes: &str) -> String {
     let mut lines = vec![

@@ -6,7 +6,8 @@ use kernel::document::values::Table;
 use kernel::document::{Spanned, did_you_mean};
 use kernel::money::Pico;
 
-use super::{Rules, TokenPrice, is_too_dear};
+use super::Rules;
+use super::prices::{TokenPrice, is_too_dear};
 use crate::{BEGINNING, Component, ComponentPrices, Kind, MAX_CALL_PRICE, PartPrices, Price};
 
 /// The table `cost` of a route: costs by the names of components; see [`ComponentPrices`].
