@@ -28,7 +28,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What margins are told apart by.
+/// The columns by which margins are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum By {

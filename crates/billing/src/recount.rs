@@ -30,7 +30,7 @@ use crate::rules::audit::{Drift, Invariant};
 pub use evidence::{CALLS, DAILY, DAILY_PARTS, EVENTS, EVENTS_END, LEDGER};
 pub use prices::PriceList;
 
-/// How long what Stripe says may wait until it is booked, in milliseconds.
+/// Maximum time between a statement of Stripe and its booking, in milliseconds.
 const BOOKED_MS: i64 = HOUR_MS;
 
 /// Recounts the money of one organization. Returns what differs from the books, without the organization.

@@ -63,7 +63,7 @@ pub struct Usage {
     pub completion_tokens: i64,
     /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
-    /// What it counts beside that; negative in a correction. The request itself isn't among them, except in corrections.
+    /// Other quantities; negative in a correction. The request itself isn't among them, except in corrections.
     pub parts: Parts,
     /// The tier of the answer, by which a price may be chosen.
     pub service_tier: ServiceTier,
@@ -77,7 +77,7 @@ pub struct Usage {
     pub corrects: Option<Arc<str>>,
 }
 
-/// What is known of a call whose rest is charged.
+/// A call whose rest is charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestOfCall {
     /// The tokens of its whole prompt, by which a price may be chosen.

@@ -8,7 +8,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 
-/// How fast an upstream says that it has served a call.
+/// The service tier of an answer.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -48,7 +48,7 @@ pub struct Hours {
     spans: Vec<(u16, u16)>,
 }
 
-/// What the hours in a catalog look like.
+/// The format of hours in a catalog.
 pub const HOURS_FORM: &str = "hours in UTC such as [\"mon-fri 20:00-08:00\", \"sat-sun\"]";
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -141,7 +141,7 @@ fn minute(text: &str) -> Option<u16> {
     (minute < 60 && at <= DAY).then_some(at)
 }
 
-/// What decides which price a call has.
+/// The properties of a call that select its price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallFacts {
     /// When it was admitted.

@@ -12,7 +12,7 @@ use kernel::secrets::sha256;
 /// expensive ones.
 pub const MAX_CALL_PRICE: Pico = Pico::from_units(1_000_000_000_000_000_000);
 
-/// The prices of the components. What has no price costs what it is a part of; pieces without one are free.
+/// The prices of the components. A part without a price costs as much as its whole; pieces without one are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ComponentPrices {
     /// A token of the prompt, or of the input of an embedding.
@@ -67,7 +67,7 @@ impl Price {
         }
     }
 
-    /// Returns `true` if bills tell this component apart.
+    /// Returns `true` if this component has a line of its own on bills.
     pub fn has(&self, component: Component) -> bool {
         match component {
             Component::Prompt | Component::Completion => true,

@@ -151,7 +151,7 @@ pub struct Route {
     pub weight: u32,
     /// Routes of a higher tier are used while none of a lower one can be.
     pub tier: u32,
-    /// What the operator pays for calls here; `None` if that isn't known.
+    /// The operator's cost of calls here; `None` if it isn't known.
     pub cost: Option<Arc<ComponentPrices>>,
 }
 

@@ -35,7 +35,7 @@ use catalog::{Component, Parts, PerPart, Price, ServiceTier};
 /// The most tokens that a request may ask for, and a plausible upstream reports.
 pub const MAX_TOKENS: i64 = 1_000_000_000;
 
-/// The parts that an upstream reports; `None` for those of which it says nothing.
+/// The parts that an upstream reports; `None` for those that it doesn't report.
 pub type SaidParts = PerPart<Option<i64>>;
 
 /// Tokens that an upstream reports.
@@ -139,13 +139,13 @@ impl Usage {
     }
 }
 
-/// Returns the parts of which an upstream says something.
+/// Returns the parts that an upstream reports.
 fn known_parts(said: &SaidParts) -> Parts {
     let said = said.iter().filter_map(|(part, quantity)| Some((part, quantity?)));
     said.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity))
 }
 
-/// Returns parts with the searches of which an answer shows more than its usage says.
+/// Returns parts with the searches of an answer, if they are more than its usage reports.
 pub(crate) fn with_searches(parts: SaidParts, searches: i64) -> SaidParts {
     let searches = Some(searches).filter(|searches| *searches > 0);
     parts.with(Component::Search, parts.get(Component::Search).max(searches))
@@ -173,7 +173,7 @@ pub struct Bounds {
     pub priced: PricedParts,
 }
 
-/// The parts of tokens that a model's prices tell apart.
+/// The parts of tokens that have prices of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PricedParts {
     /// Tokens of the prompt that came from a cache.
@@ -195,7 +195,7 @@ impl PricedParts {
         }
     }
 
-    /// Returns `true` if there is one of which the upstream says nothing.
+    /// Returns `true` if the upstream doesn't report one of them.
     fn lack(&self, cached_prompt_tokens: Option<i64>, said: &SaidParts) -> bool {
         (self.cached_prompt && cached_prompt_tokens.is_none())
             || self.parts.iter().any(|(part, _)| said.get(part).is_none())

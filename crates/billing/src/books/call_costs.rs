@@ -1,4 +1,4 @@
-//! What recorded calls cost the operator: written with their events, so that each counts once.
+//! Costs of recorded calls: written with their events, so that each counts once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::store::usage::costs::{self, CostKey, CostSums};
 use db::Tx;
 use kernel::money::Pico;
 
-/// What a call cost the operator, and its list price. It is that of the whole call, also with an event of its rest.
+/// The operator's cost of a whole call, and its list price; also for an event of the rest of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallCost {
     pub upstream: Arc<str>,

@@ -25,7 +25,7 @@ pub(super) struct CountedEvent<'a> {
     /// The month in which it is billed; for a correction, that of the corrected event.
     pub(super) billed_month: Month,
     pub(super) reservation_id: Option<ReservationId>,
-    /// What the call cost the operator.
+    /// The operator's cost of the call.
     pub(super) cost: Option<&'a CallCost>,
 }
 

@@ -62,7 +62,7 @@ pub struct UsageEvent {
     /// The event. The day and the price of a correction are found when it is recorded.
     pub event: RatedEvent,
     pub reservation_id: Option<ReservationId>,
-    /// What the call cost the operator; `None` if that isn't known, or if another event has it.
+    /// The operator's cost of the call; `None` if it isn't known, or if another event has it.
     pub cost: Option<Box<CallCost>>,
 }
 

@@ -7,7 +7,7 @@ use super::evidence::{InvoiceRow, MovementRow, NoteRow, PaymentRow, Returns, Wal
 use super::{finding, nano};
 use crate::rules::audit::{Drift, Invariant};
 
-/// What a balance is made of.
+/// The parts of a balance.
 pub struct Parts<'a> {
     pub billed: Billed<'a>,
     pub invoices: &'a [InvoiceRow],

@@ -15,7 +15,7 @@ use crate::rules::audit::{Drift, Invariant};
 const PPM: i128 = 1_000_000;
 const PICO_PER_NANO: i128 = 1_000;
 
-/// What is billed, or was taken back.
+/// Billed and credited usage.
 #[derive(Clone, Copy)]
 pub struct Billed<'a> {
     pub days: &'a [DayRow],

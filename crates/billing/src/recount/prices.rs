@@ -168,7 +168,7 @@ fn parse_tiers(text: &str) -> Result<Vec<Tier>, db::Error> {
     text.split_whitespace().map(tier).collect()
 }
 
-/// What is used at a price: how much, and what each costs in picos.
+/// Quantities and their unit prices in picos.
 pub type Uses = Vec<(i128, i128)>;
 
 impl Price {

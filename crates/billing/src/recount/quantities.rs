@@ -6,13 +6,13 @@ use std::collections::btree_map::Entry;
 /// Parts of the prompt. Cached tokens, which were there before, have a column of their own.
 const OF_PROMPT: [&str; 4] = ["cache_write_5m", "cache_write_1h", "audio_prompt", "image_prompt"];
 const OF_COMPLETION: [&str; 2] = ["reasoning", "audio_completion"];
-/// What stands by itself.
+/// A component that is part of no other.
 const PIECES: [&str; 5] = [REQUEST, "image", "second", "character", "search"];
 
 /// A call, where its price has one for that.
 pub const REQUEST: &str = "request";
 
-/// What a part is of.
+/// The whole of a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whole {
     Prompt,

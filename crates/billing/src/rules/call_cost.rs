@@ -1,4 +1,4 @@
-//! What a call costs the operator (docs/operations.md#costs-and-margins).
+//! The operator's cost of a call (docs/operations.md#costs-and-margins).
 
 use catalog::{Component, ComponentPrices, MAX_CALL_PRICE, Price, Tokens};
 use kernel::money::Pico;

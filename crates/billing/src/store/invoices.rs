@@ -24,7 +24,7 @@ pub struct Invoice {
     pub currency: String,
     /// What is charged: the sum of its items.
     pub amount: Nano,
-    /// What was owed before, is on no other invoice, and is due with this one.
+    /// An earlier debt that is on no other invoice and is due with this one.
     pub brought_forward: Nano,
     /// The amount that neither the wallet nor later money has paid.
     pub due: Nano,

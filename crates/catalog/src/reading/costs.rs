@@ -49,7 +49,7 @@ impl Rules<'_> {
         let prompt = costs.get(&Component::Prompt).map(|(_, cost)| *cost);
         for (component, (line, cost)) in &costs {
             let why = match component {
-                // As for prices, a zero says nothing wrong.
+                // As for prices, zero is allowed.
                 Component::Completion if *cost == Pico::ZERO => None,
                 _ if !component.is_possible(kind) => Some("an embedding model has none, leave it out"),
                 Component::CachedPrompt if prompt.is_some_and(|prompt| *cost > prompt) => {

@@ -28,7 +28,7 @@ const MONTHS: i64 = 24;
 const LABELS: Labels = &[("month", "Month"), ("by", "By")];
 
 choice! {
-    /// What margins are told apart by.
+    /// The columns by which margins are grouped.
     pub enum By {
         Model = ("model", "Model"),
         Customer = ("customer", "Customer"),

@@ -162,7 +162,7 @@ struct Parsed {
     text: TextTokens,
 }
 
-/// What is looked at of the items of a response, or of the content of a message.
+/// The text and searches of the items of a response, or of the content of a message.
 #[derive(Default)]
 struct Content {
     text: TextTokens,

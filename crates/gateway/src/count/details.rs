@@ -50,7 +50,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Returns the parts of which the usage says something.
+    /// Returns the parts that the usage reports.
     pub(super) fn parts(&self) -> SaidParts {
         SaidParts::default()
             .with(Component::CacheWrite5m, self.details_of_prompt.cache_write)

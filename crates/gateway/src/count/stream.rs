@@ -405,7 +405,7 @@ impl StreamCounter {
         self.with_searches(parts)
     }
 
-    /// Returns parts with the searches of which the stream has more than the usage says.
+    /// Returns parts with the searches of the stream, if they are more than the usage reports.
     fn with_searches(&self, parts: SaidParts) -> SaidParts {
         with_searches(parts, self.searches)
     }

@@ -166,7 +166,7 @@ impl MessageUsage {
         })
     }
 
-    /// Returns the parts of which the usage says something. What was written to a cache for a time that isn't known is kept
+    /// Returns the parts that the usage reports. What was written to a cache for a time that isn't known is kept
     /// for 5 minutes, as by default.
     fn parts(self) -> SaidParts {
         let hour = self.cache_creation.map(|all| self.cached_for_an_hour.unwrap_or_default().min(all));

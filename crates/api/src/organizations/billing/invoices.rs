@@ -64,7 +64,7 @@ pub struct Invoice {
     /// The first instant of the next month.
     period_end: Time,
     amount: Nano,
-    /// What was owed before, is on no other invoice, and is due with this one. It isn't charged again.
+    /// An earlier debt that is on no other invoice and is due with this one. It isn't charged again.
     balance_brought_forward: Nano,
     /// What is still to be paid, of the amount and the balance brought forward.
     amount_due: Nano,

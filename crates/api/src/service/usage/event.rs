@@ -188,7 +188,7 @@ fn check_parts(
     }
 }
 
-/// What an event counts beside its tokens, by the names of components.
+/// The other quantities of an event, by the names of components.
 #[derive(Debug, Default)]
 struct PartsField(Parts);
 

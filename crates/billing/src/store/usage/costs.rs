@@ -1,4 +1,4 @@
-//! What calls cost the operator, by day, organization, model and upstream: the table `daily_costs`. Only calls by routes
+//! Costs of calls by day, organization, model and upstream: the table `daily_costs`. Only calls by routes
 //! that have a cost are in it, whole: with their requests, tokens and list price.
 
 use std::sync::LazyLock;
@@ -95,7 +95,7 @@ pub async fn add(tx: &mut Tx, added: &[(CostKey<'_>, CostSums)]) -> Result<bool,
     Ok(u64::try_from(added.len()) == Ok(changed))
 }
 
-/// What the costs of a report are told apart by.
+/// The columns by which the costs of a report are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CostGroups {
     pub model: bool,
@@ -103,7 +103,7 @@ pub struct CostGroups {
     pub upstream: bool,
 }
 
-/// The costs of a group. What they aren't told apart by is `None`.
+/// The costs of a group. Columns that aren't grouped by are `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupCosts {
     pub model: Option<String>,

@@ -72,7 +72,7 @@ pub struct RatedEvent {
     pub completion_tokens: i64,
     /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
-    /// What it counts beside that; 0 or negative in a correction.
+    /// Other quantities; 0 or negative in a correction.
     pub parts: Parts,
     /// The counts are estimates.
     pub is_estimated: bool,
