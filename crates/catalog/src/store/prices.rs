@@ -82,7 +82,8 @@ async fn read_book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
 static BOOK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT model, effective_at, conditions, prompt_pico, cached_prompt_pico, completion_pico, components FROM
-             (SELECT r.*, ROW_NUMBER() OVER (PARTITION BY model, version ORDER BY revision DESC) AS place
+             (SELECT model, effective_at, conditions, prompt_pico, cached_prompt_pico, completion_pico, components,
+                  ROW_NUMBER() OVER (PARTITION BY model, version ORDER BY revision DESC) AS place
               FROM ({ROWS}) r) newest
          WHERE place = 1"
     )
