@@ -6,7 +6,10 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use catalog::{BEGINNING, Catalog, CatalogError, ComponentPrices, Model, PriceBook, Route, VolumeDiscount};
+use catalog::{
+    BEGINNING, Catalog, CatalogError, ComponentPrices, Conditions, Model, Price, PriceBook, Route,
+    ServiceTier, VolumeDiscount,
+};
 use kernel::clock::{Clock, Time};
 
 use catalog::activation::ActivationError;
@@ -136,7 +139,7 @@ fn price_list(book: &PriceBook, now: Time) -> String {
         for price in prices {
             let from = price.effective_at;
             let state = state(from, in_force.map(|price| price.effective_at), now);
-            lines.push(format!("  from {from}: {price} a token ({state})"));
+            lines.push(format!("  from {from}{}: {price} a token ({state})", conditions(price)));
         }
     }
     lines.push("volume discounts".to_owned());
@@ -155,9 +158,7 @@ fn price_list_json(book: &PriceBook, now: Time) -> Value {
         let in_force = prices.iter().rev().find(|price| price.effective_at <= now);
         let prices = prices.iter().map(|price| {
             let state = state(price.effective_at, in_force.map(|price| price.effective_at), now);
-            json!({"effective_at": price.effective_at, "prompt_tokens": price.prompt.to_string(),
-                   "cached_prompt_tokens": price.cached_prompt.map(|price| price.to_string()),
-                   "completion_tokens": price.completion.to_string(), "state": state})
+            price_json(price, "state", state)
         });
         json!({"id": model, "prices": prices.collect::<Value>()})
     });
@@ -167,6 +168,28 @@ fn price_list_json(book: &PriceBook, now: Time) -> Value {
                "state": state(version.effective_at, in_force, now)})
     });
     json!({"models": models.collect::<Value>(), "volume_discounts": discounts.collect::<Value>()})
+}
+
+/// Returns the conditions of a price behind its instant; empty without any.
+fn conditions(price: &Price) -> String {
+    let conditions = price.conditions.to_string();
+    if conditions.is_empty() { conditions } else { format!(" ({conditions})") }
+}
+
+/// Returns a price with another member.
+fn price_json(price: &Price, name: &str, value: impl Into<Value>) -> Value {
+    let parts = price
+        .parts
+        .iter()
+        .map(|(part, price)| (part.as_str().to_owned(), Value::from(price.map(|price| price.to_string()))));
+    let Conditions { service_tier, above_prompt_tokens, hours } = &price.conditions;
+    json!({"effective_at": price.effective_at, "prompt_tokens": price.prompt.to_string(),
+           "cached_prompt_tokens": price.cached_prompt.map(|price| price.to_string()),
+           "completion_tokens": price.completion.to_string(), "components": parts.collect::<Value>(),
+           "conditions": {"service_tier": service_tier.map(ServiceTier::as_str),
+                          "above_prompt_tokens": above_prompt_tokens,
+                          "hours": hours.as_ref().map(ToString::to_string)},
+           name: value.into()})
 }
 
 fn tiers(tiers: &[VolumeDiscount]) -> Value {
@@ -180,11 +203,10 @@ fn tiers(tiers: &[VolumeDiscount]) -> Value {
 fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
     let prices = |model: &Model| -> Value {
         let in_force = model.price_at(now).map(|price| price.effective_at);
-        let prices = model.prices.iter().map(|price| {
-            json!({"effective_at": price.effective_at, "prompt_tokens": price.prompt.to_string(),
-                   "cached_prompt_tokens": price.cached_prompt.map(|price| price.to_string()),
-                   "completion_tokens": price.completion.to_string(), "in_force": in_force == Some(price.effective_at)})
-        });
+        let prices = model
+            .prices
+            .iter()
+            .map(|price| price_json(price, "in_force", in_force == Some(price.effective_at)));
         prices.collect()
     };
     let route = |route: &Route| {
@@ -255,7 +277,7 @@ fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
                 _ if from > now => " (to come)",
                 _ => "",
             };
-            lines.push(format!("  from {from}: {price} a token{state}"));
+            lines.push(format!("  from {from}{}: {price} a token{state}", conditions(price)));
         }
         if !model.routes.is_empty() {
             lines.push(format!("  routes: {}", routes(model)));

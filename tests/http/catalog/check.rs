@@ -7,6 +7,37 @@ use support::process::Start;
 use support::world::Folder;
 
 #[test]
+fn components_and_conditions_are_shown() {
+    let folder = Folder::new();
+    let price = |rest: &str| {
+        format!(
+            "{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"2\", completion_tokens = \"4\"{rest} }}"
+        )
+    };
+    let flex =
+        price(", service_tier = \"flex\", above_prompt_tokens = 5, components = { search = \"0.25\" }");
+    let file = File::new(&[]);
+    file.write(&catalog(&[&format!("m\nprices = [{}, {flex}]", price(""))]));
+    let start = Start::new(&folder.0);
+    let ended = start.command(&["catalog", "check", file.name()]);
+    let lines: Vec<_> = ended.stdout.lines().skip(2).collect();
+    assert_eq!(
+        lines,
+        [
+            "  from 2024-01-01T00:00:00.000Z (flex, above 5 prompt tokens): prompt 2, completion 4, search 0.25 a token (in \
+             force)",
+            "  from 2024-01-01T00:00:00.000Z: prompt 2, completion 4 a token (in force)",
+        ]
+    );
+    let ended = start.command(&["catalog", "check", "--json", file.name()]);
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let found = &report["models"][0]["prices"][0];
+    assert_eq!(found["components"], json!({"search": "0.25"}));
+    let expected = json!({"service_tier": "flex", "above_prompt_tokens": 5, "hours": null});
+    assert_eq!((&found["conditions"], &found["in_force"]), (&expected, &json!(true)));
+}
+
+#[test]
 fn valid_file_is_summarized() {
     let folder = Folder::new();
     let (past, future) = ("2024-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
@@ -42,12 +73,14 @@ warning: {name}:21: model `none`: it has no price: it is listed, and can't be us
     let ended = start.command(&["catalog", "check", "--json", file.name()]);
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let all_calls = json!({"service_tier": null, "above_prompt_tokens": null, "hours": null});
     let expected = json!({"id": "m", "kind": "chat", "retired": false, "max_tokens": 100, "max_requests_per_min": 60,
         "max_concurrent_requests": 5, "prices": [
             {"effective_at": "2024-01-01T00:00:00.000Z", "prompt_tokens": "0.000000000001",
-             "cached_prompt_tokens": null, "completion_tokens": "0.5", "in_force": true},
+             "cached_prompt_tokens": null, "completion_tokens": "0.5", "components": {}, "conditions": all_calls, "in_force": true},
             {"effective_at": "2999-01-01T00:00:00.000Z", "prompt_tokens": "2",
-             "cached_prompt_tokens": "1", "completion_tokens": "0.5", "in_force": false}], "routes": []});
+             "cached_prompt_tokens": "1", "completion_tokens": "0.5", "components": {}, "conditions": all_calls,
+             "in_force": false}], "routes": []});
     assert_eq!(report["models"][0], expected);
     let rest = (&report["valid"], &report["volume_discounts"], report["warnings"].as_array().unwrap().len());
     assert_eq!(rest, (&json!(true), &json!([{"threshold": 5, "discount": "0.05"}]), 2));

@@ -62,8 +62,8 @@ warning: {name}:11: upstream `demo`: no model has a route to it
 
     let ended = start.command(&["catalog", "check", "--json", name]);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let routes = json!([{"upstream": "a", "model": "llama", "weight": 2, "tier": 0},
-                        {"upstream": "b", "model": "m", "weight": 1, "tier": 1}]);
+    let routes = json!([{"upstream": "a", "model": "llama", "weight": 2, "tier": 0, "cost": null},
+                        {"upstream": "b", "model": "m", "weight": 1, "tier": 1, "cost": null}]);
     let url = "http://192.0.2.5:8000";
     let upstreams = json!([{"id": "a", "kind": "vllm", "url": url, "has_credential": true},
                            {"id": "b", "kind": "openai", "url": url, "has_credential": true},

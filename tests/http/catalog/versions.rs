@@ -108,7 +108,9 @@ volume discounts
         let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
         let price = &shown["models"][0]["prices"][1];
         let expected = json!({"effective_at": "2025-01-01T00:00:00.000Z", "prompt_tokens": "0.25",
-                              "cached_prompt_tokens": null, "completion_tokens": "0.5", "state": "in force"});
+                              "cached_prompt_tokens": null, "completion_tokens": "0.5", "components": {},
+                              "conditions": {"service_tier": null, "above_prompt_tokens": null, "hours": null},
+                              "state": "in force"});
         assert_eq!(shown["models"][0]["prices"][2]["cached_prompt_tokens"], "0.000000000001");
         assert_eq!((price, &shown["models"][0]["id"]), (&expected, &json!("m")));
         let discounts = json!([
