@@ -1,26 +1,68 @@
 //! Bytes of a connection in turns: a task that moves many lets others run in between.
+//!
+//! A task that has moved [`MAX_TURN_BYTES`] in a short time stands in a line with the other ones that move as many. The
+//! line lets one of them go on for each thread of the runtime, and the next after the other tasks that are ready have run.
+//! So a thousand large transfers delay a small call by a few turns, and not by a thousand.
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::LazyLock;
 use std::task::Context;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// The most bytes that a task moves in one direction before the other tasks that are ready run. The runtime itself counts
 /// operations, of which one may move megabytes.
 pub const MAX_TURN_BYTES: usize = 64 * 1024;
 
+/// A turn that took longer than this is of a slow transfer, such as a stream of events, which doesn't stand in the line.
+const SLOW_TURN: Duration = Duration::from_millis(100);
+/// The longest that a task stands in the line. One that is to go on, and isn't polled, would hold up the others.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+/// The line of large transfers. It has a place at its head for each thread of the runtime in which it is first used.
+static LINE: LazyLock<Semaphore> = LazyLock::new(|| {
+    let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
+    Semaphore::new(threads.max(1))
+});
+
 /// The bytes that were moved in one direction since other tasks ran.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct IoTurn {
     moved: usize,
+    /// When the first of them was moved.
+    since: Option<Instant>,
+    /// The line; `None` for that of the process.
+    line: Option<&'static Semaphore>,
+    /// `Some` while the task stands in the line.
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl IoTurn {
     /// Returns `true` if other tasks are to run first. The caller then returns `Poll::Pending`, and is polled again after them.
-    pub fn is_over(&mut self, cx: &Context<'_>) -> bool {
-        let is_over = self.moved >= MAX_TURN_BYTES;
-        if is_over {
-            self.moved = 0;
-            cx.waker().wake_by_ref();
+    pub fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.waiting.is_none() && self.moved < MAX_TURN_BYTES {
+            return false;
         }
-        is_over
+        let is_slow = self.waiting.is_none() && self.since.is_some_and(|since| since.elapsed() > SLOW_TURN);
+        if is_slow {
+            self.end();
+            cx.waker().wake_by_ref();
+            return true;
+        }
+        let line = self.line;
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(stand_in(line.unwrap_or_else(|| LazyLock::force(&LINE)))));
+        let is_waiting = waiting.as_mut().poll(cx).is_pending();
+        if !is_waiting {
+            self.end();
+        }
+        is_waiting
     }
 
     /// Returns the part of these bytes that may be moved in this turn; at least one, if there are some.
@@ -31,51 +73,148 @@ impl IoTurn {
 
     /// Notes that bytes were moved.
     pub fn note(&mut self, bytes: usize) {
+        if self.moved == 0 {
+            self.since = Some(Instant::now());
+        }
         self.moved = self.moved.saturating_add(bytes);
     }
 
     /// Notes that there was nothing to move: the task waits, so others run.
     pub fn end(&mut self) {
         self.moved = 0;
+        self.waiting = None;
     }
+}
+
+impl fmt::Debug for IoTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IoTurn").field("moved", &self.moved).finish_non_exhaustive()
+    }
+}
+
+/// Waits until it is this one's turn among the large transfers, and until the other tasks that are ready have run. Then the
+/// next one's turn comes.
+async fn stand_in(line: &'static Semaphore) {
+    let place = tokio::time::timeout(LONGEST_WAIT, line.acquire()).await;
+    tokio::task::yield_now().await;
+    // Whether it was a place or the end of the longest wait makes no difference.
+    drop(place);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::future::poll_fn;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::task::Wake;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Poll;
 
-    #[derive(Default)]
-    struct Wakes(AtomicU32);
+    use super::*;
 
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
+    /// A line of a test's own.
+    fn line() -> &'static Semaphore {
+        Box::leak(Box::new(Semaphore::new(1)))
     }
 
-    #[test]
-    fn turn_ends_after_its_bytes() {
-        let wakes = Arc::new(Wakes::default());
-        let waker = Arc::clone(&wakes).into();
-        let cx = Context::from_waker(&waker);
-        let mut turn = IoTurn::default();
+    fn turn_in(line: &'static Semaphore) -> IoTurn {
+        IoTurn { line: Some(line), ..IoTurn::default() }
+    }
+
+    /// Moves bytes as a socket that is always ready.
+    async fn transfer(bytes: usize, line: &'static Semaphore, moved: &AtomicUsize) {
+        let (mut turn, mut left) = (turn_in(line), bytes);
+        poll_fn(|cx| {
+            while left > 0 {
+                if turn.is_over(cx) {
+                    return Poll::Pending;
+                }
+                let part = left.min(8 * 1024);
+                turn.note(part);
+                moved.fetch_add(part, Ordering::Relaxed);
+                left -= part;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn turn_ends_after_its_bytes() {
         let large = vec![0; 3 * MAX_TURN_BYTES];
-        assert!(!turn.is_over(&cx));
-        assert_eq!(turn.part(&large).len(), MAX_TURN_BYTES);
-        turn.note(MAX_TURN_BYTES - 10);
-        assert_eq!((turn.part(&large).len(), turn.part(b"few").len(), turn.part(b"").len()), (10, 3, 0));
-        assert!(!turn.is_over(&cx));
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
-        turn.note(10);
-        assert!(turn.is_over(&cx));
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
-        assert!(!turn.is_over(&cx), "the next one begins");
+        let polls = AtomicUsize::new(0);
+        let mut turn = turn_in(line());
+        poll_fn(|cx| {
+            if polls.fetch_add(1, Ordering::Relaxed) > 0 {
+                return if turn.is_over(cx) { Poll::Pending } else { Poll::Ready(()) };
+            }
+            assert!(!turn.is_over(cx));
+            assert_eq!(turn.part(&large).len(), MAX_TURN_BYTES);
+            turn.note(MAX_TURN_BYTES - 10);
+            assert_eq!((turn.part(&large).len(), turn.part(b"few").len(), turn.part(b"").len()), (10, 3, 0));
+            assert!(!turn.is_over(cx));
+            turn.note(10);
+            assert!(turn.is_over(cx));
+            Poll::Pending
+        })
+        .await;
+        assert!(polls.load(Ordering::Relaxed) > 1, "others were to run first");
         // Who waits has had no turn.
         turn.note(MAX_TURN_BYTES);
         turn.end();
-        assert!(!turn.is_over(&cx));
+        poll_fn(|cx| {
+            assert!(!turn.is_over(cx));
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Fifty transfers let a small task run after a few turns, and not after fifty.
+    #[tokio::test]
+    async fn large_transfers_take_turns() {
+        let (line, moved) = (line(), Arc::new(AtomicUsize::new(0)));
+        let transfers: Vec<_> = (0..50)
+            .map(|_| {
+                let moved = Arc::clone(&moved);
+                tokio::spawn(async move { transfer(10 * MAX_TURN_BYTES, line, &moved).await })
+            })
+            .collect();
+        // Each begins with a turn, as it isn't known to be large yet.
+        while moved.load(Ordering::Relaxed) < 50 * MAX_TURN_BYTES {
+            tokio::task::yield_now().await;
+        }
+        let (mut before, mut most) = (moved.load(Ordering::Relaxed), 0);
+        while transfers.iter().any(|transfer| !transfer.is_finished()) {
+            tokio::task::yield_now().await;
+            let now = moved.load(Ordering::Relaxed);
+            most = most.max(now - before);
+            before = now;
+        }
+        assert_eq!(before, 500 * MAX_TURN_BYTES);
+        assert!(most <= 4 * MAX_TURN_BYTES, "{} turns at once", most / MAX_TURN_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_transfer_stands_in_no_line() {
+        let line = line();
+        let place = line.acquire().await.unwrap();
+        let mut turn = turn_in(line);
+        turn.note(MAX_TURN_BYTES / 2);
+        tokio::time::advance(SLOW_TURN * 2).await;
+        turn.note(MAX_TURN_BYTES / 2);
+        let began = Instant::now();
+        poll_fn(|cx| if turn.is_over(cx) { Poll::Pending } else { Poll::Ready(()) }).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        drop(place);
+    }
+
+    /// A transfer that is to go on and isn't polled delays the others once.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_one_that_stops() {
+        let (line, moved) = (line(), AtomicUsize::new(0));
+        let place = line.acquire().await.unwrap();
+        let began = Instant::now();
+        transfer(3 * MAX_TURN_BYTES, line, &moved).await;
+        assert_eq!(moved.load(Ordering::Relaxed), 3 * MAX_TURN_BYTES);
+        assert!(began.elapsed() <= LONGEST_WAIT * 2);
+        drop(place);
     }
 }
