@@ -112,6 +112,9 @@ async fn repeat(mut line: Line, request: Arc<[u8]>, from: Instant, until: Instan
     Ok(spans)
 }
 
+/// How late a timer of the runtime may be, at most.
+const TIMER_PRECISION: Duration = Duration::from_millis(2);
+
 /// Sends calls at an even rate, each over a connection that is free. The first fifth doesn't count.
 pub async fn paced(target: &Target, form: Form, per_s: u32, length: Duration) -> Result<Sample, String> {
     let request: Rc<[u8]> = target.request(form).into();
@@ -129,6 +132,8 @@ pub async fn paced(target: &Target, form: Form, per_s: u32, length: Duration) ->
     tasks
         .run_until(async {
             while due < until && failed.borrow().is_none() {
+                // Until shortly before, so that the core is free for others.
+                tokio::time::sleep_until((due - TIMER_PRECISION).into()).await;
                 while Instant::now() < due {
                     yield_core().await;
                 }
