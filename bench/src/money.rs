@@ -166,7 +166,7 @@ fn print(arguments: &Arguments, rounds: &[[f64; 7]]) {
     };
     row("bare rows, 1,000 a commit", column(0), None);
     row("events in batches of 1,000", column(1), ratio(1, 0).map(|r| format!("{:.1} %", r * 100.0)));
-    row("with two parts an event", column(6), ratio(6, 1).map(|r| format!("{:.1} % of batches", r * 100.0)));
+    row("with two parts an event", column(6), ratio(6, 1).map(|r| format!(" {:.1} % of batches", r * 100.0)));
     row("bare rows, 1 a commit", column(2), None);
     row("requests with one event", column(3), ratio(3, 2).map(|r| format!("{r:.2} x")));
     row("reserve + capture pairs", column(4), ratio(4, 2).map(|r| format!("{r:.2} x")));
