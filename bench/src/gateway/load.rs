@@ -112,7 +112,7 @@ async fn repeat(mut line: Line, request: Arc<[u8]>, from: Instant, until: Instan
     Ok(spans)
 }
 
-/// How late a timer of the runtime may be, at most.
+/// Maximum lateness of a timer of the runtime.
 const TIMER_PRECISION: Duration = Duration::from_millis(2);
 
 /// Sends calls at an even rate, each over a connection that is free. The first fifth doesn't count.

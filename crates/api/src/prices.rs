@@ -32,7 +32,7 @@ pub struct Conditions {
 /// The price of a component.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ComponentPrice {
-    /// What is counted, such as `prompt`, `cached_prompt` or `search`.
+    /// The name of the component, such as `prompt`, `cached_prompt` or `search`.
     component: &'static str,
     /// The price of one token or piece.
     price: Pico,

@@ -58,7 +58,7 @@ pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>
     Ok(Charge::Event(outcome))
 }
 
-/// Returns what a whole call cost the operator; `None`, with an ERROR, if that is too much to be recorded.
+/// Returns the operator's cost of a whole call. Logs an ERROR and returns `None` if it is too large to record.
 fn cost_of(billing: &Billing, event: &Event, route: &CostedRoute) -> Option<Box<CallCost>> {
     let upstream = Arc::clone(&route.upstream);
     let Some(found) = usage::price_and_cost(&billing.catalog.now(), event, &route.costs) else {

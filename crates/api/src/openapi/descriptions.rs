@@ -128,7 +128,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("cache_write_1h", "Tokens of the prompt that were written to a cache for an hour."),
     ("cache_write_5m", "Tokens of the prompt that were written to a cache for 5 minutes, or for a time that isn't known."),
     ("character", "Characters."),
-    ("component", "What is counted, such as `prompt`, `cached_prompt` or `search`."),
+    ("component", "The name of the component, such as `prompt`, `cached_prompt` or `search`."),
     ("components", "The components that have a price of their own."),
     ("conditions", "When the price holds; null: any."),
     ("effective_at", "When it came into force."),

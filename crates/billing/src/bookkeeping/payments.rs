@@ -28,7 +28,7 @@ impl<'a> Cause<'a> {
         Self { id, booking: 1 }
     }
 
-    /// Returns the key of a movement that it causes; `place` is what the money is taken from, or `back`.
+    /// Returns the key of the resulting movement; `place` is the source of the money, or `back`.
     fn key(&self, payment_id: PaymentId, place: &str) -> String {
         let Self { id, booking } = self;
         match booking {

@@ -18,7 +18,7 @@ const MAX_BATCH_EVENTS: usize = 2_000;
 /// Maximum number of operations of one group in one transaction while others are active: these wait for the transaction, and for
 /// the one before.
 const MAX_GROUP_OPERATIONS: usize = 16;
-/// How long other groups count as active after one of them queued an operation.
+/// How long a group counts as active after it queued an operation.
 const ACTIVE: Duration = Duration::from_secs(1);
 
 /// The organization that an operation belongs to; `None` if it belongs to several, or isn't known.

@@ -123,7 +123,7 @@ mod tests {
         assert!(is(&long, Some((101, 1_000)), noon) && !is(&long, Some((101, 1_001)), noon));
         assert!(is(&longer, Some((1_001, 9_999)), midnight));
         assert!(is(&flex, Some((501, 9_999)), noon) && !is(&flex, Some((500, 501)), noon));
-        // Whoever doesn't know the prompt can only say that some prompt has it.
+        // Without the size of the prompt, each price is accepted that some prompt can have.
         assert!(is(&base, None, noon) && is(&longer, None, noon) && is(&flex, None, midnight));
         assert!(!is(&night, None, noon) && !is(&base, None, midnight));
     }

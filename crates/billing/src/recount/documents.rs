@@ -137,7 +137,7 @@ impl Billed<'_> {
     }
 }
 
-/// What is billed in a month.
+/// The billed usage of a month.
 struct Charged {
     /// The whole nanos of it.
     nanos: i128,
@@ -151,7 +151,7 @@ impl Charged {
     /// Returns the least and the most that an invoice over it, with this discount, comes to, in nanos.
     fn amounts(&self, discount: Discount) -> (i128, i128) {
         let (least, most) = discount.nanos();
-        // What rounding up adds is no more than was charged; a discount on other usage of a month may be worth more.
+        // Rounding up adds at most what was charged; a discount on other usage of a month may be worth more.
         let is_within = discount.exact <= self.list.saturating_mul(PPM);
         let least = if is_within { least.min(self.nanos.max(0)) } else { least };
         (self.nanos - most, self.nanos - least)

@@ -66,7 +66,7 @@ pub struct Invoice {
     amount: Nano,
     /// An earlier debt that is on no other invoice and is due with this one. It isn't charged again.
     balance_brought_forward: Nano,
-    /// What is still to be paid, of the amount and the balance brought forward.
+    /// The unpaid part of the amount and the balance brought forward.
     amount_due: Nano,
     currency: String,
     /// `open`, `paid`, `void` or `uncollectible`.

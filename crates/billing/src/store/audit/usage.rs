@@ -4,7 +4,7 @@ use crate::rules::audit::{DailyKey, DailyRow, EventRow, SumKey, SumRow, TotalRow
 use crate::store::usage::days::whole_and_rest;
 use crate::store::usage::{day_parts, recording};
 use catalog::Parts;
-use db::{FromRow, Row, Tx, sql};
+use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::{Day, Month, Time};
 use kernel::money::Pico;
 
@@ -64,21 +64,22 @@ pub async fn daily(
     after: Option<&DailyRow>,
     limit: i64,
 ) -> Result<Vec<DailyRow>, db::Error> {
-    let key = after.map(|row| &row.key);
+    let key = after.map(|row| (&row.key, row.month));
+    bind_after(sql(DAILY).bind(organization_id), key).bind(limit).heavy().all(tx).await
+}
+
+/// Binds the key of a daily row after which a slice begins; without one, a key before all others.
+fn bind_after(statement: Statement, after: Option<(&DailyKey, Month)>) -> Statement {
+    let key = after.map(|(key, _)| key);
     let text = |of: fn(&DailyKey) -> &str| key.map(of).unwrap_or_default().to_owned();
-    sql(DAILY)
-        .bind(organization_id)
+    statement
         .bind(text(|key| &key.project_id))
         .bind(key.map_or(i64::MIN, |key| key.day.unix_days()))
         .bind(text(|key| &key.api_key_id))
         .bind(text(|key| &key.model))
         .bind(key.map_or(i64::MIN, |key| key.price_version))
         .bind(text(|key| &key.kind))
-        .bind(after.map_or(i64::MIN, |row| row.month.unix_months()))
-        .bind(limit)
-        .heavy()
-        .all(tx)
-        .await
+        .bind(after.map_or(i64::MIN, |(_, month)| month.unix_months()))
 }
 
 /// A row of `usage_daily_parts`.
@@ -117,22 +118,9 @@ pub async fn daily_parts(
     after: Option<&DailyPart>,
     limit: i64,
 ) -> Result<Vec<DailyPart>, db::Error> {
-    let key = after.map(|row| &row.key);
-    let text = |of: fn(&DailyKey) -> &str| key.map(of).unwrap_or_default().to_owned();
-    sql(DAILY_PARTS)
-        .bind(organization_id)
-        .bind(text(|key| &key.project_id))
-        .bind(key.map_or(i64::MIN, |key| key.day.unix_days()))
-        .bind(text(|key| &key.api_key_id))
-        .bind(text(|key| &key.model))
-        .bind(key.map_or(i64::MIN, |key| key.price_version))
-        .bind(text(|key| &key.kind))
-        .bind(after.map_or(i64::MIN, |row| row.month.unix_months()))
-        .bind(after.map(|row| row.component.as_str()).unwrap_or_default())
-        .bind(limit)
-        .heavy()
-        .all(tx)
-        .await
+    let key = after.map(|row| (&row.key, row.month));
+    let component = after.map(|row| row.component.as_str()).unwrap_or_default();
+    bind_after(sql(DAILY_PARTS).bind(organization_id), key).bind(component).bind(limit).heavy().all(tx).await
 }
 
 impl FromRow for SumRow {
