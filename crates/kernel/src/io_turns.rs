@@ -19,6 +19,8 @@ use tokio::time::Instant;
 /// operations, of which one may move megabytes.
 pub const MAX_TURN_BYTES: usize = 64 * 1024;
 
+/// The bytes from which on a turn is timed, so that small requests and answers don't read the clock.
+const TIMED_FROM_BYTES: usize = MAX_TURN_BYTES / 4;
 /// A turn that took longer than this is of a slow transfer, such as a stream of events, which doesn't stand in the line.
 const SLOW_TURN: Duration = Duration::from_millis(100);
 /// The longest that a task stands in the line. One that is to go on, and isn't polled, would hold up the others.
@@ -34,7 +36,7 @@ static LINE: LazyLock<Semaphore> = LazyLock::new(|| {
 #[derive(Default)]
 pub struct IoTurn {
     moved: usize,
-    /// When the first of them was moved.
+    /// When [`TIMED_FROM_BYTES`] of them had been moved.
     since: Option<Instant>,
     /// The line; `None` for that of the process.
     line: Option<&'static Semaphore>,
@@ -73,10 +75,11 @@ impl IoTurn {
 
     /// Notes that bytes were moved.
     pub fn note(&mut self, bytes: usize) {
-        if self.moved == 0 {
+        let was_timed = self.moved >= TIMED_FROM_BYTES;
+        self.moved = self.moved.saturating_add(bytes);
+        if !was_timed && self.moved >= TIMED_FROM_BYTES {
             self.since = Some(Instant::now());
         }
-        self.moved = self.moved.saturating_add(bytes);
     }
 
     /// Notes that there was nothing to move: the task waits, so others run.

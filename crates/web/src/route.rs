@@ -232,28 +232,6 @@ where
     F: Fn(H, A::Scope, I) -> R,
     R: Future<Output = Result<O, Error>>,
 {
-    let answer = respond::<S, H, A, I, O, F, R>(access, handler, state, call).await;
-    if rests_on_reads::<S>(call, &answer) {
-        Box::pin(state.confirm()).await?;
-    }
-    answer
-}
-
-async fn respond<S, H, A, I, O, F, R>(
-    access: Arc<A>,
-    handler: F,
-    state: &S,
-    call: &mut Call<S::Credential>,
-) -> Result<Response<Body>, Error>
-where
-    S: State,
-    H: From<S>,
-    A: Access<S>,
-    I: Input<S>,
-    O: Reply,
-    F: Fn(H, A::Scope, I) -> R,
-    R: Future<Output = Result<O, Error>>,
-{
     let scope = access.admit(state, call).await?;
     let input = I::read(state, call).await?;
     if I::READS_BODY {
@@ -297,7 +275,12 @@ impl<S: State> Route<S> {
         let result = AssertUnwindSafe((self.endpoint)(state, &mut call));
         // Caught here, where a page of the error can still be made.
         let result = result.catch_unwind().await;
-        let result = result.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
+        let mut result = result.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
+        if rests_on_reads::<S>(&call, &result)
+            && let Err(error) = Box::pin(state.confirm()).await
+        {
+            result = Err(error);
+        }
         let error_page = match (&result, self.pages) {
             (Err(error), Some(pages)) => Some((pages.error)(state, &mut call, error).await),
             _ => None,

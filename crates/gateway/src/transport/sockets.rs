@@ -111,6 +111,10 @@ impl Read for Socket {
     ) -> Poll<Result<()>> {
         let outcome = Pin::new(&mut self.tcp).poll_read(cx, buffer);
         self.state.note(outcome.is_ready());
+        if outcome.is_ready() {
+            // Many small requests are no large transfer: the peer answers each.
+            self.write_turn.end();
+        }
         outcome
     }
 }

@@ -232,6 +232,8 @@ pub struct WatchedStream<S> {
     ended: bool,
     read_turn: IoTurn,
     write_turn: IoTurn,
+    /// The number of the request whose answer `write_turn` is about.
+    answered: u32,
 }
 
 impl<S> WatchedStream<S> {
@@ -244,6 +246,7 @@ impl<S> WatchedStream<S> {
             ended: false,
             read_turn: IoTurn::default(),
             write_turn: IoTurn::default(),
+            answered: 0,
         }
     }
 
@@ -304,6 +307,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
+        // Many small answers are no large transfer: the task waits for a request before each.
+        let requests = self.watchdog.requests.load(Ordering::Relaxed);
+        if requests != self.answered {
+            self.answered = requests;
+            self.write_turn.end();
+        }
         if self.write_turn.is_over(cx) {
             return Poll::Pending;
         }

@@ -1,3 +1,5 @@
+use futures_util::FutureExt;
+
 use super::*;
 
 const TIMEOUTS: Timeouts = Timeouts {
@@ -112,4 +114,22 @@ async fn other_tasks_run_while_a_large_body_is_read_or_written() {
         assert!((14..=20).contains(&turns), "is_read: {is_read}, {turns}");
     }
     other.abort();
+}
+
+/// A connection on which one request follows the other has none of the large transfers that others wait for.
+#[tokio::test]
+async fn small_answers_stand_in_no_line() {
+    use kernel::io_turns::MAX_TURN_BYTES;
+    use tokio::io::AsyncWriteExt;
+
+    const ANSWER_BYTES: usize = 4_000;
+    let (near, _far) = tokio::io::duplex(8 * MAX_TURN_BYTES);
+    let mut stream = WatchedStream::new(near, Watchdog::new());
+    let answers = async {
+        for _ in 0..4 * MAX_TURN_BYTES / ANSWER_BYTES {
+            let _head = stream.watchdog.begin_request();
+            stream.write_all(&[1; ANSWER_BYTES]).await.unwrap();
+        }
+    };
+    assert!(answers.now_or_never().is_some(), "an answer waited for others");
 }
