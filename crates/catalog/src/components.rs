@@ -126,16 +126,24 @@ impl Component {
         }
     }
 
-    fn slot(self) -> Option<usize> {
-        Self::PARTS.iter().position(|part| *part == self)
+    /// Returns the place of its value in a [`PerPart`]; `None` if it is no part.
+    const fn slot(self) -> Option<usize> {
+        match self {
+            Self::Prompt | Self::CachedPrompt | Self::Completion => None,
+            part => Some(part as usize),
+        }
     }
 }
 
 const PARTS: usize = 11;
+const COMPONENTS: usize = 14;
 
 /// A value for each component of [`Component::PARTS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct PerPart<T>([T; PARTS]);
+pub struct PerPart<T>(
+    /// By the number of the component. Those that are no parts keep the default.
+    [T; COMPONENTS],
+);
 
 /// How many of each part a call has; negative in corrections.
 pub type Parts = PerPart<i64>;
@@ -165,7 +173,7 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
 
     /// Returns the parts that have another value than the default, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Component, T)> + '_ {
-        let all = Component::PARTS.into_iter().zip(self.0);
+        let all = Component::ALL.iter().copied().zip(self.0);
         all.filter(|(_, value)| *value != T::default())
     }
 
