@@ -1,10 +1,15 @@
-//! Random histories of payments with faults: however requests to Stripe and its events get lost, come twice or late, both
-//! sides have the same sums in the end, each charge is one payment, and the audit is clean. In half of them Stripe adds a tax.
+//! Random histories of payments with faults: however requests to Stripe and its events get lost, come twice or late, and
+//! wherever a process dies in the middle of its jobs, both sides have the same sums in the end, each charge is one payment,
+//! and the audit is clean. In half of them Stripe adds a
+//! tax, and in half of them processes die.
 //!
 //! A seed determines a history; on a failure the test prints it, and `TOLLKEEPER_TEST_SEED` repeats it
 //! ([`support::seeds`]).
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 use http::Method;
 use serde_json::{Value, json};
@@ -35,7 +40,7 @@ async fn play(database: Database) {
     let mut tally = BTreeMap::new();
     let seeds = Seeds::of("payments_model", database.choose(HISTORIES_ON_SQLITE, HISTORIES_ON_POSTGRES));
     for &seed in &seeds.seeds {
-        let is_taxed = seed % 2 == 1;
+        let (is_taxed, processes_die) = (seed % 2 == 1, seed / 2 % 2 == 1);
         let tax = if is_taxed { "true" } else { "false" };
         let settings = [("TOLLKEEPER_LIMITS__ENABLED", "false"), ("TOLLKEEPER_PAYMENTS__STRIPE_TAX", tax)];
         open_shop(database, &settings, async |shop: &mut Shop| {
@@ -45,8 +50,14 @@ async fn play(database: Database) {
                 is_taxed,
             };
             shop.stripe.fail_at_random(seed, 25);
+            let mut deaths = Chance::new(!seed);
             for _ in 0..STEPS {
                 history.step(shop).await;
+                if processes_die && deaths.below(8) == 0 {
+                    let waits = deaths.below(60);
+                    history.said.push(format!("the process dies after {waits} waits"));
+                    die(shop, waits).await;
+                }
             }
             history.settle(shop).await;
             history.compare(shop).await;
@@ -55,6 +66,19 @@ async fn play(database: Database) {
         *tally.entry("histories").or_insert(0) += 1;
     }
     println!("{database:?}: {tally:?}");
+}
+
+/// Does the jobs of a process that dies in the middle of them: at one of the points where they wait, they end for good.
+async fn die(shop: &Shop<'_>, mut waits: usize) {
+    let mut work = pin!(shop.work());
+    poll_fn(|cx| {
+        if waits == 0 {
+            return Poll::Ready(());
+        }
+        waits -= 1;
+        work.as_mut().poll(cx)
+    })
+    .await;
 }
 
 struct History {
