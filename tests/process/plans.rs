@@ -204,6 +204,11 @@ async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, first: i64,
          CROSS JOIN (SELECT 1 AS day UNION ALL SELECT 2 UNION ALL SELECT 3) d"
     );
     sql(used).execute(tx).await.unwrap();
+    let components = "INSERT INTO usage_daily_parts (organization_id, project_id, day, api_key_id, model, price_version,
+                          kind, month, component, quantity)
+         SELECT organization_id, project_id, day, api_key_id, model, price_version, kind, month, 'reasoning', 1
+         FROM usage_daily WHERE organization_id = $1 ON CONFLICT DO NOTHING";
+    sql(components).bind(organization).execute(tx).await.unwrap();
 }
 
 #[on_each_database]
@@ -245,12 +250,13 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
         false => ["usage_daily_sums_|PRIMARY KEY", "PRIMARY KEY"],
     };
     let of_project = reports::project_text(Subject::Project.by_day());
+    let components = [false, true].map(|of_project| reports::components_text(everything, of_project));
     let by_month = Groups { period: Period::Month, ..everything };
     let by_month = [reports::organization_text(by_month, true, 0), reports::project_text(by_month)];
     let months = ["31"; 12];
     let of_months = [[&*mine, "1", "3", "100"].as_slice(), &months].concat();
     let of_project_months = [[&*other, &*crowd, "1", "3", "100"].as_slice(), &months].concat();
-    let cases: [(&str, &[&str], &[&str], usize); 27] = [
+    let cases: [(&str, &[&str], &[&str], usize); 29] = [
         // Statement, parameters, its indexes, and how many sorts are allowed: the page, or the matches.
         (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
         (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
@@ -320,6 +326,18 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
         ),
         (&by_month[0], &of_months, &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"], 3),
         (&by_month[1], &of_project_months, &["usage_daily_pkey|PRIMARY KEY"], 2),
+        (
+            &components[0],
+            &[&mine, "1", "3", "100", "0"],
+            &["usage_daily_parts_|PRIMARY KEY", "usage_daily_organization_|usage_daily_p|PRIMARY KEY"],
+            4,
+        ),
+        (
+            &components[1],
+            &[&other, "1", "3", "100", "0", &crowd],
+            &["usage_daily_parts_|PRIMARY KEY", "usage_daily_organization_|usage_daily_p|PRIMARY KEY"],
+            4,
+        ),
         (
             &reports::API_KEY,
             &["key_2", "0", "1", "3"],

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::rules::periods::{self, DateBound, Range};
 use crate::rules::usage_groups::{Groups, Period};
 use crate::{Billing, store};
-use catalog::Kind;
+use catalog::{Component, Kind};
+use db::Tx;
 use kernel::clock::Day;
 use kernel::error::{Detail, Error};
 use kernel::futures::BoxFuture;
@@ -13,7 +14,7 @@ use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Pico;
 use keys::access::KeyScope;
 
-use crate::store::usage::reports::{self, DayUsage};
+use crate::store::usage::reports::{self, DayComponent, DayUsage};
 
 pub use crate::store::usage::reports::Group;
 
@@ -34,6 +35,22 @@ pub struct Query {
     /// The report of an organization is to name projects, keys and users; one of a project always names the
     /// callers.
     pub needs_names: bool,
+    /// The report is to count the components of prices, too.
+    pub needs_components: bool,
+}
+
+impl Query {
+    /// Returns the query for usage of the current month, without currency, names and components.
+    pub const fn by(groups: Groups) -> Self {
+        Self {
+            start: None,
+            end: None,
+            groups,
+            needs_currency: false,
+            needs_names: false,
+            needs_components: false,
+        }
+    }
 }
 
 /// A usage report.
@@ -44,6 +61,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The sum of all rows.
     pub total: UsageByKind,
+    /// The sum of the components of all rows.
+    pub total_components: ComponentsByKind,
     /// The organization's currency, an ISO 4217 code, if it was asked for.
     pub currency: Option<String>,
 }
@@ -54,6 +73,28 @@ pub struct Row {
     pub date: Day,
     pub group: Group,
     pub usage: UsageByKind,
+    /// Empty unless the report counts components.
+    pub components: ComponentsByKind,
+}
+
+/// The components of usage of chat and of embedding models: of the tokens, how many were of a part, and pieces such as
+/// searches. Those that nothing was counted for are left out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ComponentsByKind {
+    pub chat: BTreeMap<Component, i64>,
+    pub embeddings: BTreeMap<Component, i64>,
+}
+
+impl ComponentsByKind {
+    fn add(&mut self, kind: Kind, component: Component, quantity: i64) -> Result<(), Error> {
+        let components = match kind {
+            Kind::Chat => &mut self.chat,
+            Kind::Embeddings => &mut self.embeddings,
+        };
+        let sum = components.entry(component).or_default();
+        *sum = sum.checked_add(quantity).ok_or_else(too_large)?;
+        Ok(())
+    }
 }
 
 /// Usage of chat and of embedding models.
@@ -83,10 +124,17 @@ impl Report {
     /// None: the sum of all rows has been calculated already.
     pub fn retain(&mut self, is_kept: impl Fn(&Group) -> bool) -> Result<(), Error> {
         self.rows.retain(|row| is_kept(&row.group));
-        self.total = UsageByKind::default();
+        (self.total, self.total_components) = (UsageByKind::default(), ComponentsByKind::default());
         for row in &self.rows {
             self.total.chat.add(row.usage.chat)?;
             self.total.embeddings.add(row.usage.embeddings)?;
+            for (kind, components) in
+                [(Kind::Chat, &row.components.chat), (Kind::Embeddings, &row.components.embeddings)]
+            {
+                for (component, quantity) in components {
+                    self.total_components.add(kind, *component, *quantity)?;
+                }
+            }
         }
         Ok(())
     }
@@ -104,9 +152,13 @@ impl KindUsage {
     }
 
     fn add(&mut self, other: Self) -> Result<(), Error> {
-        *self = self.plus(other).ok_or_else(|| Error::internal("a sum of usage passed 64 bits"))?;
+        *self = self.plus(other).ok_or_else(too_large)?;
         Ok(())
     }
+}
+
+fn too_large() -> Error {
+    Error::internal("a sum of usage passed 64 bits")
 }
 
 impl From<&DayUsage> for KindUsage {
@@ -166,8 +218,9 @@ pub fn of_organization(
         let days =
             reports::of_organization(&mut tx, organization_id, range, (groups, needs_names), row_limit())
                 .await?;
+        let components = components(&mut tx, (organization_id, None), range, query).await?;
         drop(tx);
-        report(billing, organization_id, query, range, days).await
+        report(billing, organization_id, query, range, (days, components)).await
     })
 }
 
@@ -182,8 +235,7 @@ pub async fn of_projects_this_month(
     projects: &[ProjectId],
 ) -> Result<BTreeMap<ProjectId, UsageByKind>, Error> {
     let groups = Groups { period: Period::Month, model: false, project: true, api_key: false };
-    let query = Query { start: None, end: None, groups, needs_currency: false, needs_names: false };
-    let report = of_organization(billing, organization_id, query).await?;
+    let report = of_organization(billing, organization_id, Query::by(groups)).await?;
     let of_row = |row: Row| {
         let id = ProjectId::parse(row.group.project_id.as_deref()?)?;
         projects.contains(&id).then_some((id, row.usage))
@@ -207,12 +259,13 @@ pub fn of_project(
         let days =
             reports::of_project(&mut tx, organization_id, project_id, range, query.groups, row_limit())
                 .await?;
+        let components = components(&mut tx, (organization_id, Some(project_id)), range, query).await?;
         drop(tx);
-        report(billing, organization_id, query, range, days).await
+        report(billing, organization_id, query, range, (days, components)).await
     })
 }
 
-/// Reports the usage of an API key by day, week or month; it has no other groups.
+/// Reports the usage of an API key by day, week or month; it has no other groups and no components.
 ///
 /// # Errors
 /// Those of [`of_organization`].
@@ -221,7 +274,7 @@ pub async fn of_api_key(billing: &Billing, scope: &KeyScope, query: Query) -> Re
     let mut tx = billing.db().reports().await?;
     let days = reports::of_api_key(&mut tx, scope.api_key_id(), range).await?;
     drop(tx);
-    report(billing, scope.organization_id(), query, range, days).await
+    report(billing, scope.organization_id(), query, range, (days, Vec::new())).await
 }
 
 fn range(billing: &Billing, query: Query) -> Result<Range, Error> {
@@ -233,14 +286,27 @@ fn row_limit() -> i64 {
     i64::try_from(MAX_ROWS).unwrap_or(i64::MAX).saturating_add(1)
 }
 
+/// Returns the components of a report, if it counts them.
+async fn components(
+    tx: &mut Tx,
+    of: (OrganizationId, Option<ProjectId>),
+    range: Range,
+    query: Query,
+) -> Result<Vec<DayComponent>, Error> {
+    if !query.needs_components {
+        return Ok(Vec::new());
+    }
+    Ok(reports::components(tx, of, range, query.groups, row_limit()).await?)
+}
+
 async fn report(
     billing: &Billing,
     organization_id: OrganizationId,
     query: Query,
     range: Range,
-    days: Vec<DayUsage>,
+    (days, components): (Vec<DayUsage>, Vec<DayComponent>),
 ) -> Result<Report, Error> {
-    if days.len() > MAX_ROWS {
+    if days.len() > MAX_ROWS || components.len() > MAX_ROWS {
         let message = format!("would give more than {MAX_ROWS} rows: ask for fewer days or groups");
         let detail = Detail {
             param: "group_by".to_owned(),
@@ -249,13 +315,14 @@ async fn report(
         };
         return Err(Error::invalid(vec![detail]));
     }
-    let (rows, total) = group_rows(query.groups, days)?;
+    let (mut rows, total) = group_rows(query.groups, days)?;
+    let total_components = add_components(&mut rows, query.groups, components)?;
     let mut currency = None;
     if query.needs_currency {
         let wallet = store::wallets::get(&mut billing.db().read().await?, organization_id).await?;
         currency = Some(wallet.ok_or_else(|| Error::internal("an organization has no wallet"))?.currency);
     }
-    Ok(Report { range, rows, total, currency })
+    Ok(Report { range, rows, total, total_components, currency })
 }
 
 /// Returns the rows by date, then group, and their sum.
@@ -273,9 +340,34 @@ fn group_rows(groups: Groups, mut days: Vec<DayUsage>) -> Result<(Vec<Row>, Usag
             _ => {
                 let mut usage = UsageByKind::default();
                 usage.add(&day)?;
-                rows.push(Row { date: day.day, group: day.group, usage });
+                let components = ComponentsByKind::default();
+                rows.push(Row { date: day.day, group: day.group, usage, components });
             }
         }
     }
     Ok((rows, total))
+}
+
+/// Adds components to the rows of their groups. Returns the sum of all.
+fn add_components(
+    rows: &mut [Row],
+    groups: Groups,
+    components: Vec<DayComponent>,
+) -> Result<ComponentsByKind, Error> {
+    let mut total = ComponentsByKind::default();
+    if components.is_empty() {
+        return Ok(total);
+    }
+    let unnamed = |group: &Group| Group { api_key_name: None, project_name: None, ..group.clone() };
+    let places = rows.iter().enumerate().map(|(place, row)| ((row.date, unnamed(&row.group)), place));
+    let places: BTreeMap<_, _> = places.collect();
+    for DayComponent { day, kind, group, component, quantity } in components {
+        // The rows were read before. Usage of a group that had none until then isn't in this report.
+        let place = places.get(&(groups.period.first_day(day), group));
+        if let Some(row) = place.and_then(|place| rows.get_mut(*place)) {
+            row.components.add(kind, component, quantity)?;
+            total.add(kind, component, quantity)?;
+        }
+    }
+    Ok(total)
 }

@@ -62,6 +62,41 @@ async fn assert_clean(books: &Books<'_>) {
     assert!(report.is_clean(), "{:?}", report.drifts);
 }
 
+/// Asserts that the usage reports have the components of the events of `each_component_has_its_price`.
+async fn assert_reported(books: &Books<'_>) {
+    let token = books.world.session(books.ada.id).await.access_token;
+    let read = async |path: String| books.world.get(&path).bearer(&token).data().await;
+    let (organization, project) = (books.place.organization_path(), books.place.project_path());
+    let days = "start_date=2026-01-01&end_date=2026-02-01";
+    // Four of the calls have a price that counts requests.
+    let multi = json!({"cached_prompt": 201, "cache_write_5m": 100, "cache_write_1h": 50, "audio_prompt": 30,
+                       "image_prompt": 20, "reasoning": 300, "request": 4, "search": 2});
+    let by_model =
+        read(format!("{organization}/billing/usage?{days}&group_by=month,model&components=true")).await;
+    let of = |row: &Value| (row["chat"]["components"].clone(), row["embeddings"]["components"].clone());
+    assert_eq!(of(&by_model["usage"][0]), (multi.clone(), json!({})));
+    assert_eq!(of(&by_model["usage"][1]), (json!({}), json!({"image": 3})));
+    assert_eq!(of(&by_model["total"]), (multi.clone(), json!({"image": 3})));
+    let mut by_key = read(format!("{project}/usage?{days}&components=true")).await;
+    let rows = by_key["usage"].as_array_mut().unwrap();
+    assert_eq!(rows.len(), 3, "the 15th, 16th and 17th: {rows:?}");
+    let mut first_day = multi;
+    first_day["request"] = json!(3);
+    assert_eq!(of(&rows[0]), (first_day, json!({"image": 3})));
+    assert_eq!(of(&rows[1]), (json!({"request": 1}), json!({})));
+    assert_eq!(of(&rows[2]), (json!({}), json!({})));
+    let plain = read(format!("{project}/usage?{days}")).await;
+    assert_eq!(of(&plain["total"]), (Value::Null, Value::Null), "unless it was asked for");
+
+    let path = format!("{project}/usage?{days}&components=true&format=csv&group_by=month");
+    let csv = books.world.get(&path).bearer(&token).send().await.text;
+    let lines: Vec<_> = csv.lines().collect();
+    let names = "user_id,chat_cached_prompt,chat_cache_write_5m,chat_cache_write_1h,chat_audio_prompt,chat_image_prompt,\
+                 chat_reasoning,chat_request,chat_search,embeddings_image";
+    assert!(lines[0].ends_with(names), "{csv}");
+    assert!(lines[1].ends_with(",201,100,50,30,20,300,4,2,3") && lines.len() == 2, "{csv}");
+}
+
 /// The parts of the first event: 1,000 tokens of a prompt, 500 of an answer, two searches.
 fn all_parts() -> Value {
     json!({"cache_write_5m": 100, "cache_write_1h": 50, "audio_prompt": 30, "image_prompt": 20, "reasoning": 300,
@@ -107,6 +142,7 @@ fn each_component_has_its_price(database: Database) {
             assert_eq!(report(books, &other).await.0, "event_conflict", "{other}");
         }
         assert_clean(books).await;
+        assert_reported(books).await;
 
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;

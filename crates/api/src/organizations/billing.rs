@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::csv::JsonOrCsv;
 use crate::organizations::usage_reports::{Cells, OrganizationQuery};
 use billing::Billing;
-use billing::usage_reports::{self, Group, Row};
+use billing::usage_reports::{self, Group};
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
@@ -63,13 +63,12 @@ pub struct UsageCaller {
     user_id: Option<String>,
 }
 
-impl From<Row> for UsageRow {
-    fn from(row: Row) -> Self {
-        let (date, group, cells) = (row.date, row.group, row.usage);
+impl From<(Day, Group, Cells)> for UsageRow {
+    fn from((date, group, cells): (Day, Group, Cells)) -> Self {
         let Group { model, project_id, api_key_id, user_id, .. } = group;
         let by_caller = api_key_id.is_some() || user_id.is_some();
         let caller = by_caller.then_some(UsageCaller { api_key_id, user_id });
-        Self { date, model, project_id, caller, cells: cells.into() }
+        Self { date, model, project_id, caller, cells }
     }
 }
 
@@ -83,7 +82,7 @@ pub async fn usage(
 ) -> Result<JsonOrCsv<OrganizationUsage>, Error> {
     let id = scope.organization_id();
     let report = usage_reports::of_organization(&billing, id, query.query()).await?;
-    let json = |rows: Vec<Row>, total| OrganizationUsage {
+    let json = |rows: Vec<_>, total| OrganizationUsage {
         usage: rows.into_iter().map(UsageRow::from).collect(),
         total,
     };

@@ -2,6 +2,8 @@
 
 pub mod csv;
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,10 +13,12 @@ use crate::Api;
 use crate::csv::JsonOrCsv;
 use crate::dates::DateField;
 use billing::rules::usage_groups::{self, Groups, Subject};
-use billing::usage_reports::{self, Query, Row};
+use billing::usage_reports::{self, ComponentsByKind, Group, Query, UsageByKind};
+use catalog::Component;
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::{items, one_of, string};
+use kernel::clock::Day;
 use kernel::money::Pico;
 use web::reply::private;
 
@@ -60,10 +64,13 @@ impl UsageQuery {
         let (start, end): (Option<Option<DateField>>, Option<Option<DateField>>) =
             (fields.optional("start_date"), fields.optional("end_date"));
         let (groups, format) = (groups(fields), fields.or("format", Format::Json));
+        let needs_components = fields.or("components", false);
         let bound = |bound: Option<DateField>| bound.map(|DateField(bound)| bound);
         let (start, end, format) = (bound(start?), bound(end?), format?);
         let groups = groups?.unwrap_or(subject.by_day());
-        let query = Query { start, end, groups, needs_currency: format == Format::Csv, needs_names: false };
+        let needs_currency = format == Format::Csv;
+        let query =
+            Query { start, end, needs_currency, needs_components: needs_components?, ..Query::by(groups) };
         Some(Self { query, subject, format })
     }
 
@@ -77,23 +84,56 @@ impl UsageQuery {
         &self,
         report: usage_reports::Report,
         name: &str,
-        json: impl FnOnce(Vec<Row>, Cells) -> T,
+        json: impl FnOnce(Vec<(Day, Group, Cells)>, Cells) -> T,
     ) -> JsonOrCsv<T>
     where
         T: Serialize,
     {
         match self.format {
-            Format::Json => JsonOrCsv::Json(private(json(report.rows, report.total.into()))),
+            Format::Json => {
+                let cells = |usage, components| self.cells(usage, components);
+                let total = cells(report.total, report.total_components);
+                let rows = report
+                    .rows
+                    .into_iter()
+                    .map(|row| (row.date, row.group, cells(row.usage, row.components)));
+                JsonOrCsv::Json(private(json(rows.collect(), total)))
+            }
             Format::Csv => {
                 let (name, groups) = (csv::file_name(name, report.range), self.query.groups);
-                let currency = report.currency.unwrap_or_default();
+                let currency = report.currency.as_deref().unwrap_or_default();
                 // The report of a project has names.
                 let named = self.subject == Subject::Project;
-                JsonOrCsv::Csv(csv::file(name, named, groups, &report.rows, &currency))
+                JsonOrCsv::Csv(csv::file(name, named, groups, &report, currency))
             }
         }
     }
+
+    fn cells(&self, usage: UsageByKind, components: ComponentsByKind) -> Cells {
+        let UsageByKind { chat, embeddings } = usage;
+        let named = |components: BTreeMap<Component, i64>| {
+            let named = components.into_iter().map(|(component, quantity)| (component.as_str(), quantity));
+            self.query.needs_components.then(|| named.collect())
+        };
+        Cells {
+            chat: ChatUsage {
+                requests: chat.requests,
+                tokens: ChatTokens { prompt: chat.prompt_tokens, completion: chat.completion_tokens },
+                amount: chat.amount,
+                components: named(components.chat),
+            },
+            embeddings: EmbeddingsUsage {
+                requests: embeddings.requests,
+                tokens: embeddings.prompt_tokens,
+                amount: embeddings.amount,
+                components: named(components.embeddings),
+            },
+        }
+    }
 }
+
+/// The quantity of each component that was used.
+type Components = BTreeMap<&'static str, i64>;
 
 /// Usage of chat models and of embedding models.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -110,6 +150,10 @@ pub struct ChatUsage {
     tokens: ChatTokens,
     /// The price at list price.
     amount: Pico,
+    /// With `components=true`: how many tokens were of which part, and how many pieces were used, by the name of the
+    /// component.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    components: Option<Components>,
 }
 
 /// Prompt and completion tokens.
@@ -126,24 +170,10 @@ pub struct EmbeddingsUsage {
     tokens: i64,
     /// The price at list price.
     amount: Pico,
-}
-
-impl From<usage_reports::UsageByKind> for Cells {
-    fn from(cells: usage_reports::UsageByKind) -> Self {
-        let usage_reports::UsageByKind { chat, embeddings } = cells;
-        Self {
-            chat: ChatUsage {
-                requests: chat.requests,
-                tokens: ChatTokens { prompt: chat.prompt_tokens, completion: chat.completion_tokens },
-                amount: chat.amount,
-            },
-            embeddings: EmbeddingsUsage {
-                requests: embeddings.requests,
-                tokens: embeddings.prompt_tokens,
-                amount: embeddings.amount,
-            },
-        }
-    }
+    /// With `components=true`: how many tokens were of which part, and how many pieces were used, by the name of the
+    /// component.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    components: Option<Components>,
 }
 
 #[derive(Debug)]

@@ -85,7 +85,7 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
     let (organization_id, id) = (detail.project.organization_id, detail.project.id);
     let ever = billing::totals::project(&console.billing, &visit.scope).await?;
     let groups = Groups { period: Period::Month, model: false, project: false, api_key: false };
-    let query = Query { start: None, end: None, groups, needs_currency: true, needs_names: false };
+    let query = Query { needs_currency: true, ..Query::by(groups) };
     let month = usage_reports::of_project(&console.billing, organization_id, id, query).await?;
     let mut keys = Vec::new();
     if shell.may_in_project(ProjectAction::ManageApiKeys) {

@@ -188,9 +188,9 @@ impl<B: By> UsageFilters<B> {
         Query {
             start: bound(start),
             end: bound(end),
-            groups,
             needs_currency: true,
             needs_names: groups.project || groups.api_key,
+            ..Query::by(groups)
         }
     }
 
@@ -237,7 +237,7 @@ impl<B: By> UsageFilters<B> {
         let report = self.apply(report)?;
         let name = csv::file_name(subject, report.range);
         let currency = report.currency.as_deref().unwrap_or_default();
-        Ok(csv::file(name, true, self.groups(), &report.rows, currency))
+        Ok(csv::file(name, true, self.groups(), &report, currency))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::csv::JsonOrCsv;
 use crate::organizations::usage_reports::{Cells, ProjectQuery};
-use billing::usage_reports::{self, Row};
+use billing::usage_reports::{self, Group};
 use kernel::clock::Day;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
@@ -43,9 +43,8 @@ pub struct ProjectUsageRow {
     cells: Cells,
 }
 
-impl From<Row> for ProjectUsageRow {
-    fn from(row: Row) -> Self {
-        let (date, group, cells) = (row.date, row.group, row.usage);
+impl From<(Day, Group, Cells)> for ProjectUsageRow {
+    fn from((date, group, cells): (Day, Group, Cells)) -> Self {
         Self {
             date,
             model: group.model,
@@ -53,7 +52,7 @@ impl From<Row> for ProjectUsageRow {
             // Always present: a project's report is grouped by key in any case.
             api_key_name: group.api_key_name.unwrap_or_default(),
             user_id: group.user_id,
-            cells: cells.into(),
+            cells,
         }
     }
 }
@@ -69,7 +68,7 @@ pub async fn read(
     let project = tenants::projects::read(&api.tenants, &scope).await?.project;
     let (organization_id, id) = (project.organization_id, project.id);
     let report = usage_reports::of_project(&api.billing, organization_id, id, query.query()).await?;
-    let json = |rows: Vec<Row>, total| ProjectUsage {
+    let json = |rows: Vec<_>, total| ProjectUsage {
         project_id: id,
         project_name: project.name,
         usage: rows.into_iter().map(ProjectUsageRow::from).collect(),

@@ -1,8 +1,11 @@
 //! Usage reports as CSV (docs/contract/usage.md#csv).
 
+use std::collections::BTreeMap;
+
 use billing::rules::periods::Range;
 use billing::rules::usage_groups::Groups;
-use billing::usage_reports::Row;
+use billing::usage_reports::Report;
+use catalog::Component;
 
 use crate::csv::{Cell, CsvFile};
 
@@ -14,7 +17,7 @@ pub fn file_name(subject: &str, range: Range) -> String {
 
 /// Returns a file of this name with a line per row. If `named`, it has the names of the projects and callers that
 /// it is grouped by.
-pub fn file(name: String, named: bool, groups: Groups, rows: &[Row], currency: &str) -> CsvFile {
+pub fn file(name: String, named: bool, groups: Groups, report: &Report, currency: &str) -> CsvFile {
     let mut names = vec!["date"];
     let ids = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
     names.extend(ids.iter().filter(|(_, on)| *on).map(|(name, _)| *name));
@@ -23,10 +26,17 @@ pub fn file(name: String, named: bool, groups: Groups, rows: &[Row], currency: &
     names.extend(has_caller_names.then_some("api_key_name"));
     names.extend(["chat_requests", "chat_prompt_tokens", "chat_completion_tokens", "chat_amount"]);
     names.extend(["embeddings_requests", "embeddings_tokens", "embeddings_amount", "currency"]);
-    // The last column, so that the others keep their positions.
+    // Behind the others, which so keep their positions.
     names.extend(groups.api_key.then_some("user_id"));
+    let total = &report.total_components;
+    let counted = [("chat", &total.chat), ("embeddings", &total.embeddings)];
+    let counted = counted.into_iter().flat_map(|(kind, components)| {
+        components.keys().map(move |component| format!("{kind}_{}", component.as_str()))
+    });
+    let component_names: Vec<_> = counted.collect();
+    names.extend(component_names.iter().map(String::as_str));
     let mut file = CsvFile::new(name, &names);
-    for row in rows {
+    for row in &report.rows {
         let (chat, embeddings) = (&row.usage.chat, &row.usage.embeddings);
         let of_row = &row.group;
         let of_group = [
@@ -49,7 +59,15 @@ pub fn file(name: String, named: bool, groups: Groups, rows: &[Row], currency: &
             Cell::value(embeddings.amount),
             Cell::value(currency),
         ];
-        file.add(std::iter::once(Cell::value(row.date)).chain(of_group).chain(cells).chain(person));
+        let quantities = |counted: &BTreeMap<Component, i64>, of_row: &BTreeMap<Component, i64>| {
+            let quantity = |component| Cell::value(of_row.get(component).copied().unwrap_or(0));
+            counted.keys().map(quantity).collect::<Vec<_>>()
+        };
+        let components = quantities(&total.chat, &row.components.chat);
+        let components =
+            components.into_iter().chain(quantities(&total.embeddings, &row.components.embeddings));
+        let first = std::iter::once(Cell::value(row.date));
+        file.add(first.chain(of_group).chain(cells).chain(person).chain(components));
     }
     file
 }

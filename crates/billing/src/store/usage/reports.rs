@@ -6,7 +6,7 @@ use crate::rules::periods::Range;
 use crate::rules::usage_groups::{Groups, Period};
 use crate::store::usage::days::whole_and_rest;
 use crate::store::usage::sums;
-use catalog::Kind;
+use catalog::{Component, Kind};
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::Day;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
@@ -42,6 +42,18 @@ pub struct Group {
     pub project_name: Option<String>,
 }
 
+/// The quantity of a component in one period, kind and group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DayComponent {
+    /// In UTC; the first day of the period that has some.
+    pub day: Day,
+    pub kind: Kind,
+    /// Without names.
+    pub group: Group,
+    pub component: Component,
+    pub quantity: i64,
+}
+
 /// The prefix of the ids of users, which are stored beside those of API keys.
 const USER_PREFIX: &str = "user_";
 
@@ -55,16 +67,37 @@ pub(in crate::store) fn amount(row: &Row) -> Result<Pico, db::Error> {
     Ok(whole_and_rest(row.get("amount_whole")?, row.get("amount_rest_pico")?))
 }
 
+/// Reads a group without its names.
+fn unnamed_group(row: &Row) -> Result<Group, db::Error> {
+    let (model, project_id) = (row.get("model")?, row.get("project_id")?);
+    let caller: Option<String> = row.get("api_key_id")?;
+    let is_user = caller.as_deref().is_some_and(is_user);
+    let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
+    Ok(Group { model, project_id, api_key_id, user_id, ..Group::default() })
+}
+
+impl FromRow for DayComponent {
+    fn from_row(row: &Row) -> Result<Self, db::Error> {
+        let name: String = row.get("component")?;
+        let component =
+            name.parse().map_err(|_| db::Error::Internal(format!("there is no component {name:?}")))?;
+        Ok(Self {
+            day: row.get("day")?,
+            kind: row.get("kind")?,
+            group: unnamed_group(row)?,
+            component,
+            quantity: row.get("quantity")?,
+        })
+    }
+}
+
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         // In the order of the columns, in which they are found without a search.
         let (day, kind) = (row.get("day")?, row.get("kind")?);
-        let (model, project_id) = (row.get("model")?, row.get("project_id")?);
-        let caller: Option<String> = row.get("api_key_id")?;
-        let is_user = caller.as_deref().is_some_and(is_user);
-        let (api_key_id, user_id) = if is_user { (None, caller) } else { (caller, None) };
-        let (api_key_name, project_name) = (row.get("api_key_name")?, row.get("project_name")?);
-        let group = Group { model, project_id, api_key_id, api_key_name, user_id, project_name };
+        let group = unnamed_group(row)?;
+        let group =
+            Group { api_key_name: row.get("api_key_name")?, project_name: row.get("project_name")?, ..group };
         Ok(Self {
             day,
             kind,
@@ -322,4 +355,44 @@ pub async fn of_project(
 ) -> Result<Vec<DayUsage>, db::Error> {
     let statement = sql(project_text(groups)).bind(organization_id).bind(project_id);
     bind_months(bind_range(statement, range, limit), range, groups.period).heavy().all(tx).await
+}
+
+/// The number of the first parameter of [`components_text`] behind those that every such statement has.
+const AFTER_MONTH: usize = 6;
+
+/// Returns the statement of [`components`], of one project or of all.
+pub fn components_text(groups: Groups, of_project: bool) -> String {
+    let source = Source {
+        table: "usage_daily",
+        filter: String::new(),
+        model: groups.model.then_some("model"),
+        caller: groups.api_key.then_some("api_key_id"),
+    };
+    let (shown, by) = source.grouped(groups, AFTER_MONTH + usize::from(of_project));
+    let project = if of_project { " AND project_id = $6" } else { "" };
+    // Usage of a day is billed in its month or a later one, so that the indexes by month find it.
+    let rows = format!("organization_id = $1{project} AND month >= $5 AND day >= $2 AND day < $3");
+    format!(
+        "SELECT {shown}, component, CAST(SUM(quantity) AS BIGINT) AS quantity
+         FROM usage_daily_parts u WHERE {rows} GROUP BY {by}, component
+         UNION ALL
+         SELECT {shown}, 'cached_prompt' AS component, CAST(SUM(cached_prompt_tokens) AS BIGINT) AS quantity
+         FROM usage_daily u WHERE {rows} AND cached_prompt_tokens <> 0 GROUP BY {by}
+         LIMIT $4"
+    )
+}
+
+/// Returns the components that usage counts beside all prompt and completion tokens, of an organization or one of its
+/// projects, by period and group, at most `limit` rows, in no order.
+pub async fn components(
+    tx: &mut Tx,
+    (organization_id, project_id): (OrganizationId, Option<ProjectId>),
+    range: Range,
+    groups: Groups,
+    limit: i64,
+) -> Result<Vec<DayComponent>, db::Error> {
+    let statement = sql(components_text(groups, project_id.is_some())).bind(organization_id);
+    let statement = bind_range(statement, range, limit).bind(range.start.month());
+    let statement = project_id.into_iter().fold(statement, Statement::bind);
+    bind_months(statement, range, groups.period).heavy().all(tx).await
 }

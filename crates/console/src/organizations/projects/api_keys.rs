@@ -106,9 +106,8 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
     let query = Query {
         start: Some(DateBound::Date(tomorrow.plus(-SHOWN_DAYS))),
         end: Some(DateBound::Date(tomorrow)),
-        groups,
         needs_currency: true,
-        needs_names: false,
+        ..Query::by(groups)
     };
     let days = usage_reports::of_api_key(&console.billing, scope, query).await?;
     let amounts = days.rows.iter().map(|row| row.usage.amount()).chain([days.total.amount()]);

@@ -2,7 +2,7 @@
 
 use api::csv::CsvFile;
 use api::gate::Visit;
-use billing::usage_reports;
+use billing::usage_reports::{self, Query};
 use kernel::error::Error;
 use tenants::access::OrgScope;
 use web::forms::Filters;
@@ -17,7 +17,8 @@ pub async fn read(
     query: Filters<UsageFilters<OrganizationBy>>,
 ) -> Result<CsvFile, Error> {
     let id = visit.scope.organization_id();
-    let question = query.fields.query(console.clock.now().day());
+    let query_of_page = query.fields.query(console.clock.now().day());
+    let question = Query { needs_components: true, ..query_of_page };
     let report = usage_reports::of_organization(&console.billing, id, question).await?;
     query.fields.file(report, &id.to_string())
 }
