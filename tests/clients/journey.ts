@@ -131,7 +131,7 @@ async function organization(ada: Client): Promise<{ organization_id: string }> {
   const headers = { "If-Match": version };
   const body = { description: "Engines", settings: { allow_public_projects: true } };
   equal(done(await api.updateOrganization({ client: ada, path, headers, body })).data.description, "Engines");
-  refused(await api.updateOrganization({ client: ada, path, headers, body: { name: "Acme 2" } }), 412, "changed_meanwhile");
+  refused(await api.updateOrganization({ client: ada, path, headers, body: { name: "Acme 2" } }), 412, "precondition_failed");
   return path;
 }
 

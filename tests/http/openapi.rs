@@ -918,7 +918,7 @@ async fn answers_of_writes_are_documented(world: World) {
             "invalid_credentials",
             "wrong_password",
             "invalid_one_time_code",
-            "ceremony_expired",
+            "challenge_expired",
             "user_not_found",
             "name_taken",
             "username_taken",

@@ -167,7 +167,7 @@ async fn calls_are_allowed_after_the_verification(world: World) {
     // Its money is reserved: the organization stays until the call has ended.
     let path = place.organization_path();
     let refused = world.call(Method::DELETE, &path).bearer(&ada.access_token).send().await;
-    assert_eq!((refused.status, refused.code().as_str()), (409, "calls_under_way"), "{}", refused.text);
+    assert_eq!((refused.status, refused.code().as_str()), (409, "calls_in_progress"), "{}", refused.text);
     assert_eq!(refused.header("x-should-retry"), "false");
     let reservation = after["reservation"]["id"].as_str().or(after["reservation_id"].as_str()).unwrap();
     let path = format!("/service/v1/reservations/{reservation}");

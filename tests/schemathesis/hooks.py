@@ -60,7 +60,7 @@ CONDITIONS = {("settings.max_tokens", "out_of_range"), ("grace_seconds", "out_of
               ("credential", "required"), ("project_id", "required"), ("api_key_id", "required"), ("amount", "required"),
               ("amount", "not_allowed"), ("dataset", "unknown_value")}
 # The same where the refusal is the error's own code. A key has its own maximum of tokens, and a call one of its price.
-CODES = {"amount_out_of_range", "ceremony_expired", "changed_meanwhile", "invalid_signature", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
+CODES = {"amount_out_of_range", "challenge_expired", "precondition_failed", "invalid_signature", "invalid_token", "max_tokens_exceeded", "public_projects_not_allowed"}
 # Calls with a list of messages.
 MESSAGES = {"/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"}
 # Pages answer in words.

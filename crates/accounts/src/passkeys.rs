@@ -127,7 +127,7 @@ pub struct Added {
 /// session ends: it may have been opened by the password alone.
 ///
 /// # Errors
-/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`, also for one that has been added before;
+/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`, also for one that has been added before;
 /// `limit_reached`; 401 if the caller's session has ended.
 pub async fn add(
     accounts: &Accounts,
@@ -148,7 +148,7 @@ pub async fn add(
     ceremony.use_up(&mut tx).await?;
     // Two ceremonies of a person who had no handle: the second one is over.
     if store::passkeys::set_handle(&mut tx, user.id, &adding.handle).await? != adding.handle {
-        return Err(Code::CeremonyExpired.into());
+        return Err(Code::ChallengeExpired.into());
     }
     let before = second_factor::read_in(&mut tx, user.id).await?;
     check_limit(usize::try_from(before.passkeys).map_err(Error::internal)?)?;
@@ -299,7 +299,7 @@ impl From<Refusal> for Error {
 /// Checks the answer to a ceremony in which a signature was asked for. It isn't used up yet.
 ///
 /// # Errors
-/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`.
+/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`.
 pub(crate) async fn check(
     accounts: &Accounts,
     purpose: Purpose,
@@ -327,7 +327,7 @@ impl Checked {
     /// transaction that opens a session.
     ///
     /// # Errors
-    /// `ceremony_expired` if it was used before; `invalid_credential` if the passkey is gone.
+    /// `challenge_expired` if it was used before; `invalid_credential` if the passkey is gone.
     pub(crate) async fn use_up(
         &self,
         accounts: &Accounts,

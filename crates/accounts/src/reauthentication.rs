@@ -54,7 +54,7 @@ pub struct Tokens {
 /// # Errors
 /// `no_password`; `passwords_disabled`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or
 /// the password was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
-/// `passkeys_disabled`, `ceremony_expired`, `invalid_credential`.
+/// `passkeys_disabled`, `challenge_expired`, `invalid_credential`.
 pub async fn prove(
     accounts: &Accounts,
     trail: &Trail,

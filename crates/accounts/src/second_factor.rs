@@ -272,7 +272,7 @@ pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
 /// a form that is sent twice makes one set.
 ///
 /// # Errors
-/// `second_factor_not_found`; `changed_meanwhile`; 401 if the caller's session has ended.
+/// `second_factor_not_found`; `precondition_failed`; 401 if the caller's session has ended.
 pub fn renew_recovery_codes<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -288,7 +288,7 @@ pub fn renew_recovery_codes<'a>(
             return Err(Code::SecondFactorNotFound.into());
         }
         if replaced.is_some() && replaced != found.recovery_codes_made_at {
-            return Err(Code::ChangedMeanwhile.into());
+            return Err(Code::PreconditionFailed.into());
         }
         let codes = make_recovery_codes(accounts, &mut tx, user.id, now).await?;
         record(accounts, &mut tx, trail, Action::RecoveryCodesRenewed, &user, now).await?;

@@ -54,7 +54,11 @@ impl Page {
 
     /// Renders a page that lets a person decide about a change which another one has overtaken (409).
     pub fn conflict(template: &impl Template) -> Result<Self, Error> {
-        Ok(Self { status: StatusCode::CONFLICT, code: Some(Code::ChangedMeanwhile), ..Self::new(template)? })
+        Ok(Self {
+            status: StatusCode::CONFLICT,
+            code: Some(Code::PreconditionFailed),
+            ..Self::new(template)?
+        })
     }
 
     /// Redirects to another page (303), whose link is made by [`Console::link`](crate::console::Console::link).

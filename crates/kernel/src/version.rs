@@ -49,10 +49,10 @@ impl Expected {
     /// Refuses a change of an object whose version isn't expected.
     ///
     /// # Errors
-    /// 412 `changed_meanwhile`.
+    /// 412 `precondition_failed`.
     pub fn check(&self, current: Version) -> Result<(), Error> {
         match self {
-            Self::OneOf(versions) if !versions.contains(&current) => Err(Code::ChangedMeanwhile.into()),
+            Self::OneOf(versions) if !versions.contains(&current) => Err(Code::PreconditionFailed.into()),
             Self::Any | Self::OneOf(_) => Ok(()),
         }
     }
@@ -92,6 +92,6 @@ mod tests {
         assert!(allows(Expected::Any, 1) && allows(one_of(&[1]), 1) && allows(one_of(&[2, 1]), 1));
         assert!(!allows(one_of(&[]), 1) && !allows(one_of(&[1]), 2));
         let refused = one_of(&[1]).check(Version(2)).unwrap_err();
-        assert_eq!((refused.code, refused.code.status().as_u16()), (Code::ChangedMeanwhile, 412));
+        assert_eq!((refused.code, refused.code.status().as_u16()), (Code::PreconditionFailed, 412));
     }
 }

@@ -136,7 +136,7 @@ pub fn create<'a>(
 /// Refuses an id that a key has, or had.
 async fn check_is_new(tx: &mut Tx, chosen_id: Option<ApiKeyId>) -> Result<(), Error> {
     match chosen_id {
-        Some(id) if store::api_keys::has_existed(tx, id).await? => Err(Code::ChangedMeanwhile.into()),
+        Some(id) if store::api_keys::has_existed(tx, id).await? => Err(Code::PreconditionFailed.into()),
         _ => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ const RESULTS: [(&str, Option<Code>); 13] = [
     ("second_factor_required", Some(Code::SecondFactorRequired)),
     ("invalid_one_time_code", Some(Code::InvalidOneTimeCode)),
     ("invalid_credential", Some(Code::InvalidCredential)),
-    ("ceremony_expired", Some(Code::CeremonyExpired)),
+    ("challenge_expired", Some(Code::ChallengeExpired)),
     ("passkeys_disabled", Some(Code::PasskeysDisabled)),
     ("passwords_disabled", Some(Code::PasswordsDisabled)),
     ("too_many_attempts", Some(Code::TooManyAttempts)),

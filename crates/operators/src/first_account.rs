@@ -81,7 +81,7 @@ pub async fn renew_link(operators: &Operators) -> Result<Option<String>, Error> 
             tx.commit().await?;
             remove_file(operators);
             match make_token(operators).await {
-                Ok(token) => token.ok_or(Code::ChangedMeanwhile)?,
+                Ok(token) => token.ok_or(Code::PreconditionFailed)?,
                 Err(Failure::File(what)) => return Err(Error::internal(what)),
                 Err(Failure::Database(error)) => return Err(error),
             }

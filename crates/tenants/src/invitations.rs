@@ -180,7 +180,7 @@ pub fn resend<'a>(
         let mut tx = tenants.db().write().await?;
         let (mut held, LockedInvitation { grantor, row }) = scope.lock_and_recheck(&mut tx, now).await?;
         if expires_at.is_some_and(|expires_at| expires_at != row.expires_at) {
-            return Err(Code::ChangedMeanwhile.into());
+            return Err(Code::PreconditionFailed.into());
         }
         membership::check_invitation(grantor, row.role)?;
         if row.role == OrganizationRole::Owner {

@@ -70,7 +70,7 @@ pub async fn create(
     let mut tx = webhooks.db.write().await?;
     let mut held = owner.lock(&mut tx).await?;
     if store::endpoints::get(&mut held, owner.organization_id(), id).await?.is_some() {
-        return Err(Code::ChangedMeanwhile.into());
+        return Err(Code::PreconditionFailed.into());
     }
     let count = store::endpoints::count(&mut held, owner.organization_id()).await?;
     counts::check_limit(&webhooks.tenants.limits, owner.counted_kind(), count)?;
@@ -237,7 +237,7 @@ pub async fn test(
     let id = id.unwrap_or_else(|| EventId::new(now, &webhooks.random));
     let test = data::WebhookTest { organization_id: found.organization_id, webhook_id: found.id };
     let ids = events::emit_test(&mut held, id, &test, now, &webhooks.random).await?;
-    let ids = ids.ok_or(Code::ChangedMeanwhile)?;
+    let ids = ids.ok_or(Code::PreconditionFailed)?;
     record(webhooks, &mut held, target, Action::WebhookTested, now).await?;
     let webhooks = webhooks.clone();
     Ok(Uncommitted::new(tx, ids).then(move || webhooks.notify_one()))

@@ -18,7 +18,7 @@ const ADA: &str = "ada@example.com";
 /// What every check of an answer refuses with.
 const INVALID: (u16, &str) = (401, "invalid_credential");
 /// What a ceremony that isn't good any more is refused with.
-const EXPIRED: (u16, &str) = (400, "ceremony_expired");
+const EXPIRED: (u16, &str) = (400, "challenge_expired");
 
 /// Returns the origin of the pages that have passkeys.
 fn origin(world: &World) -> String {

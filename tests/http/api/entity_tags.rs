@@ -46,7 +46,7 @@ fn change(world: &World, token: &str, path: &str, body: &Value, tag: &str) -> Ca
 }
 
 fn is_changed_meanwhile(answer: &Answer) -> bool {
-    answer.status == 412 && answer.code() == "changed_meanwhile" && answer.details().is_empty()
+    answer.status == 412 && answer.code() == "precondition_failed" && answer.details().is_empty()
 }
 
 #[on_each_database]

@@ -207,8 +207,8 @@ async fn event_names_a_key_or_a_user_in_a_project(world: World) {
         vec![r#""api_key_id" "required""#],
         vec![r#""user_id" "required""#],
         vec![r#""project_id" "required""#],
-        vec![r#""project_id" "not_both""#],
-        vec![r#""user_id" "not_both""#],
+        vec![r#""project_id" "mutually_exclusive""#],
+        vec![r#""user_id" "mutually_exclusive""#],
         vec![r#""user_id" "invalid_id""#],
     ];
     assert_eq!(details, due);

@@ -50,7 +50,7 @@ async fn webhook_is_created_read_changed_and_deleted(world: World) {
     assert_eq!((changed.status, &changed.json()["data"]), (200, &after));
     let new_tag = changed.header("etag").to_owned();
     assert_eq!(world.get(&one).bearer(&ada.access_token).send().await.header("etag"), new_tag);
-    assert_eq!(put(&json!({"enabled": true}), &tag).refused().await, (412, "changed_meanwhile".to_owned()));
+    assert_eq!(put(&json!({"enabled": true}), &tag).refused().await, (412, "precondition_failed".to_owned()));
     // A change to the same values writes nothing.
     assert_eq!(put(&json!({"enabled": false}), &new_tag).data().await, after);
     let delete =

@@ -96,7 +96,7 @@ async fn reservation_survives_the_deletion_of_its_key_and_project(world: World) 
     for (number, (path, reservation)) in paths.iter().zip([by_key, by_project, by_organization]).enumerate() {
         let answer = world.call(Method::DELETE, path).bearer(&scene.owner).send().await;
         // An organization can't be deleted until its calls have ended.
-        let expected = if *path == whole { (409, "calls_under_way") } else { (200, "") };
+        let expected = if *path == whole { (409, "calls_in_progress") } else { (200, "") };
         assert_eq!((answer.status, answer.code().as_str()), expected, "{}", answer.text);
         let event = capture(&format!("e{number}"), reservation);
         assert_eq!(scene.report(&here, &event).await, "accepted", "{path}");

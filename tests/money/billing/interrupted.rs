@@ -472,10 +472,10 @@ fn interrupted_call_of_a_deleted_key_and_project_is_charged(database: Database) 
         };
         assert_eq!(delete(&format!("{}/api-keys/{}", scene.place.project_path(), scene.key_id)).await, "");
         assert_eq!(delete(&scene.place.project_path()).await, "");
-        assert_eq!(delete(&whole).await, "calls_under_way");
+        assert_eq!(delete(&whole).await, "calls_in_progress");
         scene.world.clock.advance_ms(60_000);
         // The money is held until the call is charged, however long that takes.
-        assert_eq!(delete(&whole).await, "calls_under_way");
+        assert_eq!(delete(&whole).await, "calls_in_progress");
         assert_eq!((scene.sweep().await, scene.wallet().await), (1, (-69_000, 0)));
         // Less than a cent is written off.
         assert_eq!((delete(&whole).await, scene.wallet().await), (String::new(), (0, 0)));

@@ -295,7 +295,7 @@ fn values_have_to_fit_together(database: Database) {
         let tag = read.header("etag").to_owned();
         put(good).data().await;
         let late = put(json!({"enabled": false})).header("if-match", &tag);
-        assert_eq!(late.refused().await, (412, "changed_meanwhile".to_owned()));
+        assert_eq!(late.refused().await, (412, "precondition_failed".to_owned()));
         put(json!({"enabled": false})).data().await;
         shop.books.use_today("chat-a", 8_000_000, 0).await;
         shop.work().await;

@@ -65,7 +65,7 @@ pub struct Ceremony {
 /// causes writes by answers that aren't valid.
 ///
 /// # Errors
-/// `ceremony_expired`, also for one with another purpose or session, or that isn't one of ours.
+/// `challenge_expired`, also for one with another purpose or session, or that isn't one of ours.
 pub(super) fn open<S: DeserializeOwned>(
     accounts: &Accounts,
     purpose: Purpose,
@@ -82,19 +82,19 @@ pub(super) fn open<S: DeserializeOwned>(
             Ceremony { hash: sha256(&sealed), expires_at: Time::from_unix_ms(contents.expires_at_ms) };
         is_good.then_some((ceremony, contents.state))
     };
-    opened().ok_or_else(|| Code::CeremonyExpired.into())
+    opened().ok_or_else(|| Code::ChallengeExpired.into())
 }
 
 impl Ceremony {
     /// Uses it up.
     ///
     /// # Errors
-    /// `ceremony_expired` if it was used before.
+    /// `challenge_expired` if it was used before.
     pub(super) async fn use_up(self, tx: &mut Tx) -> Result<(), Error> {
         if store::passkeys::use_ceremony(tx, self.hash, self.expires_at).await? {
             Ok(())
         } else {
-            Err(Code::CeremonyExpired.into())
+            Err(Code::ChallengeExpired.into())
         }
     }
 }

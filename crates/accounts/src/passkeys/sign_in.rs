@@ -71,7 +71,7 @@ impl PasskeyLogin<'_> {
 /// counted in the metrics.
 ///
 /// # Errors
-/// `passkeys_disabled`; `ceremony_expired`; `invalid_credential`; 403 if the account is disabled, or a verified
+/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`; 403 if the account is disabled, or a verified
 /// address is required; `sign_on_expired` if the connection of the first step is gone.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &PasskeyLogin<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {

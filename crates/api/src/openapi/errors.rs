@@ -90,7 +90,7 @@ pub fn codes(route: &Route) -> Vec<Code> {
         codes.push(Code::InvalidRequest);
     }
     if input.headers.iter().any(|(name, _)| *name == IF_MATCH) {
-        codes.push(Code::ChangedMeanwhile);
+        codes.push(Code::PreconditionFailed);
     }
     if input.headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY) {
         codes.extend([Code::IdempotencyInProgress, Code::IdempotencyKeyReused]);
@@ -132,7 +132,7 @@ fn code_of_unknown(parameter: &str) -> Option<Code> {
 #[rustfmt::skip]
 const OWN_CODES: &[(&[&str], &[Code])] = {
     use Code::{
-        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, AmountOutOfRange, ApiKeyNotFound, BooksQueueFull, CallsUnderWay, CeremonyExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidSignature, InvalidToken, InvoiceNotFound, InvoiceNotOpen, KeyExceedsCaller, KeyExpired, LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoPaymentMethod, NoRotationPending, NoTotpPending, NotReady, OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled, PaymentsDisabled, ProcessorUnavailable, ProjectNotFound, PublicProjectsNotAllowed, RateLimited, ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled, UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
+        AccountDisabled, AlreadyAccepted, AlreadyInvited, AlreadyMember, AmountOutOfRange, ApiKeyNotFound, BooksQueueFull, CallsInProgress, ChallengeExpired, ClockNotTrusted, DatabaseUnavailable, EmailAlreadyVerified, EmailNotVerified, EmailTaken, InvalidCredential, InvalidCredentials, InvalidOneTimeCode, InvalidSignature, InvalidToken, InvoiceNotFound, InvoiceNotOpen, KeyExceedsCaller, KeyExpired, LastCredential, LastOwner, LimitReached, NameTaken, NoPassword, NoPaymentMethod, NoRotationPending, NoTotpPending, NotReady, OrganizationHasNoProvider, PasskeyNotFound, PasskeysDisabled, PasswordQueueFull, PasswordsDisabled, PaymentsDisabled, ProcessorUnavailable, ProjectNotFound, PublicProjectsNotAllowed, RateLimited, ReauthenticationRequired, RegistrationClosed, SecondFactorNotFound, SecondFactorRequired, StorageFull, StorageReadOnly, TooManyAttempts, TotpDisabled, UnknownPath, UnsettledBalance, UserNotFound, UsernameTaken, WebhookDisabled,
     };
     &[
         (&["auth_register"], &[EmailTaken, RegistrationClosed, UsernameTaken, TooManyAttempts, PasswordQueueFull]),
@@ -150,7 +150,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["auth_passkeys_options_create", "auth_passkeys_create", "auth_passkey_login_options_create",
            "auth_passkey_login", "auth_reauthenticate_options_create", "auth_reauthenticate"], &[PasskeysDisabled]),
         (&["auth_passkeys_create", "auth_passkey_login", "auth_reauthenticate"],
-         &[CeremonyExpired, InvalidCredential]),
+         &[ChallengeExpired, InvalidCredential]),
         (&["auth_passkeys_options_create", "auth_passkeys_create"], &[LimitReached]),
         (&["auth_passkey_login"], &[AccountDisabled, EmailNotVerified]),
         (&["auth_reauthenticate_options_create"], &[PasskeyNotFound]),
@@ -168,7 +168,7 @@ const OWN_CODES: &[(&[&str], &[Code])] = {
         (&["pages_docs_read"], &[UnknownPath]),
         (&["organizations_create"], &[NameTaken, LimitReached]),
         (&["organizations_update"], &[NameTaken, OrganizationHasNoProvider, ReauthenticationRequired]),
-        (&["organizations_delete"], &[UnsettledBalance, CallsUnderWay, ClockNotTrusted]),
+        (&["organizations_delete"], &[UnsettledBalance, CallsInProgress, ClockNotTrusted]),
         (&["organizations_delete", "organizations_members_update", "organizations_members_delete",
            "organizations_invitations_create", "organizations_invitations_resend"], &[ReauthenticationRequired]),
         (&["organizations_invitations_create", "organizations_invitations_resend"],

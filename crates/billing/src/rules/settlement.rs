@@ -13,7 +13,7 @@ pub fn may_delete(posted: Nano, reserved: Nano, open_invoices: i64) -> Result<()
         return Err(Code::UnsettledBalance.into());
     }
     if reserved != Nano::ZERO {
-        return Err(Code::CallsUnderWay.into());
+        return Err(Code::CallsInProgress.into());
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ mod tests {
             (-1, 0, 0, Some(Code::UnsettledBalance)),
             (1, 0, 0, Some(Code::UnsettledBalance)),
             (0, 0, 1, Some(Code::UnsettledBalance)),
-            (0, 1, 0, Some(Code::CallsUnderWay)),
+            (0, 1, 0, Some(Code::CallsInProgress)),
             (1, 1, 0, Some(Code::UnsettledBalance)),
         ];
         for (posted, reserved, open, refused) in cases {

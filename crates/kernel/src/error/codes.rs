@@ -35,9 +35,9 @@ codes! {
     InvalidRequest = 400 "invalid_request" "Some fields are not valid; `details` names each.";
     /// A verification, reset or invitation token is unknown, used or expired.
     InvalidToken = 400 "invalid_token" "The token is unknown, used or expired: ask for a new one.";
-    /// A ceremony of a passkey is over, was used, or is for something else.
-    CeremonyExpired = 400 "ceremony_expired"
-        "This took more than five minutes, or it was sent before: begin again.";
+    /// The challenge of a passkey has expired, was used before, or is for another purpose.
+    ChallengeExpired = 400 "challenge_expired"
+        "This challenge has expired or was used before: start again.";
     /// The project can't be public: the organization doesn't allow it.
     PublicProjectsNotAllowed = 400 "public_projects_not_allowed"
         "This organization does not allow public projects: turn on its setting `allow_public_projects` \
@@ -227,9 +227,8 @@ codes! {
     /// The maximum number of such objects exists.
     LimitReached = 409 "limit_reached" "There are as many as there may be: delete one first.";
     /// Calls of the organization are in progress.
-    CallsUnderWay = 409 "calls_under_way"
-        "Calls of this organization are under way: wait until they have ended, which takes some minutes at \
-         most.";
+    CallsInProgress = 409 "calls_in_progress"
+        "Calls of this organization are in progress: try again once they have ended, in a few minutes at most.";
     /// A reservation for another call has this request id.
     RequestIdConflict = 409 "request_id_conflict"
         "A call of another caller, project, model or amount has this `request_id`: give each call its own.";
@@ -257,8 +256,8 @@ codes! {
     IdempotencyInProgress = 409 "idempotency_in_progress"
         "A request with this `Idempotency-Key` is still running: send it again as `retry-after` says.";
     /// The object has another version than the change expects.
-    ChangedMeanwhile = 412 "changed_meanwhile"
-        "This was changed meanwhile: read it again, and repeat the change if it still applies.";
+    PreconditionFailed = 412 "precondition_failed"
+        "This changed after you read it: read it again, and repeat your change if it still applies.";
     /// Head or body of the request didn't arrive in time.
     RequestTimeout = 408 "request_timeout" "The request did not arrive in time: send it again, faster.";
     /// The body is larger than the limit.

@@ -89,7 +89,7 @@ impl<R: Copy + PartialEq> RoleChange<R> {
     pub fn check_expected(&self, current: R) -> Result<(), Error> {
         let is_done = self.role == Some(current);
         match self.before {
-            Some(before) if before != current && !is_done => Err(Code::ChangedMeanwhile.into()),
+            Some(before) if before != current && !is_done => Err(Code::PreconditionFailed.into()),
             _ => Ok(()),
         }
     }

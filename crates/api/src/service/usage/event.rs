@@ -42,7 +42,7 @@ fn caller(fields: &mut Fields<'_, ()>) -> Option<Caller> {
         (Some(_), project_id, _) => {
             let name = if project_id.is_some() { "project_id" } else { "user_id" };
             let message = format!("`{name}` can't stand beside `api_key_id`: an event names {forms}.");
-            fields.problem(name, "not_both", message)
+            fields.problem(name, "mutually_exclusive", message)
         }
         (None, project_id, user_id) => {
             let name = match (project_id, user_id) {

@@ -67,7 +67,7 @@ pub async fn create(
             let path = format!("/organizations/{}/projects", detail.project.organization_id);
             Page::done(&console.link(&path), Done::ProjectDeleted)
         }
-        Err(error) if error.code == Code::ChangedMeanwhile => {
+        Err(error) if error.code == Code::PreconditionFailed => {
             let sentence = "The project was changed after you opened the page: look at it again.";
             let error = Error::new(Code::InvalidRequest).message(sentence);
             let detail = tenants::projects::read(&console.tenants, &visit.scope).await?;

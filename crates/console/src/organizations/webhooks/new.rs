@@ -59,7 +59,7 @@ pub async fn create(
             let new = NewSecret { secret: &created.secret, previous_ends_at: None };
             secret::show(shell, created.webhook.id, &new)
         }
-        Err(error) if error.code == Code::ChangedMeanwhile => {
+        Err(error) if error.code == Code::PreconditionFailed => {
             let title = "This webhook exists already";
             let words = "The form was sent before. The webhook’s secret was shown once, after the first time; rotate \
                          it for another one.";

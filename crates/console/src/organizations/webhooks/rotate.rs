@@ -59,7 +59,7 @@ pub async fn create(
             let previous_ends_at = Some(rotated.previous_ends_at);
             secret::show(shell, id, &NewSecret { secret: &rotated.secret, previous_ends_at })
         }
-        Err(error) if error.code == Code::ChangedMeanwhile => {
+        Err(error) if error.code == Code::PreconditionFailed => {
             let title = "This webhook was rotated already";
             let words = "It has got another secret since you opened the page: by this form, sent before, or by somebody \
                          else. That secret was shown once; rotate the webhook again for another one.";

@@ -29,7 +29,7 @@ pub async fn create(
     };
     let done = match sent.await {
         Ok(_) => Done::WebhookTested,
-        Err(error) if error.code == Code::ChangedMeanwhile => Done::WebhookTestedBefore,
+        Err(error) if error.code == Code::PreconditionFailed => Done::WebhookTestedBefore,
         Err(error) => return Err(error),
     };
     Page::done(&format!("{link}/deliveries"), done)

@@ -33,7 +33,7 @@ pub async fn create(
     };
     let done = match sent.await {
         Ok(_) => Done::InvitationResent,
-        Err(error) if error.code == Code::ChangedMeanwhile => Done::InvitationResentBefore,
+        Err(error) if error.code == Code::PreconditionFailed => Done::InvitationResentBefore,
         Err(error) => return Err(error),
     };
     let path = format!("/organizations/{}/members/invitations", visit.scope.organization_id());

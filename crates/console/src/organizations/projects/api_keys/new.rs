@@ -160,7 +160,7 @@ pub async fn create(
             let new = NewSecret { secret: &created.secret, previous_ends_at: None, is_rotation: false };
             secret::show(&console, shell, &created.api_key, &new)
         }
-        Err(error) if error.code == Code::ChangedMeanwhile => {
+        Err(error) if error.code == Code::PreconditionFailed => {
             let title = "This key exists already";
             let words = "The form was sent before. The key's secret was shown once, after the first time; rotate the key \
                          for another one.";

@@ -63,7 +63,7 @@ pub async fn create(
             let new = NewSecret { secret: &rotated.secret, previous_ends_at, is_rotation: true };
             secret::show(&console, shell, visit.scope.api_key(), &new)
         }
-        Err(error) if error.code == Code::ChangedMeanwhile => {
+        Err(error) if error.code == Code::PreconditionFailed => {
             let title = "This key was rotated already";
             let words = "It has got another secret since you opened the page: by this form, sent before, or by somebody \
                          else. That secret was shown once; rotate the key again for another one.";
