@@ -175,7 +175,12 @@ impl History {
             _ => Some(Nano::from_units(1_000_000_000 * (1 + self.chance.below(9)) as i128)),
         };
         // Refused where nothing is left.
-        drop(refunds::refund(&shop.world().app.payments, row.id, amount, &Trail::operator()).await);
+        let refund = refunds::refund(&shop.world().app.payments, row.id, amount, &Trail::operator()).await;
+        self.said.push(format!(
+            "{} is refunded {amount:?}: {:?}",
+            row.id,
+            refund.map_err(|error| error.to_string())
+        ));
     }
 
     /// Somebody refunds in the dashboard, or a customer disputes, or a bank decides.
@@ -185,6 +190,7 @@ impl History {
         if !open.is_empty() && self.chance.below(2) == 0 {
             let dispute = open[self.chance.below(open.len())];
             let (id, amount) = (dispute["id"].as_str().unwrap(), dispute["amount"].as_i64().unwrap());
+            self.said.push(format!("a bank decides about {id} of {}", dispute["payment_intent"]));
             match self.chance.below(4) {
                 // A part comes back, or all of it, and possibly goes again.
                 0 => {
@@ -212,8 +218,11 @@ impl History {
         let (intent_id, amount) =
             (charge["payment_intent"].as_str().unwrap(), charge["amount"].as_i64().unwrap());
         if self.chance.below(3) > 0 {
-            shop.stripe.refund_by_hand(intent_id, 1 + self.chance.below(amount as usize) as i64);
+            let amount = 1 + self.chance.below(amount as usize) as i64;
+            self.said.push(format!("{amount} of {intent_id} are refunded by hand"));
+            shop.stripe.refund_by_hand(intent_id, amount);
         } else {
+            self.said.push(format!("{amount} of {intent_id} are disputed"));
             shop.stripe.dispute(intent_id, amount);
         }
     }

@@ -60,9 +60,12 @@ impl State {
                 &format!("Charge {charge} has already been refunded."),
             ));
         }
+        // Also one that was won, as long as its money isn't back.
         let is_disputed = |dispute: &&Value| {
             let is_open = !["won", "warning_closed"].contains(&dispute["status"].as_str().unwrap());
-            dispute["charge"] == charge && dispute["is_charge_refundable"] == false && is_open
+            let moved = dispute["balance_transactions"].as_array().unwrap().iter();
+            let is_back = moved.map(|moved| moved["amount"].as_i64().unwrap()).sum::<i64>() >= 0;
+            dispute["charge"] == charge && dispute["is_charge_refundable"] == false && (is_open || !is_back)
         };
         if self.all("dispute").iter().any(is_disputed) {
             return Err(Problem::state("charge_disputed", "The charge has been charged back."));
