@@ -8,6 +8,7 @@ use stripe::IdempotencyKey;
 
 use crate::counters::Handling;
 use crate::processor::key;
+use crate::store::findings;
 use crate::store::payments::{self as payment_store, Payment};
 use crate::store::stripe_events::{self, StripeEvent};
 use crate::store::stripe_tasks::{self, Task, TaskKind};
@@ -106,7 +107,11 @@ async fn do_event(payments: &Payments, event: &StripeEvent) -> Result<(), Error>
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
     match &outcome {
-        Ok(()) => stripe_events::set_done(&mut tx, &event.id, now).await?,
+        Ok(()) => {
+            stripe_events::set_done(&mut tx, &event.id, now).await?;
+            // A comparison may have found that the event was stuck.
+            findings::remove(&mut tx, &event.id).await?;
+        }
         Err(error) if is_of_database(error) => {}
         Err(error) => {
             let next_at = now.plus_ms(wait_ms(event.attempts));

@@ -1,7 +1,7 @@
 //! What Stripe says of a payment has to be what was asked for.
 
 use serde_json::{Value, json};
-use tollkeeper::clock::DAY_MS;
+use tollkeeper::clock::{DAY_MS, HOUR_MS};
 
 use support::shop::{Shop, with_shop};
 use support::stripe::cards::Card;
@@ -97,6 +97,38 @@ fn comparison_finds_what_stripe_does_not_have(database: Database) {
         );
         shop.stripe.edit(&intent_id, |intent| intent["status"] = json!("succeeded"));
         shop.pass_ms(DAY_MS);
+        shop.work().await;
+        assert_eq!(drifts(shop).await, [] as [String; 0]);
+    });
+}
+
+/// An event that is processed after all has no finding left, although the next comparison is a day away.
+#[on_each_database]
+fn finding_about_a_stuck_event_ends_with_it(database: Database) {
+    with_shop(database, async |shop| {
+        let begun = shop.begin(&json!({"amount": 10})).await;
+        shop.work().await;
+        shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
+        for event in shop.stripe.undelivered() {
+            assert_eq!(shop.send(event["id"].as_str().unwrap()).await.status, 200);
+        }
+        shop.stripe.drop_events();
+        // It failed so often that its next attempt is 26 hours away.
+        let mut tx = shop.world().app.db.write().await.unwrap();
+        tollkeeper::db::sql("UPDATE stripe_events SET next_at = next_at + $1, last_error = 'refused'")
+            .bind(26 * HOUR_MS)
+            .execute(&mut tx)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        shop.pass_ms(25 * HOUR_MS);
+        shop.work().await;
+        let found = drifts(shop).await;
+        assert!(
+            !found.is_empty() && found.iter().all(|drift| drift.ends_with("to be done refused")),
+            "{found:?}"
+        );
+        shop.pass_ms(2 * HOUR_MS);
         shop.work().await;
         assert_eq!(drifts(shop).await, [] as [String; 0]);
     });
