@@ -1,8 +1,8 @@
-//! The table `changes`, by which replicas learn what they have to drop from memory.
+//! The table `changes`, which lists what replicas have to drop from memory.
 //!
-//! A change is recorded in the transaction that makes it, by its last statements: from there to its commit it
-//! locks the one row that gives out positions. So positions have no gaps, become visible in their order, and
-//! a reader misses none.
+//! A change is recorded by the last statements of the transaction that makes it. From then until the commit, the
+//! transaction locks the single row that hands out positions. So positions have no gaps, become visible in order,
+//! and a reader misses none.
 
 pub use db::Change;
 use db::{FromRow, Row, Tx, sql};
@@ -20,8 +20,7 @@ fn encode(change: Change) -> (&'static str, String) {
         Change::Project(id) => ("project", id.to_string()),
         Change::Organization(id) => ("organization", id.to_string()),
         Change::Catalog => ("catalog", String::new()),
-        // The words of a kind are fixed. Older versions don't know this subject and drop everything, which is
-        // right.
+        // The words of a kind are fixed. Older versions don't know this subject and correctly drop everything.
         Change::AllSessions => ("session", ALL_SESSIONS.to_owned()),
     }
 }
@@ -39,9 +38,9 @@ fn decode(kind: &str, subject: &str) -> Option<Change> {
     }
 }
 
-/// Announces a change to every replica, to this one before [`Tx::commit`] returns. Every function that writes
-/// a row which replicas cache calls it. The rows are written right before the commit, because from there on
-/// writers of changes wait for each other; a change that is recorded twice is written once.
+/// Announces a change to every replica, and to this one before [`Tx::commit`] returns. Every function that writes a
+/// row that replicas cache calls it. The rows of `changes` are written right before the commit, because from then
+/// on writers of changes wait for each other. A change that is recorded twice is written once.
 ///
 /// # Errors
 /// None: the commit returns them.
@@ -92,7 +91,7 @@ pub async fn fetch_after(tx: &mut Tx, position: i64, limit: i64) -> Result<Vec<R
         .await
 }
 
-/// Removes old changes; returns how many. A replica that had not read them detects the gap.
+/// Removes old changes, and returns their number. A replica that hasn't read them detects the gap.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM changes WHERE changed_at < $1").bind(time).execute(tx).await
 }

@@ -1,8 +1,8 @@
 //! Checks this machine's clock. Everything that can't be undone asks here first.
 //!
-//! The wall clock is compared with the machine's monotonic one, with the database's on PostgreSQL, and with
-//! the newest time at which the service ran, which replicas store once a minute. While it isn't trusted,
-//! months don't close, nothing is removed or ended, and clients have to send usage again.
+//! The wall clock is compared with the machine's monotonic clock, with the database's on PostgreSQL, and with the
+//! latest time at which the service ran, which replicas store every minute. While the clock isn't trusted, no month
+//! is closed, nothing is removed or ended, and clients have to resend usage.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use db::Db;
 use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 
-/// How often the clock is checked.
+/// The interval between checks of the clock.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long the database may take to answer.
+/// The timeout of a query for the database's time.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest round trip after which the database's time is used, in milliseconds.
 const MAX_ROUND_TRIP_MS: i64 = 2 * SECOND_MS;
-/// How often it is stored that the service runs, in milliseconds.
+/// The interval at which a running replica stores the time, in milliseconds.
 const NOTE_INTERVAL_MS: i64 = MINUTE_MS;
 
 /// Compares the clock with reference clocks, as of the last check.
@@ -38,11 +38,12 @@ struct State {
     stored: Option<ServiceClock>,
     /// When the time was last stored, by the monotonic clock.
     noted_at_ms: Option<i64>,
-    /// `true` if the log says that the clock isn't trusted.
+    /// `true` once the log has a line about the distrusted clock.
     is_distrust_logged: bool,
 }
 
-/// How far the clock is ahead of each reference clock, in milliseconds; `None` without that reference.
+/// The offsets of the clock from each reference clock, in milliseconds, positive if the clock is ahead; `None`
+/// without that reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offsets {
     /// By the machine's monotonic clock.
@@ -52,7 +53,7 @@ pub struct Offsets {
 }
 
 impl ClockGuard {
-    /// A guard of this clock, with this database as reference. It doesn't query it yet.
+    /// Returns a guard of this clock, with this database as a reference. It doesn't query the database yet.
     pub fn new(db: Db, clock: Clock) -> Self {
         Self { db, clock, state: Mutex::default() }
     }
@@ -83,8 +84,8 @@ impl ClockGuard {
         self.now().map(|_| ()).map_err(|_| Code::ClockNotTrusted.into())
     }
 
-    /// Returns the common time of all replicas, as close as this one knows it, see
-    /// [`ReferenceClocks::shared_now`]. It doesn't wait.
+    /// Returns the common time of all replicas, as closely as this replica knows it, without waiting. See
+    /// [`ReferenceClocks::shared_now`].
     pub fn shared_now(&self) -> Time {
         let clock = &self.clock;
         let now = clock.now();
@@ -94,7 +95,7 @@ impl ClockGuard {
         self.state().references.shared_now(now, clock.steady_ms())
     }
 
-    /// Checks that the service has been up for long enough to close months and to remove data.
+    /// Checks that the service has been up long enough to close months and to remove data.
     ///
     /// # Errors
     /// The time to wait.
@@ -107,7 +108,7 @@ impl ClockGuard {
         clock_trust::check_up(stored.last_seen_at, stored.up_since_at, now)
     }
 
-    /// Returns how far the clock is off.
+    /// Returns the offsets of the clock from its references.
     pub fn offsets(&self) -> Offsets {
         let (now, steady_ms) = (self.clock.now(), self.clock.steady_ms());
         let references = self.state().references;
@@ -120,8 +121,8 @@ impl ClockGuard {
         self.state().stored
     }
 
-    /// Reads the database's time and the newest time at which the service ran, and updates the reference
-    /// clocks. A clock that tests move by hand has none.
+    /// Reads the database's time and the latest time at which the service ran, and updates the reference clocks. A
+    /// clock that tests move by hand has no references.
     ///
     /// # Errors
     /// The database fails; the earlier references stay in use.
@@ -144,8 +145,8 @@ impl ClockGuard {
         asked
     }
 
-    /// Checks the clock, logs when trust ends and when it is back, and stores once a minute that the service
-    /// runs.
+    /// Checks the clock, logs when it becomes distrusted and when it is trusted again, and stores every minute that
+    /// the service runs.
     ///
     /// # Errors
     /// The database fails.
@@ -180,7 +181,7 @@ impl ClockGuard {
         let stored = store::service_clock::get(&mut tx).await?;
         let last_seen_at = match stored {
             Some(stored) => Some(stored.last_seen_at),
-            // Before the first row, the newest audit entry tells the same.
+            // Before the first row exists, use the time of the newest audit entry.
             None => trail::newest(&mut tx).await?,
         };
         Ok(DatabaseTimes {

@@ -1,20 +1,20 @@
-//! Rules of trust in a clock, for decisions that can't be undone.
+//! Rules for trusting a clock before decisions that can't be undone.
 
 use std::fmt;
 
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
-/// How far two clocks may differ, in milliseconds.
+/// The maximum difference between two clocks, in milliseconds.
 pub const MAX_OFFSET_MS: i64 = 10 * MINUTE_MS;
-/// How long the service has to be up before months close and events are removed, in milliseconds: usage that
-/// was kept elsewhere meanwhile is reported first.
+/// The minimum uptime of the service before months are closed and events are removed, in milliseconds. It leaves
+/// time to report usage that was kept elsewhere during an outage.
 pub const MIN_UPTIME_MS: i64 = 2 * HOUR_MS;
-/// The longest gap in which no replica runs that doesn't end the uptime, in milliseconds.
+/// The longest outage of all replicas that doesn't reset the uptime, in milliseconds.
 pub const MAX_GAP_MS: i64 = 5 * MINUTE_MS;
-/// How long the database's clock has to agree with a clock that was moved, in milliseconds. It may be the
-/// same machine's.
+/// The time for which the database's clock has to agree with a clock that was moved, in milliseconds. Both may be
+/// the clock of the same machine.
 pub const MIN_AGREEMENT_MS: i64 = 5 * MINUTE_MS;
-/// A clock may be corrected unnoticed by one part in this many of the time that has passed.
+/// The divisor of the elapsed time that gives the correction of a clock that goes unnoticed.
 const SLEW_DIVISOR: i64 = 1_000;
 
 /// A time read from a clock, and the monotonic clock's time at that moment.
@@ -26,7 +26,7 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// Returns the clock's time now, by the time that has passed.
+    /// Returns the clock's current time, computed from the elapsed time.
     pub fn now(self, steady_ms: i64) -> Time {
         self.at.plus_ms(steady_ms.saturating_sub(self.steady_ms))
     }
@@ -43,11 +43,11 @@ pub struct ReferenceClocks {
     pub last_seen_at: Option<Time>,
     /// The common time of replicas when the clock was last trusted.
     shared: Option<ClockReading>,
-    /// Since when, by the monotonic clock, the database agrees with a clock that was moved.
+    /// The monotonic time since which the database agrees with a clock that was moved.
     agrees_since_ms: Option<i64>,
 }
 
-/// The reason why a clock isn't trusted.
+/// The reason a clock isn't trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distrust {
     /// The database has another time.
@@ -68,7 +68,7 @@ pub enum Distrust {
     Moved {
         /// The time by this clock.
         now: Time,
-        /// The time by what has passed.
+        /// The time expected after the elapsed time.
         expected: Time,
     },
 }
@@ -95,7 +95,7 @@ impl fmt::Display for Distrust {
 }
 
 impl ReferenceClocks {
-    /// Returns the reason not to trust this time; `None` if it is trusted.
+    /// Returns the reason to distrust this time, or `None` if it is trusted.
     pub fn judge(&self, now: Time, steady_ms: i64) -> Option<Distrust> {
         let far = |other: Time| now.unix_ms().abs_diff(other.unix_ms()) > MAX_OFFSET_MS.unsigned_abs();
         if let Some(database) = self.database.map(|mark| mark.now(steady_ms)).filter(|time| far(*time)) {
@@ -109,7 +109,7 @@ impl ReferenceClocks {
     }
 
     /// Returns the common time of replicas: the database's if it has a clock, else this machine's. While this
-    /// machine's clock isn't trusted, the time is advanced from when it last was.
+    /// machine's clock isn't trusted, its last trusted time is advanced by the elapsed time.
     pub fn shared_now(&self, now: Time, steady_ms: i64) -> Time {
         let mark = match self.judge(now, steady_ms) {
             None => self.database,
@@ -118,9 +118,9 @@ impl ReferenceClocks {
         mark.map_or(now, |mark| mark.now(steady_ms))
     }
 
-    /// Takes in a check: a trusted time becomes the reference for later ones, and so does a moved clock after
-    /// the database has agreed with it for long enough. `has_database_time` is `true` if the database has
-    /// just returned its time.
+    /// Processes a check. A trusted time becomes the reference for later ones, and so does a moved clock once the
+    /// database has agreed with it for long enough. `has_database_time` is `true` if the database has just returned
+    /// its time.
     pub fn settle(&mut self, now: Time, steady_ms: i64, has_database_time: bool) {
         let mark = ClockReading { at: now, steady_ms };
         match self.judge(now, steady_ms) {
@@ -140,7 +140,7 @@ impl ReferenceClocks {
         }
     }
 
-    /// Forgets the earlier clock, because an operator declared the current one right.
+    /// Forgets the earlier clock, because an operator has confirmed the current one.
     pub fn forget_anchor(&mut self) {
         self.anchor = None;
         self.agrees_since_ms = None;
@@ -148,8 +148,8 @@ impl ReferenceClocks {
 }
 
 impl ClockReading {
-    /// Returns the expected time now, moved toward the wall clock as far as clocks are corrected in the time
-    /// passed.
+    /// Returns the expected current time, moved toward the wall clock by the maximum correction for the elapsed
+    /// time.
     fn slewed(self, now: Self) -> Self {
         let expected = self.now(now.steady_ms);
         let max_ms = now.steady_ms.saturating_sub(self.steady_ms).max(0) / SLEW_DIVISOR;
@@ -158,12 +158,12 @@ impl ClockReading {
     }
 }
 
-/// The reason why months don't close and events aren't removed yet.
+/// The reason months aren't closed and events aren't removed yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// No server runs, as far as the database knows.
     Down,
-    /// The service hasn't been up for long enough.
+    /// The service hasn't been up long enough.
     Until(Time),
 }
 
@@ -198,7 +198,7 @@ mod tests {
 
     const NOON: Time = Time::from_unix_ms(20_000 * DAY_MS + 12 * HOUR_MS);
 
-    /// References of a clock that was trusted at noon, when the monotonic one stood at 0.
+    /// Returns the references of a clock that was trusted at noon, with the monotonic clock at 0.
     fn at_noon(with_database: bool) -> ReferenceClocks {
         let mark = ClockReading { at: NOON, steady_ms: 0 };
         let mut references =
@@ -238,7 +238,7 @@ mod tests {
         let booted = Time::from_unix_ms(0);
         references.settle(booted, 0, false);
         assert!(references.judge(booted, 0).is_some());
-        // By ntpd, some seconds later.
+        // Corrected by ntpd, some seconds later.
         let now = NOON.plus_ms(HOUR_MS);
         assert_eq!(references.judge(now, 5 * SECOND_MS), None);
         references.settle(now, 5 * SECOND_MS, false);
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn agreement_with_the_database_restores_trust_after_a_while() {
-        // This machine stood still for a day, the database's didn't.
+        // This machine stood still for a day; the database's machine didn't.
         let mut references = at_noon(true);
         let wall = |steady_ms: i64| NOON.plus_ms(DAY_MS + steady_ms);
         let look = |references: &mut ReferenceClocks, steady_ms: i64, asked: bool| {
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn shared_time_is_the_database_s() {
-        // Nine minutes behind, and trusted.
+        // Nine minutes behind, and still trusted.
         let behind = NOON.plus_ms(-9 * MINUTE_MS);
         let mut references = ReferenceClocks {
             database: Some(ClockReading { at: NOON, steady_ms: 0 }),
@@ -286,12 +286,12 @@ mod tests {
         };
         references.settle(behind, 0, true);
         assert_eq!(references.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        // If one of the two clocks jumps, the shared time goes on as before.
+        // If one of the two clocks jumps, the shared time continues as before.
         assert_eq!(references.shared_now(behind.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
         references.database = Some(ClockReading { at: NOON.plus_ms(60 * DAY_MS), steady_ms: HOUR_MS });
         references.settle(behind.plus_ms(HOUR_MS), HOUR_MS, true);
         assert_eq!(references.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        // Without a database clock there is only this machine's.
+        // Without a database clock, only this machine's clock is used.
         let mut alone = at_noon(false);
         alone.settle(NOON.plus_ms(MINUTE_MS), 0, false);
         assert_eq!(alone.shared_now(NOON.plus_ms(9 * MINUTE_MS), 0), NOON.plus_ms(9 * MINUTE_MS));
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn small_corrections_never_end_trust() {
-        // A second an hour for two years, with four checks an hour.
+        // A second per hour for two years, with four checks per hour.
         let mut references = at_noon(false);
         let mut steady_ms = 0;
         for hour in 0..2 * 365 * 24 {

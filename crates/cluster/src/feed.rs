@@ -1,12 +1,12 @@
-//! Follows the feed of changes: whatever any replica commits is invalidated in this replica's memory.
+//! Follows the feed of changes: each commit by any replica invalidates the changed rows in this replica's memory.
 //!
-//! This replica's own changes are applied by their commit (see `Db::on_commit`), before the answer is sent.
-//! Those of others are in the table `changes`; [`Feed::catch_up`] reads from the last position on and applies
-//! each, in order. Applying one twice does no harm. If there is a gap in the order, or no position is known,
+//! This replica's own changes are applied by their commit (see `Db::on_commit`), before the response is sent. Those
+//! of other replicas are in the table `changes`; [`Feed::catch_up`] reads from the last position on and applies
+//! each in order. Applying a change twice does no harm. If positions have a gap, or no position is known,
 //! everything is invalidated.
 //!
-//! On PostgreSQL a successful read is no proof that nothing is missing: a primary that was replaced without knowing it answers,
-//! too. So memory is trusted only while the heartbeat changes as well ([`crate::heartbeat`]).
+//! On PostgreSQL, a successful read doesn't prove that no change is missing, because a replaced primary that hasn't
+//! noticed still responds. So memory is trusted only while the heartbeat changes as well ([`crate::heartbeat`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -20,34 +20,34 @@ use db::{Change, Db, Tx};
 use kernel::clock::{Clock, HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 
-/// How long after a read of the feed memory is trusted, in milliseconds.
+/// The time for which memory is trusted after a read of the feed, in milliseconds.
 pub const TRUST_MS: i64 = 5 * SECOND_MS;
-/// The age of the newest heartbeat up to which memory is trusted, in milliseconds.
+/// The maximum age of the newest heartbeat while memory is trusted, in milliseconds.
 pub const FRESH_MS: i64 = 3 * SECOND_MS;
-/// The age of a heartbeat from which on another one is due, in milliseconds.
+/// The age of a heartbeat at which the next one is due, in milliseconds.
 const BEAT_MS: i64 = SECOND_MS;
 /// The timeout of a heartbeat, whose commit waits for the standby.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of times a starting replica checks for another replica's heartbeat, and the pause before each check.
 const FIRST_READS: u32 = 25;
 const FIRST_READS_PAUSE: Duration = Duration::from_millis(20);
-/// The interval of searches for the primary while there is no heartbeat, in milliseconds.
+/// The interval between searches for the primary while no heartbeat arrives, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5 * SECOND_MS;
-/// How far the clock may step back before memory is not trusted until the next read, in milliseconds.
+/// The largest step back of the clock that doesn't end trust in memory until the next read, in milliseconds.
 const STEP_BACK_MS: i64 = SECOND_MS;
-/// How long a change is kept, in milliseconds: a replica that has slept longer starts over.
+/// The time for which a change is kept, in milliseconds. A replica that was suspended for longer starts over.
 pub const RETENTION_MS: i64 = HOUR_MS;
-/// The most changes that are read at a time.
+/// The maximum number of changes in one read.
 const PAGE_SIZE: i64 = 1_000;
-/// How long one [`Feed::catch_up`] may take: it is repeated before memory loses its trust.
+/// The timeout of [`Feed::catch_up`], short enough that it is retried before memory loses its trust.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A change of the catalog in the feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CatalogChange {
-    /// Another catalog was put in force.
+    /// Another catalog took effect.
     Certain,
-    /// Another catalog may have been put in force unnoticed.
+    /// Another catalog may have taken effect unnoticed.
     Possible,
 }
 
@@ -56,11 +56,12 @@ pub struct Feed {
     db: Db,
     clock: Clock,
     on_catalog: Box<dyn Fn(CatalogChange) + Send + Sync>,
-    /// The numbers of the last changes, by which cached rows are judged.
+    /// The numbers of the latest changes, which show whether cached rows are current.
     pub epochs: Arc<Epochs>,
     /// The start of the last successful read, in Unix milliseconds; [`NEVER`] before the first.
     read_at_ms: AtomicI64,
-    /// When the newest heartbeat was made at the earliest, on the steady clock; [`NEVER`] before the first.
+    /// The earliest time, on the steady clock, at which the newest heartbeat can have been made; [`NEVER`] before
+    /// the first.
     fresh_at_ms: AtomicI64,
     /// Locked during a read, so that positions only rise.
     follower: Mutex<Follower>,
@@ -75,18 +76,18 @@ const NEVER: i64 = i64::MIN;
 struct Follower {
     /// The position of the last applied change; `None` before the first read.
     position: Option<i64>,
-    /// What tells that change from others; `None` if it isn't known.
+    /// The content of that change, which distinguishes it from others at its position; `None` if it isn't known.
     own_change: Option<String>,
     /// The number of the last heartbeat, and the start of the read that found it, on the steady clock.
     heartbeat: Option<(i64, i64)>,
     /// When the primary was last looked for, on the steady clock.
     looked_again_at_ms: Option<i64>,
-    /// `true` once the log says that memory is not trusted.
+    /// `true` once the log has a line about distrusted memory.
     is_distrust_logged: bool,
 }
 
 impl Feed {
-    /// A feed without a position; until the first read memory isn't trusted.
+    /// Returns a feed without a position. Memory isn't trusted until the first read.
     pub fn new(db: Db, clock: Clock, on_catalog: impl Fn(CatalogChange) + Send + Sync + 'static) -> Self {
         Self {
             db,
@@ -108,7 +109,7 @@ impl Feed {
         (-STEP_BACK_MS..TRUST_MS).contains(&age_ms) && self.is_fresh()
     }
 
-    /// Returns `true` if the newest heartbeat is young enough; always on SQLite, which needs none.
+    /// Returns `true` if the newest heartbeat is recent enough. Always `true` on SQLite, which needs none.
     fn is_fresh(&self) -> bool {
         !self.db.is_postgres() || self.heartbeat_age_ms() < FRESH_MS
     }
@@ -133,16 +134,17 @@ impl Feed {
         self.applied.load(Ordering::Relaxed)
     }
 
-    /// Returns how often everything was invalidated since the start, without the start itself.
+    /// Returns how often everything was invalidated since the start, not counting the start itself.
     pub fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// Applies the changes committed since the last call. From then on, for [`TRUST_MS`], memory is trusted, on PostgreSQL
-    /// while the heartbeat is younger than [`FRESH_MS`]. A replica that finds it older than a second makes one.
+    /// Applies the changes committed since the last call. Memory is then trusted for [`TRUST_MS`], and on
+    /// PostgreSQL only while the heartbeat is younger than [`FRESH_MS`]. A replica that finds a heartbeat older
+    /// than a second makes a new one.
     ///
     /// # Errors
-    /// The feed can't be read. That memory isn't trusted is logged once, and once when it is over.
+    /// The feed can't be read. The loss of trust in memory is logged once, and so is its return.
     pub async fn catch_up(&self) -> Result<(), Error> {
         let mut follower = self.follower.lock().await;
         let began = self.clock.now();
@@ -189,11 +191,11 @@ impl Feed {
         if !self.db.is_postgres() || self.heartbeat_age_ms() < BEAT_MS {
             return Ok(());
         }
-        // Fresh is what was read, not what was written: reads may have another connection.
+        // Freshness depends on what was read, not on what was written, because reads may use another connection.
         if self.beat(read.number).await {
             self.read_once(follower).await?;
         } else if self.fresh_at_ms.load(Ordering::SeqCst) == NEVER {
-            // Replicas that start together: another one makes the first heartbeat right now.
+            // Replicas are starting together, and another one is making the first heartbeat.
             for _ in 0..FIRST_READS {
                 tokio::time::sleep(FIRST_READS_PAUSE).await;
                 self.read_once(follower).await?;
@@ -205,7 +207,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Has new connections look for the primary while there is no heartbeat.
+    /// Makes new connections look for the primary while no heartbeat arrives.
     fn look_for_primary(&self, follower: &mut Follower) {
         let now_ms = self.clock.steady_ms();
         let is_due = follower.looked_again_at_ms.is_none_or(|at_ms| now_ms - at_ms >= LOOK_AGAIN_MS);
@@ -215,7 +217,7 @@ impl Feed {
         }
     }
 
-    /// Makes a heartbeat. Returns `true` if it is committed.
+    /// Makes a heartbeat. Returns `true` if it was committed.
     async fn beat(&self, number: i64) -> bool {
         let beat = async {
             let mut tx = self.db.write().await?;
@@ -248,12 +250,12 @@ impl Feed {
             Some(position) if before != Some(position) => heartbeat::get(&mut tx, position).await?.own_change,
             _ => read.own_change.clone(),
         };
-        // Only now: without these changes memory is no fresher than it was.
+        // Only now, because without these changes memory is no fresher than before.
         self.note_heartbeat(follower, &read, began_ms);
         Ok(read)
     }
 
-    /// Ends the trust in memory if the heartbeat is older than the one read before: this server is behind the other.
+    /// Ends trust in memory if the heartbeat is older than the previous one read: this server is behind the other.
     fn look_back(&self, follower: &Follower, read: &Heartbeat) {
         if let Ok(timeline) = u32::try_from(read.timeline) {
             self.db.note_timeline(timeline);
@@ -264,7 +266,7 @@ impl Feed {
         }
     }
 
-    /// Notes whether the heartbeat has changed: then it was made after the start of the previous read.
+    /// Notes whether the heartbeat has changed. If so, it was made after the start of the previous read.
     fn note_heartbeat(&self, follower: &mut Follower, read: &Heartbeat, began_ms: i64) {
         if let Some((number, previous_ms)) = follower.heartbeat
             && read.number > number
@@ -281,8 +283,8 @@ impl Feed {
             self.start_at(follower, newest);
             return Ok(());
         };
-        // Another change at our position, or none up to it, belongs to another history: a backup was restored, or a failover
-        // has lost changes that could be read. What came in their place is unknown.
+        // Another change at our position, or none up to it, belongs to another history: a backup was restored, or a
+        // failover lost changes that had been readable. The changes that replaced them are unknown.
         let is_other = follower.own_change.is_some()
             && read.own_change.is_some()
             && follower.own_change != read.own_change;
@@ -298,8 +300,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Starts at the newest position and invalidates everything, because earlier changes are unknown. Loads
-    /// in progress come out outdated.
+    /// Starts at the newest position and invalidates everything, because earlier changes are unknown. Loads in
+    /// progress end up outdated.
     fn start_at(&self, follower: &mut Follower, newest: i64) {
         self.epochs.invalidate_all();
         (self.on_catalog)(CatalogChange::Possible);
@@ -326,10 +328,10 @@ impl Feed {
                     return Ok(false);
                 }
                 match recorded.change {
-                    // Reading the catalog's file may be slow: the feed doesn't wait for it.
+                    // Reading the catalog file may be slow, so the feed doesn't wait for it.
                     Some(Change::Catalog) => (self.on_catalog)(CatalogChange::Certain),
                     Some(change) => self.epochs.apply(change),
-                    // A change by a newer version: its subject is unknown.
+                    // A change by a newer version, with an unknown subject.
                     None => self.epochs.invalidate_all(),
                 }
                 position = recorded.position;

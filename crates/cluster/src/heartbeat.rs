@@ -1,20 +1,20 @@
 //! A row that some replica changes each second, which proves that the database it is read from is the one in use.
 //!
-//! A primary that was replaced without knowing it still answers reads, with data that gets older. It can't commit a change while
-//! it has a synchronous standby: that one follows the new primary.
+//! A replaced primary that hasn't noticed still serves reads, with data that grows stale. It can't commit a change
+//! while it has a synchronous standby, because the standby follows the new primary.
 
 use db::{FromRow, Row, Tx, sql};
 
-/// The heartbeat, and where the feed of changes stands, which are read together.
+/// The heartbeat and the position of the feed of changes, read together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
     /// The position of the newest committed change; 0 before the first.
     pub position: i64,
-    /// One more with each change of the row.
+    /// A counter of the row's changes.
     pub number: i64,
-    /// The timeline of the primary, as the replica knew it that made the change; 0 if it didn't.
+    /// The primary's timeline, as known to the replica that made the change; 0 if that replica didn't know it.
     pub timeline: i64,
-    /// What tells the change at the reader's position from others; `None` if it isn't there.
+    /// The content of the change at the reader's position; `None` if no change has that position.
     pub own_change: Option<String>,
 }
 
@@ -40,7 +40,8 @@ pub async fn get(tx: &mut Tx, position: i64) -> Result<Heartbeat, db::Error> {
     .await
 }
 
-/// Changes the row, on PostgreSQL, if its number is still this one and no other replica is at it. Returns `true` if it did.
+/// Changes the row, on PostgreSQL, if it still has this number and no other replica is changing it. Returns `true`
+/// if it did.
 pub async fn beat(tx: &mut Tx, number: i64, timeline: i64) -> Result<bool, db::Error> {
     let changed = sql("UPDATE heartbeat SET number = number + 1, timeline = CAST($2 AS BIGINT)
          WHERE id = (SELECT id FROM heartbeat WHERE id = 1 AND number = $1 FOR UPDATE SKIP LOCKED)")

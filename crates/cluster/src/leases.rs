@@ -1,8 +1,8 @@
-//! Leases of jobs that one replica at a time does. Losing a lease half way does no harm, because each
-//! transaction of such a job checks for itself whether there is still something to do.
+//! Leases of jobs that only one replica at a time does. Losing a lease halfway does no harm, because each
+//! transaction of such a job checks for itself whether work is left to do.
 //!
-//! A lease is kept by a heartbeat, so it ends soon after its process. Its times are by the common clock of
-//! replicas, and a replica whose clock isn't trusted takes none.
+//! A lease is kept by a heartbeat, so it ends soon after its process. Its times are on the common clock of
+//! replicas, and a replica whose clock isn't trusted takes no lease.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use kernel::error::Error;
 use kernel::random::Random;
 use metrics::{Job, Jobs};
 
-/// How long a lease lasts unless it is renewed, in milliseconds; if a replica dies with it, another one takes
+/// The duration of a lease that isn't renewed, in milliseconds. If the replica that has it dies, another one takes
 /// over after that.
 pub const LEASE_MS: i64 = 15 * SECOND_MS;
-/// How often a lease is renewed, or tried again while another replica has it.
+/// The interval at which a lease is renewed, or requested again while another replica has it.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Creates leases; cheap to clone.
@@ -35,13 +35,13 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Leases in this database, by the common clock of replicas; `jobs` counts them.
+    /// Returns the leases in this database, on the common clock of replicas; `jobs` counts them.
     pub fn new(db: &Db, clock_guard: &Arc<ClockGuard>, random: &Random, jobs: &Arc<Jobs>) -> Self {
         let (db, random) = (db.clone(), random.clone());
         Self { db, clock_guard: Arc::clone(clock_guard), random, jobs: Arc::clone(jobs) }
     }
 
-    /// A lease of this job, not taken yet, with a new holder id.
+    /// Returns a lease of this job, not taken yet, with a new holder id.
     pub fn lease(&self, job: Job) -> Lease {
         let holder = format!("{:032x}", u128::from_be_bytes(self.random.bytes()));
         Lease { leases: self.clone(), job, holder, is_held: AtomicBool::new(false) }
@@ -74,7 +74,7 @@ impl Lease {
     async fn try_take(&self) -> Result<bool, Error> {
         let (now, job) = (self.leases.clock_guard.shared_now(), self.job.as_str());
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
-        // Most replicas wait for another one, and write nothing meanwhile.
+        // Most replicas are waiting for another one, and write nothing in the meantime.
         let mut read = self.leases.db.read().await?;
         if store::job_leases::is_held_by_other(&mut read, job, &self.holder, now, never).await? {
             return Ok(false);
@@ -86,8 +86,8 @@ impl Lease {
         Ok(taken)
     }
 
-    /// Runs `work` if this replica has the lease, and renews the lease meanwhile. Returns `None` if another
-    /// replica has it, or took it over meanwhile: then the work was dropped.
+    /// Runs `work` if this replica has the lease, and renews the lease in the meantime. Returns `None` if another
+    /// replica has it or takes it over, in which case `work` is dropped.
     ///
     /// # Errors
     /// The lease can't be read.
@@ -111,8 +111,8 @@ impl Lease {
         }
     }
 
-    /// Waits for the job's next turn: for this duration, or until the lease of another replica has ended.
-    /// This replica's lease is renewed meanwhile, and a free one taken while the server `is_ready`.
+    /// Waits for the job's next turn: for this duration, or until another replica's lease has ended. In the
+    /// meantime, renews this replica's lease, and takes a free one while the server `is_ready`.
     pub async fn wait_for_turn(&self, after: Duration, is_ready: impl Fn() -> bool) {
         let until = Instant::now() + after;
         while Instant::now() < until {

@@ -1,7 +1,7 @@
-//! Subjects that the operator's events have announced, so that each is announced once while it lasts.
+//! The subjects that the operator's events have announced, so that each is announced once while it lasts.
 //!
-//! A subject is a digest of what is told. The caller holds the lock of the installation ([`lock`]), and announces in the
-//! transaction of the event.
+//! A subject is a digest of the event's facts. The caller has the lock of the installation ([`lock`]), and
+//! announces in the transaction of the event.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use kernel::secrets::sha256;
 
 use crate::{EventType, store};
 
-/// Takes the lock of what belongs to the installation and to no organization: its webhooks, and what they were told of.
-/// It is the first lock that a transaction takes.
+/// Takes the lock of what belongs to the installation and to no organization: its webhooks and their announced
+/// subjects. A transaction takes it before any other lock.
 ///
 /// # Errors
 /// The database fails.
@@ -38,7 +38,7 @@ pub async fn announced(tx: &mut Tx, event_type: EventType) -> Result<Vec<String>
     store::announced(tx, event_type).await
 }
 
-/// Notes that a subject is announced; `false` if it was before.
+/// Notes that a subject is announced; returns `false` if it already was.
 ///
 /// # Errors
 /// The database fails.
@@ -51,7 +51,7 @@ pub async fn announce(
     store::announce(tx, event_type, subject, now).await
 }
 
-/// Forgets a subject, which is over: it is announced again if it comes back.
+/// Forgets a subject that has ended. If it comes back, it is announced again.
 ///
 /// # Errors
 /// The database fails.
@@ -59,7 +59,7 @@ pub async fn forget(tx: &mut Tx, event_type: EventType, subject: &str) -> Result
     store::remove_announced(tx, event_type, subject).await
 }
 
-/// Forgets the subjects that were announced at or before a time, and those of a clock that was ahead.
+/// Forgets the subjects that were announced at or before a time, and those announced while a clock was ahead.
 ///
 /// # Errors
 /// The database fails.

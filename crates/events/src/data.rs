@@ -1,5 +1,5 @@
-//! The data of events: ids, states and exact amounts, without names and addresses of people. What else a receiver
-//! wants to know it asks the API, by these ids (docs/contract/webhooks.md#events).
+//! The data of events: ids, states and exact amounts, without names and addresses of people. Receivers fetch
+//! anything else from the API by these ids (docs/contract/webhooks.md#events).
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub trait EventData: Serialize + Sync {
     fn organization_id(&self) -> OrganizationId;
 }
 
-/// What has happened to an invoice.
+/// A change of an invoice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvoiceChange {
     Created,
@@ -36,7 +36,7 @@ pub struct InvoiceChanged {
     pub invoice_id: InvoiceId,
     /// The number on the invoice.
     pub number: i64,
-    /// The status after the change, a word of the API.
+    /// The status after the change, as named in the API.
     pub status: &'static str,
     /// The month that it bills, such as `2026-01`.
     pub month: String,
@@ -63,7 +63,7 @@ impl EventData for InvoiceChanged {
 pub struct CreditAdded {
     pub organization_id: OrganizationId,
     pub credit_id: CreditId,
-    /// The kind of the credit, a word of the API.
+    /// The kind of the credit, as named in the API.
     pub kind: &'static str,
     /// ISO 4217 code.
     pub currency: String,
@@ -87,7 +87,7 @@ pub struct CreditExpired {
     pub credit_id: CreditId,
     /// ISO 4217 code.
     pub currency: String,
-    /// What has expired of it.
+    /// The expired amount of the credit.
     pub amount: Nano,
 }
 
@@ -100,7 +100,7 @@ impl EventData for CreditExpired {
     }
 }
 
-/// What has happened to a payment.
+/// A change of a payment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PaymentChange {
     Succeeded,
@@ -118,26 +118,26 @@ pub struct PaymentChanged {
     pub change: PaymentChange,
     pub organization_id: OrganizationId,
     pub payment_id: PaymentId,
-    /// What is paid for, a word of the API.
+    /// The purpose of the payment, as named in the API.
     pub kind: &'static str,
     /// The invoice that is paid.
     pub invoice_id: Option<InvoiceId>,
-    /// The status after the change, a word of the API.
+    /// The status after the change, as named in the API.
     pub status: &'static str,
     /// ISO 4217 code.
     pub currency: String,
     pub amount: Nano,
-    /// The tax on top; only if the payment has one.
+    /// The tax on top, if the payment has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tax: Option<Nano>,
-    /// Both together; only with `tax`.
+    /// The sum of both, if the payment has a tax.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Nano>,
     /// The sum of its refunds.
     pub refunded: Nano,
     /// The sum that banks hold because of disputes.
     pub disputed: Nano,
-    /// Why it has failed.
+    /// The reason for the failure.
     pub failure_code: Option<String>,
 }
 
@@ -163,7 +163,7 @@ pub struct CreditExpiring {
     pub credit_id: CreditId,
     /// ISO 4217 code.
     pub currency: String,
-    /// What is left of it.
+    /// The remaining amount of the credit.
     pub amount: Nano,
     pub expires_at: Time,
 }
@@ -193,9 +193,9 @@ pub struct BalanceChanged {
     pub organization_id: OrganizationId,
     /// ISO 4217 code.
     pub currency: String,
-    /// The posted balance, without what is reserved.
+    /// The posted balance, not reduced by reservations.
     pub balance: Nano,
-    /// How far the balance may go below zero.
+    /// The amount by which the balance may go below zero.
     pub credit_limit: Nano,
     /// The threshold of the alert; `None` without one.
     pub alert_below: Option<Nano>,
@@ -218,9 +218,9 @@ impl EventData for BalanceChanged {
 #[derive(Clone, Debug, Serialize)]
 pub struct AutoTopUpPaused {
     pub organization_id: OrganizationId,
-    /// Why, a word of the API.
+    /// The reason, as named in the API.
     pub reason: &'static str,
-    /// When it goes on by itself.
+    /// The time at which the top-up resumes by itself.
     pub resumes_at: Option<Time>,
 }
 
@@ -238,7 +238,7 @@ impl EventData for AutoTopUpPaused {
 pub struct BudgetReached {
     pub organization_id: OrganizationId,
     pub budget_id: BudgetId,
-    /// The first instant of the period; `None` for a budget of all time.
+    /// The first instant of the period; `None` for a budget without a period.
     pub period_start: Option<Time>,
     /// The threshold in percent of the limit; `None` if the limit is used up.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -262,7 +262,7 @@ impl EventData for BudgetReached {
     }
 }
 
-/// What has happened to an API key.
+/// A change of an API key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ApiKeyChange {
     Created,
@@ -316,7 +316,7 @@ impl EventData for ApiKeyExpiring {
 pub struct MemberAdded {
     pub organization_id: OrganizationId,
     pub user_id: UserId,
-    /// The role in the organization, a word of the API.
+    /// The role in the organization, as named in the API.
     pub role: &'static str,
 }
 

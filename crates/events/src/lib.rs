@@ -1,12 +1,12 @@
-//! Events for webhooks: what happened in an organization, for the receivers that it has named
+//! Events for webhooks: what happened in an organization, for the receivers that it has registered
 //! (docs/contract/webhooks.md).
 //!
-//! Subjects call [`emit`] in the transaction that causes an event. It queues a delivery for each webhook that takes the
-//! event: they are sent when, and only when, this transaction is committed. The crate `webhooks`, which depends on
-//! organizations and so can't be called by them, sends them.
+//! Other crates call [`emit`] in the transaction that causes an event. It queues a delivery for each webhook that
+//! takes the event. Deliveries are sent if and only if this transaction is committed. The crate `webhooks` sends
+//! them; it depends on organizations, so they can't call it.
 //!
-//! A webhook of the installation gets the events of every organization. [`operator`] has those that are the operator's
-//! own: [`announcements`] makes each of them once.
+//! A webhook of the installation gets the events of every organization. [`operator`] has the operator's own events,
+//! and [`announcements`] makes each of them once.
 
 pub mod announcements;
 pub mod data;
@@ -25,7 +25,7 @@ use kernel::random::Random;
 
 use crate::data::EventData;
 
-/// The most bytes of a body.
+/// The maximum size of a body.
 pub const MAX_BODY_BYTES: usize = 20_000;
 
 /// The type of an event.
@@ -63,7 +63,7 @@ pub enum EventType {
     #[serde(rename = "balance.depleted")]
     #[strum(serialize = "balance.depleted")]
     BalanceDepleted,
-    /// The balance is neither low nor used up any more.
+    /// The balance is no longer low or used up.
     #[serde(rename = "balance.recovered")]
     #[strum(serialize = "balance.recovered")]
     BalanceRecovered,
@@ -103,7 +103,7 @@ pub enum EventType {
     #[serde(rename = "api_key.created")]
     #[strum(serialize = "api_key.created")]
     ApiKeyCreated,
-    /// An API key has another secret.
+    /// An API key got a new secret.
     #[serde(rename = "api_key.rotated")]
     #[strum(serialize = "api_key.rotated")]
     ApiKeyRotated,
@@ -119,11 +119,11 @@ pub enum EventType {
     #[serde(rename = "member.added")]
     #[strum(serialize = "member.added")]
     MemberAdded,
-    /// A person is no member of the organization any more.
+    /// A person is no longer a member of the organization.
     #[serde(rename = "member.removed")]
     #[strum(serialize = "member.removed")]
     MemberRemoved,
-    /// The audit of the books has found something new that doesn't add up.
+    /// The audit of the books has found a new discrepancy.
     #[serde(rename = "audit.drift")]
     #[strum(serialize = "audit.drift")]
     AuditDrift,
@@ -131,11 +131,11 @@ pub enum EventType {
     #[serde(rename = "usage.refused")]
     #[strum(serialize = "usage.refused")]
     UsageRefused,
-    /// A catalog file was refused when it was read again.
+    /// A catalog file was refused when it was reloaded.
     #[serde(rename = "catalog.refused")]
     #[strum(serialize = "catalog.refused")]
     CatalogRefused,
-    /// A test that an owner or an operator asked for.
+    /// A test that an owner or an operator requested.
     #[serde(rename = "webhook.test")]
     #[strum(serialize = "webhook.test")]
     WebhookTest,
@@ -203,11 +203,11 @@ struct Body<'a, D> {
     data: &'a D,
 }
 
-/// Queues an event for the webhooks of its organization, and of the installation, that take it. Without such a webhook
-/// nothing is written.
+/// Queues an event for the webhooks of its organization, and of the installation, that take it. Without such a
+/// webhook, nothing is written.
 ///
 /// # Errors
-/// The body is too large, which none is; the database fails.
+/// The body is too large, which doesn't happen, or the database fails.
 pub async fn emit<D: EventData>(tx: &mut Tx, data: &D, now: Time, random: &Random) -> Result<(), db::Error> {
     let (organization_id, event_type) = (data.organization_id(), data.event_type());
     let receivers = store::receivers(tx, organization_id, event_type).await?;
@@ -231,8 +231,8 @@ pub async fn has_receivers(
     Ok(!store::receivers(tx, organization_id, event_type).await?.is_empty())
 }
 
-/// Queues a test for one webhook; returns the ids of the event and its delivery, `None` if there is an event with this
-/// id.
+/// Queues a test for one webhook; returns the ids of the event and its delivery, or `None` if an event with this id
+/// exists.
 ///
 /// # Errors
 /// The database fails.

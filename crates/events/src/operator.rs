@@ -1,4 +1,4 @@
-//! The operator's own events: they are of the installation, and of no organization
+//! The operator's own events, which belong to the installation and to no organization
 //! (docs/contract/webhooks.md#events-of-the-operator).
 
 use serde::Serialize;
@@ -19,11 +19,11 @@ pub trait OperatorEventData: Serialize + Sync {
 /// The data of `audit.drift`.
 #[derive(Clone, Debug, Serialize)]
 pub struct AuditDrift {
-    /// How many organizations were checked.
+    /// The number of organizations checked.
     pub organizations: u64,
-    /// How many drifts there are.
+    /// The number of drifts found.
     pub drifts: u64,
-    /// How many of them no earlier event has told.
+    /// The number of drifts that no earlier event has announced.
     pub new_drifts: u64,
     /// The checks that have found something.
     pub checks: Vec<DriftedCheck>,
@@ -47,17 +47,17 @@ impl OperatorEventData for AuditDrift {
 /// The data of `usage.refused`.
 #[derive(Clone, Debug, Serialize)]
 pub struct UsageRefused {
-    /// The code of the refusals, a word of the API.
+    /// The code of the refusals, as named in the API.
     pub code: &'static str,
-    /// `true` if the same event may count later.
+    /// `true` if the same event may be counted later.
     pub retryable: bool,
-    /// The name of the program that reported it; `None` if that couldn't be read.
+    /// The name of the program that reported it; `None` if it couldn't be read.
     pub source: Option<String>,
-    /// How many events were refused.
+    /// The number of refused events.
     pub events: u64,
-    /// When the first of them was refused.
+    /// The time of the first refusal.
     pub first_at: Time,
-    /// When the last of them was refused.
+    /// The time of the last refusal.
     pub last_at: Time,
 }
 
@@ -70,9 +70,9 @@ impl OperatorEventData for UsageRefused {
 /// The data of `catalog.refused`.
 #[derive(Clone, Debug, Serialize)]
 pub struct CatalogRefused {
-    /// How many mistakes the file has.
+    /// The number of mistakes in the file.
     pub mistakes: usize,
-    /// The first of them, each with its place, what is wrong and what would be right.
+    /// The first mistakes, each with its place, the problem and a correct value.
     pub messages: Vec<String>,
 }
 
@@ -82,10 +82,10 @@ impl OperatorEventData for CatalogRefused {
     }
 }
 
-/// Queues an event for the webhooks of the installation that take it. Without such a webhook nothing is written.
+/// Queues an event for the webhooks of the installation that take it. Without such a webhook, nothing is written.
 ///
 /// # Errors
-/// The body is too large, which none is; the database fails.
+/// The body is too large, which doesn't happen, or the database fails.
 pub async fn emit<D: OperatorEventData>(
     tx: &mut Tx,
     data: &D,
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn largest_bodies_are_small_enough() {
         let now = Time::from_unix_ms(1_769_851_800_123);
-        // A character that JSON escapes with six bytes stands for any other.
+        // A character that JSON escapes with six bytes stands for all others.
         let refused = CatalogRefused { mistakes: usize::MAX, messages: vec!["\u{1}".repeat(300); 10] };
         body(EventType::CatalogRefused, &refused, now).unwrap();
         let refused = UsageRefused {

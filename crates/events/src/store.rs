@@ -1,4 +1,4 @@
-//! The SQL of queuing. The tables are the crate `webhooks`'s, which changes them otherwise.
+//! The SQL of queuing. The crate `webhooks` owns the tables and makes all other changes to them.
 
 use db::{Lock, Tx, sql};
 use kernel::clock::Time;
@@ -45,14 +45,15 @@ fn taking(event_type: EventType, enabled: Vec<(WebhookId, String)>) -> Result<Ve
     Ok(receivers)
 }
 
-/// Returns `true` if there is an event with this id.
+/// Returns `true` if an event with this id exists.
 pub(crate) async fn has_event(tx: &mut Tx, id: EventId) -> Result<bool, db::Error> {
     let found: Option<(EventId,)> =
         sql("SELECT id FROM webhook_events WHERE id = $1").bind(id).optional(tx).await?;
     Ok(found.is_some())
 }
 
-/// Adds an event with the bytes that are signed and sent. One of no organization has an empty text in its place.
+/// Adds an event with the bytes that are signed and sent. An event without an organization has an empty text in its
+/// place.
 pub(crate) async fn insert_event(
     tx: &mut Tx,
     id: EventId,
@@ -89,8 +90,8 @@ pub(crate) async fn insert_delivery(
     .await
 }
 
-/// Takes the lock of what belongs to the installation and to no organization. It is the first lock that a transaction
-/// takes.
+/// Takes the lock of what belongs to the installation and to no organization. A transaction takes it before any
+/// other lock.
 pub(crate) async fn lock_installation(tx: &mut Tx) -> Result<(), db::Error> {
     sql("SELECT id FROM installation WHERE id = $1").bind(1_i64).lock(tx, Lock::Change).await?;
     Ok(())
@@ -109,7 +110,7 @@ pub(crate) async fn announced(tx: &mut Tx, event_type: EventType) -> Result<Vec<
     Ok(rows.into_iter().map(|(subject,)| subject).collect())
 }
 
-/// Notes that a subject is announced; `false` if it was before.
+/// Notes that a subject is announced; returns `false` if it already was.
 pub(crate) async fn announce(
     tx: &mut Tx,
     event_type: EventType,
@@ -140,7 +141,7 @@ pub(crate) async fn remove_announced(
         .await
 }
 
-/// Forgets the subjects that were announced at or before a time, and those of a clock that was ahead.
+/// Forgets the subjects that were announced at or before a time, and those announced while a clock was ahead.
 pub(crate) async fn remove_announced_before(
     tx: &mut Tx,
     event_type: EventType,

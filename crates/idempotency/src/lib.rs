@@ -1,10 +1,10 @@
-//! Idempotency keys: the first answer to a request, kept to be sent again
+//! Idempotency keys: the first response to a request, stored so that it can be sent again
 //! (docs/contract/README.md#idempotency).
 //!
 //! A request with a key first claims the key's row by [`begin`], in a transaction of its own, so that others see
-//! that it runs. The operation's own transaction then ends with [`finish`], which stores the answer: either both
+//! that it runs. The operation's own transaction then ends with [`finish`], which stores the response: either both
 //! are committed or neither. A claim ends with its lease, for instance because its process died, and another
-//! request may take the row over; the operation of the first one can't be committed any more then, because
+//! request may then take the row over. After that, the operation of the first request can't be committed, because
 //! [`finish`] doesn't find its claim.
 
 mod rules;
@@ -25,11 +25,11 @@ use running::{Run, Running};
 
 pub use db::Uncommitted;
 
-/// How long an answer is kept, in milliseconds.
+/// The time for which a response is kept, in milliseconds.
 pub const RETENTION_MS: i64 = DAY_MS;
-/// How long a request keeps its claim, in milliseconds. No operation takes as long.
+/// The time for which a request keeps its claim, in milliseconds. No operation takes that long.
 pub const LEASE_MS: i64 = 60 * SECOND_MS;
-/// The most rows that are read or removed at a time.
+/// The maximum number of rows that are read or removed at a time.
 const SLICE: i64 = 500;
 
 /// The handle; cheap to clone.
@@ -43,7 +43,7 @@ pub struct Idempotency {
 }
 
 impl Idempotency {
-    /// A handle on this database; answers are sealed by `sealer`.
+    /// Returns a handle on this database; `sealer` seals responses.
     pub fn new(db: Db, clock: Clock, random: Random, sealer: Arc<Sealer>) -> Self {
         Self { db, clock, random, sealer, running: Arc::default() }
     }
@@ -52,9 +52,9 @@ impl Idempotency {
 /// A request with an idempotency key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The row: a digest of the key with the caller, the method and the path for which it counts.
+    /// The id of the row: a digest of the key with the caller, the method and the path that it applies to.
     id: [u8; 32],
-    /// A digest of what was sent.
+    /// A digest of the request's content.
     content_hash: [u8; 32],
 }
 
@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-/// Returns the digest of several texts, each with its length before it.
+/// Returns the digest of several texts, each prefixed with its length.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
     for part in parts {
@@ -83,25 +83,26 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 #[derive(Clone, Debug)]
 pub struct Attempt {
     id: [u8; 32],
-    /// Drawn for each attempt, so that one that was overtaken doesn't take another's claim for its own.
+    /// A random id of this attempt, so that an attempt that was overtaken doesn't mistake another's claim for its
+    /// own.
     holder: String,
-    /// Repetitions in this process wait until it is dropped.
+    /// Repetitions in this process wait until this is dropped.
     _run: Arc<Run>,
 }
 
-/// What a request with a key is to do.
+/// The next step for a request with a key.
 #[derive(Clone, Debug)]
 pub enum Begun {
-    /// Run, and end by [`finish`], [`keep`] or [`release`].
+    /// Run, and end with [`finish`], [`keep`] or [`release`].
     First(Attempt),
-    /// Send this answer again.
+    /// Send this stored response again.
     Answered(Vec<u8>),
 }
 
-/// Claims the key for a request, or returns the answer that was kept.
+/// Claims the key for a request, or returns the stored response.
 ///
 /// # Errors
-/// 409 if the key was used for another content, or while another request with it runs.
+/// 409 if the key was used with other content, or while another request with it runs.
 pub async fn begin(idempotency: &Idempotency, request: &Request) -> Result<Begun, Error> {
     if let Some(answer) = find(idempotency, request).await? {
         return Ok(Begun::Answered(answer));
@@ -121,13 +122,13 @@ pub async fn begin(idempotency: &Idempotency, request: &Request) -> Result<Begun
     Ok(Begun::Answered(answer.ok_or(Code::IdempotencyInProgress)?))
 }
 
-/// Waits until the request with the same key that runs in this process has ended. Returns `false` if none does, or it takes
-/// too long: what [`begin`] has answered stays true.
+/// Waits until the request with the same key that runs in this process has ended. Returns `false` if none runs or
+/// it takes too long. The result of [`begin`] is then still correct.
 pub async fn wait(idempotency: &Idempotency, request: &Request) -> bool {
     idempotency.running.wait(request.id).await
 }
 
-/// Returns the answer that was kept, or `None` if the request may run.
+/// Returns the stored response, or `None` if the request may run.
 async fn find(idempotency: &Idempotency, request: &Request) -> Result<Option<Vec<u8>>, Error> {
     let found = store::find(&mut idempotency.db.read().await?, request.id).await?;
     match rules::decide(found, &request.content_hash, idempotency.clock.now()) {
@@ -138,10 +139,10 @@ async fn find(idempotency: &Idempotency, request: &Request) -> Result<Option<Vec
     }
 }
 
-/// Stores the answer in the operation's own transaction, which the caller commits.
+/// Stores the response in the operation's own transaction, which the caller commits.
 ///
 /// # Errors
-/// 409 if another request has taken the key over: the transaction must not be committed.
+/// 409 if another request has taken the key over. The transaction must then not be committed.
 pub async fn finish(
     idempotency: &Idempotency,
     attempt: &Attempt,
@@ -156,7 +157,7 @@ pub async fn finish(
     }
 }
 
-/// Stores the answer of an operation that did nothing. If another request has taken the key over, nothing is
+/// Stores the response of an operation that did nothing. If another request has taken the key over, nothing is
 /// stored.
 ///
 /// # Errors
@@ -167,7 +168,7 @@ pub async fn keep(idempotency: &Idempotency, attempt: &Attempt, answer: &[u8]) -
     Ok(tx.commit().await?)
 }
 
-/// Gives the key back, unless its answer was stored: the next request with it runs.
+/// Releases the key, unless its response was stored. The next request with it runs.
 ///
 /// # Errors
 /// The database fails.
@@ -199,17 +200,17 @@ pub async fn remove_expired(idempotency: &Idempotency) -> Result<u64, Error> {
     }
 }
 
-/// Counts of answers by whether they had to be resealed.
+/// Counts of responses by whether they had to be resealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
     pub resealed: u64,
     pub unchanged: u64,
 }
 
-/// Reseals every answer that isn't sealed with the current master key.
+/// Reseals every response that isn't sealed with the current master key.
 ///
 /// # Errors
-/// An answer can't be opened, or the database fails.
+/// A response can't be opened, or the database fails.
 pub async fn reseal(sealer: &Sealer, random: &Random, tx: &mut Tx) -> Result<Resealed, Error> {
     let mut counts = Resealed::default();
     let mut after = Vec::new();
@@ -229,7 +230,7 @@ pub async fn reseal(sealer: &Sealer, random: &Random, tx: &mut Tx) -> Result<Res
     }
 }
 
-/// Returns the text that ties a sealed answer to its row.
+/// Returns the text that ties a sealed response to its row.
 fn place(id: [u8; 32]) -> String {
     let [high, low] = [id.first_chunk(), id.last_chunk()].map(|half| half.copied().unwrap_or_default());
     format!("idempotency/{:032x}{:032x}", u128::from_be_bytes(high), u128::from_be_bytes(low))
@@ -248,7 +249,7 @@ mod tests {
             Request::new("user_1", ["PUT", "/v1/a"], "k", [b"q", b"body"]),
             Request::new("user_1", ["POST", "/v1/b"], "k", [b"q", b"body"]),
             Request::new("user_1", ["POST", "/v1/a"], "K", [b"q", b"body"]),
-            // A part's end isn't the next one's beginning.
+            // The boundary between parts counts.
             Request::new("user_1", ["POST", "/v1/ak"], "", [b"q", b"body"]),
         ];
         for other in others {

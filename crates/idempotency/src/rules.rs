@@ -1,23 +1,23 @@
-//! What a request with a key is to do, by the row of its key.
+//! The decision about a request with a key, by the row of its key.
 
 use crate::LEASE_MS;
 use crate::store::Found;
 use kernel::clock::Time;
 
-/// What a request with a key is to do.
+/// The decision about a request with a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// Claim the key and run.
     Run,
-    /// Send this answer again; it is still sealed.
+    /// Send this stored response again; it is still sealed.
     Answer(Vec<u8>),
     /// Wait for another request with this key.
     InProgress,
-    /// The key belongs to another content.
+    /// The key was used with other content.
     Reused,
 }
 
-/// Decides by the row that was found, if there is one (docs/contract/README.md#idempotency).
+/// Decides by the row of the key, `None` if it has none (docs/contract/README.md#idempotency).
 pub fn decide(found: Option<Found>, content_hash: &[u8; 32], now: Time) -> Decision {
     match found {
         None => Decision::Run,
@@ -27,12 +27,13 @@ pub fn decide(found: Option<Found>, content_hash: &[u8; 32], now: Time) -> Decis
     }
 }
 
-/// Returns `true` if a lease has ended. One that lies too far ahead is of a clock that was set back since.
+/// Returns `true` if a lease has ended. A lease that ends too far in the future is from a clock that was set back
+/// since.
 fn has_ended(leased_until: Time, now: Time) -> bool {
     leased_until <= now || leased_until >= never(now)
 }
 
-/// Returns the time at or after which no lease of now can end.
+/// Returns the time at or after which no lease taken now can end.
 pub fn never(now: Time) -> Time {
     now.plus_ms(2 * LEASE_MS)
 }
@@ -59,7 +60,7 @@ mod tests {
             (row(mine, LEASE_MS, None), Decision::InProgress),
             (row(mine, 2 * LEASE_MS - 1, None), Decision::InProgress),
             (row(mine, 2 * LEASE_MS, None), Decision::Run),
-            // The lease of an answer says nothing.
+            // The lease doesn't matter once the row has an answer.
             (row(mine, -1, Some(b"a")), answer()),
             (row(mine, 2 * LEASE_MS, Some(b"a")), answer()),
             (row(other, -1, Some(b"a")), Decision::Reused),

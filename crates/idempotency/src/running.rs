@@ -1,4 +1,4 @@
-//! The requests that run in this process: a repetition may wait for the answer of the first one.
+//! The requests that run in this process. A repetition may wait for the response to the first one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How long a repetition waits at most.
+/// The maximum time that a repetition waits.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The claims whose requests run in this process, by the id of their row.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Mutex<HashMap<[u8; 32], watch::Receiver<()>>>);
 
-/// A request that runs; it ends with the last copy of this.
+/// A request that runs. It ends when the last copy of this is dropped.
 #[derive(Debug)]
 pub(crate) struct Run {
     running: Arc<Running>,
     id: [u8; 32],
-    /// Those who wait are woken when it is dropped.
+    /// A channel that wakes waiting requests when it is dropped.
     end: watch::Sender<()>,
 }
 
@@ -30,11 +30,12 @@ impl Running {
         Arc::new(Run { running: Arc::clone(self), id, end })
     }
 
-    /// Waits until the request with this id has ended. Returns `false` if none runs in this process, or it takes too long.
+    /// Waits until the request with this id has ended. Returns `false` if none runs in this process or it takes too
+    /// long.
     pub(crate) async fn wait(&self, id: [u8; 32]) -> bool {
         let found = self.requests().get(&id).cloned();
         let Some(mut ended) = found else { return false };
-        // Nothing is ever sent: the error is the end.
+        // Nothing is ever sent; the error signals the end.
         tokio::time::timeout(MAX_WAIT, ended.changed()).await.is_ok()
     }
 
@@ -46,7 +47,7 @@ impl Running {
 impl Drop for Run {
     fn drop(&mut self) {
         let mut requests = self.running.requests();
-        // One that has taken the key over runs under the same id.
+        // A request that has taken the key over runs under the same id.
         let is_own = requests.get(&self.id).is_some_and(|ended| ended.same_channel(&self.end.subscribe()));
         if is_own {
             requests.remove(&self.id);

@@ -1,4 +1,4 @@
-//! The table `idempotency_keys`. A row without an answer belongs to a request that runs.
+//! The table `idempotency_keys`. A row without an answer belongs to a request that is running.
 
 use crate::LEASE_MS;
 use crate::rules::never;
@@ -9,9 +9,9 @@ use kernel::clock::Time;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     pub content_hash: [u8; 32],
-    /// When the claim of the request that runs ends.
+    /// The time at which the running request's claim ends.
     pub leased_until: Time,
-    /// The sealed answer.
+    /// The sealed response.
     pub answer: Option<Vec<u8>>,
 }
 
@@ -41,8 +41,8 @@ pub(crate) async fn find(tx: &mut Tx, id: [u8; 32]) -> Result<Option<Found>, db:
         .await
 }
 
-/// Claims a key from now on, if there is no row, or one of a request whose lease has ended. Returns `true` if
-/// it is claimed.
+/// Claims a key from now on, if it has no row, or a row of a request whose lease has ended. Returns `true` if it is
+/// claimed.
 pub(crate) async fn claim(tx: &mut Tx, claim: &Claim<'_>, now: Time) -> Result<bool, db::Error> {
     let claimed = sql("INSERT INTO idempotency_keys (id, content_hash, holder, leased_until, created_at)
          VALUES ($1, $2, $3, $4, $5)
@@ -61,7 +61,7 @@ pub(crate) async fn claim(tx: &mut Tx, claim: &Claim<'_>, now: Time) -> Result<b
     Ok(claimed == 1)
 }
 
-/// Stores the sealed answer of a claim. Returns `false` if it isn't this holder's any more.
+/// Stores the sealed response of a claim. Returns `false` if this holder no longer has the claim.
 pub(crate) async fn finish(
     tx: &mut Tx,
     id: [u8; 32],
@@ -78,7 +78,7 @@ pub(crate) async fn finish(
     Ok(finished == 1)
 }
 
-/// Removes a claim, unless it has an answer or isn't this holder's any more.
+/// Removes a claim, unless it has a response or this holder no longer has it.
 pub(crate) async fn release(tx: &mut Tx, id: [u8; 32], holder: &str) -> Result<(), db::Error> {
     sql("DELETE FROM idempotency_keys WHERE id = $1 AND holder = $2 AND answer IS NULL")
         .bind(id)
@@ -97,7 +97,7 @@ pub(crate) async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     Ok(row.map(|(created_at,)| created_at))
 }
 
-/// Removes old rows. Parameters: the time at or before which they were made, and their most.
+/// Removes old rows. Parameters: the time at or before which they were made, and their maximum number.
 pub const REMOVE: &str = "DELETE FROM idempotency_keys WHERE id IN (
      SELECT id FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT $2)";
 
@@ -106,7 +106,7 @@ pub(crate) async fn remove(tx: &mut Tx, before: Time, max_rows: i64) -> Result<u
     sql(REMOVE).bind(before).bind(max_rows).execute(tx).await
 }
 
-/// Returns a page of sealed answers with the ids of their rows, in the order of ids after this one.
+/// Returns a page of sealed responses with the ids of their rows, in the order of ids, starting after this one.
 pub(crate) async fn fetch_sealed(
     tx: &mut Tx,
     after: &[u8],
@@ -119,7 +119,7 @@ pub(crate) async fn fetch_sealed(
         .await
 }
 
-/// Replaces a sealed answer.
+/// Replaces a sealed response.
 pub(crate) async fn set_sealed(tx: &mut Tx, id: [u8; 32], answer: Vec<u8>) -> Result<(), db::Error> {
     sql("UPDATE idempotency_keys SET answer = $2 WHERE id = $1").bind(id).bind(answer).execute(tx).await?;
     Ok(())

@@ -1,16 +1,17 @@
 //! The addresses that customers may choose: those of the public Internet.
 //!
-//! A customer chooses where events go and where media come from, so without this rule it could reach what only this server can:
-//! its own services, its network, and the metadata of its cloud (docs/contract/webhooks.md#addresses).
+//! A customer chooses where events are sent and where media is fetched from. Without this rule, a customer could
+//! reach what only this server can: its own services, its network, and the metadata of its cloud
+//! (docs/contract/webhooks.md#addresses).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Ranges of IPv4 that aren't global, by the registry of special addresses (RFC 6890), with multicast and the reserved
-/// range: the first address and the length of the prefix.
+/// Ranges of IPv4 that aren't global, from the registry of special addresses (RFC 6890), with multicast and the
+/// reserved range: the first address and the length of the prefix.
 const NOT_GLOBAL_V4: &[([u8; 4], u32)] = &[
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
-    // Shared by networks behind carriers (RFC 6598); a cloud has its metadata there, too.
+    // Shared by networks behind carriers (RFC 6598); one cloud also serves its metadata there.
     ([100, 64, 0, 0], 10),
     ([127, 0, 0, 0], 8),
     // Link-local, with the metadata of most clouds.
@@ -26,7 +27,7 @@ const NOT_GLOBAL_V4: &[([u8; 4], u32)] = &[
     ([203, 0, 113, 0], 24),
     ([224, 0, 0, 0], 4),
     ([240, 0, 0, 0], 4),
-    // A public address by which Azure's machines reach their host.
+    // A public address that Azure's machines use to reach their host.
     ([168, 63, 129, 16], 32),
 ];
 
@@ -40,8 +41,9 @@ const NOT_GLOBAL_V6: &[([u16; 3], u32)] = &[
     ([0x3fff, 0, 0], 20),
 ];
 
-/// Returns `true` if an address is one of the public Internet. Loopback, private, link-local, shared, documentation,
-/// multicast and reserved addresses aren't, nor those of IPv6 that stand for one of IPv4 (mapped, NAT64, 6to4, Teredo).
+/// Returns `true` if an address belongs to the public Internet. Loopback, private, link-local, shared,
+/// documentation, multicast and reserved addresses don't, nor do those of IPv6 that stand for one of IPv4 (mapped,
+/// NAT64, 6to4, Teredo).
 pub fn is_global(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_global_v4(address),

@@ -1,8 +1,8 @@
 //! Connections to hosts that customers choose: receivers of webhooks, and the servers of images and other media.
 //!
-//! The name of a host is resolved once for each connection. If one of its addresses isn't allowed, there is none; otherwise it
-//! goes to one of the addresses that were checked, so a name that changes meanwhile changes nothing. No proxy of the environment
-//! is used.
+//! The name of a host is resolved once for each connection. If any of its addresses isn't allowed, the connection
+//! is refused. Otherwise it is made to one of the addresses that were checked, so a change of the name in the
+//! meantime has no effect. No proxy from the environment is used.
 
 pub mod addresses;
 mod urls;
@@ -24,9 +24,9 @@ use kernel::authorities;
 
 pub use urls::HttpUrl;
 
-/// How long connecting to one of several addresses may take.
+/// The timeout for connecting to one of several addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// The most addresses of a name that are tried.
+/// The maximum number of addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
 /// Looks up the addresses of a name.
@@ -37,7 +37,7 @@ pub type Connect = Box<dyn Fn(SocketAddr) -> BoxFuture<'static, std::io::Result<
 /// Reads the addresses of this machine's own interfaces.
 pub type OwnAddresses = Box<dyn Fn() -> std::io::Result<Vec<IpAddr>> + Send + Sync>;
 
-/// The network: replaced in tests.
+/// The network, which tests replace.
 pub struct Network {
     pub resolve: Resolve,
     pub connect: Connect,
@@ -45,7 +45,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of the machine.
+    /// Returns the network of this machine.
     pub fn of_machine() -> Self {
         Self {
             resolve: Box::new(|host, port| {
@@ -62,18 +62,18 @@ impl Network {
     }
 }
 
-/// The reason why there is no connection.
+/// The reason a connection can't be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DialError {
-    /// The name has no address, or one that isn't allowed: which of the two only the log says.
+    /// The name has no address, or one that isn't allowed. Only the log distinguishes the two.
     NotReachable,
-    /// There is no connection to it.
+    /// No address accepted a connection.
     NotConnected,
-    /// Its certificate isn't good, or it doesn't speak TLS.
+    /// The certificate is invalid, or the host doesn't speak TLS.
     TlsFailed,
 }
 
-/// Bytes both ways.
+/// A stream of bytes in both directions.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
@@ -82,13 +82,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 pub struct Dialer {
     allow_private: bool,
     network: Network,
-    /// Made when it is first needed: reading the authorities of the machine takes its time.
+    /// Created on first use, because reading this machine's certificate authorities takes time.
     tls: OnceLock<Result<TlsConnector, String>>,
     roots: Option<RootCertStore>,
 }
 
 impl Dialer {
-    /// A dialer that verifies servers by these authorities, or by those of the machine. `allow_private`: any address is allowed.
+    /// Returns a dialer that verifies servers by these authorities, or by those of the machine. If `allow_private`,
+    /// any address is allowed.
     pub fn new(allow_private: bool, network: Network, roots: Option<RootCertStore>) -> Self {
         Self { allow_private, network, tls: OnceLock::new(), roots }
     }
@@ -101,7 +102,7 @@ impl Dialer {
     /// Connects to the host of a URL, with TLS if it is `https`.
     ///
     /// # Errors
-    /// There is no connection, or there must be none.
+    /// The connection fails, or isn't allowed.
     pub async fn dial(&self, url: &HttpUrl) -> Result<Box<dyn Connection>, DialError> {
         let addresses = self.addresses(url).await?;
         let stream = self.connect(&addresses, url.port()).await?;
@@ -120,29 +121,29 @@ impl Dialer {
             Err(_) => (self.network.resolve)(url.host().to_owned(), url.port()).await.unwrap_or_default(),
         };
         if addresses.is_empty() {
-            tracing::debug!(?url, "there is no connection to a host of a customer: its name has no address");
+            tracing::debug!(?url, "can't connect to a customer's host: its name has no address");
             return Err(DialError::NotReachable);
         }
-        // One that isn't allowed is enough: a name could have a good one for show.
+        // A single disallowed address is enough, because a name could have an allowed one as a decoy.
         if !self.allow_private && !self.are_allowed(&addresses) {
             tracing::debug!(
                 ?url,
                 ?addresses,
-                "there is no connection to a host of a customer: an address of it isn't allowed"
+                "can't connect to a customer's host: one of its addresses isn't allowed"
             );
             return Err(DialError::NotReachable);
         }
         Ok(addresses)
     }
 
-    /// Returns `true` if all addresses are of the public Internet, and none is of this machine, whose services a firewall
-    /// keeps from others only.
+    /// Returns `true` if all addresses are on the public Internet and none belongs to this machine, whose services
+    /// a firewall hides only from others.
     fn are_allowed(&self, addresses: &[IpAddr]) -> bool {
         let own = match (self.network.own_addresses)() {
             Ok(own) => own,
             Err(error) => {
                 tracing::error!(
-                    "there are no connections to hosts of customers: the addresses of this machine can't be read ({error}); \
+                    "can't connect to customers' hosts: this machine's addresses can't be read ({error}); \
                      under systemd `RestrictAddressFamilies` must have `AF_NETLINK`"
                 );
                 return false;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::Uri;
 
-/// A URL: `http` or `https` with a host, without a login and a fragment.
+/// A URL: `http` or `https` with a host, without a login or fragment.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpUrl {
     text: String,
@@ -12,8 +12,8 @@ pub struct HttpUrl {
 }
 
 impl HttpUrl {
-    /// Reads a URL of at most so many characters. One with other characters than ASCII is to be written with its encoding, as
-    /// browsers send it.
+    /// Reads a URL of at most `max_chars` characters. Characters outside ASCII must be encoded, as browsers send
+    /// them.
     pub fn parse(text: &str, max_chars: usize) -> Option<Self> {
         if text.len() > max_chars || text.contains('#') || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
@@ -44,7 +44,7 @@ impl HttpUrl {
         self.uri.scheme_str() == Some("https")
     }
 
-    /// Returns the host, an address of IPv6 without its brackets.
+    /// Returns the host. An IPv6 address is returned without brackets.
     pub fn host(&self) -> &str {
         self.uri.host().unwrap_or_default().trim_matches(['[', ']'])
     }
@@ -54,26 +54,26 @@ impl HttpUrl {
         self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
-    /// Returns whether the port is that of its scheme, or one that no system service has.
+    /// Returns `true` if the port is the default of the scheme, or one that no system service uses.
     pub fn has_usual_port(&self) -> bool {
         let port = self.port();
         port == if self.is_https() { 443 } else { 80 } || port >= 1_024
     }
 
-    /// Returns the header `host`: without the port that goes without saying, as clients of HTTP send it.
+    /// Returns the `host` header, without the default port, as HTTP clients send it.
     pub fn host_header(&self) -> &str {
         let authority = self.uri.authority().map_or("", |authority| authority.as_str());
         authority.strip_suffix(if self.is_https() { ":443" } else { ":80" }).unwrap_or(authority)
     }
 
-    /// Returns what is asked of the host: the path with the query.
+    /// Returns the target of a request: the path with the query.
     pub fn target(&self) -> &str {
         self.uri.path_and_query().map_or("/", |target| target.as_str())
     }
 }
 
 impl fmt::Debug for HttpUrl {
-    /// Leaves out the path, which may hold a secret.
+    /// Omits the path, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let authority = self.uri.authority().map_or("", |authority| authority.as_str());
         write!(f, "{}://{authority}", self.uri.scheme_str().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The table `job_leases`: which replica does a job.
+//! The table `job_leases`: the replica that does each job.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -22,8 +22,8 @@ pub async fn is_held_by_other(
     Ok(leases > 0)
 }
 
-/// Takes or renews the lease of a job; returns `true` if `holder` has it now. Another holder's lease ends
-/// with its time, and is ignored if its end lies at or after `never`: a clock has been set back since.
+/// Takes or renews the lease of a job; returns `true` if `holder` has it now. Another holder's lease ends at its
+/// time. It is ignored if that time is at or after `never`, because a clock has been set back since.
 pub async fn take(
     tx: &mut Tx,
     job: &str,

@@ -6,11 +6,11 @@ use kernel::clock::Time;
 /// The row of `service_clock`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceClock {
-    /// The newest time at which a replica ran; it only rises, except when an operator accepts a time.
+    /// The latest time at which a replica ran. It only rises, except when an operator accepts a time.
     pub last_seen_at: Time,
-    /// Since when at least one replica has run, without a long gap.
+    /// The time since which at least one replica has run without a long gap.
     pub up_since_at: Time,
-    /// When an operator last accepted the time.
+    /// The time at which an operator last accepted the clock.
     pub accepted_at: Option<Time>,
 }
 
@@ -36,7 +36,7 @@ pub async fn note(tx: &mut Tx, now: Time, without_gap_since: Time) -> Result<(),
     Ok(())
 }
 
-/// Accepts this time as right, whatever was stored before.
+/// Accepts this time as correct, regardless of what was stored before.
 pub async fn accept(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO service_clock (id, last_seen_at, up_since_at, accepted_at) VALUES (1, $1, $1, $1)
          ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, up_since_at = excluded.up_since_at,
