@@ -1,7 +1,7 @@
-//! Which fields an upstream takes, of those that are added to streams so that it counts.
+//! The fields that an upstream accepts, among those added to streams so that it counts tokens.
 //!
-//! An upstream that refuses one is asked by a small request of our own, and only its answer to that is remembered: a
-//! tenant chooses what a request says, and so what an upstream says about it.
+//! If an upstream refuses a field, the gateway sends it a small request of its own, and remembers only the answer
+//! to that. A tenant chooses the content of its requests, and so influences what the upstream answers to them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,33 +23,34 @@ use crate::sse::Framer;
 use crate::transport::{Transport, Transports, request_headers};
 use catalog::{Route, UpstreamKind};
 
-/// How long a refused field isn't sent.
+/// The time for which a refused field isn't sent.
 const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
-/// The least time between two probes with the same operation and model.
+/// The minimum time between two probes with the same operation and model.
 const PROBE_INTERVAL_MS: i64 = 60 * 1_000;
 /// The timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The most tokens that a probe generates: some upstreams take no smaller limit.
+/// The maximum number of tokens that a probe generates. Some upstreams accept no smaller limit.
 const PROBE_TOKENS: i64 = 16;
 
-/// What is known of an upstream.
+/// The known abilities of an upstream.
 #[derive(Default)]
 pub(crate) struct Abilities {
-    /// The operations and models that were probed of late: seldom one, and never more than the catalog has.
+    /// The operations and models that were probed recently: rarely more than zero, and never more than the catalog
+    /// has.
     known: Mutex<Vec<Ability>>,
     /// Only one probe runs at a time.
     probing: tokio::sync::Mutex<()>,
 }
 
-/// What is known of the streams of one operation of a model.
+/// The known ability of the streams of one operation of a model.
 struct Ability {
     operation: Operation,
     /// The model's name at the upstream.
     model: String,
     injection: Injection,
-    /// The end of what is known, on the steady clock.
+    /// The time until which this is remembered, on the steady clock.
     until_ms: i64,
-    /// When it may be probed again.
+    /// The earliest time of the next probe.
     next_probe_ms: i64,
 }
 
@@ -65,8 +66,8 @@ impl Abilities {
         !self.known().iter().any(|known| known.is_of(operation, model) && now_ms < known.next_probe_ms)
     }
 
-    /// Remembers the outcome of a probe. One that has failed says nothing: what was known stays, and the next one may come as
-    /// late. By default everything may be added.
+    /// Remembers the outcome of a probe. A failed probe changes nothing: the earlier outcome stays, and the next
+    /// probe waits for the same interval. By default all fields may be added.
     fn remember(&self, operation: Operation, model: &str, learned: Option<Injection>, now_ms: i64) {
         let mut known = self.known();
         let is_valid = |known: &&Ability| known.is_of(operation, model) && now_ms < known.until_ms;
@@ -83,7 +84,7 @@ impl Abilities {
         });
     }
 
-    /// Returns the names of models with the fields by which an upstream counts that they aren't sent.
+    /// Returns the names of models, each with a counting field that they aren't sent.
     pub(crate) fn refused(&self, now_ms: i64) -> Vec<(String, InjectedField)> {
         let known = self.known();
         let valid = known.iter().filter(|known| now_ms < known.until_ms);
@@ -110,7 +111,7 @@ impl Ability {
     }
 }
 
-/// Shows in the metrics which fields aren't sent.
+/// Publishes the fields that aren't sent in the metrics.
 pub(crate) fn publish(transports: &Transports, counters: &Counters, clock: &Clock) {
     let now_ms = clock.steady_ms();
     let refused = transports.all().into_iter().flat_map(|transport| {
@@ -120,8 +121,8 @@ pub(crate) fn publish(transports: &Transports, counters: &Counters, clock: &Cloc
     counters.set_refused_fields(refused);
 }
 
-/// Finds out whether an upstream refuses fields, unless that was tried within the last minute, and returns those that
-/// may be added from now on. It goes on without the call that asks.
+/// Finds out whether an upstream refuses fields, unless that was tried within the last minute, and returns the
+/// fields that may be added from now on. It continues even if the call that started it ends.
 pub(crate) async fn learn(
     gateway: &Gateway,
     transport: &Arc<Transport>,
@@ -137,8 +138,8 @@ pub(crate) async fn learn(
     tokio::spawn(probe.run()).await.unwrap_or_default()
 }
 
-/// Returns the fields with which a call is sent again whose field was refused; `None` if it isn't. `sent` were added to it,
-/// and `learned` are those that the upstream takes as far as is known.
+/// Returns the fields with which to resend a call after a field was refused; `None` if it isn't resent. `sent` were
+/// added to the call, and `learned` are those that the upstream is known to accept.
 pub(crate) fn after_refusal(
     field: InjectedField,
     sent: Injection,
@@ -146,13 +147,13 @@ pub(crate) fn after_refusal(
     kind: UpstreamKind,
 ) -> Option<Injection> {
     let limit = InjectedField::MaxTokens;
-    // The client didn't send this one, and has a limit without it: the call doesn't need it.
+    // The client didn't send this field, and has a limit without it, so the call doesn't need it.
     let is_left_out = field == limit || sent.is_without(limit);
     let next = if is_left_out { learned.without(limit) } else { learned };
     (!next.adds(field, kind)).then_some(next)
 }
 
-/// A question to an upstream which fields it takes.
+/// A request that finds out which fields an upstream accepts.
 struct Probe {
     gateway: Gateway,
     transport: Arc<Transport>,
@@ -173,7 +174,7 @@ impl Probe {
         abilities.injection(self.operation, &self.model, now_ms)
     }
 
-    /// Returns the fields with which the upstream takes a small request; `None` if it says nothing of them.
+    /// Returns the fields with which the upstream accepts a small request; `None` if its answer doesn't show that.
     async fn ask(&self) -> Option<Injection> {
         let body = Bytes::from_static(probe_body(self.operation)?);
         let request = ModelRequest::read(self.operation, &body).ok()?;
@@ -219,7 +220,7 @@ impl Probe {
     }
 }
 
-/// Returns the error with which a stream begins: vLLM has answered 200 before it looks at some fields.
+/// Returns the error at the start of a stream: vLLM sends status 200 before it checks some fields.
 fn error_at_the_start(stream: Bytes) -> Option<Bytes> {
     let mut framer = Framer::new();
     framer.push(stream);
@@ -259,7 +260,7 @@ mod tests {
         abilities.remember(CHAT, "m", Some(learned), 100);
         abilities.remember(CHAT, "m", None, 200);
         assert_eq!(abilities.injection(CHAT, "m", 201), learned);
-        // As long as it was known for.
+        // Until the entry expires.
         assert_eq!(abilities.injection(CHAT, "m", 100 + REMEMBERED_MS), Injection::default());
         assert!(!abilities.may_probe(CHAT, "m", 199 + PROBE_INTERVAL_MS));
     }
@@ -279,10 +280,10 @@ mod tests {
         let without = all.without(MaxTokens);
         assert_eq!(after_refusal(MaxTokens, all, all, Openai), Some(without));
         assert_eq!(after_refusal(MaxTokens, all, without, Openai), Some(without));
-        // It stays away when another field is refused then.
+        // The refused field stays out when another field is refused later.
         let learned = all.without(IncludeUsage);
         assert_eq!(after_refusal(IncludeUsage, without, learned, Openai), Some(learned.without(MaxTokens)));
-        // Other fields are left out only if the upstream refuses them without the client, too.
+        // Other fields are left out only if the upstream also refuses them without the client's request.
         assert_eq!(after_refusal(IncludeUsage, all, all, Openai), None);
         assert_eq!(after_refusal(TimingsPerToken, all, all, Llamacpp), None);
         assert_eq!(

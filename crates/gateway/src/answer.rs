@@ -1,6 +1,6 @@
-//! An upstream's answer as the client gets it, and what it has used.
+//! An upstream's answer as the client gets it, and its usage.
 //!
-//! * [`StreamCleaner`] counts the events of a stream, and takes out what the client didn't ask for.
+//! * [`StreamCleaner`] counts the events of a stream, and removes what the client didn't ask for.
 //! * [`PlainAnswer`] does the same with an answer that isn't a stream.
 
 pub(crate) mod chunk;

@@ -1,4 +1,4 @@
-//! The headers of Anthropic's API that go to an upstream (docs/contract/gateway.md#headers-of-messages).
+//! The headers of Anthropic's API that are sent to an upstream (docs/contract/gateway.md#headers-of-messages).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -7,21 +7,21 @@ use catalog::Upstream;
 
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
-/// The most bytes of all names of betas.
+/// The maximum number of bytes of all names of betas.
 const MAX_BETA_BYTES: usize = 2 << 10;
 
-/// The version and the betas of Anthropic's API that a client asks for.
+/// The version and the betas of Anthropic's API that a client requests.
 #[derive(Clone, Default, Debug)]
 pub struct AnthropicHeaders {
     version: Option<HeaderValue>,
     /// The names, separated by commas.
     betas: Option<HeaderValue>,
-    /// The client calls the path of betas, `?beta=true`.
+    /// `true` if the client calls the beta path, `?beta=true`.
     is_beta: bool,
 }
 
 impl AnthropicHeaders {
-    /// Returns those of a request. Betas with too many bytes are left out.
+    /// Returns the headers of a request. Betas with too many bytes are left out.
     pub fn of(headers: &HeaderMap, query: Option<&str>) -> Self {
         let betas: Vec<&[u8]> = headers.get_all(BETA).iter().map(HeaderValue::as_bytes).collect();
         let betas = Some(betas.join(&b","[..])).filter(|betas| (1..=MAX_BETA_BYTES).contains(&betas.len()));
@@ -32,7 +32,7 @@ impl AnthropicHeaders {
         }
     }
 
-    /// Adds those that an upstream gets, and returns the query of its path.
+    /// Adds the headers that an upstream gets, and returns the query of its path.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap, upstream: &Upstream) -> &'static str {
         if let Some(version) = &self.version {
             headers.insert(VERSION, version.clone());

@@ -1,4 +1,4 @@
-//! What a client hasn't taken yet of its stream.
+//! The part of a stream that its client hasn't taken yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::body::holding;
 use crate::gateway::LARGE_BYTES;
 use kernel::shares::{Holder, Permit, SharedBound};
 
-/// The most bytes that wait for a slow client. Most answers fit, so that their places at upstreams are free as soon as the
-/// upstream has ended; of others no more is read until the client takes some.
+/// The maximum number of bytes that wait for a slow client. Most answers fit, so their places at upstreams are free
+/// as soon as the upstream is done. Of longer answers, no more is read until the client takes some.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What a slow client takes at least, in each such time: 16 KiB a second.
+/// The minimum that a slow client has to take in each such period: 16 KiB per second.
 const LEAST_TAKEN: usize = 480 << 10;
 const LEAST_TAKEN_IN: Duration = Duration::from_secs(30);
 
@@ -25,25 +25,26 @@ const LEAST_TAKEN_IN: Duration = Duration::from_secs(30);
 pub(crate) struct Backlog {
     pieces: VecDeque<Bytes>,
     bytes: usize,
-    /// The bytes that the client has taken of it.
+    /// The bytes that the client has taken so far.
     taken: usize,
     bound: Arc<SharedBound>,
-    /// Of pieces that aren't large: those have memory of their own.
+    /// The memory of small pieces; large ones have memory of their own.
     memory: Permit,
-    /// The bytes of these.
+    /// The total size of the small pieces.
     small_bytes: usize,
 }
 
-/// How fast a client takes what waits for it. One that was too slow once has to keep the least pace until it has taken
-/// everything: otherwise it would hold a place at the upstream for as long as a call may take.
+/// The pace at which a client takes the bytes that wait for it. A client that was too slow once has to keep the
+/// minimum pace until it has taken everything. Otherwise it would occupy a place at the upstream for the maximum
+/// duration of a call.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Pace {
-    /// Since when it is watched, and what it had taken then.
+    /// The time since which it is watched, and the bytes it had taken then.
     watched: Option<(Instant, usize)>,
 }
 
 impl Pace {
-    /// Notes what a client has taken. `has_room`: more may be read for it.
+    /// Notes the bytes that a client has taken. `has_room`: more may be read for it.
     pub(crate) fn note(&mut self, now: Instant, backlog: &Backlog, has_room: bool) {
         if backlog.is_empty() {
             self.watched = None;
@@ -52,12 +53,12 @@ impl Pace {
         }
     }
 
-    /// Returns when the client must have taken enough, if it is watched.
+    /// Returns the time by which a watched client must have taken enough.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.watched.map(|(since, _)| since + LEAST_TAKEN_IN)
     }
 
-    /// Returns `true` if the client has taken too little by now. It gets as much time again otherwise.
+    /// Returns `true` if the client has taken too little by now. Otherwise it gets the same time again.
     pub(crate) fn is_too_slow(&mut self, now: Instant, backlog: &Backlog) -> bool {
         let Some((since, before)) = self.watched else { return false };
         if now < since + LEAST_TAKEN_IN {
@@ -68,12 +69,12 @@ impl Pace {
     }
 }
 
-/// The client doesn't take its stream any more.
+/// The client has stopped taking its stream.
 #[derive(Debug)]
 pub(crate) struct ClientLeft;
 
 impl Backlog {
-    /// Returns an empty one, which takes of this memory what it needs.
+    /// Returns an empty backlog, which takes its memory from this bound.
     pub(crate) fn new(bound: &Arc<SharedBound>, holder: Holder) -> Self {
         Self {
             pieces: VecDeque::new(),
@@ -89,7 +90,7 @@ impl Backlog {
         self.pieces.is_empty()
     }
 
-    /// Returns `true` while more may be read for a client: it takes what there is, or there is memory for more.
+    /// Returns `true` while more may be read for a client: it takes everything, or memory for more is available.
     pub(crate) fn has_room(&mut self) -> bool {
         self.is_empty() || (self.bytes < MAX_BYTES && self.memory.grow_to(self.small_bytes + 1))
     }
@@ -111,8 +112,8 @@ impl Backlog {
         }
     }
 
-    /// Gives a large piece memory of its own, which is taken until the last of it is written. If there is none left, the piece
-    /// is there already.
+    /// Gives a large piece its own memory, which is taken until the last byte of it is written. The piece is kept
+    /// even if no memory is left.
     fn hold(&self, piece: Bytes) -> Bytes {
         let mut memory = self.bound.none(self.memory.holder());
         memory.grow_to(piece.len());
@@ -122,12 +123,12 @@ impl Backlog {
     fn push(&mut self, piece: Bytes) {
         self.bytes += piece.len();
         self.small_bytes += small(&piece);
-        // The piece is there already; if there is no memory for it, none is read after it.
+        // The piece has already been read; without memory for it, no further piece is read.
         self.memory.grow_to(self.small_bytes);
         self.pieces.push_back(piece);
     }
 
-    /// Hands over the oldest piece, once there is room for it.
+    /// Hands over the oldest piece, once the channel has room for it.
     pub(crate) async fn send_next(&mut self, client: &mpsc::Sender<Bytes>) -> Result<(), ClientLeft> {
         let room = client.reserve().await.map_err(|_| ClientLeft)?;
         if let Some(piece) = self.pieces.pop_front() {
@@ -156,7 +157,7 @@ impl Backlog {
     }
 }
 
-/// Returns the bytes of a piece, if it has no memory of its own.
+/// Returns the size of a piece, if it has no memory of its own, else 0.
 fn small(piece: &Bytes) -> usize {
     if piece.len() < LARGE_BYTES { piece.len() } else { 0 }
 }
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(bound.load().0, 0);
     }
 
-    /// A client that was too slow takes 480 KiB in each half minute, until it has taken everything.
+    /// A client that was too slow has to take 480 KiB in each half minute until it has taken everything.
     #[tokio::test]
     async fn slow_client_keeps_the_least_pace() {
         let mut backlog = Backlog::new(&SharedBound::new(100 << 20), Holder::Trusted);
@@ -247,7 +248,7 @@ mod tests {
         }
         assert!(!pace.is_too_slow(at(30), &backlog));
         assert!(!pace.is_too_slow(at(31), &backlog));
-        // Room alone doesn't end it.
+        // Room alone doesn't end the watch.
         pace.note(at(32), &backlog, true);
         assert_eq!(pace.deadline(), Some(at(61)));
         receiver.recv().await.unwrap();

@@ -1,4 +1,4 @@
-//! The balances of organizations as they were seen last, by which a call may start before its money is reserved.
+//! The last known balances of organizations, which let a call start before its money is reserved.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,17 +6,18 @@ use std::sync::{Mutex, PoisonError};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 
-/// The number of calls of its size that an organization must be able to pay for a call to start early.
+/// The number of calls of the same price that an organization must be able to pay for so that a call may start
+/// early.
 const AMPLE_CALLS: i128 = 20;
-/// The most organizations that are remembered.
+/// The maximum number of organizations that are remembered.
 const MAX_ORGANIZATIONS: usize = 65_536;
 
-/// What organizations could spend when they reserved money last.
+/// The amounts that organizations could spend when they last reserved money.
 #[derive(Debug, Default)]
 pub(crate) struct SeenBalances(Mutex<HashMap<OrganizationId, Nano>>);
 
 impl SeenBalances {
-    /// Notes what an organization can spend besides what is reserved.
+    /// Notes the amount that an organization can spend besides its reservations.
     pub(crate) fn note(&self, organization: OrganizationId, left: Nano) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() >= MAX_ORGANIZATIONS && !seen.contains_key(&organization) {
@@ -25,12 +26,12 @@ impl SeenBalances {
         seen.insert(organization, left);
     }
 
-    /// Forgets what an organization could spend: it was refused.
+    /// Forgets the amount that an organization could spend, because a reservation was refused.
     pub(crate) fn forget(&self, organization: OrganizationId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&organization);
     }
 
-    /// Returns `true` if an organization could pay many calls of this price when it was seen last.
+    /// Returns `true` if an organization could pay for many calls of this price when its balance was last seen.
     pub(crate) fn are_ample(&self, organization: OrganizationId, price: Nano) -> bool {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(&organization).is_some_and(|left| left.units() >= price.units().saturating_mul(AMPLE_CALLS))

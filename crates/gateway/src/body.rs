@@ -15,18 +15,18 @@ use crate::demo::DemoAnswer;
 use crate::gateway::can_have;
 use crate::transport::sockets::SocketState;
 
-/// How long the end of a body may take after its last event.
+/// The timeout for the end of a body after its last event.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The capacity with which a body of unknown length begins.
+/// The initial capacity for a body of unknown length.
 const UNKNOWN_BYTES: usize = 64 << 10;
-/// The memory of a piece that was read and isn't appended yet: hyper's buffer has at most about 400 KiB.
+/// The memory of a piece that has been read but not appended: hyper's buffer has at most about 400 KiB.
 const PIECE_BYTES: usize = 512 << 10;
-/// The least growth of a large buffer.
+/// The minimum growth of a large buffer.
 const MIN_GROWTH: usize = 256 << 10;
-/// The bytes that are kept of a body that is too long.
+/// The number of bytes that are kept of a body that is too long.
 const TAIL_BYTES: usize = 16 << 10;
-/// The time between two attempts to take memory, and the longest time that they are made.
+/// The time between two attempts to take memory, and the total time for all attempts.
 const MEMORY_RETRY: Duration = Duration::from_millis(20);
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -35,7 +35,7 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum UpstreamBody {
     Http(Incoming, SocketState),
     Demo(DemoAnswer),
-    /// One event after the other, as fast as they are read, and how many were.
+    /// A test body that yields one event after the other, as fast as they are read, and the number of events read.
     #[cfg(test)]
     Endless(Bytes, u64),
 }
@@ -44,7 +44,7 @@ pub(crate) enum UpstreamBody {
 #[derive(Debug)]
 pub(crate) enum Whole {
     Body(Bytes),
-    /// It had too many bytes: these are the last ones.
+    /// The body has too many bytes. Only its last bytes are kept.
     TooLong {
         tail: Bytes,
     },
@@ -57,7 +57,7 @@ impl UpstreamBody {
         Self::Http(body, head.extensions.get().cloned().unwrap_or_default())
     }
 
-    /// Returns `true` if all that has arrived was handed over, apart from what [`Self::next_chunk`] returns at once.
+    /// Returns `true` if everything received was handed over, apart from what [`Self::next_chunk`] returns at once.
     pub(crate) fn is_drained(&self) -> bool {
         match self {
             Self::Http(_, socket) => socket.is_drained(),
@@ -67,7 +67,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Returns how often the connection was read and had nothing.
+    /// Returns the number of reads of the connection that found no data.
     pub(crate) fn empty_reads(&self) -> u64 {
         match self {
             Self::Http(_, socket) => socket.empty_reads(),
@@ -80,7 +80,7 @@ impl UpstreamBody {
     /// Returns the next piece; `None` at the end.
     ///
     /// # Errors
-    /// The connection ends too early, with the reason.
+    /// The connection ends too early, for the returned reason.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, String> {
         match self {
             Self::Demo(answer) => Ok(answer.next_chunk()),
@@ -93,7 +93,7 @@ impl UpstreamBody {
                 match body.frame().await {
                     None => return Ok(None),
                     Some(Err(error)) => return Err(error.to_string()),
-                    // Trailers are of no use here.
+                    // Trailers aren't used.
                     Some(Ok(frame)) => {
                         if let Ok(data) = frame.into_data() {
                             return Ok(Some(data));
@@ -114,18 +114,18 @@ impl UpstreamBody {
         }
     }
 
-    /// Reads what follows the last event, so that the connection can serve another call.
+    /// Reads the rest of the body after the last event, so that the connection can serve another call.
     pub(crate) fn finish(mut self) {
         if self.next_chunk().now_or_never().is_none() {
             drop(tokio::spawn(async move { timeout(FINISH_TIMEOUT, self.next_chunk()).await }));
         }
     }
 
-    /// Reads the whole body, once there is memory for it. One that is too long is read to its end, too, for what it says
-    /// there. Copies that are made of it later exist only for a turn, and aren't counted.
+    /// Reads the whole body, once memory for it is available. A body that is too long is also read to its end,
+    /// because its end has the usage. Later copies exist only briefly and aren't counted.
     ///
     /// # Errors
-    /// The connection ends too early, or other calls leave no memory.
+    /// The connection ends too early, or other calls use all memory.
     pub(crate) async fn read_all(
         mut self,
         max_bytes: usize,
@@ -176,12 +176,12 @@ impl UpstreamBody {
     }
 }
 
-/// Why a body wasn't read to its end.
+/// The reason why a body wasn't read to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ReadError {
-    /// The connection has ended too early, for this reason.
+    /// The connection ended too early, for this reason.
     Cut(String),
-    /// Other calls leave no memory.
+    /// Other calls use all memory.
     NoMemory,
 }
 
@@ -191,16 +191,16 @@ impl From<String> for ReadError {
     }
 }
 
-/// Why there is no memory.
+/// The reason why memory isn't available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoMemory {
-    /// It is more than its holder can ever get.
+    /// More is needed than the holder can ever get.
     TooMuch,
-    /// Other calls have it.
+    /// Other calls use it.
     Busy,
 }
 
-/// Takes memory for a body of this capacity. Returns `false` if its holder can never get so much.
+/// Takes memory for a body of this capacity. Returns `false` if its holder can never get that much.
 async fn take(memory: &mut Permit, capacity: usize) -> Result<bool, ReadError> {
     match wait_for_memory(memory, capacity + PIECE_BYTES).await {
         Ok(()) => Ok(true),
@@ -209,10 +209,11 @@ async fn take(memory: &mut Permit, capacity: usize) -> Result<bool, ReadError> {
     }
 }
 
-/// Takes this much memory as soon as there is. The answer stays at the upstream meanwhile, which has its own deadline.
+/// Takes this much memory as soon as it is available. Meanwhile the answer stays at the upstream, which has its own
+/// deadline.
 ///
 /// # Errors
-/// The holder can never get so much, or doesn't get it in time.
+/// The holder can never get that much, or doesn't get it in time.
 async fn wait_for_memory(memory: &mut Permit, bytes: usize) -> Result<(), NoMemory> {
     let until = Instant::now() + MEMORY_TIMEOUT;
     while !memory.grow_to(bytes) {
@@ -227,18 +228,19 @@ async fn wait_for_memory(memory: &mut Permit, bytes: usize) -> Result<(), NoMemo
     Ok(())
 }
 
-/// Takes memory for a buffer that grows, has this length and gets one more piece, like [`wait_for_memory`].
+/// Takes memory for a growing buffer that has this length and gets one more piece, like [`wait_for_memory`].
 pub(crate) async fn wait_to_grow(memory: &mut Permit, length: usize) -> Result<(), NoMemory> {
     wait_for_memory(memory, grown(length) + PIECE_BYTES).await
 }
 
-/// Returns the capacity to which a large buffer of this length grows: little more, because it counts.
+/// Returns the capacity to which a large buffer of this length grows. It is only a little more, because it counts
+/// as memory.
 pub(crate) const fn grown(length: usize) -> usize {
     let more = length / 16;
     length + if more < MIN_GROWTH { MIN_GROWTH } else { more }
 }
 
-/// An answer with its memory, until the last of it is written.
+/// An answer with its memory, until its last byte is written.
 struct HeldAnswer {
     body: Bytes,
     _memory: Permit,
@@ -250,7 +252,7 @@ impl AsRef<[u8]> for HeldAnswer {
     }
 }
 
-/// Returns a body that gives its memory back once it is dropped, with each part of it.
+/// Returns a body that releases its memory once all its parts are dropped.
 pub(crate) fn holding(body: Bytes, mut memory: Permit) -> Bytes {
     memory.shrink_to(body.len());
     Bytes::from_owner(HeldAnswer { body, _memory: memory })
@@ -276,10 +278,10 @@ pub(crate) mod tests {
     use crate::transport::sockets::SocketConnector;
 
     const MEMBER: Holder = Holder::Member { group: 1, member: 1 };
-    /// The most bytes of a request.
+    /// The maximum size of a request.
     const REQUEST_BYTES: usize = 16 << 20;
 
-    /// Returns the body of a response of which `write` writes all bytes.
+    /// Returns the body of a response whose bytes are all written by `write`.
     pub(crate) async fn served<W: Future<Output = ()> + Send + 'static>(
         write: impl FnOnce(TcpStream) -> W + Send + 'static,
     ) -> UpstreamBody {
@@ -306,7 +308,7 @@ pub(crate) mod tests {
             connection.write_all(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n").as_bytes()).await.unwrap();
             let piece = vec![b'7'; 1 << 20];
             for at in (0..length).step_by(piece.len()) {
-                // Nothing reads to the end of one that has no memory.
+                // A body without memory isn't read to its end.
                 if connection.write_all(&piece[..piece.len().min(length - at)]).await.is_err() {
                     return;
                 }
@@ -343,7 +345,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// It would wait forever.
+    /// Otherwise it would wait forever.
     #[tokio::test]
     async fn what_nobody_can_get_is_not_waited_for() {
         let bound = SharedBound::new(MAX_MEMORY_BYTES);

@@ -1,46 +1,46 @@
-//! Two rules that keep a broken upstream from getting calls: the circuit breaker and the retry budget. Both are
-//! pure; times are milliseconds of a clock that never goes back.
+//! Two rules that keep calls away from a broken upstream: the circuit breaker and the retry budget. Both are pure;
+//! times are milliseconds on a clock that never goes back.
 
-/// The failures in a row after which an upstream is no longer asked.
+/// The number of consecutive failures after which an upstream is no longer called.
 const MAX_FAILURES: u32 = 5;
-/// How long it isn't asked then. The time doubles with each call that tries it and fails, up to the longest.
+/// The first pause in calls to a failed upstream. It doubles with each trial call that fails, up to the maximum.
 const FIRST_PAUSE_MS: i64 = 2_000;
 const LONGEST_PAUSE_MS: i64 = 60_000;
 
 /// The circuit breaker of an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Breaker {
-    /// Failures since the last answer.
+    /// The failures since the last answer.
     failures: u32,
     pause: Option<Pause>,
 }
 
-/// A time in which an upstream isn't asked.
+/// A pause in calls to an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Pause {
     until_ms: i64,
     length_ms: i64,
-    /// A call tries the upstream after the pause.
+    /// `true` while a call tries the upstream after the pause.
     is_tried: bool,
 }
 
-/// A change of a breaker that an operator wants to know of.
+/// A change of a breaker that is reported to the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    /// The upstream isn't asked for this long, in milliseconds.
+    /// The upstream isn't called for this long, in milliseconds.
     Opened { pause_ms: i64 },
     /// The upstream answers again.
     Closed,
 }
 
 impl Breaker {
-    /// Returns `true` if the upstream may be asked. After a pause one call tries it, and others may not until it
-    /// has ended.
+    /// Returns `true` if the upstream may be called. After a pause, one call tries it, and others may not until
+    /// that call has ended.
     pub(crate) fn admits(&self, now_ms: i64) -> bool {
         self.pause.is_none_or(|pause| now_ms >= pause.until_ms && !pause.is_tried)
     }
 
-    /// Notes that a call asks the upstream.
+    /// Notes the start of a call to the upstream.
     pub(crate) fn begin(&mut self, now_ms: i64) {
         if let Some(pause) = &mut self.pause
             && now_ms >= pause.until_ms
@@ -55,7 +55,8 @@ impl Breaker {
         self.pause.take().map(|_| Change::Closed)
     }
 
-    /// Notes that a call ended without telling anything about the upstream, as when its client has left.
+    /// Notes that a call ended without a result that shows the upstream's state, for example because its client
+    /// left.
     pub(crate) fn abandon(&mut self) {
         if let Some(pause) = &mut self.pause {
             pause.is_tried = false;
@@ -66,7 +67,7 @@ impl Breaker {
     pub(crate) fn fail(&mut self, now_ms: i64) -> Option<Change> {
         self.failures = self.failures.saturating_add(1);
         let length_ms = match self.pause {
-            // Calls that began before the pause fail in it, too.
+            // Calls that began before the pause also fail during it.
             Some(pause) if !pause.is_tried => return None,
             Some(pause) => (pause.length_ms * 2).min(LONGEST_PAUSE_MS),
             None if self.failures < MAX_FAILURES => return None,
@@ -79,11 +80,11 @@ impl Breaker {
 
 /// The cost of a retry, in first attempts: retries are at most a fifth of an upstream's calls.
 const RETRY_COST: u32 = 5;
-/// The most that is saved: ten retries.
+/// The maximum that is saved: ten retries.
 const MAX_SAVED: u32 = 10 * RETRY_COST;
 
-/// How many calls that failed elsewhere an upstream may take, so that one broken upstream doesn't overload the
-/// others.
+/// The number of calls that failed elsewhere and that an upstream may take, so that one broken upstream doesn't
+/// overload the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RetryBudget(u32);
 
@@ -94,7 +95,7 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// Notes a call that failed nowhere before.
+    /// Notes a call that hasn't failed anywhere else.
     pub(crate) fn save(&mut self) {
         self.0 = (self.0 + 1).min(MAX_SAVED);
     }
@@ -111,7 +112,7 @@ impl RetryBudget {
 mod tests {
     use super::*;
 
-    /// Fails so often that the breaker opens at 0 ms.
+    /// Returns a breaker that opened at 0 ms after repeated failures.
     fn open() -> Breaker {
         let mut breaker = Breaker::default();
         let changes: Vec<_> = (0..5).map(|_| breaker.fail(0)).collect();

@@ -1,7 +1,7 @@
 //! A model call, from its request to its settlement.
 //!
-//! Each call is a task of its own, so that it ends properly whatever its client does: the task reserves money,
-//! asks an upstream, passes the answer on and settles.
+//! Each call is a task of its own, so that it ends properly no matter what its client does. The task reserves
+//! money, calls an upstream, forwards the answer and settles.
 
 mod recipient;
 
@@ -38,7 +38,7 @@ use recipient::{Client, Recipient};
 
 pub(crate) use recipient::{COMMENT, COMMENT_INTERVAL};
 
-/// A model call that a client asks for.
+/// A model call requested by a client.
 #[derive(Debug)]
 pub struct ModelCall {
     pub operation: Operation,
@@ -47,17 +47,17 @@ pub struct ModelCall {
     pub holder: Holder,
     /// The client's address, if it is known.
     pub address: Option<IpAddr>,
-    /// The organization that the call names.
+    /// The organization named by the call.
     pub organization: Option<String>,
-    /// The project that the call names.
+    /// The project named by the call.
     pub project: Option<String>,
-    /// Of messages.
+    /// The headers of Anthropic's API, for messages.
     pub anthropic: AnthropicHeaders,
     /// The JSON body.
     pub body: Bytes,
 }
 
-/// What a model call is made with.
+/// The credentials of a model call.
 #[derive(Debug)]
 pub enum Credential {
     /// An API key or an access token.
@@ -75,15 +75,15 @@ impl Credential {
     }
 }
 
-/// The answer to a call. Its headers can be sent, and its body is whole or arrives.
+/// The answer to a call. Its headers can be sent; its body is either complete or still arriving.
 #[derive(Debug)]
 pub struct Answer {
     pub call_id: ModelCallId,
-    /// The rates that the call counted against.
+    /// The rate limits that the call counted against.
     pub rates: RemainingRates,
-    /// `true` if no model has made it.
+    /// `true` if the demo upstream answered, which has no model.
     pub is_demo: bool,
-    /// The limit of each answer in tokens, if it is lower than the one that the call asked for.
+    /// The token limit of each answer, if it is lower than the requested one.
     pub lowered_max_tokens: Option<i64>,
     pub body: AnswerBody,
 }
@@ -107,7 +107,7 @@ pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     let open = gateway.open_call();
     let (client, answer) = oneshot::channel();
     start(gateway.clone(), call, request, client, open, memory);
-    // The task ends without an answer only by a panic.
+    // The task ends without an answer only if it panics.
     answer.await.unwrap_or_else(|_| Err(Error::internal("the task of a model call ended without an answer")))
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn read_request(
     gateway: &Gateway,
     call: &ModelCall,
 ) -> Result<(ModelRequest, Permit), Error> {
-    // As everywhere, no body reads like an empty object: the error then names what is missing.
+    // An empty body is read as `{}`, so the error names the missing field.
     let empty = Bytes::from_static(b"{}");
     let body = if call.body.is_empty() { empty } else { call.body.clone() };
     let memory = gateway.take_memory(call.holder, body.len())?;
@@ -170,7 +170,7 @@ async fn serve(
     let (mut hold, early) = match reserve(&gateway, &admitted, checked, &mut opening).await {
         Ok(reserved) => reserved,
         Err(error) => {
-            // This closes the connection to an upstream that was asked already.
+            // This closes the connection to an upstream that was already called.
             drop(opening);
             return client.fail(operation, error).await;
         }
@@ -184,7 +184,7 @@ async fn serve(
     };
     drop(opening);
     match opened {
-        // Its client has left, and it isn't waited for.
+        // The client has left, and the call doesn't wait for the answer.
         None => {
             let used = admitted.stage.is_taken().then(|| admitted.estimated_prompt());
             Box::pin(hold.end(used, Outcome::ClientLeft, &record)).await;
@@ -209,7 +209,7 @@ async fn serve(
         }
         Some(Ok(Opened::Stream { relay, is_demo, .. })) => {
             let sender = client.stream(|events| begun(is_demo, AnswerBody::Stream(events)));
-            // A prompt may be large, and the stream long.
+            // The prompt may be large, and the stream long.
             drop((admitted, call, ids, memory));
             Box::pin(relay.run(&gateway, hold, sender, record)).await;
         }
@@ -217,7 +217,7 @@ async fn serve(
     drop(open);
 }
 
-/// A call that may be made once money is reserved for it.
+/// A call that is allowed once money is reserved for it.
 pub(crate) struct Admitted {
     pub(crate) reserved_at: Time,
     pub(crate) call_id: ModelCallId,
@@ -227,7 +227,7 @@ pub(crate) struct Admitted {
     pub(crate) anthropic: AnthropicHeaders,
     pub(crate) model: Arc<Model>,
     pub(crate) rates: RemainingRates,
-    /// Maximum number of tokens of one answer.
+    /// The maximum number of tokens of one answer.
     pub(crate) max_tokens: i64,
     /// The lower limit that was sent instead because the prompt fills much of the context; 0 if none was.
     pub(crate) left_max_tokens: AtomicI64,
@@ -235,24 +235,25 @@ pub(crate) struct Admitted {
     pub(crate) stage: Stage,
 }
 
-/// How far a call has come before its answer begins: it decides what it costs to leave then.
+/// The progress of a call before its answer begins, which decides the cost of leaving then.
 #[derive(Default, Debug)]
 pub(crate) struct Stage {
-    /// An upstream has the request.
+    /// `true` once an upstream has the request.
     is_taken: AtomicBool,
-    /// The upstream counts what it does, so its answer is waited for.
+    /// `true` if the upstream counts its usage, so that its answer is awaited.
     is_awaited: AtomicBool,
     has_left: AtomicBool,
 }
 
 impl Stage {
-    /// Notes that an upstream is sent the request. `is_awaited`: it is to count what it does, also without a client.
+    /// Notes that the request is being sent to an upstream. `is_awaited`: the upstream should count its usage even
+    /// without a client.
     pub(crate) fn begin(&self, is_awaited: bool) {
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
         self.is_taken.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the upstream hasn't taken the request.
+    /// Notes that the upstream didn't take the request.
     pub(crate) fn abandon(&self) {
         self.is_taken.store(false, Ordering::Relaxed);
     }
@@ -287,7 +288,7 @@ impl CallIds {
     }
 }
 
-/// Checks whether the call may be made. Nothing is reserved yet.
+/// Checks whether the call is allowed. Nothing is reserved yet.
 async fn admit<'a>(
     gateway: &Gateway,
     call: &'a ModelCall,
@@ -324,12 +325,12 @@ async fn admit<'a>(
         gateway.metrics.decisions.count(Caller::Gateway, Some(refused.error.code));
         name_limit(refused.error, request.operation)
     })?;
-    // A reload may have come in between: the model was in one of both catalogs when the call was checked.
+    // The catalog may have been reloaded since the check, so the model may be in either version.
     let current = Arc::clone(&gateway.catalog.now());
     let model = current.find_any(&request.model).or_else(|| catalog.find_any(&request.model));
     let model = model.cloned().ok_or(Code::ModelNotFound)?;
     let max_tokens = checked.max_tokens().unwrap_or(model.max_tokens);
-    // A limit that is written in must be one that the model's server takes.
+    // A limit added here must be one that the model's server accepts.
     let context = model.context_length.filter(|_| is_limit_ours(&request, &model));
     let max_tokens = context.map_or(max_tokens, |context| max_tokens.min(context));
     let answers = if request.operation.limit().is_some() { request.generated } else { 0 };
@@ -352,12 +353,12 @@ async fn admit<'a>(
     Ok((admitted, checked))
 }
 
-/// Returns `true` if the limit of an answer may be written here: the client named none, or one that may be lowered.
+/// Returns `true` if the limit of an answer may be set here: the client sent none, or one that may be lowered.
 fn is_limit_ours(request: &ModelRequest, model: &Model) -> bool {
     request.asked_tokens().is_none() || model.max_tokens_policy == MaxTokensPolicy::Lower
 }
 
-/// What happened at the upstream before the money was reserved.
+/// The state of the upstream call when the money is reserved.
 enum Early {
     NotAsked,
     Asked,
@@ -365,8 +366,8 @@ enum Early {
     Opened(Result<Opened, Error>),
 }
 
-/// Reserves the highest price of the call. If its organization had ample money when it was seen last, the upstream is
-/// asked meanwhile; the client gets nothing before the money is reserved.
+/// Reserves the maximum price of the call. If its organization had an ample balance when it was last seen, the
+/// upstream is called meanwhile, but the client gets nothing before the money is reserved.
 ///
 /// # Errors
 /// The refusal, or a failure of the service.
@@ -396,7 +397,7 @@ async fn reserve(
     Ok((Hold::new(gateway, call, reservation, &caller), early))
 }
 
-/// Names the limit of tokens as the operation does.
+/// Names the token limit as the operation does.
 fn name_limit(error: Error, operation: Operation) -> Error {
     match operation.limit() {
         Some(limit) if error.param.as_deref() == Some("max_tokens") => error.param(limit),
@@ -405,7 +406,7 @@ fn name_limit(error: Error, operation: Operation) -> Error {
 }
 
 impl Admitted {
-    /// Returns `true` if the limit of an answer may be written here.
+    /// Returns `true` if the limit of an answer may be set here.
     pub(crate) fn is_limit_ours(&self) -> bool {
         is_limit_ours(&self.request, &self.model)
     }
@@ -415,7 +416,7 @@ impl Admitted {
         Answer { call_id: self.call_id, rates: self.rates, is_demo, lowered_max_tokens, body }
     }
 
-    /// Returns how many tokens each answer can have, if that is less than the client asked for.
+    /// Returns the token limit of each answer, if it is lower than the client requested.
     fn lowered_max_tokens(&self) -> Option<i64> {
         let left = Some(self.left_max_tokens.load(Ordering::Relaxed)).filter(|left| *left > 0);
         let written = left.unwrap_or(self.max_tokens);
@@ -427,17 +428,18 @@ impl Admitted {
         CallRecord::new(self.call_id, self.organization_id, &self.model.id, operation, is_stream)
     }
 
-    /// Returns the key by which calls that begin alike are served by the same upstream.
+    /// Returns the key that sends calls with the same beginning to the same upstream.
     pub(crate) fn affinity_key(&self) -> u64 {
         let beginning = self.request.beginning();
         affinity_key(self.organization_id.short_text().as_str(), &self.model.id, beginning)
     }
 
-    /// Waits for the beginning of an answer whose client has left, for its count: whoever leaves pays for what the
-    /// upstream has done until then, as whoever stays. Returns `None` if it isn't to be waited for.
+    /// Waits for the beginning of an answer whose client has left, to get its usage: a client pays for what the
+    /// upstream has done up to the moment the client leaves, just like a client that stays. Returns `None` if the
+    /// answer isn't awaited.
     ///
-    /// An answer that isn't streamed is waited for to its end. Some servers, such as vLLM, would stop, but none says how much
-    /// it had done by then.
+    /// An answer that isn't streamed is awaited to its end. Some servers, such as vLLM, would stop, but none
+    /// reports how much it had done by then.
     async fn finish_without_client(
         &self,
         opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
@@ -446,7 +448,7 @@ impl Admitted {
         if self.stage.is_awaited() { Some(opening.await) } else { None }
     }
 
-    /// Returns what a call costs whose upstream has the prompt, and isn't waited for.
+    /// Returns the charge for a call whose upstream has the prompt and whose answer isn't awaited.
     pub(crate) fn estimated_prompt(&self) -> Settled {
         let prompt_tokens = self.request.estimated_prompt_tokens();
         let parts = SaidParts::default();

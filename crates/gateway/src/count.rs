@@ -1,18 +1,18 @@
-//! Tokens that an upstream has used: as it reports them, or estimated where it doesn't.
+//! The tokens used by an upstream: the counts that it reports, or estimates where it reports none.
 //!
-//! | what came | what counts |
+//! | received | charged |
 //! |---|---|
-//! | usages, and the stream ended well | the last one that isn't zero |
-//! | usages, and the stream was cut or left | the largest one: counts only grow |
+//! | usages, and the stream ended cleanly | the last one that isn't zero |
+//! | usages, and the stream was cut or left | the largest one, because counts only grow |
 //! | text after the last usage | an estimate of it, in addition |
-//! | a usage with one count that can be read | that one, and an estimate of the other |
-//! | no usage | an estimate: a token for each event with text, or those of the text if that is more |
+//! | a usage with one readable count | that count, and an estimate of the other |
+//! | no usage | an estimate: a token for each event with text, or the tokens of the text if they are more |
 //!
-//! A usage may be without choices, beside one, or inside one; `usage` reads every form. Counts that are
-//! larger than the visible text are accepted: hidden reasoning is normal. Nothing exceeds the [`Bounds`] of the call.
+//! A usage may come without choices, next to a choice, or inside one; `usage` reads every form. Counts that are larger
+//! than the visible text are accepted, because hidden reasoning is normal. Nothing exceeds the [`Bounds`] of the call.
 //!
-//! The parts of both counts, and searches, are those of which prices are made (docs/contract/gateway.md#components). Whether they
-//! fit in their whole is checked when the call is settled.
+//! The parts of both counts, and searches, are the components that have prices (docs/contract/gateway.md#components).
+//! Whether the parts fit in their whole is checked when the call is settled.
 
 mod details;
 mod media;
@@ -32,10 +32,10 @@ pub(crate) use usage::MessageUsage;
 
 use catalog::{Component, Parts, PerPart, Price, ServiceTier};
 
-/// The most tokens that a request may ask for, and a plausible upstream reports.
+/// The maximum number of tokens that a request may ask for, and that a plausible upstream reports.
 pub const MAX_TOKENS: i64 = 1_000_000_000;
 
-/// The parts that an upstream reports; `None` for those that it doesn't report.
+/// The parts that an upstream reports; `None` for those that it doesn't.
 pub type SaidParts = PerPart<Option<i64>>;
 
 /// Tokens that an upstream reports.
@@ -45,13 +45,13 @@ pub struct Usage {
     pub prompt_tokens: i64,
     /// Tokens of all answers.
     pub completion_tokens: i64,
-    /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't say.
+    /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't report them.
     pub cached_prompt_tokens: Option<i64>,
-    /// Parts of both, and pieces beside them.
+    /// The parts of both counts, and pieces counted separately.
     pub parts: SaidParts,
 }
 
-/// The counts of a usage of which one is missing, or can't be read.
+/// The readable counts of a usage in which a count is missing or invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Partial {
     /// Tokens of the prompt, with those from a cache.
@@ -60,12 +60,12 @@ pub struct Partial {
     pub(crate) completion: Option<i64>,
     /// Tokens of the prompt that came from a cache.
     pub(crate) cached: Option<i64>,
-    /// Parts of both, and pieces beside them.
+    /// The parts of both counts, and pieces counted separately.
     pub(crate) parts: SaidParts,
 }
 
 impl Partial {
-    /// Returns these counts, without zeros: they count nothing.
+    /// Returns these counts without zeros, which count nothing.
     pub(crate) fn new(
         prompt: Option<i64>,
         completion: Option<i64>,
@@ -77,7 +77,7 @@ impl Partial {
         Self { prompt, completion: completion.filter(|tokens| *tokens > 0), cached, parts }
     }
 
-    /// Returns what is charged: what the upstream has counted, and of the rest an estimate.
+    /// Returns the charge: the upstream's counts, and an estimate of the rest.
     pub(crate) fn settle(self, estimate: Usage, bounds: Bounds) -> Settled {
         let usage = Usage {
             prompt_tokens: self.prompt.unwrap_or(estimate.prompt_tokens),
@@ -100,28 +100,29 @@ pub struct Settled {
     pub prompt_tokens: i64,
     /// Tokens of all answers.
     pub completion_tokens: i64,
-    /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't say.
+    /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't report them.
     pub cached_prompt_tokens: Option<i64>,
-    /// Parts of both, and pieces beside them, as the upstream says: they may be more than their whole.
+    /// The parts of both counts, and pieces counted separately, as reported by the upstream. Their sum may exceed
+    /// the whole.
     pub parts: Parts,
-    /// The tier that the answer names.
+    /// The service tier of the answer.
     pub service_tier: ServiceTier,
-    /// Not all of it was reported by the upstream.
+    /// `true` if the upstream didn't report all of it.
     pub estimated: bool,
 }
 
 impl Usage {
-    /// Returns `true` if it counts nothing at all, and so is none: every prompt has tokens.
+    /// Returns `true` if it counts nothing at all, which means it isn't a usage: every prompt has tokens.
     pub(crate) const fn is_nothing(self) -> bool {
         self.prompt_tokens == 0 && self.completion_tokens == 0
     }
 
-    /// Returns what is charged for a prompt that the upstream has counted.
+    /// Returns the charge for a prompt counted by the upstream.
     pub fn settle(self, bounds: Bounds) -> Settled {
         self.settle_within(bounds.counted_prompt_tokens, bounds)
     }
 
-    /// Returns what is charged for a prompt whose tokens are estimated here.
+    /// Returns the charge for a prompt whose tokens are estimated here.
     pub fn settle_estimate(self, bounds: Bounds) -> Settled {
         Settled { estimated: true, ..self.settle_within(bounds.reserved_prompt_tokens, bounds) }
     }
@@ -145,7 +146,7 @@ fn known_parts(said: &SaidParts) -> Parts {
     said.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity))
 }
 
-/// Returns parts with the searches of an answer, if they are more than its usage reports.
+/// Returns parts with the searches found in an answer, if they are more than its usage reports.
 pub(crate) fn with_searches(parts: SaidParts, searches: i64) -> SaidParts {
     let searches = Some(searches).filter(|searches| *searches > 0);
     parts.with(Component::Search, parts.get(Component::Search).max(searches))
@@ -156,20 +157,20 @@ fn larger_parts(one: SaidParts, other: SaidParts) -> SaidParts {
     other.iter().fold(one, |parts, (part, quantity)| parts.with(part, quantity.max(parts.get(part))))
 }
 
-/// The most tokens that a call is charged for.
+/// The maximum number of tokens that a call is charged for.
 ///
-/// What an upstream has counted was used, so it is charged above the reservation too: an image, a document or the
-/// results of a search may have more tokens than any guess before the call. Only a count that no prompt of the model can
-/// have is cut.
+/// The tokens that an upstream counted were used, so they are charged even above the reservation: an image, a
+/// document or the results of a search may have more tokens than any guess before the call. Only a count that no
+/// prompt of the model can have is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     /// Tokens of all prompts by the upstream's count: the context of the model for each.
     pub counted_prompt_tokens: i64,
     /// Tokens of all prompts that are reserved, which bound an estimate.
     pub reserved_prompt_tokens: i64,
-    /// Tokens of all answers: the upstream was asked for no more.
+    /// Tokens of all answers, which the upstream was asked not to exceed.
     pub completion_tokens: i64,
-    /// The parts of tokens that cost something else than their whole.
+    /// The parts whose price differs from that of the whole.
     pub priced: PricedParts,
 }
 
@@ -182,7 +183,7 @@ pub struct PricedParts {
 }
 
 impl PricedParts {
-    /// Returns the parts that cost something else than their whole at one of these prices.
+    /// Returns the parts whose price differs from that of the whole in at least one of these prices.
     pub fn of(prices: &[Price]) -> Self {
         let is_priced = |part: Component| {
             let whole = part.whole();
@@ -213,7 +214,7 @@ impl Bounds {
         }
     }
 
-    /// Returns the bounds for a model at which tokens from a cache have a price of their own.
+    /// Returns the bounds for a model with a price of its own for tokens from a cache.
     pub(crate) fn with_cached_price(self) -> Self {
         Self { priced: PricedParts { cached_prompt: true, ..self.priced }, ..self }
     }

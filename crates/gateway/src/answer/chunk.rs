@@ -1,4 +1,4 @@
-//! One chunk of a stream with choices, and the choices of a plain answer.
+//! A chunk of a stream with choices, and the choices of a plain answer.
 
 use hyper::body::Bytes;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
@@ -9,7 +9,7 @@ use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name};
 use crate::prefix_cache::with_revealing_names;
 
-/// The members of an answer, streamed or plain, that are looked at besides `choices`.
+/// The members of an answer, streamed or plain, that are read besides `choices`.
 const NAMES: &[&str] = with_revealing_names!["model", "usage", "service_tier", "timings", "error", "object"];
 
 /// A chunk of a streamed answer, or a whole answer.

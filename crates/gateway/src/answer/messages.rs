@@ -11,12 +11,12 @@ use crate::lenient::Lenient;
 use crate::prefix_cache::{hidden_message_usage, with_revealing_names};
 use crate::sse::Frame;
 
-/// The members of an event that are looked at.
+/// The members of an event that are read.
 const NAMES: &[&str] =
     with_revealing_names!["type", "message", "delta", "usage", "timings", "error", "object"];
-/// Those of the message within.
+/// The members of its message that are read.
 const MESSAGE_NAMES: &[&str] = with_revealing_names!["model", "usage", "timings"];
-/// Those of the difference to a message.
+/// The members of its delta that are read.
 const DELTA_NAMES: &[&str] = &["stop_reason"];
 
 impl StreamCleaner {
@@ -49,7 +49,7 @@ impl StreamCleaner {
         let message = message.and_then(Result::ok);
         if let Some(usage) = message.as_ref().and_then(|message| message.get("usage")) {
             self.message_usage = MessageUsage::read(usage);
-            // Its output is the beginning of the answer, which is counted by its text until a later usage.
+            // Its output is the beginning of the answer, which is estimated from its text until a later usage.
             let usage = self.message_usage.total().map(|usage| Usage { completion_tokens: 0, ..usage });
             self.count(TextTokens::default(), false, usage);
         }
@@ -65,7 +65,8 @@ impl StreamCleaner {
         Cleaned::Forward(edited(frame, &edit))
     }
 
-    /// Makes the usage of an event, or of the message in it, one without cached tokens, if the client isn't told of them.
+    /// Replaces the usage of an event, or of its message, with one without cached tokens, if they are hidden from
+    /// the client.
     fn hide_cached(&self, object: &Object, edit: &mut Edit<'_>) {
         if let Some(usage) = object.get("usage").filter(|usage| self.wishes.hides_cached && *usage != b"null")
         {
@@ -89,7 +90,7 @@ impl StreamCleaner {
         let usage = self.message_usage.total().filter(|_| later.has_output());
         self.is_message_counted |= usage.is_some();
         if is_finished {
-            // Its usage is that of the whole.
+            // Its usage covers the whole answer.
             self.count(TextTokens::default(), true, None);
             let service_tier = self.message_usage.service_tier();
             self.counter.add(&ChunkCounts { usage, service_tier, ..ChunkCounts::default() });

@@ -19,7 +19,7 @@ use crate::prefix_cache::hidden_answer;
 use crate::request::ModelRequest;
 use catalog::ServiceTier;
 
-/// The members of an answer without choices that are looked at.
+/// The members of an answer without choices that are read.
 const NAMES: &[&str] = &["model", "usage", "service_tier", "error", "object", "type", "status", "timings"];
 
 /// An answer that isn't a stream.
@@ -27,17 +27,17 @@ const NAMES: &[&str] = &["model", "usage", "service_tier", "error", "object", "t
 pub struct PlainAnswer {
     /// The body for the client.
     pub body: Bytes,
-    /// The usage; `None` if there is none.
+    /// The usage, if the answer has one.
     pub usage: Option<Usage>,
-    /// What can be read of a usage that is none as a whole.
+    /// The readable counts of a usage that isn't valid as a whole.
     partial: Partial,
-    /// The tier that it names.
+    /// The service tier that it names.
     service_tier: Option<ServiceTier>,
-    /// The usage by the texts of the request and the answer.
+    /// The usage estimated from the texts of the request and the answer.
     estimate: Usage,
 }
 
-/// An answer with a good status that is none.
+/// A body that isn't an answer despite a successful status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PlainError {
     /// The body isn't JSON.
@@ -61,7 +61,7 @@ impl PlainAnswer {
         }
         let Parsed { object, usage, partial, service_tier, text } = match parsed {
             Ok(parsed) => parsed,
-            // Clients that read it directly can read it here, too.
+            // Clients that read an upstream directly can read this, so it is accepted here, too.
             Err(JsonError::NotAnObject | JsonError::TooDeep) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(body));
                 let usage = usage_at_the_end(body, request.operation);
@@ -75,12 +75,12 @@ impl PlainAnswer {
         if is_error(&object) || has_failed || object.get("type") == Some(b"\"error\"") {
             return Err(PlainError::Error(UpstreamError::read(body, secrets)));
         }
-        // Which of two members a client takes is its choice.
+        // Clients differ in which of two members with the same name they take.
         let body = if has_twins { body.clone() } else { Wishes::of(request).edit(&object).to_bytes() };
         Ok(Self { body, usage, partial, service_tier, estimate: estimate(request, text) })
     }
 
-    /// Like [`read`](Self::read), and for a client that perhaps isn't told how many tokens came from a cache.
+    /// Does the same as [`read`](Self::read), for a client from which cached tokens may be hidden.
     pub(crate) fn read_for<S: AsRef<str>>(
         body: &Bytes,
         request: &ModelRequest,
@@ -95,7 +95,7 @@ impl PlainAnswer {
         Ok(Self { body, ..answer })
     }
 
-    /// Returns what is charged: the usage, or else what can be read of one and an estimate by the text.
+    /// Returns the charged usage: the reported one, or its readable counts with an estimate from the text.
     pub fn settle(&self, bounds: Bounds) -> Settled {
         let settled = match self.usage {
             Some(usage) => usage.settle(bounds),
@@ -114,17 +114,17 @@ fn estimate(request: &ModelRequest, text: TextTokens) -> Usage {
     }
 }
 
-/// Returns the usage that the end of an answer's body says.
+/// Returns the usage at the end of an answer's body.
 pub(crate) fn usage_at_the_end(tail: &[u8], operation: Operation) -> Option<Usage> {
     read_usage(last_member(tail, b"\"usage\"")?, operation)
 }
 
-/// Returns the tier that the end of an answer's body names.
+/// Returns the service tier at the end of an answer's body.
 pub(crate) fn tier_at_the_end(tail: &[u8]) -> Option<ServiceTier> {
     service_tier(last_member(tail, b"\"service_tier\"")?)
 }
 
-/// Returns the value of the last member with this name. Within a text its quotes would be escaped.
+/// Returns the value of the last member with this name. Inside a string, its quotes would be escaped.
 fn last_member<'a>(tail: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let at = memchr::memmem::rfind(tail, name)? + name.len();
     let value = tail.get(at..)?.trim_ascii_start().strip_prefix(b":")?;
@@ -144,7 +144,7 @@ fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
     usage.filter(|usage| !usage.is_nothing())
 }
 
-/// Returns what can be read of a usage.
+/// Returns the readable counts of a usage.
 fn read_partial(value: &[u8], operation: Operation) -> Partial {
     match operation {
         Operation::Messages => MessageUsage::read(value).partial(),
@@ -158,7 +158,7 @@ struct Parsed {
     usage: Option<Usage>,
     partial: Partial,
     service_tier: Option<ServiceTier>,
-    /// What was generated.
+    /// The tokens of the generated text.
     text: TextTokens,
 }
 
@@ -184,7 +184,7 @@ impl Parsed {
             let Chunk { object, counts } = Chunk::read(body)?;
             let mut text = TextTokens::default();
             counts.choices.iter().for_each(|choice| text += choice.text);
-            // Each choice may have a usage of its own, like a stream that came at once.
+            // Each choice may have its own usage, as in a stream that arrives at once.
             let mut counter = StreamCounter::new(request.choices, request.prompts, 0);
             counter.add(&counts);
             counter.mark_done();

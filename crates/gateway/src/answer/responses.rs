@@ -11,22 +11,22 @@ use crate::lenient::Lenient;
 use crate::prefix_cache::{hidden_usage, with_revealing_names};
 use crate::sse::Frame;
 
-/// The members of an event that are looked at.
+/// The members of an event that are read.
 const NAMES: &[&str] =
     with_revealing_names!["type", "response", "item", "delta", "timings", "error", "object"];
-/// Those of the response within.
+/// The members of its response that are read.
 const RESPONSE_NAMES: &[&str] = with_revealing_names!["model", "usage", "service_tier", "timings"];
 
-/// What an event says.
+/// The kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EventKind {
-    /// A piece of what was generated.
+    /// A piece of generated output.
     Delta,
-    /// An item of the output that is whole.
+    /// A complete item of the output.
     Item,
-    /// The end of a good answer.
+    /// The end of a successful answer.
     End,
-    /// The end of a failed one.
+    /// The end of a failed answer.
     Failure,
     Other,
 }
@@ -91,7 +91,7 @@ impl StreamCleaner {
         response: Option<&(Object, Searches)>,
     ) {
         let is_end = kind == EventKind::End;
-        // Before the end a usage would be none of the whole.
+        // Before the end, a usage wouldn't cover the whole answer.
         let has_usage = matches!(kind, EventKind::End | EventKind::Failure);
         let ended = response.filter(|_| has_usage);
         let usage = ended.and_then(|(response, _)| Usage::read(response.get("usage")?));

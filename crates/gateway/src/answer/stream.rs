@@ -1,5 +1,5 @@
-//! An upstream's stream as the client gets it: byte for byte the same, except for the model's name and for what
-//! was asked of the upstream only to count.
+//! An upstream's stream as the client gets it: byte for byte the same, except for the model's name and for data
+//! that the upstream was asked for only to count tokens.
 
 use std::borrow::Cow;
 
@@ -14,20 +14,20 @@ use crate::prefix_cache::{hidden_usage, hide_beside_usage, without_usage_of_choi
 use crate::request::{InjectedField, ModelRequest, Target, json_string};
 use crate::sse::Frame;
 
-/// The last event of a stream of chunks, where the upstream sends none.
+/// The last event of a stream of chunks, for upstreams that send none.
 const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
-/// The same of a message.
+/// The last event of a message, for upstreams that send none.
 const MESSAGE_STOP: Bytes = Bytes::from_static(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
 
 /// The optional parts of an answer that a client asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Wishes {
-    /// The name by which the client knows the model, as JSON.
+    /// The client's name of the model, as JSON.
     pub(super) model: Vec<u8>,
     has_usage: bool,
     has_continuous_usage: bool,
     has_timings: bool,
-    /// The client isn't told how many tokens came from a cache.
+    /// `true` if the client mustn't learn how many tokens came from a cache.
     pub(super) hides_cached: bool,
 }
 
@@ -67,28 +67,28 @@ pub enum Cleaned {
     Drop,
     /// The upstream reports an error, which ends the answer.
     Error(UpstreamError),
-    /// The last event, which the client gets when the call is settled.
+    /// The last event, which the client gets once the call is settled.
     Last(Bytes),
-    /// The data isn't JSON, which no client can read: the upstream has failed.
+    /// The data isn't JSON, so no client can read it: the upstream has failed.
     Invalid,
 }
 
-/// Counts the events of a stream, and takes out what the client didn't ask for.
+/// Counts the events of a stream, and removes what the client didn't ask for.
 #[derive(Debug)]
 pub struct StreamCleaner {
     operation: Operation,
     pub(super) wishes: Wishes,
     /// The upstream was asked for a usage on every chunk.
     has_injected_usage: bool,
-    /// The names of the model at the upstream and of the client.
+    /// The model's name at the upstream, and its name for the client.
     model_there: String,
     model: String,
-    /// The texts that tell the upstream's address.
+    /// The texts that reveal the upstream's address.
     secrets: Vec<String>,
     pub(super) counter: StreamCounter,
     /// The usage of a message so far.
     pub(super) message_usage: MessageUsage,
-    /// A usage came that counts the message so far.
+    /// `true` once a usage has counted the message so far.
     pub(super) is_message_counted: bool,
     has_ended: bool,
 }
@@ -112,7 +112,7 @@ impl StreamCleaner {
         }
     }
 
-    /// Counts the next frame, and says what to do about it. After the end every frame is dropped.
+    /// Counts the next frame, and returns what to do with it. After the end, every frame is dropped.
     pub fn clean(&mut self, frame: &Frame) -> Cleaned {
         if self.has_ended {
             return Cleaned::Drop;
@@ -147,7 +147,7 @@ impl StreamCleaner {
         }
     }
 
-    /// Takes `[DONE]`, which is the end of chunks, and says nothing in other streams.
+    /// Handles `[DONE]`, which ends streams of chunks and means nothing in other streams.
     fn done(&mut self, frame: &Frame) -> Cleaned {
         if !self.operation.has_chunks() {
             return Cleaned::Drop;
@@ -177,7 +177,7 @@ impl StreamCleaner {
                 edit.remove("usage");
             } else if has_choices && !is_null && self.has_injected_usage && !self.wishes.has_continuous_usage
             {
-                // With `include_usage` alone every chunk but the last has null.
+                // With `include_usage` alone, every chunk but the last has null.
                 edit.set("usage", b"null".as_slice());
             } else if self.wishes.hides_cached && !is_null {
                 edit.set("usage", hidden_usage(usage));
@@ -191,13 +191,13 @@ impl StreamCleaner {
         Cleaned::Forward(bytes)
     }
 
-    /// Passes an event on that isn't an object, as servers send `null` between two parts of an answer, or that is nested
-    /// deeply or has a member twice, which may hold text of the answer.
+    /// Forwards an event that isn't an object (servers send `null` between two parts of an answer), that is deeply
+    /// nested, or that has a member twice, because it may contain text of the answer.
     pub(super) fn pass_unread(&mut self, frame: &Frame, data: &Bytes, error: &JsonError) -> Cleaned {
         match error {
             JsonError::NotUtf8 { .. } | JsonError::Invalid(_) => return Cleaned::Invalid,
             JsonError::NotAnObject => {}
-            // It may reveal what was cached in each of both members, so only one of them is passed on.
+            // Either of the two members may reveal how much was cached, so only one of them is forwarded.
             JsonError::Duplicate(_) if self.wishes.hides_cached => {
                 let once = last_of_each_member(data).and_then(|data| Frame::of(frame.with_data(&data)));
                 let Some((once, data)) = once.and_then(|once| Some((once.clone(), once.data?))) else {
@@ -215,7 +215,7 @@ impl StreamCleaner {
         Cleaned::Forward(frame.bytes.clone())
     }
 
-    /// Returns why an object within an event couldn't be read, if that could reveal what was cached.
+    /// Returns the reason why an object within an event couldn't be read, if that could reveal how much was cached.
     pub(super) fn may_reveal<T>(&self, inner: Option<&Result<T, JsonError>>) -> Option<JsonError> {
         let error = inner?.as_ref().err().filter(|_| self.wishes.hides_cached)?;
         matches!(error, JsonError::Duplicate(_) | JsonError::TooDeep).then(|| error.clone())
@@ -227,8 +227,8 @@ impl StreamCleaner {
         Cleaned::Error(error.renamed(&self.model_there, &self.model))
     }
 
-    /// Notes that the body ended without an error of the connection. Returns the last event, if every answer is
-    /// finished: some servers end their streams without it.
+    /// Notes that the body ended without a connection error. Returns the last event if every answer is finished,
+    /// because some servers end their streams without it.
     pub fn end_of_body(&mut self) -> Option<Bytes> {
         if !self.has_ended {
             self.counter.mark_end_of_body();
@@ -237,16 +237,16 @@ impl StreamCleaner {
         let last = match self.operation {
             Operation::ChatCompletions | Operation::Completions | Operation::Embeddings => DONE,
             Operation::Messages => MESSAGE_STOP,
-            // The event that finishes a response is its last one.
+            // The event that finishes a response is already the last one.
             Operation::Responses => return None,
         };
         self.counter.is_complete().then_some(last)
     }
 
-    /// Returns `true` if the upstream has counted all that has come, so that nothing more has to be read for the sake of
-    /// the count.
+    /// Returns `true` if the upstream has counted everything received, so that nothing more has to be read for its
+    /// counts.
     pub fn is_counted(&self) -> bool {
-        // The usage with which a message begins counts its prompt alone.
+        // The usage at the start of a message counts only its prompt.
         self.counter.is_counted() && (self.operation != Operation::Messages || self.is_message_counted)
     }
 
@@ -261,7 +261,7 @@ impl StreamCleaner {
     }
 }
 
-/// Returns the bytes of a frame with its data edited, without a copy if there is no change.
+/// Returns the bytes of a frame with its data edited, without a copy if nothing changes.
 pub(super) fn edited(frame: &Frame, edit: &Edit<'_>) -> Bytes {
     if edit.is_empty() {
         return frame.bytes.clone();
@@ -269,7 +269,7 @@ pub(super) fn edited(frame: &Frame, edit: &Edit<'_>) -> Bytes {
     frame.with_data(&one_line(&edit.to_bytes()))
 }
 
-/// Returns `true` if a chunk, or a whole answer, is an error: a member `error` that is true in Python, as
+/// Returns `true` if a chunk, or a whole answer, is an error: it has a member `error` that is truthy in Python, as
 /// OpenAI's SDK reads it, or the flat form of older vLLM.
 pub(crate) fn is_error(object: &Object) -> bool {
     let is_true = |value: &[u8]| match value {

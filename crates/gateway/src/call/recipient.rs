@@ -1,4 +1,4 @@
-//! The client of a call: who waits for an answer, gets comments meanwhile, and may leave.
+//! The client of a call, which waits for an answer, gets comments in the meantime, and may leave.
 
 use std::mem;
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use crate::operation::Operation;
 use crate::streaming::{self, Events};
 use kernel::error::Error;
 
-/// How long the first event may take before the client's answer begins without it, with a comment. Load balancers
-/// take a connection for dead after a minute or less.
+/// The wait for the first event after which the client's answer begins without it, with a comment. Load balancers
+/// close idle connections after a minute or less.
 const FIRST_COMMENT_AFTER: Duration = Duration::from_secs(10);
 /// The time between two comments.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
@@ -26,20 +26,20 @@ pub(super) type Client = oneshot::Sender<Result<Answer, Error>>;
 
 /// The client of a call.
 pub(super) enum Recipient {
-    /// Its answer hasn't begun.
+    /// The client's answer hasn't begun.
     Waiting(Client),
-    /// It gets a stream, which has begun with comments.
+    /// The client gets a stream, which has begun with comments.
     Streaming(mpsc::Sender<Bytes>),
-    /// It has its answer.
+    /// The client has its answer.
     Answered,
 }
 
 impl Recipient {
     /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments, so that
-    /// nothing between takes the connection for dead.
+    /// no proxy in between considers the connection dead.
     ///
-    /// Returns `None` if the client has left, and the answer isn't waited for: no upstream has the call, or the one that
-    /// has it doesn't wait for its count.
+    /// Returns `None` if the client has left and the answer isn't awaited: no upstream has the call, or the one
+    /// that has it doesn't report usage after a disconnect.
     pub(super) async fn wait_for(
         &mut self,
         mut opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
@@ -57,7 +57,7 @@ impl Recipient {
         }
         let sender = self.stream(|events| begun(false, AnswerBody::Stream(events)));
         loop {
-            // One that makes no room for comments gets fewer.
+            // If the channel is full, skip this comment.
             drop(sender.try_send(COMMENT));
             tokio::select! {
                 biased;
@@ -76,14 +76,14 @@ impl Recipient {
         }
     }
 
-    /// Sends an answer that is whole.
+    /// Sends a complete answer.
     pub(super) fn answer(self, answer: Answer) {
         if let Self::Waiting(client) = self {
             send(client, Ok(answer));
         }
     }
 
-    /// Begins a stream, unless it has begun.
+    /// Begins a stream, unless it has begun already.
     pub(super) fn stream(&mut self, begun: impl FnOnce(Events) -> Answer) -> mpsc::Sender<Bytes> {
         match mem::replace(self, Self::Answered) {
             Self::Streaming(sender) => {
@@ -101,7 +101,7 @@ impl Recipient {
         }
     }
 
-    /// Sends an error, as the event of a stream that has begun.
+    /// Sends an error, as an event if a stream has begun.
     pub(super) async fn fail(self, operation: Operation, error: Error) {
         match self {
             Self::Waiting(client) => send(client, Err(error)),

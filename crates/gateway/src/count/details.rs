@@ -188,7 +188,7 @@ impl<'de> Gather<'de> for Searches {
     }
 }
 
-/// How long the tokens are kept that Anthropic has written to its cache.
+/// The split of the tokens written to Anthropic's cache by how long they are kept.
 #[derive(Default)]
 pub(super) struct CacheCreation {
     minutes_5: Option<i64>,
@@ -196,7 +196,7 @@ pub(super) struct CacheCreation {
 }
 
 impl CacheCreation {
-    /// Returns all of them; `None` if nothing is said.
+    /// Returns the sum; `None` if no part is reported.
     pub(super) fn sum(&self) -> Option<i64> {
         match (self.minutes_5, self.hour) {
             (Some(minutes_5), Some(hour)) => Some(minutes_5.saturating_add(hour)),
@@ -220,7 +220,7 @@ impl<'de> Gather<'de> for CacheCreation {
     }
 }
 
-/// The tier that an answer names.
+/// The service tier of an answer.
 #[derive(Default)]
 pub(super) struct Tier(pub(super) Option<ServiceTier>);
 

@@ -1,12 +1,12 @@
-//! Tokens of images, audio, videos and files that no upstream has counted.
+//! Estimated tokens of images, audio, videos and files that no upstream has counted.
 //!
-//! | what | tokens | after |
+//! | content | tokens | basis |
 //! |---|---|---|
-//! | an image | one for 750 pixels, 85 to 1,600; 765 if its size isn't known | Anthropic's rule; OpenAI's tiles and Qwen's patches are near it |
-//! | audio | 20 a second | 10 at OpenAI, 25 for Qwen, 32 at Gemini |
-//! | a video | 250 a second | 263 at Gemini |
-//! | a text file | those of its text | |
-//! | another file | 1,500 for each page of 60 kB | Anthropic names 1,500 to 3,000 a page |
+//! | an image | one per 750 pixels, 85 to 1,600; 765 if its size isn't known | Anthropic's rule; close to OpenAI and Qwen |
+//! | audio | 20 per second | 10 at OpenAI, 25 for Qwen, 32 at Gemini |
+//! | a video | 250 per second | 263 at Gemini |
+//! | a text file | the tokens of its text | |
+//! | another file | 1,500 for each page of 60 kB | Anthropic's range is 1,500 to 3,000 per page |
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(crate) enum MediaKind {
     File,
 }
 
-/// The tokens of an image whose size isn't known: those of 1024 × 1024 pixels at OpenAI.
+/// The tokens of an image of unknown size: those of 1024 × 1024 pixels at OpenAI.
 const UNKNOWN_IMAGE_TOKENS: i64 = 765;
 const PIXELS_PER_TOKEN: usize = 750;
 const AUDIO_TOKENS_PER_S: i64 = 20;
@@ -33,14 +33,14 @@ const VIDEO_TOKENS_PER_S: i64 = 250;
 /// The bytes of a second of compressed audio, and of a video.
 const AUDIO_BYTES_PER_S: i64 = 16_000;
 const VIDEO_BYTES_PER_S: i64 = 250_000;
-/// The length that is assumed of audio and videos that stand elsewhere.
+/// The assumed length of remote audio and videos.
 const UNKNOWN_SECONDS: i64 = 10;
 const PAGE_BYTES: i64 = 60_000;
 const PAGE_TOKENS: i64 = 1_500;
-/// The characters of base64 in which the size of an image is looked for. Before it may be a small one.
+/// The number of base64 characters in which the size of an image is searched. A small preview may come before it.
 const MAX_HEADER_CHARS: usize = 64 << 10;
 
-/// Takes base64 with or without its padding.
+/// Accepts base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -49,7 +49,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl MediaKind {
-    /// Returns about how many tokens it has. `content` is a data URL, base64, or an address.
+    /// Returns the approximate number of tokens. `content` is a data URL, base64, or an address.
     pub(crate) fn tokens(self, content: &str) -> TextTokens {
         let Some(data) = Data::of(content) else { return TextTokens::new(self.unknown_tokens()) };
         match self {
@@ -67,7 +67,7 @@ impl MediaKind {
         }
     }
 
-    /// Returns the tokens of one whose content isn't known.
+    /// Returns the tokens of a medium whose content isn't known.
     const fn unknown_tokens(self) -> i64 {
         match self {
             Self::Image => UNKNOWN_IMAGE_TOKENS,
@@ -77,7 +77,7 @@ impl MediaKind {
         }
     }
 
-    /// Returns the kind that a data URL names. What only begins like one, as a text may, is none.
+    /// Returns the kind that a data URL names. A text that only begins like a data URL has none.
     pub(crate) fn of_data_url(url: &str) -> Option<Self> {
         const MAX_TYPE: usize = 200;
         let rest = url.strip_prefix("data:")?;
@@ -91,7 +91,7 @@ impl MediaKind {
         })
     }
 
-    /// Returns the kind of a file in base64, as its first bytes say.
+    /// Returns the kind of a file in base64, by its first bytes.
     pub(crate) fn of_base64(text: &str) -> Option<Self> {
         let start = BASE64.decode(text.get(..16)?).ok()?;
         let kinds: [(&[u8], Self); 5] = [
@@ -141,7 +141,7 @@ impl<'a> Data<'a> {
 
     fn header(&self) -> Vec<u8> {
         let end = self.base64.len().min(MAX_HEADER_CHARS) / 4 * 4;
-        // A file of less than a group of four has no header.
+        // A file shorter than a group of four has no header.
         let start = self.base64.get(..end).unwrap_or_default();
         BASE64.decode(start).unwrap_or_default()
     }
@@ -166,7 +166,7 @@ fn image_tokens(header: &[u8]) -> i64 {
     i64::try_from(tokens).unwrap_or(i64::MAX).clamp(85, 1_600)
 }
 
-/// Returns the bytes of a second of audio in the form of WAVE, as its header says.
+/// Returns the bytes per second of WAVE audio, from its header.
 fn wave_bytes_per_s(header: &[u8]) -> Option<i64> {
     let is_wave = header.starts_with(b"RIFF") && header.get(8..12) == Some(b"WAVE");
     let rate: [u8; 4] = header.get(28..32)?.try_into().ok()?;

@@ -7,7 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 use super::{MediaKind, TextTokens};
 use crate::lenient::{Gather, Lenient, Name};
 
-/// Members that hold no text that a model reads or writes.
+/// Members without text that a model reads or writes.
 const BESIDE_TEXT: &[&str] = &[
     "role",
     "id",
@@ -24,8 +24,8 @@ const BESIDE_TEXT: &[&str] = &[
     "cache_control",
 ];
 
-/// A text, or what holds texts: the content, the reasoning, the refusal, the names and arguments of calls of tools. Images and
-/// audio count as such.
+/// A text, or a value that contains texts: the content, the reasoning, the refusal, or the names and arguments of
+/// tool calls. Images and audio in it are counted as such.
 #[derive(Default)]
 pub(crate) struct Text(pub(crate) TextTokens);
 
@@ -50,7 +50,7 @@ impl<'de> Gather<'de> for Text {
     }
 }
 
-/// Reads the value of a member, and returns the tokens of what it holds.
+/// Reads the value of a member, and returns the tokens of its content.
 pub(crate) fn member_tokens<'de, A: MapAccess<'de>>(
     name: &str,
     members: &mut A,
@@ -72,7 +72,7 @@ pub(crate) fn inline<'de, K: Kind, A: MapAccess<'de>>(members: &mut A) -> Result
     Ok(members.next_value::<Lenient<Inline<K>>>()?.0)
 }
 
-/// The kind that a medium has, unless its content says otherwise.
+/// The kind of a medium, unless its content indicates another one.
 pub(crate) trait Kind: Default {
     const KIND: MediaKind;
 }
@@ -94,14 +94,14 @@ kinds!(Image Audio Video File);
 #[derive(Default)]
 pub(crate) struct Inline<K> {
     pub(crate) tokens: TextTokens,
-    /// It stands elsewhere.
+    /// `true` if the content is at a remote address.
     pub(crate) is_remote: bool,
     kind: PhantomData<K>,
 }
 
 impl<'de, K: Kind> Gather<'de> for Inline<K> {
     fn text(&mut self, text: &str) {
-        /// The longest scheme that is looked for, with `://`.
+        /// The longest scheme that is recognized, with `://`.
         const MAX_BYTES: usize = 16;
         let start = text.as_bytes().get(..text.len().min(MAX_BYTES)).unwrap_or_default();
         self.is_remote = memchr::memmem::find(start, b"://").is_some();
@@ -138,8 +138,8 @@ impl<'de, K: Kind> Gather<'de> for Inline<K> {
     }
 }
 
-/// JSON of which a model reads all, such as the description of a tool: a server writes it into the prompt with few signs
-/// around each name and each value.
+/// JSON that a model reads completely, such as the description of a tool. A server writes it into the prompt with
+/// few signs around each name and value.
 #[derive(Default)]
 pub(crate) struct Description(pub(crate) TextTokens);
 

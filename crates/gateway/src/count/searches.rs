@@ -1,14 +1,14 @@
-//! The searches on the web that a response shows.
+//! The web searches in a response.
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use crate::lenient::{Gather, Lenient, Name};
 
-/// The type of an item that is a search.
+/// The type of a search item.
 const CALL: &str = "web_search_call";
 
-/// Finished searches: an item of a response's output, or all of them. An item that opens a page or looks into one is none, as
-/// OpenAI charges for searches alone.
+/// Finished searches: an item of a response's output, or all of them. An item that opens a page or searches within
+/// one isn't counted, because OpenAI charges only for searches.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Searches(i64);
 
@@ -22,7 +22,7 @@ impl Searches {
         serde_json::from_slice::<Lenient<Self>>(value).unwrap_or_default().0
     }
 
-    /// Returns how many there are.
+    /// Returns the number of searches.
     pub(crate) const fn count(self) -> i64 {
         self.0
     }

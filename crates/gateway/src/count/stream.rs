@@ -1,11 +1,11 @@
-//! The tokens of a stream, counted as it goes.
+//! The tokens of a stream, counted as events arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Bounds, Partial, SaidParts, Searches, Settled, TextTokens, Usage, larger_parts, with_searches};
 use catalog::{Component, PerPart, ServiceTier};
 
-/// The most answers of a call: 128 to each of 2,048 prompts.
+/// The maximum number of answers of a call: 128 to each of 2,048 prompts.
 const MAX_CHOICES: usize = 128 * 2_048;
 
 /// The counts of one chunk.
@@ -13,9 +13,9 @@ const MAX_CHOICES: usize = 128 * 2_048;
 pub(crate) struct ChunkCounts {
     pub(crate) choices: Vec<ChoiceText>,
     pub(crate) usage: Option<Usage>,
-    /// What can be read of a usage that is none as a whole.
+    /// The readable counts of a usage that isn't valid as a whole.
     pub(crate) partial: Partial,
-    /// The tier that it names.
+    /// The service tier that it names.
     pub(crate) service_tier: Option<ServiceTier>,
 }
 
@@ -23,17 +23,17 @@ pub(crate) struct ChunkCounts {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ChoiceText {
     pub(crate) index: usize,
-    /// What was generated.
+    /// The tokens of the generated text.
     pub(crate) text: TextTokens,
     pub(crate) is_finished: bool,
     /// A usage inside the choice, as Kimi sends it.
     pub(crate) usage: Option<Usage>,
 }
 
-/// Text that was seen, from which tokens are estimated.
+/// The text received, from which tokens are estimated.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
-    /// Choices with text, one or more in an event.
+    /// The number of choices with text in all events.
     events: i64,
     text: TextTokens,
 }
@@ -49,13 +49,13 @@ impl Seen {
         self.text -= part.text;
     }
 
-    /// A token for each event, unless several came in one.
+    /// A token for each event, or more if an event had several tokens.
     fn tokens(self) -> i64 {
         self.events.max(self.text.count())
     }
 }
 
-/// A count of which several have come. A zero takes nothing back.
+/// A count that was received several times. A zero doesn't reset it.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 struct Counts {
     largest: i64,
@@ -70,19 +70,19 @@ impl Counts {
         }
     }
 
-    /// The last count of a stream that has ended well is right, whatever came before it. While it goes on, counts
-    /// only grow.
+    /// Returns the current count. The last count of a stream that ended well is right, regardless of earlier ones.
+    /// Until then, counts only grow.
     const fn now(self, is_complete: bool) -> i64 {
         if is_complete { self.last } else { self.largest }
     }
 }
 
-/// Counts of the prompt and of what was generated.
+/// The counts of the prompt and of the answer.
 #[derive(Clone, Default, Debug)]
 struct UsageCounts {
     prompt: Counts,
     completion: Counts,
-    /// Few upstreams count parts of each choice, of which there may be many.
+    /// The counts of parts. Few upstreams count them for each choice, of which a call may have many.
     parts: Option<Box<PerPart<Counts>>>,
 }
 
@@ -112,14 +112,14 @@ impl UsageCounts {
 enum Counted {
     /// All of the stream so far.
     Stream,
-    /// One of several choices so far: vLLM and SGLang count each for itself.
+    /// A single choice so far: vLLM and SGLang count each choice separately.
     Choice,
 }
 
-/// Counts the tokens of a stream as it goes.
+/// Counts the tokens of a stream as events arrive.
 #[derive(Clone, Debug)]
 pub struct StreamCounter {
-    /// The number of choices that were asked for.
+    /// The number of requested choices.
     choices: usize,
     /// The number of prompts.
     prompt_count: usize,
@@ -127,41 +127,41 @@ pub struct StreamCounter {
     choices_per_prompt: usize,
     /// The choices that have begun.
     begun: BTreeSet<usize>,
-    /// Those of them with a finish reason.
+    /// The choices with a finish reason.
     finished: BTreeSet<usize>,
     is_done: bool,
-    /// The prompt counts: a chunk with choices came, or the client has left.
+    /// `true` if the prompt is charged: a chunk with choices has arrived, or the client has left.
     has_prompt: bool,
     seen: Seen,
     /// The text that no usage counts yet.
     seen_since: Seen,
-    /// The same of each choice, where there are several.
+    /// The text that no usage counts yet, for each choice, if the call has several.
     seen_since_of: BTreeMap<usize, Seen>,
-    /// The tokens of the prompt, should the upstream not count them.
+    /// The tokens of the prompt, in case the upstream doesn't count them.
     estimated_prompt_tokens: i64,
-    /// Of the whole stream.
+    /// The counts of the whole stream.
     whole: Option<UsageCounts>,
-    /// Of each choice, where there are several.
+    /// The counts of each choice, if the call has several.
     each: BTreeMap<usize, UsageCounts>,
     /// The part that the last usage counted.
     last: Option<Counted>,
     cached_prompt_tokens: Option<i64>,
-    /// The parts of which a usage has said something.
+    /// The parts that a usage has reported.
     said: PerPart<bool>,
-    /// Searches that were finished, by what came of them.
+    /// Finished searches, taken from their results.
     searches: i64,
     service_tier: Option<ServiceTier>,
-    /// The counts of usages that are none as a whole, while no other has come.
+    /// The readable counts of invalid usages, until a valid usage arrives.
     partial: Partial,
-    /// A usage without choices came, which stands at the end of a stream.
+    /// `true` once a usage without choices has arrived, which is at the end of a stream.
     has_total: bool,
-    /// The client has left before any text, and no usage has come since.
+    /// `true` if the client left before any text, and no usage has arrived since.
     awaits_usage: bool,
 }
 
 impl StreamCounter {
-    /// Returns a counter for a stream with this number of choices, which are divided evenly among the prompts. All
-    /// prompts have `estimated_prompt_tokens`, should the upstream not count them.
+    /// Returns a counter for a stream with this number of choices, which are divided evenly among the prompts.
+    /// `estimated_prompt_tokens` covers all prompts, in case the upstream doesn't count them.
     pub fn new(choices: i64, prompts: i64, estimated_prompt_tokens: i64) -> Self {
         let choices = usize::try_from(choices).unwrap_or_default().clamp(1, MAX_CHOICES);
         let prompts = usize::try_from(prompts).unwrap_or_default().clamp(1, choices);
@@ -228,12 +228,12 @@ impl StreamCounter {
         }
     }
 
-    /// Returns the number under which a choice is counted.
+    /// Returns the index under which a choice is counted.
     fn place(&self, index: usize) -> usize {
         index.min(self.choices - 1)
     }
 
-    /// Notes the counts of a usage that is none as a whole.
+    /// Notes the counts of a usage that isn't valid as a whole.
     fn add_partial(&mut self, partial: Partial) {
         self.partial.prompt = partial.prompt.max(self.partial.prompt);
         self.partial.cached = partial.cached.max(self.partial.cached);
@@ -247,12 +247,12 @@ impl StreamCounter {
         }
     }
 
-    /// Returns the counts of usages that are none as a whole.
+    /// Returns the readable counts of invalid usages.
     pub(crate) fn partial(&self) -> Partial {
         self.partial
     }
 
-    /// Returns the tier that the stream named last.
+    /// Returns the service tier that the stream named last.
     pub(crate) fn service_tier(&self) -> Option<ServiceTier> {
         self.service_tier
     }
@@ -262,7 +262,7 @@ impl StreamCounter {
         self.searches = self.searches.saturating_add(searches.count());
     }
 
-    /// Notes how many searches were finished in all.
+    /// Notes the total number of finished searches.
     pub(crate) fn note_searches(&mut self, searches: Searches) {
         self.searches = searches.count().max(self.searches);
     }
@@ -295,8 +295,8 @@ impl StreamCounter {
         self.awaits_usage = false;
     }
 
-    /// Returns `true` if the upstream has counted every prompt, and all that it has generated: all text that has come, and
-    /// once the client has left, what no text shows until then.
+    /// Returns `true` if the upstream has counted every prompt and everything that it has generated: all text
+    /// received and, once the client has left, the tokens without visible text before that.
     pub fn is_counted(&self) -> bool {
         let has_all = match self.last {
             None => false,
@@ -306,8 +306,8 @@ impl StreamCounter {
         has_all && self.seen_since.events == 0 && !self.awaits_usage
     }
 
-    /// Notes that the client has left. The upstream has the prompt, so it counts, whatever has come of the answer. Before the
-    /// first text a model may have reasoned for long, which the next usage says.
+    /// Notes that the client has left. The upstream has the prompt, so it is charged even if no answer has arrived.
+    /// Before the first text, a model may have reasoned for a long time, which the next usage reports.
     pub fn mark_left(&mut self) {
         self.has_prompt = true;
         self.awaits_usage = self.seen.events == 0 && !self.is_finished();
@@ -318,23 +318,24 @@ impl StreamCounter {
         self.is_done = true;
     }
 
-    /// Notes that the body ended cleanly, which is an end if every choice is finished: some servers send no `[DONE]`.
+    /// Notes that the body ended cleanly. That ends the stream if every choice is finished, because some servers
+    /// send no `[DONE]`.
     pub fn mark_end_of_body(&mut self) {
         self.is_done |= self.is_finished();
     }
 
-    /// Returns whether every choice that was asked for has a finish reason.
+    /// Returns whether every requested choice has a finish reason.
     pub fn is_finished(&self) -> bool {
         self.finished.len() >= self.choices
     }
 
-    /// Returns whether the answer is complete: the stream has its end, and every choice that has begun a finish reason. Some
-    /// servers make one answer, however many are asked for.
+    /// Returns whether the answer is complete: the stream has its end, and every choice that has begun has a finish
+    /// reason. Some servers make only one answer, no matter how many are requested.
     pub fn is_complete(&self) -> bool {
         self.is_done && !self.finished.is_empty() && self.finished.len() == self.begun.len()
     }
 
-    /// Returns whether a usage has come that counts text which came with it or before it.
+    /// Returns whether a usage has counted text that arrived with it or before it.
     pub fn is_counting(&self) -> bool {
         self.last.is_some() && self.seen.events > 0 && self.seen_since.events == 0 && self.counted().1 > 0
     }
@@ -347,13 +348,13 @@ impl StreamCounter {
         Some(Usage { prompt_tokens, completion_tokens, cached_prompt_tokens, parts })
     }
 
-    /// Returns whether a usage has come.
+    /// Returns whether a usage has arrived.
     pub fn has_usage(&self) -> bool {
         self.last.is_some()
     }
 
-    /// Returns whether the upstream has generated far more than it was allowed to: by its own count, or by the events with
-    /// text that it hasn't counted.
+    /// Returns whether the upstream has generated far more than it was allowed to, either by its own count or by
+    /// the events with text that it hasn't counted.
     pub fn exceeds(&self, bounds: Bounds) -> bool {
         /// Servers may count some special tokens, or divide a token among events.
         const LEEWAY: i64 = 64;
@@ -362,13 +363,13 @@ impl StreamCounter {
             && !self.is_finished()
     }
 
-    /// Returns what is charged if the stream ends here. Before the first chunk that is nothing, unless the client has
+    /// Returns the charge if the stream ends here. Before the first chunk, nothing is charged unless the client has
     /// left.
     pub fn settle(&self, bounds: Bounds) -> Settled {
         let settled = match self.usage() {
             Some(usage) => {
                 let completion_tokens = usage.completion_tokens.saturating_add(self.seen_since.tokens());
-                // Many servers say only at the end how much came from a cache.
+                // Many servers report only at the end how much came from a cache.
                 let lacks_parts = bounds.priced.lack(usage.cached_prompt_tokens, &usage.parts);
                 let may_lack = lacks_parts && !self.has_total && !self.is_complete();
                 let estimated = self.seen_since.events > 0 || may_lack;
@@ -379,7 +380,7 @@ impl StreamCounter {
         Settled { service_tier: self.service_tier.unwrap_or_default(), ..settled }
     }
 
-    /// Returns what is charged without a usage.
+    /// Returns the charge without a usage.
     fn settle_estimate(&self, bounds: Bounds) -> Settled {
         let prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
         let completion_tokens = match self.partial.completion {
@@ -410,7 +411,7 @@ impl StreamCounter {
         with_searches(parts, self.searches)
     }
 
-    /// Returns how many of a component there are by the upstream's counts.
+    /// Returns the quantity of a component by the upstream's counts.
     fn counted_of(&self, component: Component) -> i64 {
         let is_complete = self.is_complete();
         let sum = |tokens: &mut dyn Iterator<Item = i64>| tokens.fold(0, i64::saturating_add);
@@ -425,7 +426,7 @@ impl StreamCounter {
         if is_last && whole > 0 { whole } else { whole.max(each) }
     }
 
-    /// Returns how many of a component each prompt has of which a choice is counted.
+    /// Returns the quantity of a component in each prompt that has a counted choice.
     fn counted_prompts(&self, component: Component) -> BTreeMap<usize, i64> {
         let mut prompts = BTreeMap::<usize, i64>::new();
         for (index, counts) in &self.each {

@@ -103,7 +103,7 @@ fn usage_is_read() {
 #[test]
 fn usage_of_other_forms_is_read() {
     for (text, expected) in [
-        // Both pairs of names, as new-api writes them: zeros take nothing back, wherever they stand.
+        // Both pairs of names, as written by new-api. Zeros don't reset counts, wherever they are.
         (
             r#"{"prompt_tokens":10000,"completion_tokens":100,"input_tokens":0,"output_tokens":0,"total_tokens":10100}"#,
             usage(10_000, 100, None),
@@ -116,7 +116,7 @@ fn usage_of_other_forms_is_read() {
             r#"{"prompt_tokens":70,"completion_tokens":5,"prompt_cache_hit_tokens":64,"prompt_tokens_details":{"cached_tokens":0}}"#,
             usage(70, 5, Some(64)),
         ),
-        // xAI: cached tokens beside the prompt, and reasoning beside the answer.
+        // xAI: cached tokens are not included in the prompt, nor reasoning in the answer.
         (
             r#"{"prompt_tokens":4142,"completion_tokens":254,"total_tokens":8824,"prompt_tokens_details":{"cached_tokens":4328},"completion_tokens_details":{"reasoning_tokens":100}}"#,
             usage(8_470, 354, Some(4_328)),
@@ -149,7 +149,7 @@ fn usage_of_embeddings_is_read() {
     }
 }
 
-/// Anthropic's counts beside the iterations are without those that compact the conversation, which are billed.
+/// The counts next to Anthropic's iterations don't include those that compact the conversation, which are billed.
 #[test]
 fn iterations_of_a_message_are_charged() {
     let total = |text: &str| MessageUsage::read(text.as_bytes()).total();
@@ -186,7 +186,7 @@ fn timings_are_read() {
 fn the_usage_at_the_end_counts() {
     let total = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8}}}"#;
     assert_eq!(settled(1, &[&text(0, "ab", ""), STOP, total]), (9, 5, Some(8), false));
-    // It also corrects running counts that were wrong, up or down.
+    // The total also corrects running counts that were wrong, up or down.
     let settled_whole = |chunks: &[&str]| {
         let mut whole = counter(1, chunks);
         whole.mark_done();
@@ -195,14 +195,14 @@ fn the_usage_at_the_end_counts() {
     };
     assert_eq!(settled_whole(&[&text(0, "ab", &running(9, 900)), STOP, total]), (9, 5));
     assert_eq!(settled_whole(&[&text(0, "ab", &running(9, 2)), STOP, total]), (9, 5));
-    // At a cut counts only grow.
+    // When a stream is cut, counts only grow.
     assert_eq!(settled(1, &[&text(0, "ab", &running(9, 900)), total]), (9, 900, Some(8), false));
-    // A zero takes nothing back, and alone it is no count: every prompt has tokens.
+    // A zero doesn't reset a count, and alone it isn't one: every prompt has tokens.
     let zero = r#"{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}"#;
     assert_eq!(settled(1, &[&text(0, "ab", ""), STOP, total, zero]), (9, 5, Some(8), false));
     assert_eq!(settled(1, &[zero, &text(0, "ab", ""), STOP, total]), (9, 5, Some(8), false));
     assert_eq!(settled(1, &[&text(0, "ab", ""), STOP, zero]), (250, 1, None, true));
-    // A usage of each choice, between the text of others: none takes back another, and text after it counts.
+    // A usage of each choice, between the text of others: none resets another, and text after it counts.
     let of_choice = |tokens: i64| format!(r#"{{"choices":[]{}}}"#, running(9, tokens));
     assert_eq!(settled(2, &[&of_choice(4), &text(1, "x", ""), &of_choice(2)]), (9, 4, None, false));
     assert_eq!(settled(1, &[&of_choice(4), &text(0, "x", ""), &text(0, "y", "")]), (9, 6, None, true));
@@ -218,7 +218,7 @@ fn usage_inside_a_choice_counts() {
     assert_eq!(settled(2, &[&of(0, 20), &of(1, 30)]), (19, 50, None, false));
 }
 
-/// vLLM's `include_reasoning: false`: nothing comes while the model reasons, and then a count that is far above the text.
+/// vLLM's `include_reasoning: false`: nothing arrives while the model reasons, and then a count far above the text.
 #[test]
 fn hidden_reasoning_is_charged() {
     let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":9,"completion_tokens":0}}"#;
@@ -233,7 +233,7 @@ fn hidden_reasoning_is_charged() {
     assert_eq!(settled(1, &[role, &first, &second]), (9, 374, None, false));
 }
 
-/// Many servers say only at the end how much of a prompt came from a cache.
+/// Many servers report only at the end how much of a prompt came from a cache.
 #[test]
 fn cut_before_cached_tokens_are_known_is_an_estimate() {
     let priced = Bounds::new(1_000, 1_000).with_cached_price();
@@ -249,8 +249,8 @@ fn cut_before_cached_tokens_are_known_is_an_estimate() {
 }
 
 proptest! {
-    /// Usages in any order, repeated, growing or far too large, beside text or alone: the last one of a stream that ended
-    /// well is charged.
+    /// Usages in any order, repeated, growing or far too large, with text or without: the last one of a stream that
+    /// ended well is charged.
     #[test]
     fn last_usage_of_a_good_stream_is_charged(
         before in prop::collection::vec((0_i64..3, 0_i64..5_000, 0_i64..900_000), 0..20),
@@ -287,15 +287,15 @@ fn running_usage_counts_at_a_cut() {
     let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
     assert_eq!(settled(1, &chunks[..1]), (9, 1, None, false));
     assert_eq!(settled(1, &chunks), (9, 4, None, false));
-    // It never goes down.
+    // The count never goes down.
     assert_eq!(settled(1, &[chunks[1], chunks[0]]), (9, 4, None, false));
-    // The chunk with the role has none; text that follows is estimated.
+    // The chunk with the role has no text; text that follows is estimated.
     let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":9,"completion_tokens":0}}"#;
     assert_eq!(settled(1, &[role]), (9, 0, None, false));
     assert_eq!(settled(1, &[role, &text(0, "a", ""), &text(0, "b", "")]), (9, 2, None, true));
     // Eleven letters are 2.53 tokens.
     assert_eq!(settled(1, &[chunks[1], &text(0, "abcdefghijk", "")]), (9, 7, None, true));
-    // A usage with the last finish reason, as some servers send it, is the whole.
+    // A usage with the last finish reason, as some servers send it, covers the whole.
     let last = STOP.replace("]}", &format!("]{}}}", running(9, 700)));
     assert_eq!(settled(1, &[&text(0, "a", ""), &last]), (9, 700, None, false));
     // Timings of llama.cpp.
@@ -317,13 +317,13 @@ fn running_usage_of_several_choices_is_added_up() {
 
 #[test]
 fn usage_of_one_choice_does_not_count_the_text_of_others() {
-    // Three events of the first choice, of which no usage tells; one of the second with its count of 2.
+    // Three events of the first choice, which no usage counts; one of the second with its count of 2.
     let uncounted = text(0, "ab", "");
     let counted = text(1, "ab", &running(9, 2));
     let chunks = [&*uncounted, &uncounted, &uncounted, &counted];
     assert_eq!(settled(2, &chunks), (9, 5, None, true));
     assert!(!counter(2, &chunks).is_counted());
-    // One of all choices does.
+    // A usage of all choices counts them.
     let total = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}"#;
     assert_eq!(settled(2, &[&uncounted, &counted, total]), (9, 7, None, false));
 }
@@ -373,7 +373,7 @@ fn without_usage_tokens_are_estimated() {
         {"index":1,"text":"12345678","logprobs":{"tokens":["abcdefgh"]}}]}"#;
     // 10 digits, "ab", "{}é", 16 capitals, two digits and 8 more: 20 × 0.55 + 2 × 0.23 + 0.52 + 0.38 + 0.65 + 0.24 + 15 × 0.3.
     assert_eq!(settled(2, &[all]), (250, 18, None, true));
-    // The text of an error is none, and by itself no answer.
+    // The text of an error isn't text of an answer, and an error alone isn't an answer.
     assert_eq!(
         settled(1, &[r#"{"error":{"message":"a long text that nobody generated"}}"#]),
         (0, 0, None, true)
@@ -459,7 +459,7 @@ fn an_answer_is_complete_with_every_end() {
         let chunk = STOP.replace("\"stop\"", reason);
         assert!(!open(&[&chunk]).is_finished(), "{reason}");
     }
-    // A body that ends well after every answer has its reason is an end, `[DONE]` or not.
+    // A body that ends cleanly after every answer has its finish reason is complete, with or without `[DONE]`.
     for (chunk, is_end) in [(STOP, true), (text(0, "a", "").as_str(), false)] {
         let mut counter = open(&[chunk]);
         counter.mark_end_of_body();

@@ -1,8 +1,8 @@
-//! Tokens of a text that no upstream has counted, estimated by its characters.
+//! Tokens of a text that no upstream has counted, estimated from its characters.
 //!
-//! Tokenizers differ: the same Georgian text has 1,200 tokens in one and 7,400 in another. The weights below lie between
-//! those of four that are in use (o200k, cl100k, Llama 3, Qwen 2.5), so that an estimate is at most three times too large
-//! or too small for each of them (`tests/tokens`, with their counts).
+//! Tokenizers differ: the same Georgian text has 1,200 tokens in one and 7,400 in another. The weights below lie
+//! between those of four common ones (o200k, cl100k, Llama 3, Qwen 2.5), so that an estimate is at most three times
+//! too large or too small for each of them (`tests/tokens`, with their counts).
 
 use std::ops::{Add, AddAssign, SubAssign};
 
@@ -13,7 +13,7 @@ pub struct TextTokens {
 }
 
 impl TextTokens {
-    /// Returns so many tokens.
+    /// Returns this many tokens.
     pub const fn new(tokens: i64) -> Self {
         Self { thousandths: tokens.saturating_mul(1_000) }
     }
@@ -33,7 +33,7 @@ impl TextTokens {
         Self { thousandths: if text.is_empty() { 0 } else { thousandths.max(1) } }
     }
 
-    /// Returns whether there is no text.
+    /// Returns whether the text is empty.
     pub const fn is_empty(self) -> bool {
         self.thousandths == 0
     }
@@ -64,7 +64,7 @@ impl SubAssign for TextTokens {
     }
 }
 
-/// Characters of which tokenizers make about the same number of tokens.
+/// Classes of characters that tokenizers turn into about the same number of tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// White space within a line.
@@ -73,9 +73,9 @@ enum Class {
     Lower,
     Upper,
     Digit,
-    /// A sign of ASCII.
+    /// An ASCII sign.
     Sign,
-    /// Another letter or sign, with the thousandths of a token that it has.
+    /// Another letter or sign, with its thousandths of a token.
     Other(u16),
 }
 
@@ -121,7 +121,7 @@ impl Class {
         /// Longer words are codes, of which tokenizers know few parts.
         const LONG_WORD: u32 = 24;
         match (self, before) {
-            // A space belongs to the word after it. A run of them is one token.
+            // A space belongs to the word after it. A run of spaces is one token.
             (Self::Space, Self::Space) => 20,
             (Self::Space, Self::Other(_)) => 60,
             (Self::Space, _) => 0,

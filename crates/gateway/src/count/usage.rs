@@ -22,10 +22,12 @@ use crate::lenient::{Gather, Lenient, Name};
 use catalog::{Component, ServiceTier};
 
 impl Usage {
-    /// Reads the `usage` of a chat, a completion or a response; `None` without a count of the prompt and of the answer.
+    /// Reads the `usage` of a chat, a completion or a response; `None` without a count of the prompt and of the
+    /// answer.
     ///
-    /// A total that is larger than its parts says what they don't: xAI and Gemini count reasoning there only. If the
-    /// rest is just what came from a cache, it is of the prompt; if it is that and the reasoning, each gets its part.
+    /// A total that is larger than its parts has tokens that they lack: xAI and Gemini count reasoning only there.
+    /// If the rest equals the cached tokens, it belongs to the prompt. If it equals the cached tokens and the
+    /// reasoning, each gets its part.
     pub fn read(value: &[u8]) -> Option<Self> {
         let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).ok()?;
         let Members { prompt, completion, total, cached, reasoning, .. } = members;
@@ -52,7 +54,7 @@ impl Usage {
         Partial::new(members.prompt, members.completion, members.cached, members.parts())
     }
 
-    /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write the total alone.
+    /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write only the total.
     pub fn read_embeddings(value: &[u8]) -> Option<Self> {
         let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).ok()?;
         let prompt_tokens = known(members.prompt, members.total)?;
@@ -87,16 +89,16 @@ pub(crate) struct MessageUsage {
     output: Option<i64>,
     cache_read: Option<i64>,
     cache_creation: Option<i64>,
-    /// Those of `cache_creation` that are kept for an hour.
+    /// The tokens of `cache_creation` that are kept for an hour.
     cached_for_an_hour: Option<i64>,
-    /// Those of `output` that are reasoning.
+    /// The tokens of `output` that are reasoning.
     reasoning: Option<i64>,
     searches: Option<i64>,
     service_tier: Option<ServiceTier>,
 }
 
 impl MessageUsage {
-    /// Reads a `usage`; what it doesn't say is absent.
+    /// Reads a `usage`; missing counts are absent.
     pub(crate) fn read(value: &[u8]) -> Self {
         serde_json::from_slice::<Lenient<Self>>(value).unwrap_or_default().0
     }
@@ -131,13 +133,13 @@ impl MessageUsage {
         }
     }
 
-    /// Adds what a later usage says. Zeros take nothing back. A later usage that counts as much of the prompt as there was
-    /// divides it anew: vLLM says only at the end how much came from its cache.
+    /// Adds the counts of a later usage. Zeros don't reset counts. A later usage that counts as much of the prompt
+    /// as before divides it anew, because vLLM reports only at the end how much came from its cache.
     #[must_use]
     pub(crate) fn then(self, later: Self) -> Self {
         let later = Self {
             output: known(later.output, self.output),
-            // Only the beginning of a message says how long what was written is kept.
+            // Only the beginning of a message shows how long the written tokens are kept.
             cached_for_an_hour: known(later.cached_for_an_hour, self.cached_for_an_hour),
             reasoning: known(later.reasoning, self.reasoning),
             searches: known(later.searches, self.searches),
@@ -166,8 +168,8 @@ impl MessageUsage {
         })
     }
 
-    /// Returns the parts that the usage reports. What was written to a cache for a time that isn't known is kept
-    /// for 5 minutes, as by default.
+    /// Returns the parts that the usage reports. Tokens written to a cache for an unknown time count as kept for 5
+    /// minutes, the default.
     fn parts(self) -> SaidParts {
         let hour = self.cache_creation.map(|all| self.cached_for_an_hour.unwrap_or_default().min(all));
         let minutes_5 = self.cache_creation.zip(hour).map(|(all, hour)| all - hour);
@@ -178,12 +180,12 @@ impl MessageUsage {
             .with(Component::Search, self.searches)
     }
 
-    /// Returns the tier that the answer names.
+    /// Returns the service tier of the answer.
     pub(crate) const fn service_tier(&self) -> Option<ServiceTier> {
         self.service_tier
     }
 
-    /// Returns the counts of a usage that has only some.
+    /// Returns the counts of an incomplete usage.
     pub(crate) fn partial(self) -> Partial {
         let prompt = self.total().map(|total| total.prompt_tokens);
         Partial::new(prompt, self.output, self.cache_read, self.parts())
@@ -199,7 +201,7 @@ impl MessageUsage {
     }
 }
 
-/// Returns the later count, unless it is absent or takes back all of the earlier one.
+/// Returns the later count, unless it is absent or resets the earlier one to zero.
 fn known(later: Option<i64>, earlier: Option<i64>) -> Option<i64> {
     later.filter(|tokens| *tokens > 0).or(earlier).or(later)
 }
@@ -240,16 +242,16 @@ impl<'de> Gather<'de> for MessageUsage {
             };
             *count = members.next_value::<Lenient<Tokens>>()?.0.0;
         }
-        // The sum of both times is the count beside it, which some servers leave out.
+        // The sum of both times is the count next to it, which some servers leave out.
         self.cache_creation = self.cache_creation.or(creation.sum());
         self.cached_for_an_hour = creation.hour;
-        // The counts beside them are without those that compact the conversation, which are billed.
+        // The counts next to the iterations don't include those that compact the conversation, which are billed.
         *self = self.max(iterations);
         Ok(())
     }
 }
 
-/// The sum of the runs of a model for one message of Anthropic's.
+/// The sum of a model's runs for one of Anthropic's messages.
 #[derive(Default)]
 struct Iterations(MessageUsage);
 

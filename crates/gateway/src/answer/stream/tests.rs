@@ -22,7 +22,7 @@ struct Outcome {
     /// Prompt, completion and cached tokens, and whether they are estimated.
     settled: (i64, i64, Option<i64>, bool),
     is_complete: bool,
-    /// How it ended, if not by `[DONE]` or the end of the body.
+    /// The reason it ended, if not `[DONE]` or the end of the body.
     failure: Option<Cleaned>,
 }
 
@@ -115,7 +115,7 @@ fn only_what_was_asked_for_is_forwarded() {
     ] {
         assert_eq!(one(chunk, Vllm, members), forward(&expected), "{members}");
     }
-    // Where no running usage was asked for, the one on a chunk is the upstream's own.
+    // Without a request for running usage, the usage on a chunk is the upstream's own.
     assert_eq!(one(chunk, Openai, USAGE), forward(&chunk.replace("org/Model", "tk-chat")));
 
     let last = r#"{"model":"tk-chat","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
@@ -175,7 +175,7 @@ fn what_is_only_measured_passes_as_it_came() {
     ] {
         assert_eq!(one(data, Vllm, PLAIN), forward(data), "{data}");
     }
-    // Also where a member is edited.
+    // The same applies where a member is edited.
     for rest in [
         r#""choices":[{"index":0,"delta":{"content":"\ud83d"}}]}"#,
         "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\tb\"}}]}",
@@ -347,7 +347,7 @@ fn plain_answers_with_a_usage_in_each_choice_are_charged_for_all() {
     assert_eq!(counted, Some((9, 23)));
 }
 
-/// Returns what a client gets of one event of an upstream whose cache all share.
+/// Returns what a client gets of one event of an upstream whose cache is shared by all.
 fn hidden(operation: Operation, data: &str, members: &str) -> String {
     let body = format!(
         r#"{{"model":"tk-chat","messages":[{{"role":"user","content":"Hi"}}],"input":"Hi"{members}}}"#
@@ -453,7 +453,7 @@ fn cached_tokens_are_not_revealed_by_lax_plain_answers_either() {
     }
 }
 
-/// A client takes one of both, and reads the rest.
+/// Clients take one of the two members, and read the rest.
 #[test]
 fn plain_answers_with_a_member_twice_pass() {
     let usage = r#""usage":{"prompt_tokens":75,"completion_tokens":2}"#;
@@ -474,7 +474,7 @@ fn plain_answers_with_a_member_twice_pass() {
     }
 }
 
-/// One unpaired surrogate hides none of the text around it.
+/// An unpaired surrogate hides none of the text around it.
 #[test]
 fn text_with_an_unpaired_surrogate_is_counted() {
     let text = "many words of a text ".repeat(10);

@@ -1,4 +1,4 @@
-//! The parts of usages, and the tiers of answers.
+//! The parts of usages, and the service tiers of answers.
 
 use Component::{AudioCompletion, AudioPrompt, CacheWrite1h, CacheWrite5m, ImagePrompt, Reasoning, Search};
 
@@ -23,7 +23,7 @@ fn parts_of_chats_and_responses_are_read() {
             r#","prompt_tokens_details":{"cached_tokens":1,"audio_tokens":2,"cache_write_tokens":3},"completion_tokens_details":{"reasoning_tokens":4,"audio_tokens":5,"accepted_prediction_tokens":6}"#,
             &[(AudioPrompt, 2), (CacheWrite5m, 3), (Reasoning, 4), (AudioCompletion, 5)],
         ),
-        // xAI: what it looked at isn't what it searched for.
+        // xAI: the sources that it read aren't its searches.
         (
             r#","prompt_tokens_details":{"text_tokens":9,"audio_tokens":0,"image_tokens":7,"cached_tokens":1},"num_sources_used":12,"server_side_tool_usage_details":{"web_search_calls":2,"x_search_calls":3}"#,
             &[(AudioPrompt, 0), (ImagePrompt, 7), (Search, 2)],
@@ -42,12 +42,12 @@ fn parts_of_chats_and_responses_are_read() {
         (r#","num_search_queries":3,"citation_tokens":90"#, &[(Search, 3)]),
         // Alibaba.
         (r#","prompt_tokens_details":{"cache_creation_input_tokens":40}"#, &[(CacheWrite5m, 40)]),
-        // Details that stand twice: zeros take nothing back.
+        // Details that appear twice: zeros don't reset counts.
         (
             r#","prompt_tokens_details":{"image_tokens":5},"input_tokens_details":{"image_tokens":0}"#,
             &[(ImagePrompt, 5)],
         ),
-        // What is no count is nothing.
+        // Values that aren't counts are ignored.
         (r#","prompt_tokens_details":{"image_tokens":-5,"audio_tokens":"many"}"#, &[]),
         (r#","prompt_tokens_details":{"multimodal_tokens":null},"server_tool_use":null"#, &[]),
         (r#","prompt_tokens_details":[1],"completion_tokens_details":7"#, &[]),
@@ -61,7 +61,7 @@ fn parts_of_chats_and_responses_are_read() {
     }
 }
 
-/// Reasoning beside the answer is a part of it all the same.
+/// Reasoning that is counted separately from the answer is still a part of it.
 #[test]
 fn reasoning_in_the_total_is_a_part_of_the_answer() {
     let text = r#"{"prompt_tokens":32,"completion_tokens":9,"total_tokens":135,"completion_tokens_details":{"reasoning_tokens":94}}"#;
@@ -111,7 +111,7 @@ fn later_usages_of_a_message_keep_what_only_the_first_says() {
     let parts = said(&[(CacheWrite5m, 20), (CacheWrite1h, 30), (Reasoning, 9), (Search, 2)]);
     assert_eq!(whole.total().unwrap().parts, parts);
     assert_eq!(whole.service_tier(), Some(ServiceTier::Priority));
-    // Another one takes nothing back, and the last tier counts.
+    // Another usage resets nothing, and the last tier counts.
     let more =
         read(r#"{"output_tokens":16,"server_tool_use":{"web_search_requests":0},"service_tier":"standard"}"#);
     assert_eq!(whole.then(more).total().unwrap().parts, parts);
@@ -134,7 +134,7 @@ fn parts_of_a_stream_are_those_of_its_last_usage() {
     };
     let mut stream = counter(1, &[&usage(5, 4), &usage(20, 18), &usage(19, 0), &usage(19, 17), STOP]);
     let settled = |stream: &StreamCounter| stream.settle(Bounds::new(1_000, 1_000));
-    // While it goes on, counts only grow.
+    // Until the end, counts only grow.
     assert_eq!((settled(&stream).completion_tokens, settled(&stream).parts), (20, known(&[(Reasoning, 18)])));
     stream.mark_done();
     assert_eq!((settled(&stream).completion_tokens, settled(&stream).parts), (19, known(&[(Reasoning, 17)])));
@@ -148,7 +148,7 @@ fn parts_of_several_choices_are_added_up() {
         );
         text(index, "a", &usage)
     };
-    // The prompt is that of both.
+    // Both choices share the prompt.
     let stream = counter(2, &[&choice(0, 5, 3), &choice(1, 5, 4), &choice(0, 5, 6)]);
     let settled = stream.settle(Bounds::new(1_000, 1_000));
     assert_eq!(settled.parts, known(&[(ImagePrompt, 5), (Reasoning, 10)]));
@@ -184,7 +184,7 @@ fn last_tier_of_a_stream_counts() {
     assert_eq!(tier(&[&counted]), ServiceTier::Batch);
 }
 
-/// A model may tell parts apart of which a stream that was cut hasn't said anything yet.
+/// A model may have prices for parts that a cut stream hasn't reported yet.
 #[test]
 fn cut_before_priced_parts_are_known_is_an_estimate() {
     let priced = |part: Component| {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A text, and how many tokens four tokenizers make of it (`tests/tokens/record.mjs`).
+/// A text, and its number of tokens in four tokenizers (`tests/tokens/record.mjs`).
 #[derive(serde::Deserialize)]
 struct Sample {
     text: String,

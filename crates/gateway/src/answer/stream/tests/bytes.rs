@@ -1,5 +1,5 @@
-//! Any bytes of a text that a client could read pass as they came: in events of each operation, in pieces cut anywhere, and
-//! in plain answers.
+//! Any bytes of a text that a client could read are forwarded unchanged: in events of each operation, in pieces cut
+//! anywhere, and in plain answers.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(text_part(), 0..12).prop_map(|parts| parts.concat())
 }
 
-/// An event that holds a text, what it begins and ends with, and the request that it answers.
+/// Events that contain a text: the operation, the parts before and after the text, and the request that it answers.
 const EVENTS: [(Operation, &str, &str, &str); 5] = [
     (
         Operation::ChatCompletions,

@@ -79,7 +79,7 @@ fn response_ends_with_its_usage() {
     assert_eq!((whole.settled, whole.is_complete), ((20, 4, Some(19), false), true));
     let incomplete = RESPONSE.replace("response.completed", "response.incomplete");
     assert!(run_as(Operation::Responses, INPUT, Llamacpp, &incomplete).is_complete);
-    // What follows the end is nobody's.
+    // Data after the end is ignored.
     let more = format!("{RESPONSE}data: [DONE]\n\n");
     assert_eq!(run_as(Operation::Responses, INPUT, Llamacpp, &more), whole);
 }
@@ -98,7 +98,7 @@ fn response_that_is_cut_counts_what_came() {
     assert_eq!(cut(5, ("", "")), (20, 3, Some(19), false));
     // Without timings: an event is a token; of the prompt, two for five letters, and three for the message.
     assert_eq!(cut(5, ("timings", "others")), (5, 2, None, true));
-    // `[DONE]` is no end of a response.
+    // `[DONE]` doesn't end a response.
     let body = events[..5].concat() + "data: [DONE]\n\n";
     assert!(!run_as(Operation::Responses, INPUT, Vllm, &body).is_complete);
 }
@@ -148,7 +148,7 @@ const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}],"max_token
 fn message_counts_are_totals() {
     let whole = run_as(Operation::Messages, MESSAGES, Llamacpp, MESSAGE);
     assert_eq!(whole.forwarded, MESSAGE.replace("org/Model", "tk-chat"));
-    // 10 beside 8 from the cache; 3, not 1 + 3.
+    // 10, and 8 more from the cache; 3, not 1 + 3.
     assert_eq!((whole.settled, whole.is_complete), ((18, 3, Some(8), false), true));
     let again = MESSAGE.replace(
         r#""usage":{"output_tokens":3}"#,
@@ -162,7 +162,7 @@ fn message_that_is_cut_counts_what_came() {
     let events: Vec<&str> = MESSAGE.split_inclusive("\n\n").collect();
     let cut = |count: usize| {
         let outcome = run_as(Operation::Messages, MESSAGES, Llamacpp, &events[..count].concat());
-        // A body that ends after the reason to stop is whole.
+        // A body that ends after the stop reason is complete.
         assert_eq!(outcome.is_complete, count >= 7);
         outcome.settled
     };
@@ -171,7 +171,7 @@ fn message_that_is_cut_counts_what_came() {
     // "ge" and `{"a":` are 0.46 + 0.52 + 0.38 + 0.23 + 0.52 + 0.38.
     assert_eq!(cut(5), (18, 3, Some(8), true));
     assert_eq!(cut(7), (18, 3, Some(8), false));
-    // No reason to stop: not the whole answer.
+    // Without a stop reason, the answer isn't complete.
     let open = MESSAGE.replace(r#""stop_reason":"max_tokens""#, r#""stop_reason":null"#);
     assert!(!run_as(Operation::Messages, MESSAGES, Llamacpp, &open).is_complete);
 }

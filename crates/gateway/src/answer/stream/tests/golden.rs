@@ -1,4 +1,4 @@
-//! Answers that real servers gave, and others after published formats, each with its right charge beside it
+//! Answers from real servers, and others modeled on published formats, each stored with its correct charge
 //! (`tests/servers`).
 
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ struct Near {
     completion_tokens: Option<i64>,
 }
 
-/// Returns `true` if a count is the expected one, or an estimate that is near enough.
+/// Returns `true` if a count is the expected one, or an estimate that is close enough.
 fn is_right(counted: i64, expected: Option<i64>, near: Option<i64>) -> bool {
     match (expected, near) {
         (Some(expected), None) => counted == expected,
@@ -101,7 +101,7 @@ fn charge(golden: &Golden, body: Bytes) -> (Settled, bool) {
 #[test]
 fn recorded_answers_are_charged_as_their_servers_counted() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers/streams");
-    // Others that were recorded just now (`.ci/nightly`).
+    // Answers that were recorded just now, if any (`.ci/nightly`).
     let folder = std::env::var_os("TOLLKEEPER_TEST_STREAMS").map_or(here, PathBuf::from);
     let mut wrong = Vec::new();
     let mut count = 0;

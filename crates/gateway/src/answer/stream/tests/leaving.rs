@@ -1,5 +1,5 @@
-//! Leaving a stream is never cheaper than what the upstream has done until then, and never dearer: for every operation,
-//! every kind of upstream, and every byte after which a client may leave.
+//! Leaving a stream costs neither less nor more than what the upstream has done so far: for every operation, every
+//! kind of upstream, and every byte after which a client may leave.
 
 use hyper::body::Bytes;
 
@@ -15,7 +15,7 @@ mod story;
 
 use story::{KINDS, Story, check};
 
-/// Draws numbers, the same for the same seed.
+/// Draws numbers, which are the same for the same seed.
 struct Draw(u64);
 
 impl Draw {

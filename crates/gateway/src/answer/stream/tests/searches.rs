@@ -9,7 +9,7 @@ fn request_of(operation: Operation) -> ModelRequest {
     ModelRequest::read(operation, &Bytes::from(body)).unwrap()
 }
 
-/// Returns the searches that are charged, and the tier.
+/// Returns the charged searches, and the service tier.
 fn of(settled: Settled) -> (i64, ServiceTier) {
     (settled.parts.get(Component::Search), settled.service_tier)
 }
@@ -31,7 +31,7 @@ fn plain(operation: Operation, body: &str) -> (i64, ServiceTier) {
     of(answer.settle(Bounds::new(1_000, 1_000)))
 }
 
-/// Two searches, a page, one that failed and one that goes on, and a function with a telling name.
+/// Two searches, an opened page, a failed search, a search in progress, and a function with a similar name.
 const ITEMS: [&str; 6] = [
     r#"{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"a"}}"#,
     r#"{"type":"web_search_call","id":"ws_2","status":"completed"}"#,
@@ -52,7 +52,7 @@ fn finished_searches_of_a_response_are_counted() {
     let two = (2, ServiceTier::Flex);
     assert_eq!(plain(Operation::Responses, &response(&all, "")), two);
     assert_eq!(plain(Operation::Responses, &response("null", "")), (0, ServiceTier::Flex));
-    // A count of the provider's doesn't count them again.
+    // The provider's own count isn't added to the searches counted here.
     let counted = |count: i64| format!(r#","server_side_tool_usage_details":{{"web_search_calls":{count}}}"#);
     assert_eq!(plain(Operation::Responses, &response(&all, &counted(1))), two);
     assert_eq!(plain(Operation::Responses, &response(&all, &counted(3))), (3, ServiceTier::Flex));
@@ -99,7 +99,7 @@ fn estimates_have_the_tier_and_the_searches() {
     assert_eq!(plain(Operation::Responses, &response), (1, ServiceTier::Flex));
     let chat = r#"{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"service_tier":"priority"}"#;
     assert_eq!(plain(Operation::ChatCompletions, chat), (0, ServiceTier::Priority));
-    // One that isn't an object has both at its end.
+    // A body that isn't an object has both at its end.
     let deep = format!("{}{chat}{}", "[".repeat(300), "]".repeat(300));
     assert_eq!(plain(Operation::ChatCompletions, &deep), (0, ServiceTier::Priority));
 }

@@ -33,7 +33,7 @@ data: [DONE]
         failure: None,
     };
     assert_eq!(run(VLLM, Vllm, PLAIN), expected);
-    // A proxy between may send other line ends.
+    // A proxy in between may send other line ends.
     let crlf = run(&VLLM.replace('\n', "\r\n"), Vllm, PLAIN);
     assert_eq!(crlf, Outcome { forwarded: forwarded.replace('\n', "\r\n"), ..expected });
 }
@@ -58,11 +58,11 @@ data: [DONE]
 #[test]
 fn vllm_cut() {
     let events: Vec<&str> = VLLM.split_inclusive("\n\n").collect();
-    // After each event: what is charged. The last usage says how much of the prompt was cached.
+    // The charge after each event. The last usage has the cached part of the prompt.
     let charged = [(12, 0, None, false), (12, 2, None, false), (12, 4, None, false), (12, 4, Some(8), false)];
     for (count, charged) in (1..).zip(charged) {
         let outcome = run(&events[..count].concat(), Vllm, PLAIN);
-        // A body that ends after the reason to finish is whole.
+        // A body that ends after the finish reason is complete.
         assert_eq!((outcome.settled, outcome.is_complete), (charged, count >= 3), "{count}");
     }
 }
@@ -76,7 +76,7 @@ fn vllm_fails_in_the_middle() {
     assert_eq!((outcome.settled, outcome.is_complete), ((12, 2, None, false), false));
 }
 
-/// SGLang, two choices: the running usage is of the chunk's choice, the last one of both.
+/// SGLang, two choices: the running usage counts the chunk's choice, and the last usage counts both.
 const SGLANG: &str = r#"data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"org/Model","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":{"prompt_tokens":7,"total_tokens":8,"completion_tokens":1,"prompt_tokens_details":null,"reasoning_tokens":0}}
 
 data: {"id":"a","object":"chat.completion.chunk","created":1,"model":"org/Model","choices":[{"index":1,"delta":{"reasoning_content":"So"},"logprobs":null,"finish_reason":null,"matched_stop":null}],"usage":{"prompt_tokens":7,"total_tokens":9,"completion_tokens":2,"prompt_tokens_details":null,"reasoning_tokens":2}}
@@ -105,7 +105,7 @@ fn sglang_with_two_choices() {
     // Two of each choice.
     let outcome = run(&events[..3].concat(), Sglang, members);
     assert_eq!((outcome.settled, outcome.is_complete), ((7, 4, None, false), false));
-    // One choice without its end.
+    // A choice without its end.
     let outcome = run(&[&events[..4], &events[5..]].concat().concat(), Sglang, members);
     assert!(!outcome.is_complete);
 }
@@ -154,14 +154,14 @@ fn llamacpp_cut() {
     let events: Vec<&str> = LLAMACPP.split_inclusive("\n\n").collect();
     let outcome = run(&events[..3].concat(), Llamacpp, PLAIN);
     assert_eq!((outcome.settled, outcome.is_complete), ((25, 2, Some(20), false), false));
-    // Its errors have no `[DONE]` after them.
+    // Its errors aren't followed by `[DONE]`.
     let error = "data: {\"error\":{\"code\":500,\"message\":\"context shift is disabled\",\"type\":\"server_error\"}}\n\n";
     let outcome = run(&[&events[..3].concat(), error].concat(), Llamacpp, PLAIN);
     assert_eq!(error_message(outcome.failure.as_ref()), Some("context shift is disabled"));
     assert_eq!((outcome.settled, outcome.is_complete), ((25, 2, Some(20), false), false));
 }
 
-/// TGI: an older version without a usage, with a final event that has text; and no blank after the colon.
+/// TGI: an older version without a usage, with a final event that has text, and without a space after the colon.
 const TGI: &str = r#"data:{"object":"chat.completion.chunk","id":"","created":1,"model":"org/Model","system_fingerprint":"2.0.1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"},"logprobs":null,"finish_reason":null}]}
 
 data:{"object":"chat.completion.chunk","id":"","created":1,"model":"org/Model","system_fingerprint":"2.0.1","choices":[{"index":0,"delta":{"role":"assistant","content":" you"},"logprobs":null,"finish_reason":"length"}]}
@@ -186,7 +186,7 @@ fn tgi_without_usage() {
     assert!(!outcome.is_complete);
 }
 
-/// OpenAI with `include_usage` and obfuscation, and a call of a tool.
+/// OpenAI with `include_usage` and obfuscation, and a tool call.
 const OPENAI: &str = r#"data: {"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt-4o-mini-2024-07-18","service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_abc","type":"function","function":{"name":"get_weather","arguments":""}}],"refusal":null},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"x8Q"}
 
 data: {"id":"chatcmpl-B","object":"chat.completion.chunk","created":1,"model":"gpt-4o-mini-2024-07-18","service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"city\":\"Rome\"}"}}]},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":""}
@@ -211,7 +211,7 @@ fn openai() {
     // A cut before the usage: the name and the arguments by their letters and signs. Three for the message.
     let outcome = run(&events[..2].concat(), Openai, PLAIN);
     assert_eq!((outcome.settled, outcome.is_complete), ((4, 8, None, true), false));
-    // A body that ends well without `[DONE]` is whole, and one without the reason to finish isn't.
+    // A body that ends cleanly without `[DONE]` is complete; a body without the finish reason isn't.
     assert!(run(&events[..4].concat(), Openai, PLAIN).is_complete);
     assert!(!run(&events[..2].concat(), Openai, PLAIN).is_complete);
 }

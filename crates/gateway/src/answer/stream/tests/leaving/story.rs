@@ -1,4 +1,4 @@
-//! Streams as upstreams send them, with what they have really used: for the tests of the gateway, and for a fuzz target.
+//! Streams as upstreams send them, with their true usage, for the tests of the gateway and a fuzz target.
 
 use super::{
     Bounds, Bytes, Framer, Injection, ModelRequest, OnDisconnect, Operation, PricedParts, Settled,
@@ -20,7 +20,7 @@ fn bounds() -> Bounds {
 /// Returns a number below this one.
 pub type Draw<'a> = &'a mut dyn FnMut(u64) -> i64;
 
-/// A stream of an upstream, with the tokens that it has really used after each of its events.
+/// A stream of an upstream, with the true number of tokens used after each of its events.
 pub struct Story {
     operation: Operation,
     kind: UpstreamKind,
@@ -45,8 +45,8 @@ impl Story {
         story
     }
 
-    /// Writes the events, in the form of the operation and the kind. Some events have tokens that no text shows, as
-    /// reasoning that a provider keeps for itself.
+    /// Writes the events, in the form of the operation and the kind. Some events have tokens without visible text,
+    /// such as reasoning that a provider keeps to itself.
     fn tell(&mut self, draw: Draw<'_>) {
         let mut used = 0;
         self.begin();
@@ -70,7 +70,7 @@ impl Story {
         self.events.push((format!("{name}data: {data}\n\n"), used));
     }
 
-    /// What the kind says of its counts with each event.
+    /// The running counts that an upstream of this kind sends with each event.
     fn running(&self, used: i64) -> String {
         let prompt = self.prompt;
         match self.kind {
@@ -157,8 +157,8 @@ impl Story {
         }
     }
 
-    /// Lets a client leave after this many bytes. Returns what is charged, and what the upstream has used by the event
-    /// after which the connection to it was closed.
+    /// Disconnects the client after this many bytes. Returns the charge, and the usage of the upstream up to the
+    /// event after which its connection was closed.
     fn leave_after(&self, bytes: usize, on_disconnect: OnDisconnect) -> (Settled, i64) {
         let target = Target {
             kind: self.kind,
@@ -178,7 +178,7 @@ impl Story {
         }
         cleaner.mark_left();
         framer.push(Bytes::copy_from_slice(&whole.as_bytes()[bytes..]));
-        // As the gateway does: a first event is awaited.
+        // As in the gateway, wait for the first event.
         while read < self.events.len()
             && on_disconnect == OnDisconnect::Count
             && (read == 0 || !cleaner.is_counted())
@@ -196,17 +196,17 @@ impl Story {
     }
 }
 
-/// The price of a call whose answer's tokens cost ten times what the prompt's do.
+/// The price of a call when a token of the answer costs ten times as much as one of the prompt.
 fn price(prompt: i64, completion: i64) -> i64 {
     prompt + 10 * completion
 }
 
-/// Lets a client leave after this many bytes, and checks what it pays.
+/// Disconnects the client after this many bytes, and checks its charge.
 pub fn check(story: &Story, bytes: usize, on_disconnect: OnDisconnect) {
     let (settled, used) = story.leave_after(bytes, on_disconnect);
     let shown = format!("{:?} {:?} after {bytes} bytes: {settled:?} of {used}", story.operation, story.kind);
     if on_disconnect == OnDisconnect::Cancel {
-        // "Tell me a story" has 15 bytes.
+        // The prompt, "Tell me a story", has 15 bytes.
         assert!((3..=story.prompt).contains(&settled.prompt_tokens), "{shown}");
         assert!(settled.completion_tokens <= used, "{shown}");
         return;
@@ -216,7 +216,7 @@ pub fn check(story: &Story, bytes: usize, on_disconnect: OnDisconnect) {
     assert!(charged <= right, "{shown}");
     assert!(10 * charged >= 9 * right, "{shown}");
     if story.running(0).is_empty() {
-        // It was read to its end.
+        // The stream was read to its end.
         let whole = story.events.last().map_or(0, |(_, used)| *used);
         assert_eq!(charged, price(story.prompt, whole), "{shown}");
     }
