@@ -209,8 +209,7 @@ async fn take(memory: &mut Permit, capacity: usize) -> Result<bool, ReadError> {
     }
 }
 
-/// Takes this much memory as soon as it is available. Meanwhile the answer stays at the upstream, which has its own
-/// deadline.
+/// Takes this much memory once it is free. Meanwhile the answer stays at the upstream, which has its own deadline.
 ///
 /// # Errors
 /// The holder can never get that much, or doesn't get it in time.

@@ -10,7 +10,7 @@ use crate::transport::complaints::Complaints;
 use kernel::error::Code;
 use metrics::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registered};
 
-/// The end of a call for which money was reserved.
+/// The outcome of a call that had reserved money.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// The answer was complete.
@@ -18,7 +18,7 @@ pub(crate) enum Outcome {
     /// The upstream ended its answer too early, or the server stopped.
     Cut,
     ClientLeft,
-    /// No upstream gave an answer.
+    /// No upstream answered.
     Failed,
 }
 
@@ -33,7 +33,7 @@ impl Outcome {
     }
 }
 
-/// The memory that calls share.
+/// The memory shared by calls.
 #[derive(Debug)]
 struct MemoryCounters {
     bytes: GaugeVec,
@@ -57,14 +57,14 @@ impl MemoryCounters {
     }
 }
 
-/// How well upstreams count.
+/// Counters of the quality of upstreams' counts.
 #[derive(Debug)]
 struct CountCounters {
     estimates: IntCounterVec,
     upstream_tokens: IntCounterVec,
-    /// The upstreams of which a good answer had to be estimated.
+    /// The upstreams with a successful answer that had to be estimated.
     estimated: Mutex<BTreeSet<Box<str>>>,
-    /// Upstreams whose parts of tokens don't fit in their whole.
+    /// Upstreams that reported parts larger than their whole.
     misfits: Complaints,
     above_limit: IntCounterVec,
     excesses: IntCounterVec,
@@ -192,7 +192,7 @@ impl Counters {
             .set(u32::try_from(bytes).map_or(f64::MAX, f64::from));
     }
 
-    /// Counts a call that was refused for want of memory.
+    /// Counts a call that was refused for lack of memory.
     pub(crate) fn note_memory_refused(&self) {
         self.memory.refused.with_label_values::<&str>(&[]).inc();
     }
@@ -244,12 +244,13 @@ impl Counters {
         }
     }
 
-    /// Notes that a good answer of an upstream had to be estimated. Returns `true` for the first one since the start.
+    /// Notes that a successful answer of an upstream had to be estimated. Returns `true` for the first one since
+    /// the start.
     pub(crate) fn is_first_estimate(&self, upstream: &str) -> bool {
         self.counts.estimated.lock().unwrap_or_else(PoisonError::into_inner).insert(upstream.into())
     }
 
-    /// Returns `true` if the operator is due to be told that the parts of an upstream's tokens don't fit in their whole.
+    /// Returns `true` if a log line about an upstream's parts that don't fit in their whole is due.
     pub(crate) fn is_misfit_due(&self, upstream: &str, now_ms: i64) -> bool {
         self.counts.misfits.is_due(upstream, "parts", now_ms)
     }

@@ -1,8 +1,8 @@
 //! The upstream `demo`: models in this process, for a first call on a machine without an inference server.
 //!
-//! It answers every request with the same text, which says so, and every text with a vector made of its bytes. A
-//! word is a token, of the prompt and of the answer, so the counts can be checked by hand. It speaks the protocol
-//! of vLLM: a usage with every chunk.
+//! Every request gets the same text, which states that it comes from a demo, and every text to embed gets a vector
+//! made of its bytes. A word is a token, of the prompt and of the answer, so the counts can be checked by hand. The
+//! demo speaks the protocol of vLLM, with a usage in every chunk.
 
 mod chunks;
 mod embeddings;
@@ -65,8 +65,8 @@ struct Request {
     encoding_format: Option<String>,
 }
 
-/// Answers the body of a request. Vectors have the dimension of the model, unless the request says another. `None` if the
-/// body can't be read.
+/// Answers the body of a request. Vectors have the dimension of the model, unless the request has another. `None`
+/// if the body can't be read.
 pub(crate) fn answer(
     operation: Operation,
     body: &[u8],
@@ -104,14 +104,14 @@ pub(crate) fn answer(
     })
 }
 
-/// An answer of words in the making.
+/// An answer of words that is being written.
 struct Speech {
     model: String,
     created: i64,
     prompt_tokens: usize,
     words: Vec<&'static str>,
     is_stream: bool,
-    /// The text has more words than the answer may have.
+    /// `true` if the text has more words than the answer may have.
     is_cut: bool,
 }
 
@@ -127,7 +127,8 @@ impl Speech {
     }
 }
 
-/// Counts the words of a text, a message, or an array of either. A token of an array of numbers is one.
+/// Counts the words of a text, a message, or an array of either. Each token in an array of numbers counts as a
+/// word.
 fn words_in(value: &Value) -> usize {
     match value {
         Value::String(text) => text.split_whitespace().count(),
@@ -140,7 +141,7 @@ fn words_in(value: &Value) -> usize {
     }
 }
 
-/// Returns `true` for an array of tokens, which is one text.
+/// Returns `true` for an array of tokens, which is a single text.
 fn has_tokens(value: &Value) -> bool {
     value.as_array().is_some_and(|items| items.iter().any(Value::is_number))
 }

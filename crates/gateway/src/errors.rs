@@ -1,7 +1,7 @@
 //! Errors of upstreams: a short message that a client may see.
 //!
-//! Only messages in a known form of JSON are passed on, never a page or a text, and nothing that tells an address, a
-//! credential or an id of the operator's account elsewhere.
+//! Only messages in a known JSON form are forwarded, never a page or a plain text, and nothing that reveals an
+//! address, a credential or an id of the operator's account with the provider.
 
 mod meaning;
 
@@ -16,15 +16,15 @@ use crate::lenient::{Gather, Lenient, Name};
 
 pub use meaning::UpstreamError;
 
-/// The most characters of a message.
+/// The maximum number of characters of a message.
 pub const MAX_MESSAGE_CHARS: usize = 1_000;
-/// The most entries of a list of invalid fields that are named.
+/// The maximum number of entries that a message includes from a list of invalid fields.
 const MAX_FIELDS: usize = 5;
 /// The replacement of an upstream's address.
 const PLACEHOLDER: &str = "upstream";
-/// The replacement of a credential, or of an id of an account elsewhere.
+/// The replacement of a credential, or of an id of the operator's account with a provider.
 const HIDDEN: &str = "(hidden)";
-/// The beginnings of credentials and ids of OpenAI and Anthropic, and the fewest characters after them.
+/// The beginnings of credentials and ids of OpenAI and Anthropic, and the minimum number of characters after them.
 const ACCOUNT_PREFIXES: [&str; 3] = ["sk-", "org-", "proj_"];
 const MIN_ID_CHARS: usize = 8;
 
@@ -49,12 +49,12 @@ pub fn message<S: AsRef<str>>(body: &Bytes, secrets: &[S]) -> Option<String> {
     presentable(&found?, secrets)
 }
 
-/// Logs what an upstream says of an error, for those who look for it: it may repeat a part of a prompt.
+/// Logs the message of an upstream's error at debug level, because it may repeat a part of a prompt.
 pub(crate) fn log(call_id: ModelCallId, upstream: &str, message: Option<&str>) {
     tracing::debug!(%call_id, upstream, message, "an upstream reports an error");
 }
 
-/// Returns a message in which the name of a model is another one, where it stands by itself.
+/// Returns a message in which a model's name is replaced where it is a word by itself.
 pub fn rename(message: &str, from: &str, to: &str) -> String {
     if from.is_empty() || from == to {
         return message.to_owned();
@@ -92,7 +92,7 @@ fn detail(value: &[u8]) -> Option<String> {
 fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
     let visible = text.chars().filter_map(|character| match character {
         '\n' | '\r' | '\t' => Some(' '),
-        // Marks that reorder a line, or that can't be seen, could also divide an address.
+        // Marks that reorder a line, or that are invisible, could also split an address.
         '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
@@ -107,7 +107,7 @@ fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
         message = replaced(&message, secret);
     }
     let message = without_places(&message);
-    // Only then: a cut address would not be found.
+    // The length is limited last, because a cut address wouldn't be found.
     let message = message.trim();
     if message.is_empty() {
         return None;
@@ -120,7 +120,7 @@ fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
     Some(cut)
 }
 
-/// Replaces words that are addresses of any machine, credentials, or ids of an account elsewhere.
+/// Replaces words that are addresses of any machine, credentials, or ids of an account with a provider.
 fn without_places(text: &str) -> String {
     let is_edge = |character: char| character.is_whitespace() || "\"'`()<>,;".contains(character);
     let mut kept = String::with_capacity(text.len());
@@ -146,9 +146,9 @@ fn without_places(text: &str) -> String {
     kept
 }
 
-/// Replaces every occurrence, in any case: hosts are the same in both.
+/// Replaces every occurrence, in any case, because hosts are case-insensitive.
 fn replaced(text: &str, secret: &str) -> String {
-    // ASCII only, so that places in both texts are the same.
+    // ASCII only, so that positions in both texts are the same.
     let (lower, secret) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
     let mut kept = String::with_capacity(text.len());
     let mut from = 0;
@@ -165,7 +165,7 @@ fn replaced(text: &str, secret: &str) -> String {
 #[derive(Default)]
 struct Fields(Vec<String>);
 
-/// One of them. Its `input` repeats what was sent, and is left out.
+/// A field in that list. Its `input` repeats what was sent, so it is left out.
 #[derive(Default)]
 struct InvalidField {
     path: Path,

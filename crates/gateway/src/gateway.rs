@@ -24,16 +24,16 @@ use kernel::turns::Turns;
 use keys::Keys;
 use metrics::Metrics;
 
-/// How long cut calls may take to be settled when the server stops.
+/// The timeout for settling cut calls when the server stops.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// From this length on, a body is read on a thread of its own.
+/// The length from which a body is read on a thread of its own.
 pub(crate) const LARGE_BYTES: usize = 256 << 10;
 
-/// The most bytes of requests whose answers haven't begun, and of answers that aren't written yet.
+/// The maximum number of bytes of requests whose answers haven't begun, and of answers that aren't written yet.
 pub(crate) const MAX_MEMORY_BYTES: usize = 256 << 20;
 
-/// Returns `true` if a holder can get this much of the memory while nobody else has any.
+/// Returns `true` if a holder can get this much of the memory while no one else has any.
 pub(crate) fn can_have(holder: Holder, bytes: usize) -> bool {
     SharedBound::new(MAX_MEMORY_BYTES).none(holder).grow_to(bytes)
 }
@@ -51,7 +51,7 @@ pub struct Parts {
     pub billing: Billing,
     pub metrics: Arc<Metrics>,
     pub media: MediaLoader,
-    /// Makes the salts that keep the caches of upstreams apart by organization.
+    /// The key of the salts that separate the caches of upstreams by organization.
     pub cache_salts: DerivedKey,
 }
 
@@ -59,11 +59,10 @@ pub struct Parts {
 #[derive(Clone, Copy, Default, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// `true` if images and other media that calls name by their address may be at any port, and at addresses that aren't of the
-    /// public Internet.
+    /// `true` if images and other media in calls may be at any port, and at addresses outside the public Internet.
     pub allow_private_media: bool,
-    /// `true` if pages of every origin may make model calls and list models from a browser. A key that a page has is known to
-    /// everybody who opens the page.
+    /// `true` if pages of every origin may make model calls and list models from a browser. Everyone who opens a
+    /// page can see the keys that it uses.
     pub allow_browsers: bool,
 }
 
@@ -76,7 +75,7 @@ pub(crate) struct Shared {
     /// `true` once open calls must end.
     is_cut: watch::Sender<bool>,
     memory: Arc<SharedBound>,
-    /// Turns at a large body.
+    /// The turns for work on large bodies.
     bodies: Arc<Turns>,
     balances: SeenBalances,
 }
@@ -103,8 +102,8 @@ impl Gateway {
         *self.0.open_calls.borrow()
     }
 
-    /// Waits for open calls until the deadline, then cuts those that are left, and settles them. Returns how
-    /// many were cut.
+    /// Waits for open calls until the deadline, then cuts the rest, and settles them. Returns the number of cut
+    /// calls.
     pub async fn stop(&self, deadline: Instant) -> usize {
         if timeout_at(deadline, self.all_settled()).await.is_ok() {
             return 0;
@@ -116,7 +115,7 @@ impl Gateway {
     }
 
     async fn all_settled(&self) {
-        // The sender lives as long as this, so there is no error.
+        // The sender lives as long as this value, so waiting can't fail.
         self.0.open_calls.subscribe().wait_for(|open| *open == 0).await.map(drop).unwrap_or_default();
     }
 
@@ -134,7 +133,7 @@ impl Gateway {
     /// Takes memory for a request or an answer, until the permit is dropped.
     ///
     /// # Errors
-    /// 503 `server_busy` if other calls leave too little, or this holder would leave too little for others.
+    /// 503 `server_busy` if other calls leave too little, or if this holder would leave too little for others.
     pub(crate) fn take_memory(&self, holder: Holder, bytes: usize) -> Result<Permit, Error> {
         self.0.memory.try_take(holder, bytes).ok_or_else(|| {
             self.0.counters.note_memory_refused();
@@ -147,17 +146,17 @@ impl Gateway {
         self.0.memory.none(holder)
     }
 
-    /// Returns the turns at large bodies; `None` for a body that isn't large.
+    /// Returns the turns for large bodies; `None` for a body that isn't large.
     pub(crate) fn turns_for(&self, body: &Bytes) -> Option<&Arc<Turns>> {
         (body.len() >= LARGE_BYTES).then_some(&self.0.bodies)
     }
 
-    /// Returns the turns at large bodies.
+    /// Returns the turns for large bodies.
     pub(crate) fn bodies(&self) -> &Arc<Turns> {
         &self.0.bodies
     }
 
-    /// Reports how much memory is taken.
+    /// Reports the amount of memory in use.
     pub(crate) fn report_memory(&self) {
         self.0.counters.set_memory(self.0.memory.load().0);
     }

@@ -1,4 +1,4 @@
-//! Upstreams are asked from time to time whether they work, so that no call has to find out that one is down.
+//! Health checks of upstreams, so that calls don't have to find out that one is down.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use catalog::{Upstream, UpstreamKind};
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The timeout of a check.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The failed checks in a row after which an upstream counts as down.
+/// The number of consecutive failed checks after which an upstream counts as down.
 pub(crate) const MAX_FAILURES: u32 = 3;
-/// The timeout of a question for the models.
+/// The timeout of a request for the models.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Checks the upstreams of the catalog in force, forever.
+/// Checks the upstreams of the current catalog, forever.
 pub async fn watch(gateway: Gateway) {
     loop {
         check_all(&gateway).await;
@@ -35,7 +35,7 @@ pub async fn watch(gateway: Gateway) {
     }
 }
 
-/// Checks each upstream of the catalog in force once. A provider isn't checked: it has no path for that.
+/// Checks each upstream of the current catalog once. A provider isn't checked, because it has no path for that.
 pub async fn check_all(gateway: &Gateway) {
     let catalog = Arc::clone(&gateway.catalog.now());
     let routes = catalog.models().flat_map(|model| &model.routes);
@@ -49,7 +49,7 @@ async fn check(gateway: &Gateway, upstream: &Arc<Upstream>) {
     else {
         return;
     };
-    // A status below 500 is the answer of a server, also of one without this path.
+    // A status below 500 comes from a working server, even from one without this path.
     let outcome = match timeout(TIMEOUT, transport.get_health(path)).await {
         Ok(Ok(status)) if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
             Err(format!("its `{path}` answers {}", status.as_u16()))
@@ -71,11 +71,11 @@ async fn check(gateway: &Gateway, upstream: &Arc<Upstream>) {
     gateway.counters().note_health(&upstream.id, transport.is_up());
 }
 
-/// A model that an upstream says it has.
+/// A model in an upstream's list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamModel {
     pub id: String,
-    /// The longest context, in tokens, where the upstream says it.
+    /// The maximum context, in tokens, if the upstream reports it.
     pub context_length: Option<i64>,
 }
 
@@ -85,14 +85,14 @@ struct ModelList {
     data: Vec<ListedModel>,
 }
 
-/// What servers add to the name is taken if it is of the expected type.
+/// An entry of the list. Members that servers add to the name are used if they have the expected type.
 #[derive(Deserialize)]
 struct ListedModel {
     id: String,
     /// vLLM and SGLang.
     #[serde(default)]
     max_model_len: Lenient<Context>,
-    /// vLLM: the model that a LoRA adapter belongs to, whose context it has.
+    /// vLLM: the base model of a LoRA adapter, whose context also applies to the adapter.
     #[serde(default)]
     parent: Lenient<String>,
     /// llama.cpp.
@@ -102,7 +102,7 @@ struct ListedModel {
 
 #[derive(Default)]
 struct ModelMeta {
-    /// The context for each of its slots.
+    /// The context of each of its slots.
     n_ctx: Context,
 }
 
@@ -135,7 +135,7 @@ impl<'de> Gather<'de> for ModelMeta {
 }
 
 impl ModelList {
-    /// Returns the models with their contexts, wherever the upstream says them.
+    /// Returns the models with their contexts, from any place where upstreams report them.
     fn models(self) -> Vec<UpstreamModel> {
         let own = |model: &ListedModel| model.max_model_len.0.0.or(model.meta.0.n_ctx.0);
         let of_parent =
@@ -148,11 +148,11 @@ impl ModelList {
     }
 }
 
-/// The models of an upstream and how long it took to list them, or the reason why there is no list, in words for an
+/// The models of an upstream and the time it took to list them, or the reason for the failure, in words for an
 /// operator.
 pub type Listing = Result<(Vec<UpstreamModel>, Duration), String>;
 
-/// Asks all these upstreams for their models at once.
+/// Requests the models of all these upstreams at once.
 pub async fn list_models(upstreams: impl Iterator<Item = &Arc<Upstream>>) -> Vec<Listing> {
     join_all(upstreams.map(list_models_of)).await
 }
@@ -166,7 +166,7 @@ async fn list_models_of(upstream: &Arc<Upstream>) -> Listing {
     let hint = match status.as_u16() {
         200 => None,
         401 | 403 => Some("it refuses the credential"),
-        404 => Some("there is no such path: the URL usually ends with `/v1`"),
+        404 => Some("it has no such path: the URL usually ends with `/v1`"),
         _ => Some("see its log"),
     };
     if let Some(hint) = hint {
@@ -177,7 +177,8 @@ async fn list_models_of(upstream: &Arc<Upstream>) -> Listing {
     Ok((list.models(), started.elapsed()))
 }
 
-/// Returns `true` if upstreams of this kind answer with the model that they have, whichever is asked for.
+/// Returns `true` if upstreams of this kind always answer with the model that they have, regardless of the
+/// requested name.
 pub const fn ignores_model_names(kind: UpstreamKind) -> bool {
     matches!(kind, UpstreamKind::Llamacpp | UpstreamKind::Tgi)
 }

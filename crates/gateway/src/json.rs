@@ -1,12 +1,12 @@
-//! Objects of JSON that are edited in place: members are found, replaced, added and removed, and every other
-//! byte stays.
+//! Objects of JSON that are edited in place: members are found, replaced, added and removed, and every other byte
+//! stays unchanged.
 //!
-//! [`Object::read`] checks the whole text and notes the places of the members that it is asked for. Of these
-//! none may stand twice, because two readers of the text could disagree about it (RFC 8259, section 4).
-//! [`Edit`] then cuts and pastes.
+//! [`Object::read`] checks the whole text and notes the positions of the requested members. None of these may
+//! appear twice, because two readers of the text could interpret it differently (RFC 8259, section 4). [`Edit`]
+//! then cuts and pastes.
 //!
-//! What is only measured is read laxly: [`Object::read_lax`] takes what other readers take, and the edited text still has every
-//! byte as it came.
+//! Texts that are only measured are read laxly: [`Object::read_lax`] accepts what other readers accept, and the
+//! edited text still has every byte as it arrived.
 
 mod lax;
 
@@ -21,15 +21,15 @@ use serde_json::value::RawValue;
 use crate::lenient::Name;
 use lax::Laxity;
 
-/// The deepest nesting of objects and arrays.
+/// The maximum nesting of objects and arrays.
 pub const MAX_DEPTH: usize = 128;
 
-/// A text that isn't an object that can be edited.
+/// The reason why a text isn't an editable object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JsonError {
     /// The text isn't UTF-8.
     NotUtf8 {
-        /// The byte that begins no character.
+        /// The position of the first invalid byte.
         at: usize,
     },
     /// The text isn't JSON, with the parser's message.
@@ -38,7 +38,7 @@ pub enum JsonError {
     NotAnObject,
     /// Objects and arrays are nested deeper than [`MAX_DEPTH`].
     TooDeep,
-    /// A member of interest stands twice.
+    /// A requested member appears twice.
     Duplicate(&'static str),
 }
 
@@ -56,35 +56,35 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// An object, with the places of the members that were asked for.
+/// An object, with the positions of the requested members.
 #[derive(Clone, Debug)]
 pub struct Object {
     text: Bytes,
-    /// The same in JSON, if `text` isn't quite: each member stands at the same place.
+    /// The same text as valid JSON, if `text` isn't quite valid. Each member is at the same position.
     readable: Option<Bytes>,
     members: Vec<Member>,
-    /// The place after `{`.
+    /// The position after `{`.
     inside: usize,
-    /// The place of `}`.
+    /// The position of `}`.
     end: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Member {
     name: &'static str,
-    /// The place of the name, from its quote on.
+    /// The position of the name's opening quote.
     name_at: usize,
     value: Range<usize>,
 }
 
 impl Object {
-    /// Reads a whole text, and notes the places of the members with these names.
+    /// Reads a whole text, and notes the positions of the members with these names.
     pub fn read(text: Bytes, names: &'static [&'static str]) -> Result<Self, JsonError> {
         Ok(Self::read_with::<IgnoredAny>(text, names, "")?.0)
     }
 
-    /// Like [`read`](Self::read), and reads the member `part` in passing, which needn't be among `names`. `T`
-    /// must not refuse any JSON that the caller wants to take.
+    /// Like [`read`](Self::read), but also reads the member `part`, which needn't be among `names`. `T` must not
+    /// refuse any JSON that the caller wants to accept.
     pub fn read_with<T: for<'a> Deserialize<'a>>(
         text: Bytes,
         names: &'static [&'static str],
@@ -92,7 +92,7 @@ impl Object {
     ) -> Result<(Self, Option<T>), JsonError> {
         let string = std::str::from_utf8(&text).map_err(|e| JsonError::NotUtf8 { at: e.valid_up_to() })?;
         let invalid = |error: serde_json::Error| match error.to_string() {
-            // The parser has no kind for it.
+            // The parser has no error kind for this.
             message if message.starts_with("recursion limit exceeded") => JsonError::TooDeep,
             message => JsonError::Invalid(message),
         };
@@ -113,8 +113,8 @@ impl Object {
         Ok((Self { inside, end, members, text, readable: None }, found))
     }
 
-    /// Like [`read_with`](Self::read_with), and takes strings with unpaired surrogates as escapes, too (`"\ud83d"`). A
-    /// name with one is refused.
+    /// Like [`read_with`](Self::read_with), but also accepts strings with unpaired surrogates as escapes
+    /// (`"\ud83d"`). A name with one is refused.
     pub fn read_with_surrogates<T: for<'a> Deserialize<'a>>(
         text: Bytes,
         names: &'static [&'static str],
@@ -123,7 +123,7 @@ impl Object {
         Self::read_repaired(text, names, part, Laxity::Escapes)
     }
 
-    /// Like [`read_with`](Self::read_with), and takes what clients read that don't insist on JSON: bytes that aren't
+    /// Like [`read_with`](Self::read_with), but also accepts what lenient clients can read: bytes that aren't
     /// UTF-8, control characters in strings, `NaN`, a byte order mark.
     pub fn read_lax_with<T: for<'a> Deserialize<'a>>(
         text: Bytes,
@@ -147,7 +147,7 @@ impl Object {
         let outcome = Self::read_with(text.clone(), names, part);
         let is_readable = match &outcome {
             Err(JsonError::NotUtf8 { .. } | JsonError::Invalid(_)) => false,
-            // The parser doesn't look at escapes in what it skips, and would stumble over them later.
+            // The parser doesn't check escapes in skipped values, and would fail on them later.
             Ok(_) => !lax::has_unpaired_surrogate(&text),
             Err(_) => true,
         };
@@ -169,7 +169,7 @@ impl Object {
         self.readable.as_ref().unwrap_or(&self.text)
     }
 
-    /// Returns the text of a member's value as it came, to be kept.
+    /// Returns the text of a member's value as it arrived, to be kept.
     pub fn slice(&self, name: &str) -> Option<Bytes> {
         Some(self.text.slice(self.place(name)?))
     }
@@ -183,19 +183,20 @@ impl Object {
         &self.text
     }
 
-    /// Begins to edit this object.
+    /// Starts an edit of this object.
     pub fn edit(&self) -> Edit<'_> {
         Edit { object: self, changes: Vec::new() }
     }
 }
 
-/// Reads a value as laxly as [`Object::read_lax`] reads a text; `None` if that isn't possible.
+/// Reads a value as laxly as [`Object::read_lax`] reads a text; `None` if it can't be read.
 pub(crate) fn read_lax_value<T: for<'a> Deserialize<'a>>(value: &[u8]) -> Option<T> {
     let strict = serde_json::from_slice(value);
     strict.ok().or_else(|| serde_json::from_slice(&lax::readable(value, Laxity::Everything)?).ok())
 }
 
-/// Returns a text in which no object has a member twice: the last one stays, which is what clients take.
+/// Returns a text in which no object has a member twice. The last one stays, because that is the one that clients
+/// take.
 pub(crate) fn last_of_each_member(text: &[u8]) -> Option<Bytes> {
     let value: serde_json::Value = read_lax_value(text)?;
     Some(value.to_string().into())
@@ -233,7 +234,7 @@ fn end_of_string(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// Notes members while an object is read.
+/// Notes members while reading an object.
 struct Reader<'a, T> {
     text: &'a str,
     names: &'static [&'static str],
@@ -279,7 +280,7 @@ impl<T> Reader<'_, T> {
     /// Notes a member. `value` is a part of the text.
     fn note(&mut self, name: &'static str, value: &str) {
         let start = value.as_ptr() as usize - self.text.as_ptr() as usize;
-        // Between the name and its value are a colon and white space. A name of interest contains no quote.
+        // A colon and white space separate the name from its value. The requested names contain no quotes.
         let before = self.text.as_bytes().get(..start).unwrap_or_default();
         let quote = memchr::memrchr(b'"', before).unwrap_or_default();
         let name_at = memchr::memrchr(b'"', before.get(..quote).unwrap_or_default()).unwrap_or_default();
@@ -292,15 +293,15 @@ enum Change<'a> {
     Remove,
 }
 
-/// Changes of an object. The last change of a member counts.
+/// Changes to an object. The last change of a member counts.
 pub struct Edit<'a> {
     object: &'a Object,
     changes: Vec<(&'static str, Change<'a>)>,
 }
 
 impl<'a> Edit<'a> {
-    /// Gives a member this value, which must be JSON. One that is absent is added at the end; its name must
-    /// have been asked for when the object was read, or it could stand twice.
+    /// Sets a member to this value, which must be JSON. An absent member is added at the end. Its name must have
+    /// been requested when the object was read, or it could appear twice.
     pub fn set(&mut self, name: &'static str, value: impl Into<Cow<'a, [u8]>>) -> &mut Self {
         self.change(name, Change::Set(value.into()))
     }
@@ -316,12 +317,12 @@ impl<'a> Edit<'a> {
         self
     }
 
-    /// Returns whether there is no change.
+    /// Returns whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Returns the text with all changes, without a copy if there is none.
+    /// Returns the text with all changes, without a copy if nothing changes.
     pub fn to_bytes(&self) -> Bytes {
         let Object { text, members, inside, end, .. } = self.object;
         let (present, absent): (Vec<_>, Vec<_>) =
@@ -341,7 +342,7 @@ impl<'a> Edit<'a> {
                 None => {}
             }
         }
-        // Up to the last member, so that white space before the brace stays there.
+        // After the last member, so that white space before the brace stays there.
         let tail = end - trailing_space(text.get(..*end).unwrap_or_default());
         out.copy_to(tail);
         for (name, value) in added {
@@ -365,13 +366,13 @@ impl Change<'_> {
     }
 }
 
-/// The edited text, as far as it is written.
+/// The edited text written so far.
 struct Output<'a> {
     text: &'a [u8],
     bytes: Vec<u8>,
-    /// How much of the text was copied or left out.
+    /// The number of bytes of the text that were copied or left out.
     copied: usize,
-    /// Up to here no member was kept: the place after the brace, or after the members that were removed there.
+    /// The position up to which no member was kept: after the brace, or after the members removed there.
     start: usize,
 }
 
@@ -387,8 +388,8 @@ impl<'a> Output<'a> {
         self.copied = place.end;
     }
 
-    /// Leaves out a member: the first one that is kept begins where this one did, any other takes the comma
-    /// before it along.
+    /// Leaves out a member. The first member that is kept begins where the removed one did; any other is removed
+    /// together with the comma before it.
     fn remove(&mut self, member: &Member) {
         let end = member.value.end;
         let (before, after) = (self.text.get(..member.name_at), self.text.get(end..));

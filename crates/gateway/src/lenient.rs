@@ -1,4 +1,4 @@
-//! Readers of JSON that take any value: what has another type than expected counts as absent.
+//! Readers of JSON that accept any value. A value of an unexpected type counts as absent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,10 @@ pub(crate) trait Gather<'de>: Default {
 
     fn integer(&mut self, _number: i64) {}
 
-    /// Takes a number that has a fraction or an exponent, or that is too large for an integer.
+    /// Handles a number with a fraction or an exponent, or one that is too large for an integer.
     fn float(&mut self, _number: f64) {}
 
-    /// Takes anything that isn't null.
+    /// Handles any value except null.
     fn some(&mut self) {}
 
     fn array<A: SeqAccess<'de>>(&mut self, mut items: A) -> Result<(), A::Error> {

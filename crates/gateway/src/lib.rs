@@ -1,23 +1,24 @@
-//! The gateway for model calls (docs/contract/gateway.md): a call is admitted, passed to an upstream, counted
+//! The gateway for model calls (docs/contract/gateway.md): a call is admitted, forwarded to an upstream, counted
 //! and settled.
 //!
 //! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `call` reserves
-//!   its price and settles it, `opening` chooses and asks an upstream, and `streaming` passes events on.
-//! * `transport` holds the connections to upstreams, `queue` the places there, `routing` chooses among routes,
-//!   `record` is what the log says of a call, `settlement` captures or releases what was reserved, `progress` extends it
-//!   meanwhile, `demo` is an upstream in this process, [`count_tokens`] counts a prompt without a call, [`health`] asks upstreams whether they work, `abilities` which
-//!   fields they take, and [`probe`] how they count.
+//!   its price and settles it, `opening` chooses and calls an upstream, and `streaming` forwards events.
+//! * `transport` has the connections to upstreams, `queue` their places, and `routing` chooses among routes.
+//!   `record` is a call's line in the log. `settlement` captures or releases the reservation, and `progress`
+//!   extends it in the meantime. `demo` is an upstream in this process. [`count_tokens`] counts a prompt without a
+//!   call. [`health`] checks whether upstreams work, `abilities` which fields they accept, and [`probe`] how they
+//!   count.
 //!
-//! The protocol is without input and output, bytes in, bytes and decisions out:
+//! The protocol modules do no I/O: they turn bytes into bytes and decisions.
 //!
 //! * [`sse`] cuts a body into server-sent events.
-//! * [`json`] edits objects and leaves every other byte as it came.
+//! * [`json`] edits objects and leaves every other byte unchanged.
 //! * [`request`] reads a client's request and writes it for an upstream.
 //! * [`answer`] cleans the upstream's answer for the client.
-//! * [`count`] knows how many tokens were used.
+//! * [`count`] counts the tokens used.
 //! * [`errors`] makes an upstream's error presentable.
 //!
-//! [`media`] loads what a request names by its address, so that the upstream gets it inline.
+//! [`media`] loads remote media of a request, so that the upstream gets them inline.
 
 mod abilities;
 pub mod answer;

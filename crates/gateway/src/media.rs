@@ -1,8 +1,9 @@
-//! Images and other media that a request names by their address: they are loaded here, from the public Internet, and the upstream
-//! gets them inline. So nobody makes an inference server ask for something in its network, and it never sees the address.
+//! Images and other media that a request names by their address. They are loaded here, from the public Internet,
+//! and the upstream gets them inline. So no one can make an inference server send requests within its network, and
+//! the server never sees the address.
 //!
-//! Connections are those of [`outbound`]. Redirects aren't followed, and the client is told one sentence whatever the reason: what is
-//! behind an address, and whether there is anything, isn't told.
+//! Connections are made by [`outbound`]. Redirects aren't followed, and every failure gives the client the same
+//! message, so that it doesn't reveal what is behind an address, or whether anything is.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -24,17 +25,18 @@ use crate::request::{Form, Media, ModelRequest};
 use kernel::error::{Code, Error};
 use kernel::shares::{Holder, Permit, SharedBound};
 
-/// The most bytes of all media of a call.
+/// The maximum number of bytes of all media of a call.
 pub const MAX_BYTES: usize = 20 << 20;
-/// The most bytes of a plain text, which has a token for a few of them: a call reserves as many tokens for it as for a file.
+/// The maximum number of bytes of a plain text. A text has a token for every few bytes, and a call reserves as many
+/// tokens for it as for a file.
 const MAX_TEXT_BYTES: usize = 64 << 10;
-/// How long loading all media of a call may take.
+/// The timeout for loading all media of a call.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The most media of a call that are loaded at once.
+/// The maximum number of media that a call loads at once.
 const AT_ONCE: usize = 4;
-/// The most media that are loaded at once.
+/// The maximum number of media that all calls load at once.
 const MAX_LOADS: usize = 64;
-/// The most characters of an address.
+/// The maximum number of characters of an address.
 const MAX_URL_CHARS: usize = 8_192;
 
 /// Loads media.
@@ -43,12 +45,12 @@ pub struct MediaLoader {
     places: Arc<SharedBound>,
 }
 
-/// What was loaded.
+/// The loaded content of an address.
 pub(crate) struct Content {
-    /// The type without parameters: `image/png`.
+    /// The media type without parameters: `image/png`.
     media_type: String,
     bytes: Vec<u8>,
-    /// Counts the bytes.
+    /// The memory of the bytes.
     _memory: Permit,
 }
 
@@ -58,12 +60,12 @@ pub(crate) struct Loaded {
     _memory: Permit,
 }
 
-/// The reason why media aren't loaded.
+/// The reason why media weren't loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LoadError {
-    /// Others take what is shared.
+    /// Other calls use the shared memory or turns.
     Busy,
-    /// Anything else: nobody is told more.
+    /// Any other reason, which isn't revealed.
     NotLoaded,
 }
 
@@ -72,10 +74,10 @@ impl MediaLoader {
         Self { dialer, places: SharedBound::new(MAX_LOADS) }
     }
 
-    /// Loads what a request names by addresses of the web, and returns the request with it.
+    /// Loads the media that a request names by web addresses, and returns the request with their content.
     ///
     /// # Errors
-    /// 400 `invalid_request` if one can't be loaded, whatever the reason. 503 `server_busy` if others load too much.
+    /// 400 `invalid_request` if one can't be loaded, for any reason. 503 `server_busy` if others load too much.
     pub(crate) async fn load(
         &self,
         request: &ModelRequest,
@@ -102,7 +104,7 @@ impl MediaLoader {
         holder: Holder,
         memory: &Arc<SharedBound>,
     ) -> Result<BTreeMap<&'a str, Content>, LoadError> {
-        // A text is taken only where all that name it can take one.
+        // A text is accepted only if every place that names its address can hold one.
         let mut wanted = BTreeMap::new();
         for media in media {
             let takes_text = !matches!(media.form, Form::Url);
@@ -129,7 +131,7 @@ impl MediaLoader {
         left: &AtomicUsize,
         memory: Permit,
     ) -> Result<Content, LoadError> {
-        // What follows `#` isn't sent.
+        // The fragment after `#` isn't sent.
         let url = url.split('#').next().and_then(|url| HttpUrl::parse(url, MAX_URL_CHARS));
         let url = url.filter(|url| self.dialer.allows_private() || url.has_usual_port());
         let url = url.ok_or(LoadError::NotLoaded)?;
@@ -145,15 +147,15 @@ fn not_loaded(within: &'static str) -> Error {
     Error::new(Code::InvalidRequest).param(within).message(message)
 }
 
-/// What may be read of one address.
+/// The limits for reading one address.
 struct Reading<'a> {
     takes_text: bool,
-    /// The bytes that the call may still load.
+    /// The number of bytes that the call may still load.
     left: &'a AtomicUsize,
     memory: Permit,
 }
 
-/// Asks for a content on a connection of its own.
+/// Requests a content on a connection of its own.
 async fn get(stream: Box<dyn Connection>, url: &HttpUrl, reading: Reading<'_>) -> Result<Content, LoadError> {
     let handshake = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|_| LoadError::NotLoaded)?;
@@ -174,7 +176,7 @@ async fn get(stream: Box<dyn Connection>, url: &HttpUrl, reading: Reading<'_>) -
     tokio::select! {
         biased;
         content = &mut read => content,
-        // What has arrived is still to be read.
+        // The data that has arrived still has to be read.
         _ = &mut connection => read.await,
     }
 }
@@ -208,7 +210,7 @@ impl Reading<'_> {
         Ok(Content { media_type, bytes, _memory: self.memory })
     }
 
-    /// Returns a type that is passed on, without its parameters.
+    /// Returns the media type without its parameters, if it may be forwarded.
     fn media_type(&self, header: &str) -> Option<String> {
         let essence = header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let (class, name) = essence.split_once('/')?;
@@ -222,7 +224,7 @@ impl Reading<'_> {
 }
 
 impl Content {
-    /// Returns what takes the place of an address.
+    /// Returns the text that replaces an address.
     pub(crate) fn in_place_of(&self, form: Form) -> String {
         use base64::Engine as _;
         use base64::engine::general_purpose::STANDARD;

@@ -1,22 +1,23 @@
-//! Names of members as the laxest reader of JSON would compare them.
+//! Names of members, compared as the laxest reader of JSON would compare them.
 //!
-//! `encoding/json` of Go takes a name in any case, also with the characters of other scripts whose case folding is a letter
-//! of ASCII, and the last of several members counts. Other readers that ignore case take a few more. A member that such a
-//! reader would take for one that is checked here, and an exact reader wouldn't, is refused: so both read the same.
+//! Go's `encoding/json` accepts a name in any case, even with characters of other scripts that fold to an ASCII
+//! letter, and takes the last of several members. Other readers that ignore case accept a few more. If such a
+//! reader would take a member for one that is checked here, and an exact reader wouldn't, the request is refused.
+//! So both kinds read the same.
 
 use std::borrow::Cow;
 
 use kernel::error::{Code, Error};
 
-/// The longest name that is compared; all that are looked for are shorter.
+/// The maximum length of a name that is compared. All names on the lists are shorter.
 const MAX_BYTES: usize = 64;
-/// The most characters of a sent name that an error repeats.
+/// The maximum number of characters of a sent name that an error repeats.
 pub(crate) const MAX_SHOWN_CHARS: usize = 64;
 
-/// Returns the name of the list that a reader which ignores case takes this one for, if it isn't that name itself. The names
-/// of the list are ASCII without capital letters.
+/// Returns the name in the list that a case-insensitive reader would take this one for, unless it is exactly that
+/// name. The names in the list are ASCII without capital letters.
 pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
-    // Almost every name that is sent: it is equal to another one only if it is the same.
+    // This covers almost every sent name: it is equal to another one only if it is the same.
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return None;
     }
@@ -26,14 +27,14 @@ pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str
     names.into_iter().find(|listed| listed.as_bytes() == folded)
 }
 
-/// Returns whether two names are equal for a reader that ignores case. `listed` is ASCII without capital letters.
+/// Returns whether two names are equal to a reader that ignores case. `listed` is ASCII without capital letters.
 pub(crate) fn is_like(name: &str, listed: &str) -> bool {
     let mut folded = [0; MAX_BYTES];
     name == listed
         || fold(name, &mut folded).is_some_and(|length| folded.get(..length) == Some(listed.as_bytes()))
 }
 
-/// Writes the name in small letters. Returns its length; `None` if it is too long, or equal to no name of ASCII.
+/// Writes the name in lower case. Returns its length; `None` if it is too long, or can't equal any ASCII name.
 fn fold(name: &str, folded: &mut [u8; MAX_BYTES]) -> Option<usize> {
     let mut length = 0;
     for character in name.chars() {
@@ -43,13 +44,14 @@ fn fold(name: &str, folded: &mut [u8; MAX_BYTES]) -> Option<usize> {
     Some(length)
 }
 
-/// Returns the small letter of ASCII that some reader takes a character for.
+/// Returns the lower-case ASCII letter that some reader takes a character for.
 fn folded_ascii(character: char) -> Option<u8> {
     match character {
-        // The sign of Kelvin and the long s, by the simple case folding of Unicode.
+        // The Kelvin sign and the long s, by the simple case folding of Unicode.
         '\u{212a}' => Some(b'k'),
         '\u{17f}' => Some(b's'),
-        // Capital i with a dot and small i without one: readers that compare small or capital letters take both for i.
+        // Capital i with a dot and small i without one: readers that compare lower-case or upper-case letters take
+        // both for i.
         '\u{130}' | '\u{131}' => Some(b'i'),
         _ => u8::try_from(character).ok().filter(u8::is_ascii).map(|byte| byte.to_ascii_lowercase()),
     }
@@ -60,7 +62,8 @@ pub(crate) fn shown(name: &str) -> String {
     name.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// The refusal of a member whose name is nearly one that matters. `within` is the place of its object, with a point at its end.
+/// Returns the refusal of a member whose name is almost one that matters. `within` is the path of its object,
+/// ending with a period.
 pub(crate) fn misspelled(within: &str, name: &str, meant: &str) -> Error {
     let name = shown(name);
     let message = format!(

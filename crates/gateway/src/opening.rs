@@ -1,5 +1,5 @@
-//! The beginning of an answer: an upstream is chosen and asked, until the first event of its stream or the
-//! whole of its plain answer has arrived. Only until then another upstream may be tried.
+//! The beginning of an answer: an upstream is chosen and called, until the first event of its stream or its whole
+//! plain answer has arrived. Another upstream may only be tried before that.
 
 mod attempt;
 mod refusals;
@@ -29,9 +29,9 @@ use refusals::{Failure, Verdict};
 pub(crate) use attempt::MAX_PLAIN_BYTES;
 pub(crate) use attempt::too_long_error;
 
-/// The most upstreams that one call asks.
+/// The maximum number of upstreams that a call tries.
 const MAX_ATTEMPTS: usize = 3;
-/// The most bytes of an upstream's error that are read.
+/// The maximum number of bytes that are read of an upstream's error.
 pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// An answer that has begun.
@@ -41,7 +41,7 @@ pub(crate) enum Opened {
         used: Settled,
         is_demo: bool,
     },
-    /// It has too many bytes to be passed on.
+    /// The answer has too many bytes to be forwarded.
     TooLong {
         used: Settled,
     },
@@ -53,7 +53,7 @@ pub(crate) enum Opened {
     },
 }
 
-/// Asks upstreams until one answers.
+/// Calls upstreams until one answers.
 ///
 /// # Errors
 /// The failure of the last one.
@@ -139,12 +139,12 @@ async fn attempt(
     loaded: &mut Option<Loaded>,
 ) -> Result<Opened, Failure> {
     let upstream = &route.upstream;
-    // Upstreams of another kind may be able to do it.
+    // Upstreams of another kind may support it.
     let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
     call.request.check_kind(upstream.kind).map_err(unsupported)?;
     call.request.check_fields(upstream).map_err(unsupported)?;
     let outgoing = with_media(gateway, call, upstream, loaded).await.map_err(Failure::last)?;
-    // Without a place anywhere, the call waits for one here.
+    // If no upstream has a free place, the call waits for one here.
     let place = match transport.try_enter(call.organization_id) {
         Some(place) => Some(place),
         None => {
@@ -174,8 +174,8 @@ async fn attempt(
     opened
 }
 
-/// Returns the request for an upstream: with what it names by addresses inline, if the upstream isn't to load that. It is loaded once
-/// for a call, whose caller was admitted.
+/// Returns the request for an upstream. If the upstream mustn't load web addresses itself, their content is
+/// inlined. Each call loads it only once, after its caller was admitted.
 async fn with_media<'a>(
     gateway: &Gateway,
     call: &'a Admitted,

@@ -73,7 +73,7 @@ impl Operation {
         }
     }
 
-    /// Returns the member of a request that holds what the model reads.
+    /// Returns the member of a request with the content that the model reads.
     pub(crate) const fn contents(self) -> &'static str {
         match self {
             Self::ChatCompletions | Self::Messages => "messages",

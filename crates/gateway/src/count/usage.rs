@@ -1,6 +1,6 @@
-//! Counts of tokens as servers write them.
+//! Readers of token counts, in all forms that servers write.
 //!
-//! | where | members |
+//! | place or count | members |
 //! |---|---|
 //! | chats, completions, embeddings | `prompt_tokens`, `completion_tokens`, `total_tokens` |
 //! | responses | `input_tokens`, `output_tokens`, `total_tokens` |
@@ -11,8 +11,8 @@
 //! | searches | `web_search_requests` of `server_tool_use`, `web_search_calls` (xAI), `num_search_queries` (Perplexity) |
 //! | llama.cpp's `timings` | `prompt_n`, `cache_n`, `predicted_n` |
 //!
-//! A count may be an integer, a number with a fraction (rounded up), or a string of either. What is negative, or more than
-//! [`MAX_TOKENS`](super::MAX_TOKENS), is no count.
+//! A count may be an integer, a number with a fraction (rounded up), or a string of either. A negative
+//! number, or one above [`MAX_TOKENS`](super::MAX_TOKENS), isn't a count.
 
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 

@@ -1,4 +1,4 @@
-//! Embeddings: vectors that say how often each byte occurs.
+//! Embeddings: vectors of the frequency of each byte.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DemoAnswer, Request, Speech, has_tokens};
 
-/// The length of vectors of a model that has none.
+/// The length of vectors of a model without a dimension.
 const DIMENSIONS: usize = 8;
 /// The longest vector.
 const MAX_DIMENSIONS: usize = 4_096;
@@ -47,7 +47,7 @@ fn vector(text: &str, dimensions: usize) -> Vec<f32> {
     vector.iter().map(|count| count / length).collect()
 }
 
-/// Returns the numbers as little-endian bytes in base64, as OpenAI's SDKs ask for them.
+/// Returns the numbers as little-endian bytes in base64, the format that OpenAI's SDKs request.
 fn base64(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
     BASE64.encode(bytes)

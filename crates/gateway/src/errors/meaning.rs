@@ -1,4 +1,4 @@
-//! What an upstream's error means: which status it is, and whether a client knows its code.
+//! The meaning of an upstream's error: its status, and whether its code is known to clients.
 
 use hyper::body::Bytes;
 use kernel::error::{Code, Error};
@@ -7,14 +7,15 @@ use serde::de::{IgnoredAny, MapAccess};
 use crate::json::Object;
 use crate::lenient::{Gather, Lenient, Name};
 
-/// The most characters of a parameter's name.
+/// The maximum number of characters of a parameter's name.
 const MAX_PARAM_CHARS: usize = 64;
 
-/// Codes and types by which servers say that a prompt is too long.
+/// Codes and types that servers use for a prompt that is too long.
 const CONTEXT_WORDS: [&str; 3] =
     ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"];
 
-/// Parts of messages that say it where no code does, in lower case. All parts of an entry must be there.
+/// Parts of messages for a prompt that is too long, where no code shows it, in lower case. All parts of an entry
+/// must be present.
 const CONTEXT_PHRASES: [&[&str]; 13] = [
     // OpenAI, older vLLM, DeepSeek, Mistral
     &["maximum context length"],
@@ -42,7 +43,7 @@ const CONTEXT_PHRASES: [&[&str]; 13] = [
     &["`inputs` must have less than"],
 ];
 
-/// Codes and types by which servers say that the credential or the account of the operator is at fault.
+/// Codes and types that servers use when the credential or the account of the operator is at fault.
 const ACCOUNT_WORDS: [&str; 6] = [
     "invalid_api_key",
     "insufficient_quota",
@@ -52,7 +53,7 @@ const ACCOUNT_WORDS: [&str; 6] = [
     "billing_error",
 ];
 
-/// Parts of messages that say it, in lower case.
+/// Parts of such messages, in lower case.
 const ACCOUNT_PHRASES: [&str; 7] = [
     // Gemini
     "api key not valid",
@@ -70,11 +71,11 @@ const ACCOUNT_PHRASES: [&str; 7] = [
 /// An error of an upstream, as far as a client may see it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct UpstreamError {
-    /// The message, without anything that tells of the upstream.
+    /// The message, without anything that reveals the upstream.
     pub message: Option<String>,
     /// The member of the request that it names.
     param: Option<String>,
-    /// The words by which it says what it means: its code and its type, in lower case.
+    /// The words that show its meaning: its code and its type, in lower case.
     words: Vec<String>,
     /// The status that it names.
     status: Option<u16>,
@@ -94,7 +95,7 @@ impl UpstreamError {
         if let Some(Lenient(members)) = inner {
             found.add(members);
         }
-        // The event of a response that failed, and flat forms of older servers.
+        // The event of a failed response, and flat forms of older servers.
         let outer = serde_json::from_slice::<Lenient<Members>>(object.readable());
         found.add(outer.map_or_else(|_| Members::default(), |Lenient(members)| members));
         found
@@ -138,7 +139,7 @@ impl UpstreamError {
         })
     }
 
-    /// Returns whether it is about the credential or the account with which the operator asks the upstream.
+    /// Returns whether it is about the credential or the account that the operator uses at the upstream.
     pub(crate) fn is_of_account(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default().to_lowercase();
         self.status == Some(402)
@@ -146,15 +147,15 @@ impl UpstreamError {
             || ACCOUNT_PHRASES.into_iter().any(|part| message.contains(part))
     }
 
-    /// Returns whether it says that the prompt is too long for the model.
+    /// Returns whether it means that the prompt is too long for the model.
     pub fn is_context_length(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default().to_lowercase();
         self.words.iter().any(|word| CONTEXT_WORDS.contains(&word.as_str()))
             || CONTEXT_PHRASES.into_iter().any(|parts| parts.iter().all(|part| message.contains(part)))
     }
 
-    /// Returns the error for the client, whose request is wrong by this one: with the upstream's message, and the member
-    /// that it names.
+    /// Returns the error for a client that sent an invalid request, with the upstream's message and the member that
+    /// it names.
     pub(crate) fn of_client(self, code: Code) -> Error {
         let is_context = code == Code::InvalidRequest && self.is_context_length();
         let error = Error::new(if is_context { Code::ContextLengthExceeded } else { code });
@@ -163,7 +164,8 @@ impl UpstreamError {
         Error { param: self.param.map(Into::into), ..error.message(message) }
     }
 
-    /// Returns the error that ends a stream which had begun. A client's mistake is told; what happens at the upstream isn't.
+    /// Returns the error that ends a stream that had begun. A client's mistake is reported; problems of the
+    /// upstream aren't.
     pub(crate) fn in_stream(self) -> Error {
         match self.status() {
             _ if self.is_context_length() => self.of_client(Code::InvalidRequest),
@@ -172,14 +174,14 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the same with the model's name as the client knows it.
+    /// Returns the same error with the client's name of the model.
     #[must_use]
     pub(crate) fn renamed(self, from: &str, to: &str) -> Self {
         Self { message: self.message.map(|message| super::rename(&message, from, to)), ..self }
     }
 }
 
-/// The members of an error that say what it means.
+/// The members of an error that show its meaning.
 #[derive(Default)]
 struct Members {
     code: Option<String>,

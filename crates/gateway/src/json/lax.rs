@@ -1,25 +1,25 @@
-//! Texts that lax readers of JSON take and strict ones refuse, made readable without moving a byte.
+//! Texts that lax readers of JSON accept and strict ones refuse, made readable without moving a byte.
 //!
-//! | what | who writes it | what is read instead |
+//! | deviation | written by | replaced with |
 //! |---|---|---|
-//! | an unpaired surrogate as an escape (`\ud83d` alone), or an incomplete UTF-8 sequence | servers that cut a token's text, or a client's | a blank, or `?` for each byte |
+//! | an unpaired surrogate as an escape (`\ud83d` alone), or an incomplete UTF-8 sequence | servers that cut a token's text, or a client's text | a space, or `?` for each byte |
 //! | `NaN`, `Infinity`, `-Infinity` | Python's `json` | `0` |
-//! | control characters within strings | servers that don't escape them | a blank |
-//! | a byte order mark | editors; RFC 8259, section 8.1, lets a reader ignore it | blanks |
+//! | control characters within strings | servers that don't escape them | a space |
+//! | a byte order mark | editors; RFC 8259, section 8.1, lets a reader ignore it | spaces |
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What a text may have that JSON hasn't.
+/// The deviations from JSON that a text may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Laxity {
     /// Unpaired surrogates as escapes, which the grammar of JSON allows.
     Escapes,
-    /// All of the above.
+    /// Everything in the table above.
     Everything,
 }
 
-/// Returns a text of the same length whose members stand at the same places; `None` if there is nothing to replace. A name
-/// with an unpaired surrogate is left as it is: readers could disagree about which name it is.
+/// Returns a text of the same length whose members are at the same positions; `None` if nothing has to be replaced.
+/// A name with an unpaired surrogate stays unchanged, because readers could disagree about which name it is.
 pub(super) fn readable(text: &[u8], laxity: Laxity) -> Option<Vec<u8>> {
     let mut repair = Repair { text: text.to_vec(), is_changed: false };
     repair.escapes();
@@ -64,7 +64,8 @@ impl Repair {
         }
     }
 
-    /// Returns the string that goes on here. Its end is looked for once, however many escapes it has.
+    /// Returns the string that continues here. Its end is searched for only once, no matter how many escapes it
+    /// has.
     fn string_at(&self, at: usize, last: &mut StringEnd) -> StringEnd {
         if at >= last.end {
             let end = super::end_of_string(&self.text, at);
@@ -120,7 +121,8 @@ pub(super) fn has_unpaired_surrogate(text: &[u8]) -> bool {
     next_unpaired(text, &mut 0).is_some()
 }
 
-/// Returns the place of the next unpaired surrogate as an escape, from `at` on, which becomes the place after it.
+/// Returns the position of the next unpaired surrogate written as an escape, starting at `at`, and moves `at` after
+/// it.
 fn next_unpaired(text: &[u8], at: &mut usize) -> Option<usize> {
     loop {
         let place = *at + memchr::memchr(b'\\', text.get(*at..)?)?;
@@ -133,7 +135,7 @@ fn next_unpaired(text: &[u8], at: &mut usize) -> Option<usize> {
     }
 }
 
-/// Returns the number of an escape `\uXXXX` that stands here.
+/// Returns the number of the escape `\uXXXX` at this position.
 fn unit_at(text: &[u8], at: usize) -> Option<u16> {
     let escape = text.get(at..at + 6)?;
     let digits = std::str::from_utf8(escape.strip_prefix(b"\\u")?).ok()?;
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(read(br#"{"a":"\udfff"}"#, Laxity::Escapes).as_deref(), Some(r#"{"a":"\u0020"}"#));
     }
 
-    /// Once the end of the string was looked for at each of them, which took hours.
+    /// A regression test: the end of the string used to be searched for at each of them, which took hours.
     #[test]
     fn many_unpaired_surrogates_take_linear_time() {
         let text = format!(r#"{{"a":"{}"}}"#, r"\ud83d".repeat(700_000));

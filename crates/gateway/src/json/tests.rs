@@ -119,7 +119,7 @@ type MemberText = (usize, &'static str, &'static str);
 /// The index of a name, and its new value.
 type ChangeText = (usize, Option<&'static str>);
 
-/// Members of an object in any order, and changes of it.
+/// Members of an object in any order, and changes to it.
 fn edits() -> impl Strategy<Value = (Vec<MemberText>, Vec<ChangeText>)> {
     let value = || {
         prop_oneof![
@@ -153,7 +153,7 @@ proptest! {
         let changes: Vec<_> = changes.into_iter().map(|(name, value)| (ALL[name], value)).collect();
         let result = edited(&text, &changes);
 
-        // The result means the changed object.
+        // The result is equivalent to the changed object.
         let mut expected: Map<String, Value> = serde_json::from_str(&text).unwrap();
         let mut touched = Vec::new();
         for (name, value) in &changes {
@@ -164,14 +164,14 @@ proptest! {
             }
         }
         prop_assert_eq!(&serde_json::from_slice::<Map<_, _>>(&result).unwrap(), &expected);
-        // The other members are in it byte for byte, in their order.
+        // The other members are unchanged byte for byte, in their order.
         let mut rest = std::str::from_utf8(&result).unwrap();
         for (name, text, _) in own.iter().filter(|(name, _, _)| !touched.contains(name)) {
             let after = rest.split_once(text.as_str()).map(|(_, after)| after);
             prop_assert!(after.is_some(), "{} {}", name, rest);
             rest = after.unwrap();
         }
-        // A member that keeps its name keeps its place, and with its old value everything is as before.
+        // A member that keeps its name keeps its position, and setting the old value again restores the text.
         let back: Vec<_> = members.iter().map(|(name, value, _)| (ALL[*name], Some(*value))).collect();
         let kept = changes.iter().all(|(name, value)| value.is_some() && own.iter().any(|(n, _, _)| n == name));
         if kept {

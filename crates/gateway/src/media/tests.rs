@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::operation::Operation;
 
-/// A server that gives every request this answer, and keeps the requests.
+/// A server that sends this answer to every request, and records the requests.
 struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
@@ -127,7 +127,7 @@ async fn each_form_gets_its_content_inline() {
     assert_eq!(load(&private(), Operation::Messages, &body).await.unwrap(), expected);
 }
 
-/// Returns what the client is told.
+/// Returns the error that the client gets.
 async fn refusal(loader: &MediaLoader, url: &str) -> Error {
     load(loader, Operation::ChatCompletions, &image(url)).await.unwrap_err()
 }

@@ -1,4 +1,4 @@
-//! One upstream, asked for one call.
+//! An attempt of a call at one upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,45 +24,46 @@ use crate::{demo, prefix_cache};
 use catalog::{OnDisconnect, Route, UpstreamKind};
 use kernel::error::{Code, Error};
 
-/// The most bytes of an answer that isn't streamed: one key has memory for it beside the largest request.
+/// The maximum number of bytes of an answer that isn't streamed. A key has enough memory for it in addition to the
+/// largest request.
 pub(crate) const MAX_PLAIN_BYTES: usize = 64 << 20;
 
-/// One upstream, asked for one call.
+/// An attempt of a call at one upstream.
 pub(super) struct Attempt<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) call: &'a Admitted,
-    /// The request that is sent: that of the call, or the same with its media inline.
+    /// The request that is sent: that of the call, or the same with its media inlined.
     pub(super) outgoing: &'a ModelRequest,
-    /// Keeps what the upstream has cached apart by organization.
+    /// The salt that separates the upstream's cache by organization.
     pub(super) cache_salt: Option<String>,
     pub(super) route: &'a Route,
     pub(super) transport: &'a Arc<Transport>,
     pub(super) started: Instant,
 }
 
-/// When an attempt must have come how far.
+/// The deadlines of an attempt.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
-    /// The beginning of a stream, unless there are signs of life.
+    /// The deadline for the beginning of a stream, which signs of life extend.
     pub(super) first_event: Instant,
-    /// The end of the answer.
+    /// The deadline for the end of the answer.
     pub(super) total: Instant,
 }
 
 /// The beginning of a stream.
 enum First {
     Event(Box<Relay>),
-    /// An error that names a field that was added, and that the upstream doesn't take: these are added instead.
+    /// An error that names an added field that the upstream doesn't accept, with the fields to add instead.
     FieldRefused(Place, Injection),
 }
 
 /// The response of an upstream.
 pub(super) enum Response {
     Good(UpstreamBody),
-    /// 400, perhaps because of a field that we have added: its message names one. The failure is what the client
-    /// gets otherwise.
+    /// 400, perhaps because of a field that was added here, which the message names. Otherwise, the client gets the
+    /// failure.
     FieldRefused(InjectedField, Failure),
-    /// The prompt and the limit that was written in have more tokens than the context: with this limit they haven't.
+    /// The prompt and the limit that was added have more tokens than the context. With this limit, they fit.
     LimitTooLarge(i64, Failure),
 }
 
@@ -77,7 +78,7 @@ impl Attempt<'_> {
         let is_demo = self.route.upstream.kind == UpstreamKind::Demo;
         if is_stream {
             let mut place = place;
-            // It ends by then: each request is sent before the first event is due.
+            // The loop ends, because each request is sent before the deadline for the first event.
             let relay = loop {
                 match self.read_first(body, inject, place, times).await? {
                     First::Event(relay) => break relay,
@@ -115,13 +116,14 @@ impl Attempt<'_> {
         Ok(Opened::Whole { body: holding(answer.body, memory), used, is_demo })
     }
 
-    /// Returns the fields that the upstream takes, as far as that is known.
+    /// Returns the fields that the upstream is known to accept.
     fn known_injection(&self) -> Injection {
         let (operation, now_ms) = (self.call.request.operation, self.gateway.clock.steady_ms());
         self.transport.abilities().injection(operation, &self.route.model, now_ms)
     }
 
-    /// Asks until the response begins well. Returns its body, and what was added to the request.
+    /// Sends the request until a response begins successfully. Returns its body, and the fields added to the
+    /// request.
     async fn begin(&self, mut inject: Injection) -> Result<(UpstreamBody, Injection), Failure> {
         let mut limit = None;
         loop {
@@ -140,8 +142,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Returns the fields to send after one was refused; `None` if the client gets the refusal. The client chose the request,
-    /// and so the message: what it says is found out without the client.
+    /// Returns the fields to send after one was refused; `None` if the client gets the refusal. The client chose
+    /// the request, and thus the message, so whether it is true is checked without the client's request.
     async fn without(&self, field: InjectedField, sent: Injection) -> Option<Injection> {
         let operation = self.call.request.operation;
         let learned = abilities::learn(self.gateway, self.transport, self.route, operation).await;
@@ -190,7 +192,7 @@ impl Attempt<'_> {
         })
     }
 
-    /// Returns the end of an answer that has too many bytes: the upstream has made it, so it is charged.
+    /// Returns the end of an answer that has too many bytes. The upstream has generated it, so it is charged.
     fn too_long(&self, tail: &[u8]) -> Opened {
         self.warn(&format!("its answer has more than {MAX_PLAIN_BYTES} bytes"));
         let request = &self.call.request;
@@ -202,7 +204,7 @@ impl Attempt<'_> {
         Opened::TooLong { used: Settled { service_tier, ..used } }
     }
 
-    /// Returns what the request is written for. `limit` takes the place of the model's.
+    /// Returns the target that the request is written for. `limit` replaces the model's limit.
     pub(super) fn target(&self, inject: Injection, limit: Option<i64>) -> Target<'_> {
         let upstream = &self.route.upstream;
         let options = TargetOptions {
@@ -228,12 +230,13 @@ impl Attempt<'_> {
                 .map(|answer| Response::Good(UpstreamBody::Demo(answer)))
                 .ok_or_else(|| self.fail("no text"));
         }
-        // The copy is kept until the response begins: if the connection was closed meanwhile, it is sent again.
+        // The copy is kept until the response begins. It is sent again if the connection was closed in the
+        // meantime.
         let _copy = self.gateway.take_memory(self.call.holder, body.len()).map_err(Failure::last)?;
         let mut headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
         let query = self.call.anthropic.add_to(&mut headers, &self.route.upstream);
         let path = format!("{}{query}", self.call.request.operation.path());
-        // An answer that isn't streamed is made to its end, whoever leaves.
+        // An answer that isn't streamed is generated to its end even if the client leaves.
         let is_awaited =
             !self.call.request.is_stream || self.route.upstream.on_disconnect != OnDisconnect::Cancel;
         self.call.stage.begin(is_awaited);

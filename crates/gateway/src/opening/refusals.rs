@@ -1,4 +1,4 @@
-//! What a failed attempt means: for the client, for the upstream, and for whether another one is asked.
+//! The consequences of a failed attempt: for the client, for the upstream, and for whether another one is tried.
 
 use http::{HeaderMap, StatusCode, header};
 use hyper::body::Bytes;
@@ -14,11 +14,12 @@ pub(super) struct Failure {
     /// `true` if another upstream may be asked.
     pub(super) may_move_on: bool,
     pub(super) verdict: Verdict,
-    /// What the upstream has answered, which is logged once the attempt has failed by it: it may be asked again.
+    /// The refusal of the upstream. It is logged once the attempt has failed because of it, since the upstream may
+    /// be tried again.
     pub(super) refusal: Option<Box<Refusal>>,
 }
 
-/// An answer of an upstream that is none.
+/// A refusal that an upstream sent instead of an answer.
 pub(super) struct Refusal {
     status: u16,
     how: String,
@@ -26,27 +27,27 @@ pub(super) struct Refusal {
     fault: Fault,
 }
 
-/// Whose mistake a refusal is.
+/// The party that caused a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    /// The client's, which is told.
+    /// The client, which gets the message.
     Request,
-    /// The upstream's.
+    /// The upstream.
     Upstream,
-    /// The operator's: the catalog routes to it what it doesn't have.
+    /// The operator: the catalog routes to a model or path that the upstream doesn't have.
     Route,
-    /// The operator's: the credential, or what its account may still spend.
+    /// The operator: the credential, or the balance of its account.
     Account,
 }
 
 /// The state of an upstream, as far as a failed attempt shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It works: the request is wrong.
+    /// The upstream works, and the request is wrong.
     Works,
-    /// It can't be reached, is overloaded, or takes too long.
+    /// The upstream can't be reached, is overloaded, or takes too long.
     Fails,
-    /// Nothing: the request may be what it fails on, or it wasn't asked.
+    /// The state is unknown: the request may have caused the failure, or the upstream wasn't called.
     Unknown,
 }
 
@@ -61,7 +62,7 @@ impl Failure {
         Self { verdict, ..self }
     }
 
-    /// Returns the failure that a status stands for, and whose mistake it is.
+    /// Returns the failure for a status, and the party that caused it.
     fn of(status: u16, error: UpstreamError, retry_after_s: Option<u64>) -> (Fault, Self) {
         let overloaded = |verdict| {
             let error = Error { retry_after_s, ..Code::ModelOverloaded.into() };
@@ -75,7 +76,7 @@ impl Failure {
                 (Fault::Request, Self::last(error.of_client(Code::InvalidRequest)).with(Verdict::Works))
             }
             413 => (Fault::Request, Self::last(error.of_client(Code::PayloadTooLarge)).with(Verdict::Works)),
-            // It has no such path, or no such model.
+            // The upstream has no such path or model.
             404 | 405 | 410 | 501 => {
                 (Fault::Route, Self::moving_on(Code::ModelNotServed).with(Verdict::Works))
             }
@@ -106,7 +107,7 @@ impl Attempt<'_> {
         let rest = self.rest_of_context(&error);
         let how = format!("it answers {}", status.as_u16());
         let failure = self.failure(status.as_u16(), &how, error, retry_after_s(headers));
-        // Which status a server gives to a field that it doesn't know is its own choice.
+        // Servers differ in the status that they send for an unknown field.
         let may_be_field = !matches!(status.as_u16(), 401 | 403 | 408 | 429 | 502..);
         let field = refused_field(body).filter(|_| may_be_field);
         let is_added = |field: &InjectedField| self.target(inject, None).adds(*field, &self.call.request);
@@ -117,25 +118,25 @@ impl Attempt<'_> {
         }
     }
 
-    /// Returns the limit that an upstream leaves, if it refuses the one that was sent because the prompt is so long.
+    /// Returns the limit that fits, if the upstream refuses the sent one because the prompt is so long.
     fn rest_of_context(&self, error: &UpstreamError) -> Option<i64> {
         let context_length = self.call.model.context_length.filter(|_| self.call.is_limit_ours())?;
         rest_of_context(error.message.as_deref()?, context_length, self.call.max_tokens)
     }
 
-    /// Translates an error with which a stream begins, or that is all of an answer: vLLM has answered 200 by then. Without a
-    /// status it is a failure of the upstream.
+    /// Translates an error at the beginning of a stream, or one that is the whole answer; vLLM has sent status 200
+    /// by then. Without a status, it is a failure of the upstream.
     pub(super) fn refused_with_200(&self, error: UpstreamError) -> Failure {
         let is_context_length = error.is_context_length();
         let status = error.status().unwrap_or(if is_context_length { 400 } else { 500 });
         let how = format!("its answer is an error, like a status of {status}");
         let failure = self.failure(status, &how, error, None);
-        // A request may be the reason: one client's must not close an upstream for all.
+        // The request may be the reason, and one client must not close an upstream for all.
         let verdict = if failure.verdict == Verdict::Fails { Verdict::Unknown } else { failure.verdict };
         failure.with(verdict)
     }
 
-    /// Returns the failure that a status stands for.
+    /// Returns the failure for a status.
     fn failure(&self, status: u16, how: &str, error: UpstreamError, retry_after_s: Option<u64>) -> Failure {
         let message = error.message.clone();
         // The client knows the model by another name.
@@ -147,18 +148,18 @@ impl Attempt<'_> {
         }
     }
 
-    /// Logs what the upstream has answered. The client is told of its own mistakes only.
+    /// Logs the upstream's refusal. The client only learns of its own mistakes.
     pub(super) fn log(&self, failure: &Failure) {
         let Some(Refusal { status, how, message, fault }) = failure.refusal.as_deref() else { return };
         let (call_id, upstream, model) = (self.call.call_id, &self.route.upstream.id, &self.route.model);
-        // It may repeat a part of a prompt.
+        // The message may repeat a part of a prompt, so it isn't in the lines below.
         errors::log(call_id, upstream, message.as_deref());
         if *fault == Fault::Request {
             tracing::info!(%call_id, upstream, status, "an upstream refused a request: the client is told why");
             return;
         }
         self.warn(how);
-        // Every call meets it.
+        // Every call runs into it, so it is logged only from time to time.
         let is_due = |what| self.transport.complaints().is_due(model, what, self.gateway.clock.steady_ms());
         let path = self.call.request.operation.path();
         match fault {
@@ -185,7 +186,7 @@ impl Attempt<'_> {
         Failure::last(Code::UpstreamTimeout).with(Verdict::Fails)
     }
 
-    /// Logs why the upstream failed; the client isn't told.
+    /// Logs the reason why the upstream failed, which the client doesn't get.
     pub(super) fn fail(&self, why: &str) -> Failure {
         self.warn(why);
         Failure::last(Code::UpstreamFailed)
@@ -196,9 +197,9 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the tokens that are left of a context, by a message that names how many a prompt has: a number that is too large
-/// only together with the limit. So is the server's own context, where it is smaller than the catalog's: of two such numbers
-/// the larger is that, unless the message has the catalog's.
+/// Returns the number of tokens left in a context, from a message with the number of tokens of the prompt: a number
+/// that is too large only together with the limit. If the server's own context is smaller than the catalog's, it is
+/// such a number, too. Of two such numbers, the larger is the context, unless the message contains the catalog's.
 fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64> {
     let numbers =
         message.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<i64>().ok());
@@ -206,7 +207,7 @@ fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64
         *tokens < context_length && *tokens != limit && tokens.saturating_add(limit) > context_length
     };
     let is_named = numbers.clone().any(|tokens| tokens == context_length);
-    // Others, such as the tokens that are left, are smaller.
+    // Other numbers, such as that of the tokens left, are smaller.
     let largest = numbers.clone().filter(is_candidate).max()?;
     let next = numbers.filter(is_candidate).filter(|tokens| *tokens < largest && !is_named).max();
     let rest = next.map_or(context_length - largest, |prompt| largest - prompt);
@@ -252,7 +253,7 @@ mod tests {
                 "This model's maximum context length is 8000 tokens. However, you requested 10096 tokens (6000 in the messages, 4096 in the completion)",
                 Some(2000),
             ),
-            // The catalog's is among the numbers: of two others the larger is the prompt.
+            // The message contains the catalog's context, so the larger of two other numbers is the prompt.
             (
                 "the context is 8192 tokens: 6000 of input, of which 5000 are text, and 4096 of output",
                 Some(2192),
@@ -266,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Such a refusal meets every call: the client can't help it, and another upstream may have an account that is good.
+    /// Every call gets such a refusal. The client can't help it, and another upstream may have a working account.
     #[test]
     fn refusals_of_an_account_are_not_the_mistake_of_a_client() {
         let read =

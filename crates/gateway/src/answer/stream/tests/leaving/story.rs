@@ -206,7 +206,7 @@ pub fn check(story: &Story, bytes: usize, on_disconnect: OnDisconnect) {
     let (settled, used) = story.leave_after(bytes, on_disconnect);
     let shown = format!("{:?} {:?} after {bytes} bytes: {settled:?} of {used}", story.operation, story.kind);
     if on_disconnect == OnDisconnect::Cancel {
-        // The prompt, "Tell me a story", has 15 bytes.
+        // The text of the prompt has 15 bytes.
         assert!((3..=story.prompt).contains(&settled.prompt_tokens), "{shown}");
         assert!(settled.completion_tokens <= used, "{shown}");
         return;
