@@ -1,8 +1,9 @@
-//! What upstreams have cached of prompts, which must not reveal to one organization what another has asked.
+//! The upstream's cache of prompts, which must not reveal to one organization what another has sent.
 //!
-//! How many tokens of a prompt came from a cache reveals whether somebody has sent the same beginning before, token by token. vLLM and
-//! SGLang keep their caches apart by `cache_salt`, which is made of the organization here. Of other upstreams, and where these know no
-//! salt, the exact numbers are for the books only: the client gets zero, and what would reveal them is taken out.
+//! The number of a prompt's tokens that came from a cache reveals whether someone has sent the same beginning
+//! before, token by token. vLLM and SGLang separate their caches by `cache_salt`, which is derived from the
+//! organization here. For other upstreams, and for operations without a salt, only the books get the exact numbers:
+//! the client gets zero, and anything else that would reveal them is removed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,8 +18,8 @@ use catalog::{Upstream, UpstreamKind};
 use kernel::ids::OrganizationId;
 use kernel::secrets::sealing::DerivedKey;
 
-/// Returns these names and those of the members that reveal what was cached beside the usage: of llama.cpp, SGLang, vLLM and
-/// providers. An answer is read with them, because only members that were read can be taken out.
+/// Returns these names and the names of members outside the usage that reveal what was cached: those of llama.cpp,
+/// SGLang, vLLM and providers. An answer is read with them, because only members that were read can be removed.
 macro_rules! with_revealing_names {
     ($($name:literal $(,)?)*) => {
         &[$($name,)* "prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"]
@@ -26,10 +27,10 @@ macro_rules! with_revealing_names {
 }
 pub(crate) use with_revealing_names;
 
-/// Members of answers that reveal what was cached, beside the usage.
+/// Members of answers, outside the usage, that reveal what was cached.
 const REVEALING: &[&str] = with_revealing_names![];
 
-/// Returns `true` if the upstream keeps its cache apart by a salt in this operation.
+/// Returns `true` if the upstream separates its cache by a salt in this operation.
 const fn has_salt(kind: UpstreamKind, operation: Operation) -> bool {
     match operation {
         Operation::ChatCompletions | Operation::Completions | Operation::Responses => kind.has_cache_salt(),
@@ -37,7 +38,7 @@ const fn has_salt(kind: UpstreamKind, operation: Operation) -> bool {
     }
 }
 
-/// Returns the salt for what an organization asks an upstream, if that is one to keep its cache apart.
+/// Returns the salt for an organization's requests to an upstream, if the upstream separates its cache by one.
 pub(crate) fn salt(
     upstream: &Upstream,
     operation: Operation,
@@ -48,14 +49,14 @@ pub(crate) fn salt(
     is_salted.then(|| URL_SAFE_NO_PAD.encode(key.tag(organization.to_string().as_bytes())))
 }
 
-/// Returns `true` if clients aren't told what an upstream has cached.
+/// Returns `true` if clients mustn't learn what an upstream has cached.
 pub(crate) fn hides(upstream: &Upstream, operation: Operation) -> bool {
     !upstream.shared_prefix_cache
         && upstream.kind != UpstreamKind::Demo
         && !has_salt(upstream.kind, operation)
 }
 
-/// Takes what reveals the cache out of an answer or an event, apart from its usage.
+/// Removes what reveals the cache from an answer or an event, apart from its usage.
 pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timings: bool) {
     for name in REVEALING.iter().filter(|name| object.get(name).is_some()) {
         edit.remove(name);
@@ -67,17 +68,17 @@ pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timi
 
 /// Returns whether a choice of an answer has a usage of its own.
 fn has_usage_in_choice(body: &Bytes, has_usage: bool) -> bool {
-    // Most have one usage, beside the choices.
+    // Most answers have one usage, next to the choices.
     let found = memchr::memmem::find_iter(body, b"\"usage\"").take(2).count();
     let is_there = || match Chunk::read(body) {
         Ok(chunk) => chunk.counts.choices.iter().any(|choice| choice.usage.is_some()),
-        // It has another member twice.
+        // The object has another member twice.
         Err(_) => true,
     };
     found > usize::from(has_usage) && is_there()
 }
 
-/// Returns an answer whose choices have no usage of their own, as Kimi sends it; `None` for one that can't be rewritten.
+/// Returns an answer without the usages of its choices, which Kimi sends; `None` if it can't be rewritten.
 pub(crate) fn without_usage_of_choices(text: &[u8]) -> Option<Vec<u8>> {
     let Value::Object(mut members) = read_lax_value(text)? else { return None };
     let choices = members.get_mut("choices").and_then(Value::as_array_mut);
@@ -87,7 +88,8 @@ pub(crate) fn without_usage_of_choices(text: &[u8]) -> Option<Vec<u8>> {
     Some(Value::Object(members).to_string().into_bytes())
 }
 
-/// Returns llama.cpp's `timings` without those of the prompt: how many of its tokens were processed reveals how many weren't.
+/// Returns llama.cpp's `timings` without those of the prompt, because the number of processed tokens reveals the
+/// number of cached ones.
 fn hidden_timings(timings: &[u8]) -> Vec<u8> {
     rewritten(timings, |mut members| {
         members.retain(|name, _| name.starts_with("predicted_") || name.starts_with("draft_"));
@@ -95,7 +97,7 @@ fn hidden_timings(timings: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns a usage of OpenAI's forms as if nothing had been cached.
+/// Returns a usage in one of OpenAI's forms as if nothing had been cached.
 pub(crate) fn hidden_usage(usage: &[u8]) -> Vec<u8> {
     const KEPT: [&str; 10] = [
         "prompt_tokens",
@@ -121,7 +123,7 @@ pub(crate) fn hidden_usage(usage: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns a usage of a message as if nothing had been cached. `prompt_tokens` are all of the prompt.
+/// Returns a usage of a message as if nothing had been cached. `prompt_tokens` is the total of the prompt.
 pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> Vec<u8> {
     const CACHED: [&str; 2] = ["cache_read_input_tokens", "cache_creation_input_tokens"];
     const KEPT: [&str; 5] =
@@ -138,7 +140,8 @@ pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> 
     })
 }
 
-/// Returns the body of an answer that isn't a stream as if nothing had been cached; `None` for one that can't be rewritten.
+/// Returns the body of an answer that isn't a stream as if nothing had been cached; `None` if it can't be
+/// rewritten.
 pub(crate) fn hidden_answer(body: Bytes, operation: Operation) -> Option<Bytes> {
     const NAMES: &[&str] = with_revealing_names!["usage", "timings"];
     let (body, answer) = match Object::read_lax(body.clone(), NAMES) {
@@ -174,7 +177,7 @@ fn zero(members: &mut Map<String, Value>, name: &str) {
     }
 }
 
-/// Returns an object with other members. What isn't an object reveals nothing afterwards.
+/// Returns an object with other members. A value that isn't an object is replaced, so that it reveals nothing.
 fn rewritten(object: &[u8], change: impl FnOnce(Map<String, Value>) -> Map<String, Value>) -> Vec<u8> {
     match read_lax_value(object) {
         Some(Value::Object(members)) => Value::Object(change(members)).to_string().into_bytes(),

@@ -1,5 +1,5 @@
-//! Tiny calls of each operation at an upstream, plain and streamed, which say how it counts: for `tollkeeper upstream check
-//! --probe`.
+//! Tiny calls of each operation at an upstream, plain and streamed, that show how it counts: for `tollkeeper
+//! upstream check --probe`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use catalog::{Kind, Route, UpstreamKind};
 
 /// The timeout of one call.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The most bytes of an answer: it has a few tokens, or one vector.
+/// The maximum number of bytes of an answer, which has a few tokens or one vector.
 const MAX_BYTES: usize = 4 << 20;
-/// The most tokens of an answer: some servers take no smaller limit.
+/// The maximum number of tokens of an answer: some servers accept no smaller limit.
 const MAX_TOKENS: i64 = 16;
 
-/// What a call has shown.
+/// The result of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Counting {
-    /// The usage came with each event of a stream: a call that is cut or left is charged exactly.
+    /// The usage came with each event of a stream, so a call that is cut or left is charged exactly.
     Running,
     /// The usage came at the end.
     AtTheEnd,
@@ -35,7 +35,7 @@ pub enum Counting {
     Estimated,
     /// The upstream refused the call, with this status and message.
     Refused(u16, String),
-    /// There was no answer that could be understood.
+    /// The upstream sent no valid answer.
     Failed(String),
 }
 
@@ -47,10 +47,11 @@ pub struct Probe {
     pub counting: Counting,
 }
 
-/// Makes a tiny call of each operation that the model of a route has, one after the other. They cost what such calls cost.
+/// Makes a tiny call of each operation that the model of a route has, one after the other. The upstream charges for
+/// them as usual.
 ///
 /// # Errors
-/// The upstream's settings can't be used, with the reason.
+/// The upstream's settings can't be used, for the returned reason.
 pub async fn probe(route: &Route, kind: Kind) -> Result<Vec<Probe>, String> {
     let transport = Transports::default().get(&route.upstream)?;
     let operations = Operation::ALL.into_iter().filter(|operation| {
@@ -76,7 +77,7 @@ async fn ask(transport: &Arc<Transport>, route: &Route, operation: Operation, is
     let Ok(request) = ModelRequest::read(operation, &Bytes::from(body(operation, is_stream))) else {
         return Counting::Failed("the probe can't be written".to_owned());
     };
-    // A field that is added and refused is left out, as for a call.
+    // As in a call, an added field that is refused is left out.
     let mut inject = Injection::default();
     loop {
         let target = Target {
@@ -172,7 +173,7 @@ fn body(operation: Operation, is_stream: bool) -> String {
     format!(r#"{{"model":"-",{contents}{stream}}}"#)
 }
 
-/// Returns whether a kind of upstream should count with each event of this operation's streams.
+/// Returns whether a kind of upstream should send a usage with each event of this operation's streams.
 pub const fn should_run(kind: UpstreamKind, operation: Operation) -> bool {
     match operation {
         Operation::ChatCompletions | Operation::Completions => {
@@ -200,7 +201,7 @@ mod tests {
         drop(tokio::spawn(async move {
             while let Ok((mut connection, _)) = listener.accept().await {
                 let mut request = Vec::new();
-                // All bodies end so.
+                // All bodies end like this.
                 while !request.ends_with(b"}") {
                     if connection.read_buf(&mut request).await.unwrap() == 0 {
                         break;

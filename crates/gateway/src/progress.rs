@@ -1,5 +1,5 @@
-//! How far a call has come, which is written to its reservation from time to time: if this process is
-//! interrupted, that is what the call costs (docs/contract/gateway.md#what-a-killed-server-costs).
+//! The progress of a call, which is written to its reservation from time to time. If this process is interrupted,
+//! it is the charge for the call (docs/contract/gateway.md#what-a-killed-server-costs).
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -14,16 +14,16 @@ use billing::reservations;
 use kernel::error::Code;
 use kernel::ids::{ModelCallId, ReservationId};
 
-/// The wait after the first failed attempt to write a progress. It doubles up to the longest.
+/// The wait after the first failed attempt to write a progress. It doubles up to the maximum.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
-/// The tokens of a call until now. Clones share them.
+/// The tokens used by a call so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress(Arc<Mutex<Option<Settled>>>);
 
 impl Progress {
-    /// Notes what the call would be charged if it ended now.
+    /// Notes the charge for the call if it ended now.
     pub(crate) fn note(&self, used: Settled) {
         let is_nothing = used.prompt_tokens == 0 && used.completion_tokens == 0;
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ pub(crate) struct Extensions {
     progress: Progress,
     interval: Duration,
     next: Instant,
-    /// The reservation has ended, so there is nothing to extend.
+    /// `true` once the reservation has ended, so that nothing is left to extend.
     is_gone: bool,
 }
 
@@ -69,12 +69,12 @@ impl Extensions {
         }
     }
 
-    /// Returns where the call notes its progress.
+    /// Returns the progress that the call updates.
     pub(crate) fn progress(&self) -> Progress {
         self.progress.clone()
     }
 
-    /// Does this work, and extends the reservation meanwhile.
+    /// Does this work, and extends the reservation in the meantime.
     pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         tokio::select! {
@@ -112,7 +112,7 @@ impl Extensions {
                 );
                 return;
             }
-            // Once for each extension: a failing database concerns every call.
+            // Once for each extension, because a failing database affects every call.
             if wait == FIRST_RETRY {
                 tracing::warn!(
                     %call_id, %reservation_id,

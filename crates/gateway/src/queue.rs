@@ -1,9 +1,9 @@
 //! The places of an upstream, and the queue for them, which are fair between organizations.
 //!
-//! While several organizations call an upstream, none may have all of its places: an eighth stays free for the others.
-//! A place that becomes free goes to the organization with the fewest places, and among equals in turns, so one with many
-//! calls, or long ones, doesn't keep the others waiting. While the queue is full, a call of an organization that waits less
-//! takes the place of the newest call of the one that waits most.
+//! While several organizations call an upstream, none may have all of its places: an eighth stays free for the
+//! others. A place that becomes free goes to the organization with the fewest places, and to equal ones in turn. So
+//! an organization with many calls, or long ones, doesn't keep the others waiting. While the queue is full, a call
+//! of an organization with fewer waiting calls replaces the newest call of the organization with the most.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use kernel::ids::OrganizationId;
 
 /// The part of the places that one organization leaves to the others.
 const OTHERS_PART: u32 = 8;
-/// How long an organization counts as one of those that call an upstream, after its last call.
+/// The time for which an organization counts as active at an upstream after its last call.
 const ACTIVE_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// The places of an upstream.
@@ -42,7 +42,7 @@ struct Activity {
 }
 
 impl State {
-    /// Notes that an organization makes a call, and forgets those that haven't made one for long.
+    /// Notes that an organization makes a call, and forgets organizations that haven't made one for a long time.
     fn note_call(&mut self, organization: OrganizationId) {
         let now = Instant::now();
         let is_active = |activity: &Activity| {
@@ -53,7 +53,7 @@ impl State {
             now;
     }
 
-    /// Returns how many places an organization may have of so many.
+    /// Returns the number of places that an organization may have of this many.
     fn share(&self, max: u32) -> u32 {
         match self.organizations.len() {
             0 | 1 => max,
@@ -78,7 +78,7 @@ impl State {
         true
     }
 
-    /// Takes the place back.
+    /// Releases a place of an organization.
     fn give_back(&mut self, organization: OrganizationId) {
         self.free += 1;
         if let Some(activity) = self.organizations.get_mut(&organization) {
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Returns the next call that waits and may have the place that is free, with its organization.
+    /// Returns the next waiting call that may have the free place, with its organization.
     fn next(&mut self, max: u32) -> Option<(OrganizationId, oneshot::Sender<Place>)> {
         let share = self.share(max);
         let Self { organizations, queue, .. } = self;
@@ -136,7 +136,7 @@ impl Places {
         self.state().queue.len()
     }
 
-    /// Takes a place, or waits for one. `None` if too many calls wait already, or it takes too long.
+    /// Takes a place, or waits for one. `None` if too many calls are waiting already, or it takes too long.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         organization: OrganizationId,
@@ -150,13 +150,13 @@ impl Places {
                 return Some(self.place(organization));
             }
             state.queue.retain(|waiting| !waiting.is_closed());
-            // The call that gives way learns it by the end of its channel.
+            // The removed call learns of it when its channel closes.
             drop(state.queue.push(organization, sender)?);
         }
         if let Ok(place) = timeout(max_wait, &mut receiver).await {
             return place.ok();
         }
-        // It may have come in this instant; otherwise the closed channel is passed over.
+        // A place may have arrived just now; otherwise the closed channel is skipped.
         receiver.close();
         receiver.try_recv().ok()
     }
@@ -165,7 +165,7 @@ impl Places {
         Place { places: Some(Arc::clone(self)), organization }
     }
 
-    /// Takes the place of a call back, and gives it to the next one.
+    /// Releases a call's place, and gives it to the next one.
     fn give_back(self: &Arc<Self>, mut organization: OrganizationId) {
         loop {
             let (next, waiting) = {
@@ -226,7 +226,7 @@ mod tests {
         waits(1).await;
         let third = enter(one);
         waits(2).await;
-        // The queue is full: the newest call of the one organization gives way to the other's.
+        // The queue is full: the newest call of one organization is replaced by the other's.
         let other = enter(two);
         assert!(third.await.unwrap().is_none());
         assert!(places.enter(two, LONG).await.is_none());
@@ -247,19 +247,19 @@ mod tests {
         let take = |organization, count: usize| -> Vec<Place> {
             (0..count).map_while(|_| places.try_enter(organization)).collect()
         };
-        // Alone, it may have all of them.
+        // Alone, an organization may have all of them.
         let all = take(one, 20);
         assert_eq!((all.len(), places.taken()), (9, 9));
         drop(all);
-        // With another one, an eighth of nine, rounded up, stays free.
+        // With another organization, an eighth of nine, rounded up, stays free.
         drop(places.try_enter(two).unwrap());
         let held = take(one, 20);
         assert_eq!((held.len(), places.taken()), (7, 7));
         assert_eq!(take(two, 20).len(), 2);
-        // Ten minutes after its last call the other one doesn't count any more.
+        // Ten minutes after its last call, the other organization no longer counts.
         places.state().organizations.get_mut(&two).unwrap().last_call -= ACTIVE_FOR;
         assert_eq!(take(one, 20).len(), 2);
-        // A single place has no share.
+        // A single place isn't divided.
         let single = Places::new(1, 5);
         drop(single.try_enter(two).unwrap());
         assert!(single.try_enter(one).is_some());
@@ -282,7 +282,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         }
-        // Of four, one organization may have three. Both places that become free go to the other one, which came later.
+        // Of four, one organization may have three. Both places that become free go to the other one, which came
+        // later.
         held.truncate(2);
         for call in waiting.drain(2..) {
             held.push(call.await.unwrap().unwrap());

@@ -1,4 +1,4 @@
-//! The record of a call: one line in the log when it has ended, and the spans of its trace.
+//! The record of a call: one line in the log at its end, and the spans of its trace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use kernel::ids::{ModelCallId, OrganizationId};
 use kernel::stopwatch::Stopwatch;
 use telemetry::Span;
 
-/// The record of a call for which money is reserved.
+/// The record of a call that has reserved money.
 pub(crate) struct CallRecord {
     stopwatch: Stopwatch,
     call_id: ModelCallId,
@@ -21,9 +21,9 @@ pub(crate) struct CallRecord {
     model: Box<str>,
     operation: Operation,
     is_stream: bool,
-    /// The upstream that was asked last.
+    /// The upstream that was called last.
     upstream: Option<Arc<Upstream>>,
-    /// What calls cost on the route that was asked last.
+    /// The operator's costs of calls on the route that was called last.
     costs: Option<Arc<ComponentPrices>>,
     attempts: u32,
     first_event: Option<Duration>,
@@ -55,7 +55,7 @@ impl CallRecord {
         }
     }
 
-    /// Notes that an upstream is asked, as a span of its own.
+    /// Notes that an upstream is called, as a span of its own.
     pub(crate) fn begin_attempt(&mut self, route: &Route) {
         self.upstream = Some(Arc::clone(&route.upstream));
         self.costs.clone_from(&route.cost);
@@ -84,18 +84,18 @@ impl CallRecord {
         self.first_event = Some(took);
     }
 
-    /// Returns the upstream that was asked last; `-` if none was.
+    /// Returns the upstream that was called last; `-` if none was.
     pub(crate) fn upstream_id(&self) -> &str {
         self.upstream.as_ref().map_or("-", |upstream| upstream.id.as_str())
     }
 
-    /// Returns the route that was asked last, if what calls cost there is known.
+    /// Returns the route that was called last, if the costs of calls there are known.
     pub(crate) fn costed_route(&self) -> Option<CostedRoute> {
         let costs = Arc::clone(self.costs.as_ref()?);
         Some(CostedRoute { upstream: self.upstream_id().into(), costs })
     }
 
-    /// Ends the record: the call is settled.
+    /// Ends the record once the call is settled.
     pub(crate) fn end(mut self, outcome: Outcome, used: Option<Settled>) {
         if let Some(mut span) = self.span.take() {
             if let Some(used) = used {

@@ -1,7 +1,7 @@
 //! A client's request for a model's answer, of any operation.
 //!
-//! [`ModelRequest`] reads what matters of the body, and [`write_for`](ModelRequest::write_for) makes of it the
-//! body for an upstream.
+//! [`ModelRequest`] reads the relevant parts of the body, and [`write_for`](ModelRequest::write_for) turns it into
+//! the body for an upstream.
 
 mod contents;
 mod fields;
@@ -38,16 +38,16 @@ pub use writing::{InjectedField, Injection, Target, TargetOptions, refused_field
 pub const TEMPLATE_TOKENS: i64 = 512;
 /// Tokens that a template adds to a message or a text: its marks and its role.
 pub const ITEM_TEMPLATE_TOKENS: i64 = 16;
-/// The fewest tokens that a template adds to a message: OpenAI's documentation names three.
+/// The minimum number of tokens that a template adds to a message: OpenAI's documentation names three.
 const LEAST_ITEM_TOKENS: i64 = 3;
-/// The tokens assumed for an image, audio, a video or a file, on top of its bytes: a small file may hold a large image,
-/// of which servers make up to this many tokens (`max_pixels` of Qwen2-VL).
+/// The tokens assumed for an image, audio, a video or a file, on top of its bytes. A small file may contain a large
+/// image, for which servers use up to this many tokens (`max_pixels` of Qwen2-VL).
 pub const MEDIA_TOKENS: i64 = 16_384;
-/// The context of a model whose context isn't known: few have more.
+/// The assumed context of a model whose context isn't known. Few have more.
 const ASSUMED_CONTEXT: i64 = 1 << 20;
 
-/// The members that are read, besides the contents, and what one kind of upstream takes in addition:
-/// `n_predict` and `n_cmpl` are llama.cpp's own names for `max_tokens` and `n`, and come first there.
+/// The members that are read, besides the contents, including those of single kinds of upstream: `n_predict` and
+/// `n_cmpl` are llama.cpp's own names for `max_tokens` and `n`, and take precedence there.
 const NAMES: &[&str] = &[
     "model",
     "stream",
@@ -68,7 +68,7 @@ const NAMES: &[&str] = &[
     "instructions",
     "cache_salt",
 ];
-/// Those of responses, where `prompt` names a stored one.
+/// The members of responses that are read. Their `prompt` names a stored one.
 const RESPONSE_NAMES: &[&str] = &[
     "model",
     "stream",
@@ -88,43 +88,44 @@ const RESPONSE_NAMES: &[&str] = &[
     "instructions",
     "cache_salt",
 ];
-/// The members of a response's request that need a conversation which an upstream has stored. How many tokens
-/// it has isn't known here, nor whose it is.
+/// The members of a response's request that need a conversation stored at an upstream. Neither its number of tokens
+/// nor its owner is known here.
 const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
-/// The members of `stream_options` that pass. Others could change how an upstream counts, or make it refuse ours.
+/// The members of `stream_options` that are forwarded. Others could change how an upstream counts, or make it
+/// refuse the added ones.
 const STREAM_OPTIONS: [&str; 3] =
     [InjectedField::IncludeUsage.as_str(), InjectedField::ContinuousUsage.as_str(), INCLUDE_OBFUSCATION];
-/// OpenAI's: it pads events, so that their lengths don't tell their texts. It isn't read here.
+/// A member of OpenAI's: it pads events, so that their lengths don't reveal their texts. It isn't read here.
 const INCLUDE_OBFUSCATION: &str = "include_obfuscation";
 
-/// A request for a model's answer. What isn't read here is left to the upstream.
+/// A request for a model's answer. Members that aren't read here are left to the upstream.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     /// The operation.
     pub operation: Operation,
     object: Object,
-    /// The model that the client asks for.
+    /// The requested model.
     pub model: String,
-    /// The answer is to be a stream.
+    /// `true` if the answer should be a stream.
     pub is_stream: bool,
-    /// The client asked for the usage at the end of a stream.
+    /// `true` if the client requested the usage at the end of a stream.
     pub include_usage: bool,
-    /// The client asked for the usage on every chunk of a stream.
+    /// `true` if the client requested the usage on every chunk of a stream.
     pub continuous_usage: bool,
-    /// The client asked for llama.cpp's `timings`.
+    /// `true` if the client requested llama.cpp's `timings`.
     pub timings_per_token: bool,
     /// The limit of an answer's tokens ([`Operation::limit`]), as it was sent.
     max_tokens: Option<i64>,
     /// `max_completion_tokens` of a chat, as it was sent.
     max_completion_tokens: Option<i64>,
-    /// The number of answers in the client's answer.
+    /// The number of answers that the client gets.
     pub choices: i64,
-    /// The number of answers that are generated, each of which may have as many tokens as are allowed.
+    /// The number of answers that are generated. Each may have the maximum number of tokens.
     pub generated: i64,
     /// The number of prompts or inputs, each of which may fill the model's context.
     pub prompts: i64,
-    /// The counts of what the model reads.
+    /// The counts of the content that the model reads.
     pub contents: Contents,
     survey: Survey,
 }
@@ -133,7 +134,7 @@ impl ModelRequest {
     /// Reads a body.
     ///
     /// # Errors
-    /// 400 with every problem. Unknown members are none.
+    /// 400 with every problem. Unknown members are allowed.
     pub fn read(operation: Operation, body: &Bytes) -> Result<Self, Error> {
         let names = names(operation);
         let part = operation.contents();
@@ -178,7 +179,7 @@ impl ModelRequest {
         Ok(request)
     }
 
-    /// Fails for a response that needs what an upstream has stored, or that would go on after its answer.
+    /// Fails for a response that needs a stored conversation or prompt, or that would continue after its answer.
     fn refuse_stored(&self) -> Result<(), Error> {
         if self.operation != Operation::Responses {
             return Ok(());
@@ -201,12 +202,12 @@ impl ModelRequest {
         Ok(())
     }
 
-    /// Returns the addresses of the web that it has loaded, in the order of the body.
+    /// Returns the web addresses in the request that have to be loaded, in the order of the body.
     pub(crate) fn web_media(&self) -> impl Iterator<Item = &Media> {
         self.survey.media.iter().filter(|media| media.scheme == Scheme::Web)
     }
 
-    /// Returns the body with contents in place of the addresses of the web.
+    /// Returns the body with contents in place of the web addresses.
     pub(crate) fn body_with(&self, contents: &BTreeMap<&str, Content>) -> Bytes {
         let text = self.object.text();
         let mut places: Vec<_> = self.web_media().collect();
@@ -227,17 +228,17 @@ impl ModelRequest {
         self.object.text()
     }
 
-    /// Returns how many tokens each answer may have, by the request: the smaller of both limits, and at least one.
+    /// Returns the requested token limit of each answer: the smaller of both limits, and at least one.
     pub fn asked_tokens(&self) -> Option<i64> {
         let asked = [self.max_tokens, self.max_completion_tokens].into_iter().flatten().min();
-        // vLLM counts a token for 0, too.
+        // vLLM also counts a token for 0.
         asked.map(|tokens| tokens.max(1))
     }
 
-    /// Returns how many tokens all prompts are reserved, for a model of this context. A token of text is at least a byte
-    /// of the body; the chat template and what isn't text come on top. A part that stands elsewhere may have any
-    /// number of tokens, so the whole context is reserved. The same holds if one of these upstreams may add to
-    /// the prompt by itself, such as with the results of a tool that it runs.
+    /// Returns the number of tokens reserved for all prompts, for a model of this context. A token of text is at
+    /// least a byte of the body; the chat template and media are added. Remote media may have any number of tokens,
+    /// so the whole context is reserved. The same applies if one of these upstreams may add to the prompt by
+    /// itself, such as the results of a tool that it runs.
     pub fn reserved_prompt_tokens<'a>(
         &self,
         context_length: Option<i64>,
@@ -253,12 +254,14 @@ impl ModelRequest {
         }
     }
 
-    /// Returns how many searches on the web an upstream may make for the answer. Without a tool that searches, it makes none.
+    /// Returns the maximum number of web searches that an upstream may make for the answer. Without a search tool,
+    /// it makes none.
     pub fn most_searches(&self) -> i64 {
         self.survey.most_searches(self.operation)
     }
 
-    /// Returns how many tokens all prompts can have by the count of an upstream, for a model of this context.
+    /// Returns the maximum number of tokens that an upstream can count for all prompts, for a model of this
+    /// context.
     pub fn countable_prompt_tokens(&self, context_length: Option<i64>) -> i64 {
         match context_length {
             Some(context) => context.saturating_mul(self.prompts),
@@ -281,7 +284,7 @@ impl ModelRequest {
         bytes.saturating_add(template).saturating_add(media.saturating_mul(MEDIA_TOKENS))
     }
 
-    /// Returns about how many tokens the prompts have, for upstreams that don't count them.
+    /// Returns the approximate number of tokens of the prompts, for upstreams that don't count them.
     pub fn estimated_prompt_tokens(&self) -> i64 {
         let text = self.contents.text + self.tokens_beside_contents();
         let tokens = text.count().saturating_add(self.contents.tokens);
@@ -293,7 +296,7 @@ impl ModelRequest {
         }
     }
 
-    /// Returns the tokens of what a model reads before the contents.
+    /// Returns the tokens of what the model reads in addition to the contents.
     fn tokens_beside_contents(&self) -> TextTokens {
         let texts = ["system", "instructions"].into_iter().filter_map(|name| self.object.get(name));
         let mut tokens = TextTokens::default();
@@ -304,7 +307,7 @@ impl ModelRequest {
         tokens + tools.map_or(TextTokens::default(), |Lenient(Description(tools))| tools)
     }
 
-    /// Returns the beginning of the contents as they were sent: calls that share it share a prefix of their
+    /// Returns the beginning of the contents as sent. Calls with the same beginning share a prefix of their
     /// prompts, which an upstream may have cached.
     pub fn beginning(&self) -> &[u8] {
         const MAX_BYTES: usize = 4096;
@@ -315,8 +318,8 @@ impl ModelRequest {
         rest.get(..MAX_BYTES).unwrap_or(rest)
     }
 
-    /// Fails if an upstream of this kind doesn't have the operation, or would answer with a wrong count of tokens:
-    /// llama.cpp counts one of several answers only.
+    /// Fails if an upstream of this kind doesn't have the operation, or would report a wrong token count: llama.cpp
+    /// counts only one of several answers.
     ///
     /// # Errors
     /// 503 `model_not_served`, or 400 `unsupported_parameter`.
@@ -349,7 +352,7 @@ impl ModelRequest {
     }
 }
 
-/// Fails for a member of `stream_options` that doesn't pass.
+/// Fails for a member of `stream_options` that isn't forwarded.
 fn refuse_stream_options(object: &Object) -> Result<(), Error> {
     let Some(Json::Object(options)) = object.get("stream_options").map(json).transpose()? else {
         return Ok(());
@@ -369,8 +372,8 @@ fn refuse_stream_options(object: &Object) -> Result<(), Error> {
     Err(unsupported("stream_options", message))
 }
 
-/// Returns the members of a request that are read or written here: each stands at most once, and no other name is taken for
-/// it by a reader that ignores case.
+/// Returns the members of a request that are read or written here. Each may appear at most once, and no other name
+/// may look like it to a reader that ignores case.
 pub fn watched_names(operation: Operation) -> impl Iterator<Item = &'static str> {
     names(operation).iter().copied().chain([operation.contents()])
 }
@@ -384,12 +387,12 @@ const fn names(operation: Operation) -> &'static [&'static str] {
     }
 }
 
-/// Returns a body that was read as text.
+/// Returns a body that was already read as text.
 fn text_of(body: &Bytes) -> Result<&str, Error> {
     std::str::from_utf8(body).map_err(|error| refuse(JsonError::NotUtf8 { at: error.valid_up_to() }))
 }
 
-/// Reads one value. Its text was checked already, but not for what [`Json`] refuses in addition.
+/// Reads a value. Its text was already checked, but not for what [`Json`] refuses in addition.
 fn json(value: &[u8]) -> Result<Json<'_>, Error> {
     input::json::parse(value)
 }

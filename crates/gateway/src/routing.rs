@@ -11,19 +11,20 @@ pub(crate) struct Candidate<'a> {
     pub(crate) weight: u32,
     /// Calls of this replica that the upstream is serving.
     pub(crate) calls: u32,
-    /// How long the first event of a stream took of late, in microseconds; 0 while none was measured.
+    /// The recent time to the first event of a stream, in microseconds; 0 while none was measured.
     pub(crate) first_event_us: u64,
-    /// `true` if the upstream has a place for another call, and works as far as is known.
+    /// `true` if the upstream has a place for another call, and isn't known to be failing.
     pub(crate) is_usable: bool,
-    /// `true` if it was asked for this call already.
+    /// `true` if it was already tried for this call.
     pub(crate) was_tried: bool,
 }
 
 /// Returns the position of the route to try next.
 ///
-/// It is in the lowest tier with a usable upstream, or in the lowest if there is none. There, a call with an `affinity`
-/// goes to the upstream that it maps to, unless that one has many more calls than the others. Any other goes to
-/// the less busy one of two upstreams that are drawn at random, by weight. `None` if all were tried.
+/// The route is in the lowest tier with a usable upstream, or in the lowest tier if none is usable. There, a call
+/// with an `affinity` goes to the upstream that it maps to, unless that one has many more calls than the others.
+/// Any other call goes to the less busy one of two upstreams that are drawn at random, by weight. `None` if all
+/// were tried.
 pub(crate) fn choose(candidates: &[Candidate<'_>], affinity: Option<u64>, random: u64) -> Option<usize> {
     let left = || candidates.iter().enumerate().filter(|(_, candidate)| !candidate.was_tried);
     let usable =
@@ -41,8 +42,8 @@ pub(crate) fn choose(candidates: &[Candidate<'_>], affinity: Option<u64>, random
 
 type Eligible<'a> = [(usize, &'a Candidate<'a>)];
 
-/// Rendezvous hashing with bounded loads: the upstream with the highest score for the key, of those with at most
-/// 1.25 times the mean number of calls and two more.
+/// Rendezvous hashing with bounded loads: the upstream with the highest score for the key, among those with at most
+/// 1.25 times the mean number of calls plus two.
 fn by_affinity(eligible: &Eligible<'_>, key: u64) -> Option<usize> {
     let count = u64::try_from(eligible.len()).ok().filter(|count| *count > 0)?;
     let calls: u64 = eligible.iter().map(|(_, candidate)| u64::from(candidate.calls)).sum();
@@ -52,7 +53,7 @@ fn by_affinity(eligible: &Eligible<'_>, key: u64) -> Option<usize> {
     best.max_by_key(|(_, candidate)| score(key, candidate)).map(|(at, _)| *at)
 }
 
-/// Returns the highest of as many draws as the weight, so that an upstream has its share of the keys.
+/// Returns the highest of as many draws as the weight, so that an upstream gets its share of the keys.
 fn score(key: u64, candidate: &Candidate<'_>) -> u64 {
     let draw = |number: u32| {
         let mut hasher = DefaultHasher::new();
@@ -62,8 +63,8 @@ fn score(key: u64, candidate: &Candidate<'_>) -> u64 {
     (0..candidate.weight.max(1)).map(draw).max().unwrap_or_default()
 }
 
-/// Two upstreams are drawn by weight, and the one with the smaller product of calls a weight and first event is
-/// taken.
+/// Draws two upstreams by weight, and takes the one with the smaller product of calls per weight and time to the
+/// first event.
 fn by_load(eligible: &Eligible<'_>, random: u64) -> Option<usize> {
     let (first, second) = (random & 0xffff_ffff, random >> 32);
     let (at, one) = draw(eligible, first)?;
@@ -74,9 +75,9 @@ fn by_load(eligible: &Eligible<'_>, random: u64) -> Option<usize> {
 
 /// Returns how busy an upstream is compared with another one.
 fn busyness(one: &Candidate<'_>, other: &Candidate<'_>) -> u128 {
-    // An upstream that wasn't measured yet counts as the other one.
+    // An upstream that wasn't measured yet counts as equal to the other one.
     let first_event_us = if one.first_event_us == 0 { other.first_event_us } else { one.first_event_us };
-    // Divided by its own weight is multiplied by the other's.
+    // Dividing by its own weight is the same as multiplying by the other's.
     (u128::from(one.calls) + 1) * u128::from(first_event_us.max(1)) * u128::from(other.weight.max(1))
 }
 
@@ -92,7 +93,7 @@ fn draw<'a>(eligible: &Eligible<'a>, random: u64) -> Option<(usize, &'a Candidat
     None
 }
 
-/// Returns the key by which calls of an organization that begin alike are served by the same upstream.
+/// Returns the key that sends calls of an organization with the same beginning to the same upstream.
 pub(crate) fn affinity_key(organization: &str, model: &str, beginning: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (organization, model, beginning).hash(&mut hasher);
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn less_busy_one_of_two_is_taken() {
-        // Equally busy: half each. One of them has more calls than its weight allows: always the other.
+        // Equally busy: half each. If one has more calls than its weight allows, always the other.
         let even = counts(&[route("a"), route("b")]);
         assert!((4_500..5_500).contains(&even[0]), "{even:?}");
         assert_eq!(counts(&[Candidate { calls: 3, ..route("a") }, route("b")]), [0, 10_000]);
@@ -148,7 +149,7 @@ mod tests {
             ]),
             [0, 10_000]
         );
-        // One that wasn't measured yet is as fast as the other.
+        // An upstream that wasn't measured yet counts as fast as the other.
         assert_eq!(
             counts(&[Candidate { first_event_us: 0, ..route("a") }, Candidate { calls: 1, ..route("b") }]),
             [10_000, 0]
@@ -170,7 +171,7 @@ mod tests {
         let before: Vec<_> = (0..4_000).map(|key| of(&routes, key)).collect();
         let shares = [0, 1, 2].map(|at| before.iter().filter(|chosen| **chosen == at).count());
         assert!((850..1_150).contains(&shares[0]) && (1_850..2_150).contains(&shares[2]), "{shares:?}");
-        // Without one upstream only its own keys move.
+        // Without one upstream, only its own keys move.
         routes[0].was_tried = true;
         let after = (0..4_000).map(|key| of(&routes, key));
         assert!(after.zip(&before).all(|(after, before)| *before == 0 || after == *before));

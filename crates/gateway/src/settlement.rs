@@ -20,11 +20,11 @@ use kernel::error::Code;
 use kernel::ids::ModelCallId;
 use keys::model_callers::ModelCaller;
 
-/// The wait after the first failed attempt to record the usage of a call. It doubles up to the longest.
+/// The wait after the first failed attempt to record the usage of a call. It doubles up to the maximum.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// Money that is reserved for a call. It is captured or released, and can't be both.
+/// Money that is reserved for a call. It is either captured or released, never both.
 pub(crate) struct Hold {
     billing: Billing,
     counters: Arc<Counters>,
@@ -69,8 +69,8 @@ impl Hold {
         }
     }
 
-    /// Captures the price of what was used at the upstream that was asked last. It is durable when this returns: while the database fails, this
-    /// tries again.
+    /// Captures the price of the usage at the upstream that was called last. It is durable when this returns: while
+    /// the database fails, this tries again.
     pub(crate) async fn capture(self, used: Settled, outcome: Outcome, record: &CallRecord) {
         let (upstream, route) = (record.upstream_id(), record.costed_route());
         let used = self.fitted(used, upstream);
@@ -107,8 +107,8 @@ impl Hold {
         }
     }
 
-    /// Returns what was used without the parts that the model can't have, or that don't fit in their whole. These cost what they
-    /// are a part of.
+    /// Returns the usage without the parts that the model can't have, or that don't fit in their whole. Their
+    /// tokens are charged at the price of the whole.
     fn fitted(&self, used: Settled, upstream: &str) -> Settled {
         let possible = used.parts.iter().filter(|(part, _)| part.is_possible(self.kind));
         let parts = possible.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity));
@@ -153,7 +153,7 @@ impl Hold {
         self.free().await;
     }
 
-    /// Captures the price of what was used, if anything was.
+    /// Captures the price of the usage, if any.
     pub(crate) async fn end(self, used: Option<Settled>, outcome: Outcome, record: &CallRecord) {
         match used {
             Some(used) => self.capture(used, outcome, record).await,
@@ -178,12 +178,12 @@ impl Hold {
         }
     }
 
-    /// Returns where the call notes its progress, which is written with each extension.
+    /// Returns the progress that the call updates, which is written with each extension.
     pub(crate) fn progress(&self) -> Progress {
         self.extensions.progress()
     }
 
-    /// Does this work, which may take longer than the reservation lives, and extends it meanwhile.
+    /// Does this work, which may outlast the reservation, and extends the reservation in the meantime.
     pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
         self.extensions.during(work).await
     }
@@ -192,7 +192,7 @@ impl Hold {
         Event {
             id: self.call_id.to_string().into(),
             source: GATEWAY_SOURCE.into(),
-            // The price in force when the call was admitted: the one that it was reserved by.
+            // The call is charged at the price at its admission, which is also the one of its reservation.
             time: self.reserved_at,
             usage: Usage {
                 caller: self.caller.clone(),

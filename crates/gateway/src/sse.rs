@@ -1,8 +1,8 @@
-//! Server-sent events: a body in any pieces becomes events with their exact bytes (HTML standard, section
+//! Server-sent events: a body in pieces of any size becomes events with their exact bytes (HTML standard, section
 //! 9.2.6).
 //!
-//! The frames of a body, one after the other, are the bytes of the body. Lines end by LF, CRLF or a lone CR;
-//! after a CR the next byte is awaited, because an LF belongs to it.
+//! The concatenated frames of a body are the bytes of the body. Lines end with LF, CRLF or a lone CR; after a CR
+//! the next byte is awaited, because an LF belongs to it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,8 +12,8 @@ use hyper::body::Bytes;
 use crate::body::grown;
 use crate::gateway::LARGE_BYTES;
 
-/// The most bytes of one event, with its blank line: as many as a plain answer may have, because servers send images and
-/// whole responses as one event.
+/// The maximum number of bytes of an event, with its blank line: as many as a plain answer may have, because
+/// servers send images and whole responses as one event.
 pub const MAX_EVENT_BYTES: usize = 64 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -30,18 +30,18 @@ impl std::fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// One event: everything up to and with a blank line.
+/// An event: everything up to and including a blank line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The bytes as they came.
+    /// The bytes as they arrived.
     pub bytes: Bytes,
-    /// The lines of `data:`, joined by LF; `None` if there is none, as in a comment.
+    /// The lines of `data:`, joined by LF; `None` if it has none, as in a comment.
     pub data: Option<Bytes>,
     /// The value of `event:`.
     pub event: Option<Bytes>,
-    /// The place of the data in `bytes`, if it is one line that isn't empty.
+    /// The position of the data in `bytes`, if it is a single line that isn't empty.
     data_at: Option<Range<usize>>,
-    /// The place of the first line, after a byte order mark.
+    /// The position of the first line, after a byte order mark.
     start: usize,
 }
 
@@ -89,7 +89,7 @@ impl Framer {
         }
     }
 
-    /// Returns how many bytes of an event that isn't complete are held.
+    /// Returns the number of buffered bytes of an incomplete event.
     pub fn held_bytes(&self) -> usize {
         self.carried.len() + self.pieces.iter().map(Bytes::len).sum::<usize>()
     }
@@ -118,8 +118,8 @@ impl Framer {
         Ok(None)
     }
 
-    /// Returns what is left at the end of the body: an event without its blank line, which the standard
-    /// ignores, or one whose blank line is a lone CR. Read all events first.
+    /// Returns the rest at the end of the body: an event without its blank line, which the standard ignores, or one
+    /// whose blank line is a lone CR. Read all events first.
     pub fn finish(&mut self) -> Option<Frame> {
         while !self.pieces.is_empty() {
             self.carry();
@@ -156,9 +156,9 @@ impl Framer {
 /// Finds the blank line that ends an event.
 #[derive(Clone, Copy, Debug)]
 struct Scanner {
-    /// Nothing of the current line was seen yet.
+    /// `true` if the current line is empty so far.
     is_blank: bool,
-    /// The last byte was a CR.
+    /// `true` if the last byte was a CR.
     after_cr: bool,
 }
 
@@ -169,7 +169,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Returns the place after the event that ends in this piece.
+    /// Returns the position after the event that ends in this piece.
     fn find_end(&mut self, piece: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
@@ -199,7 +199,7 @@ impl Scanner {
 }
 
 impl Frame {
-    /// Returns the event that these bytes are.
+    /// Returns the event with these bytes.
     pub(crate) fn of(bytes: Bytes) -> Option<Self> {
         let mut framer = Framer::new();
         framer.push(bytes);
@@ -230,15 +230,15 @@ impl Frame {
             Some(joined) => frame.data = Some(Bytes::from(joined)),
             None => {
                 frame.data = data.clone().map(|range| frame.bytes.slice(range));
-                // A name alone has no place for a value.
+                // A name alone has no value to replace.
                 frame.data_at = data.filter(|range| !range.is_empty());
             }
         }
         frame
     }
 
-    /// Returns the bytes of this event with other data, which must not contain a line end. All else stays as
-    /// it came, except that data of several lines becomes one line.
+    /// Returns the bytes of this event with other data, which must not contain a line end. Everything else stays
+    /// unchanged, except that data of several lines becomes one line.
     pub fn with_data(&self, data: &[u8]) -> Bytes {
         let replaced = self.data_at.as_ref().map_or(0, Range::len);
         let mut edited = Vec::with_capacity(self.bytes.len() - replaced + data.len());
@@ -301,7 +301,7 @@ fn line_end(text: &[u8]) -> usize {
     }
 }
 
-/// Returns the name of the field in this line and the place of its value. The name of a comment is empty.
+/// Returns the name of the field in this line and the position of its value. The name of a comment is empty.
 fn field(bytes: &[u8], line: Range<usize>) -> (&[u8], Range<usize>) {
     let text = bytes.get(line.clone()).unwrap_or_default();
     let Some(colon) = memchr::memchr(b':', text) else {

@@ -1,5 +1,5 @@
-//! A stream of events from an upstream to a client: it is read, counted, cleaned and passed on, and at its end
-//! the call is settled.
+//! A stream of events from an upstream to a client. It is read, counted, cleaned and forwarded, and at its end the
+//! call is settled.
 
 mod reader;
 
@@ -34,11 +34,11 @@ use kernel::ids::ModelCallId;
 use kernel::shares::Holder;
 use reader::{NO_MEMORY, Reader};
 
-/// The most pieces on the way to a client; those that it doesn't take in time wait in its [`Backlog`]. A piece holds the
-/// events of one read from the upstream.
+/// The maximum number of pieces in the channel to a client. Pieces that it doesn't take in time wait in its
+/// [`Backlog`]. A piece has the events of one read from the upstream.
 const MAX_WAITING_PIECES: usize = 4;
-/// How long a client may take at least for what is left of its stream, and for the last event, when its call is settled
-/// already.
+/// The minimum time that a client gets for the rest of its stream, and for the last event, once its call is
+/// settled.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The events of an answer.
@@ -68,27 +68,27 @@ pub(crate) struct Relay {
     bounds: Bounds,
     reader: Reader,
     place: Place,
-    /// When the call must have ended.
+    /// The deadline of the call.
     total: Instant,
 }
 
-/// Why a stream hasn't begun.
+/// The reason why a stream hasn't begun.
 pub(crate) enum BeginFailure {
-    /// Nothing comes.
+    /// Nothing arrives.
     Silent,
-    /// It ended, for this reason.
+    /// The stream ended, for this reason.
     Cut(String),
-    /// It begins with an error.
+    /// The stream begins with an error.
     Error(UpstreamError, Place),
 }
 
 /// The end of a stream.
 enum Ending {
-    /// By the upstream, with the event that is left to send.
+    /// The upstream ended it, and this event is left to send.
     Done(Bytes),
-    /// It ended too early, for this reason.
+    /// The stream ended too early, for this reason.
     Cut(String),
-    /// By an error that the upstream reports.
+    /// The upstream reported an error.
     Error(UpstreamError),
     ClientLeft,
     /// The client takes its answer too slowly.
@@ -96,7 +96,7 @@ enum Ending {
 }
 
 impl Relay {
-    /// Returns the relay of a body. `total` is when the call must have ended.
+    /// Returns the relay of a body. `total` is the deadline of the call.
     pub(crate) fn new(
         gateway: &Gateway,
         call: &Admitted,
@@ -123,11 +123,11 @@ impl Relay {
         Self { call_id, holder, operation, upstream, bounds: call.bounds, reader, place, total }
     }
 
-    /// Reads until there is an event for the client. Whatever comes before, as a comment does, is a sign of life: after it
-    /// the first event may take as long again.
+    /// Reads until an event for the client arrives. Anything before that, such as a comment, is a sign of life that
+    /// extends the deadline for the first event by the same duration.
     ///
     /// # Errors
-    /// The stream ends before, or nothing comes until `deadline`.
+    /// The stream ends before that, or nothing arrives until `deadline`.
     pub(crate) async fn read_first(mut self, mut deadline: Instant) -> Result<Self, BeginFailure> {
         while !self.reader.has_event {
             match self.reader.ending.take() {
@@ -145,7 +145,7 @@ impl Relay {
         Ok(self)
     }
 
-    /// Passes the stream on, and settles the call at its end.
+    /// Forwards the stream, and settles the call at its end.
     pub(crate) async fn run(
         mut self,
         gateway: &Gateway,
@@ -204,7 +204,7 @@ impl Relay {
                 error_event(operation, &error.in_stream())
             }
         };
-        // The call is settled, and its place is another's: a slow client keeps only its backlog.
+        // The call is settled, and its place is released: a slow client keeps only its backlog.
         let until = total.max(Instant::now() + LAST_EVENT_TIMEOUT);
         if backlog.send_all(&client, until).await.is_ok() {
             send_last(&client, last).await;
@@ -234,7 +234,7 @@ impl Relay {
             if let Some(ending) = self.reader.take_ending(self.bounds) {
                 return ending;
             }
-            // While the client is so slow, the upstream isn't read any further.
+            // While the client is this slow, the upstream isn't read any further.
             let may_read = backlog.has_room();
             let now = Instant::now();
             if !may_read {
@@ -278,8 +278,8 @@ impl Relay {
         }
     }
 
-    /// Reads on without a client, until the upstream has counted what it has generated. It keeps its place meanwhile, as
-    /// a call with a client does: that bounds how many there are.
+    /// Continues reading without a client, until the upstream has counted what it has generated. Meanwhile the call
+    /// keeps its place like one with a client, which bounds the number of such calls.
     async fn read_on(&mut self, gateway: &Gateway, progress: &Progress) {
         let between = Duration::from_millis(self.upstream.between_events_ms);
         let rest = async {
@@ -298,8 +298,8 @@ impl Relay {
     }
 }
 
-/// Sends a comment to a client that has nothing to read while its upstream is silent, as one is that hides its reasoning:
-/// nothing between takes the connection for dead then.
+/// Sends a comment to a client that has nothing to read while its upstream is silent, for example because it hides
+/// its reasoning. This keeps proxies in between from considering the connection dead.
 fn show_life(client: &mpsc::Sender<Bytes>, backlog: &mut Backlog) -> Result<(), ClientLeft> {
     if backlog.is_empty() { backlog.send(client, COMMENT) } else { Ok(()) }
 }
@@ -309,7 +309,7 @@ pub(crate) async fn send_last(client: &mpsc::Sender<Bytes>, event: Bytes) {
     timeout(LAST_EVENT_TIMEOUT, client.send(event)).await.unwrap_or(Ok(())).unwrap_or_default();
 }
 
-/// Returns the last event of a stream that has failed, in the form that the operation's SDKs take for an error.
+/// Returns the last event of a failed stream, in the form that the operation's SDKs recognize as an error.
 pub(crate) fn error_event(operation: Operation, error: &Error) -> Bytes {
     let message = error.public_message();
     let details = serde_json::json!({

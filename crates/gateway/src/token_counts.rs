@@ -1,4 +1,4 @@
-//! How many tokens the prompt of a message has, without a call (docs/contract/gateway.md#count-tokens).
+//! The number of tokens in the prompt of a message, counted without a call (docs/contract/gateway.md#count-tokens).
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use kernel::ids::OrganizationId;
 
 /// The path below the URL of an upstream.
 const PATH: &str = "/messages/count_tokens";
-/// How long an upstream may take, which has a tokenizer and no model to ask.
+/// The timeout of an upstream, which only runs its tokenizer and no model.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tokens of a prompt.
@@ -37,8 +37,8 @@ struct Counted {
     input_tokens: i64,
 }
 
-/// Counts the tokens of a message's prompt: by a server behind the model that can do that, or else as an estimate. It costs
-/// nothing.
+/// Counts the tokens of a message's prompt, by a server behind the model that can do that, or else as an estimate.
+/// It costs nothing.
 ///
 /// # Errors
 /// 400 for a request that can't be read, and the refusals of [`admit_free`].

@@ -31,12 +31,12 @@ use kernel::ids::{OrganizationId, RequestId};
 use kernel::secrets::Secret;
 use sockets::SocketConnector;
 
-/// How long a connection may be idle before it isn't used again. vLLM and llama.cpp close theirs after 5 s.
+/// The maximum idle time of a connection that is reused. vLLM and llama.cpp close theirs after 5 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// The most idle connections to an upstream.
+/// The maximum number of idle connections to an upstream.
 const MAX_IDLE: usize = 256;
 
-/// The most bytes of a list of models.
+/// The maximum number of bytes of a list of models.
 const MAX_MODELS_BYTES: usize = 8 << 20;
 
 /// The transports of all upstreams, which outlive reloads of the catalog.
@@ -52,20 +52,20 @@ pub(crate) struct Transport {
     /// The URL without a slash at its end.
     base: String,
     authorization: Option<HeaderValue>,
-    /// The fields that it takes.
+    /// The fields that the upstream accepts.
     abilities: Abilities,
-    /// The errors that the operator was told of.
+    /// The times of repeated log lines about the upstream's errors.
     complaints: Complaints,
     client: Client<HttpsConnector<SocketConnector>, Full<Bytes>>,
     places: Arc<Places>,
-    /// The local addresses of connections that have served a request. A port that is used again may still be here;
-    /// there are no more entries than ports.
+    /// The local addresses of connections that have served a request. A reused port may still be here, so the set
+    /// has at most one entry per port.
     used_connections: Mutex<HashSet<SocketAddr>>,
-    /// Failed health checks in a row.
+    /// The number of consecutive failed health checks.
     failed_checks: AtomicU32,
     breaker: Mutex<Breaker>,
     retries: Mutex<RetryBudget>,
-    /// The moving average of the time to the first event of a stream, in microseconds; 0: none was measured.
+    /// The moving average of the time to the first event of a stream, in microseconds; 0 if none was measured.
     first_event_us: AtomicU64,
 }
 
@@ -89,7 +89,7 @@ impl SendError {
 }
 
 impl Transports {
-    /// Returns the transport of an upstream. A new one takes the place of one with other settings.
+    /// Returns the transport of an upstream. If its settings have changed, a new transport replaces the old one.
     ///
     /// # Errors
     /// The system's TLS settings can't be used.
@@ -105,7 +105,7 @@ impl Transports {
         Ok(transport)
     }
 
-    /// Returns the transport of each upstream that was asked for.
+    /// Returns the transports of all upstreams used so far.
     pub(crate) fn all(&self) -> Vec<Arc<Transport>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
@@ -164,17 +164,18 @@ impl Transport {
         self.upstream.kind
     }
 
-    /// Returns which fields the upstream takes, as far as it was probed.
+    /// Returns the fields that the upstream accepts, as far as it was probed.
     pub(crate) const fn abilities(&self) -> &Abilities {
         &self.abilities
     }
 
-    /// Returns the errors that the operator was told of.
+    /// Returns the times of repeated log lines about the upstream's errors.
     pub(crate) const fn complaints(&self) -> &Complaints {
         &self.complaints
     }
 
-    /// Returns the texts that no client may see: those by which the upstream's address could be told, and its credential.
+    /// Returns the texts that no client may see: those that would reveal the upstream's address, and its
+    /// credential.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let uri = self.upstream.url.as_ref().map(|url| url.uri());
         let authority = uri.and_then(http::Uri::authority);
@@ -197,12 +198,12 @@ impl Transport {
         self.is_up() && self.calls() < self.upstream.max_concurrent && self.breaker().admits(now_ms)
     }
 
-    /// Returns `false` once too many health checks have failed in a row.
+    /// Returns `false` once too many consecutive health checks have failed.
     pub(crate) fn is_up(&self) -> bool {
         self.failed_checks.load(Ordering::Relaxed) < MAX_FAILURES
     }
 
-    /// Notes the outcome of a health check. Returns `true` if the upstream is down since now, or up again.
+    /// Notes the outcome of a health check. Returns `true` if the upstream has just gone down or come back up.
     pub(crate) fn note_health(&self, is_up: bool) -> bool {
         if is_up {
             return self.failed_checks.swap(0, Ordering::Relaxed) >= MAX_FAILURES;
@@ -213,7 +214,7 @@ impl Transport {
     /// Returns the status of a path below the root of the server.
     ///
     /// # Errors
-    /// There is no answer, with the reason.
+    /// The upstream doesn't answer, for the returned reason.
     pub(crate) async fn get_health(&self, path: &str) -> Result<StatusCode, String> {
         let root = self.base.strip_suffix("/v1").unwrap_or(&self.base);
         Ok(self.get(&format!("{root}{path}")).await?.status())
@@ -222,7 +223,7 @@ impl Transport {
     /// Returns the answer to `GET /models`.
     ///
     /// # Errors
-    /// There is no answer, with the reason.
+    /// The upstream doesn't answer, for the returned reason.
     pub(crate) async fn get_models(&self) -> Result<(StatusCode, Bytes), String> {
         let response = self.get(&format!("{}/models", self.base)).await?;
         let status = response.status();
@@ -242,14 +243,14 @@ impl Transport {
         self.send_once(request).await.map_err(SendError::into_reason)
     }
 
-    /// Begins to ask the upstream.
+    /// Begins a request to the upstream.
     pub(crate) fn begin(&self, now_ms: i64) -> Trial<'_> {
         self.breaker().begin(now_ms);
         Trial { transport: self, is_over: false }
     }
 
-    /// Counts a call to the upstream, the first one or one that failed elsewhere. Returns `false` if there were
-    /// too many of those.
+    /// Counts a call to the upstream: a first attempt, or a retry of one that failed elsewhere. Returns `false` if
+    /// too many retries were made.
     pub(crate) fn admits_call(&self, is_retry: bool) -> bool {
         let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
         if is_retry {
@@ -263,17 +264,17 @@ impl Transport {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how long the first event of a stream took of late, in microseconds; 0 while none was measured.
+    /// Returns the recent time to the first event of a stream, in microseconds; 0 while none was measured.
     pub(crate) fn first_event_us(&self) -> u64 {
         self.first_event_us.load(Ordering::Relaxed)
     }
 
-    /// Adds to the average of first events, in which each newer one has a share of an eighth.
+    /// Adds to the average of first events, in which each new one has a weight of an eighth.
     pub(crate) fn note_first_event(&self, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         let before = self.first_event_us();
         let after = if before == 0 { took } else { before - before / 8 + took / 8 };
-        // Two at the same time may count as one.
+        // If two are noted at the same time, only one may count.
         self.first_event_us.store(after.max(1), Ordering::Relaxed);
     }
 
@@ -282,14 +283,14 @@ impl Transport {
         self.places.try_enter(organization)
     }
 
-    /// Takes a place for a call of this organization, or waits for one. `None` if too many calls wait already, or
-    /// it takes too long.
+    /// Takes a place for a call of this organization, or waits for one. `None` if too many calls are waiting
+    /// already, or it takes too long.
     pub(crate) async fn enter(&self, organization: OrganizationId) -> Option<Place> {
         self.places.enter(organization, Duration::from_millis(self.upstream.max_wait_ms)).await
     }
 
-    /// Sends a request, and returns the response once its head has arrived. One whose connection had been closed by
-    /// the upstream meanwhile is sent once more.
+    /// Sends a request, and returns the response once its head has arrived. If the upstream had closed the
+    /// connection in the meantime, the request is sent once more.
     pub(crate) async fn send(
         &self,
         path: &str,
@@ -333,11 +334,11 @@ impl Transport {
     }
 }
 
-/// Returns a connector, which opens each connection within this time.
+/// Returns a connector that opens each connection within this time.
 fn tcp_connector(timeout: Duration) -> SocketConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // Without this, the end of a request could wait for the acknowledgement of its beginning.
+    // Without this, the end of a request could wait for the acknowledgment of its beginning.
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(timeout));
     SocketConnector(tcp)
@@ -362,7 +363,7 @@ fn has_ended(error: &hyper_util::client::legacy::Error) -> bool {
     })
 }
 
-/// Returns the headers of every request to an upstream: no header of the client is among them.
+/// Returns the headers of every request to an upstream, which include none of the client's.
 pub(crate) fn request_headers(request_id: Option<RequestId>, is_stream: bool) -> HeaderMap {
     const USER_AGENT: &str = concat!("tollkeeper/", env!("CARGO_PKG_VERSION"));
     let accept = if is_stream { "text/event-stream" } else { "application/json" };
@@ -377,21 +378,21 @@ pub(crate) fn request_headers(request_id: Option<RequestId>, is_stream: bool) ->
     headers
 }
 
-/// A request to an upstream, whose outcome its breaker is told.
+/// A request to an upstream, whose outcome is reported to its breaker.
 pub(crate) struct Trial<'a> {
     transport: &'a Transport,
     is_over: bool,
 }
 
 impl Trial<'_> {
-    /// The upstream has answered.
+    /// Notes that the upstream has answered.
     pub(crate) fn succeed(mut self) {
         self.is_over = true;
         let change = self.transport.breaker().succeed();
         self.log(change);
     }
 
-    /// The upstream has failed.
+    /// Notes that the upstream has failed.
     pub(crate) fn fail(mut self, now_ms: i64) {
         self.is_over = true;
         let change = self.transport.breaker().fail(now_ms);

@@ -1,4 +1,4 @@
-//! The texts, messages or items that a model reads, counted in passing.
+//! The texts, messages or items that a model reads, counted while they are parsed.
 
 use std::mem;
 
@@ -20,7 +20,7 @@ pub struct Parts {
     pub videos: i64,
     /// `file` and `document`.
     pub files: i64,
-    /// Parts that stand elsewhere, by URL or id: how large they are isn't known here. They are counted above, too.
+    /// Remote parts, by URL or id, whose size isn't known here. They are also counted above.
     pub remote: i64,
 }
 
@@ -33,20 +33,20 @@ pub struct Contents {
     pub texts: i64,
     /// The parts that aren't text, of all items.
     pub parts: Parts,
-    /// The estimated tokens of all items, with those of what isn't text.
+    /// The estimated tokens of all items, including their media.
     pub text: TextTokens,
-    /// The number of tokens, of texts that were sent as such.
+    /// The number of tokens in texts that were sent as tokens.
     pub tokens: i64,
-    /// An item stands for another one that an upstream has stored.
+    /// `true` if an item refers to another one that is stored at an upstream.
     pub has_references: bool,
 }
 
-/// The value with the contents: a value of another type is kept as that type.
+/// The value of the contents. A value of the wrong type keeps that type.
 #[derive(Debug)]
 pub(super) struct ContentsValue {
     pub(super) contents: Contents,
-    /// Stands for the value where its type and its length are checked: an array has its number of texts as its
-    /// only item.
+    /// The replacement of the value when its type and its length are checked. An array becomes an array with its
+    /// number of texts as the only item.
     pub(super) stand_in: Json<'static>,
 }
 
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for ContentsValue {
 #[derive(Default)]
 struct Counted {
     contents: Contents,
-    /// Some items are tokens, which are one text together.
+    /// `true` if some items are tokens, which together are one text.
     has_tokens: bool,
     kind: ValueKind,
 }
@@ -126,8 +126,8 @@ impl Parts {
         self.remote += more.remote;
     }
 
-    /// Returns a part of the kind that a name stands for: the type of a part, and also the name of the member
-    /// with its content, because some upstreams read a part without its type.
+    /// Returns the kind of part for a name: the type of a part, or the name of the member with its content, because
+    /// some upstreams read a part without its type.
     fn of(name: &str) -> Self {
         let none = Self::default();
         match name {
@@ -141,7 +141,7 @@ impl Parts {
         }
     }
 
-    /// Adds what type and name of one part say, each kind once.
+    /// Combines the kinds by the type and by the member names of one part, and counts each kind once.
     fn combine(&mut self, other: Self) {
         self.images = self.images.max(other.images);
         self.audios = self.audios.max(other.audios);
@@ -151,7 +151,7 @@ impl Parts {
     }
 }
 
-/// One item: a text, a token, an array of tokens, a message, or another item of a conversation.
+/// An item: a text, a token, an array of tokens, a message, or another item of a conversation.
 #[derive(Default)]
 struct Item {
     parts: Parts,
@@ -187,7 +187,7 @@ impl<'de> Gather<'de> for Item {
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
             match name.as_ref() {
-                // Another `content` would count too: upstreams differ in which one they read.
+                // A repeated `content` counts too, because upstreams differ in which one they read.
                 "content" | "output" => {
                     let Lenient(Content(part)) = members.next_value()?;
                     self.parts.add(part.parts);
@@ -265,7 +265,7 @@ impl<'de> Gather<'de> for Content {
     }
 }
 
-/// One part, with the parts inside it: the result of a tool has contents of its own.
+/// A part, with the parts inside it: the result of a tool has contents of its own.
 #[derive(Clone, Copy, Default)]
 struct Part {
     parts: Parts,
@@ -322,13 +322,13 @@ impl<'de> Gather<'de> for Part {
     }
 }
 
-/// Reads the value of a member that holds a medium. Returns its tokens, and whether it stands elsewhere.
+/// Reads the value of a member with a medium. Returns its tokens, and whether it is remote.
 fn medium<'de, K: reading::Kind, A: MapAccess<'de>>(members: &mut A) -> Result<(TextTokens, bool), A::Error> {
     let Inline { tokens, is_remote, .. } = inline::<K, A>(members)?;
     Ok((tokens, is_remote))
 }
 
-/// Reads the value of a member, and returns the tokens of its text. Some members hold no text of a prompt.
+/// Reads the value of a member, and returns the tokens of its text. Some members have no text of a prompt.
 fn text_of<'de, A: MapAccess<'de>>(name: &str, members: &mut A) -> Result<TextTokens, A::Error> {
     if matches!(name, "name" | "filename" | "detail" | "uuid") {
         members.next_value::<IgnoredAny>()?;

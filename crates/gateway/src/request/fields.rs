@@ -1,4 +1,4 @@
-//! The members of requests that matter here, for each operation.
+//! The members of requests that are used here, for each operation.
 
 use input::fields::{Field, Location, Problems, Sent, read};
 use input::json::{Json, Members};
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use crate::count::MAX_TOKENS;
 use crate::operation::Operation;
 
-/// The most texts of one request.
+/// The maximum number of texts in a request.
 const MAX_TEXTS: i64 = 2_048;
 
 type Tokens = Integer<1, MAX_TOKENS>;
-/// 0 asks for the prompt alone: for its log probabilities, or to have it cached.
+/// 0 requests only the prompt: for its log probabilities, or to have it cached.
 type TokensOrNone = Integer<0, MAX_TOKENS>;
 type Choices = Integer<1, 128>;
 
-/// The members of any operation. One that an operation doesn't have is absent.
+/// The members of any operation. Members that an operation doesn't have are absent.
 pub(super) struct Fields {
     pub(super) model: String,
     pub(super) stream: bool,
@@ -227,7 +227,7 @@ impl Field for Texts {
             Json::Array(items) if items.is_empty() => {
                 problems.add(at, "empty", format!("`{}` must have at least one entry.", at.path))
             }
-            // The number of entries stands for them.
+            // The number of entries replaces them.
             Json::Array(items) if matches!(items.as_slice(), [Json::Integer(count)] if *count > MAX_TEXTS) => {
                 problems.add(at, "too_many", format!("`{}` may have at most {MAX_TEXTS} entries.", at.path))
             }

@@ -1,8 +1,9 @@
-//! Which fields, tools and references an upstream gets (docs/contract/gateway.md#fields).
+//! The fields, tools and references that an upstream gets (docs/contract/gateway.md#fields).
 //!
-//! A server of one's own gets every field but those that cost more than its usage says, go before other calls, or name hosts,
-//! files or other requests. A provider (kind `openai`) gets those that are known to cost nothing in addition: its bill is the
-//! operator's. An upstream's `allow_fields` and `deny_fields` change that, and `deny_fields` come first.
+//! A server of the operator gets every field, except for those that cost more than its usage shows, take precedence
+//! over other calls, or name hosts, files or other requests. A provider (kind `openai`) gets those that are known
+//! to cost nothing extra, because the operator pays its bill. An upstream's `allow_fields` and `deny_fields` change
+//! that, and `deny_fields` take precedence.
 
 use std::borrow::Cow;
 
@@ -14,15 +15,15 @@ use crate::names::{is_like, shown, unsupported};
 use crate::operation::Operation;
 use catalog::{MediaUrls, Upstream, UpstreamKind};
 
-/// The fields that servers of one's own don't get.
+/// The fields that the operator's own servers don't get.
 const OWN_REFUSED: &[&str] = &[
-    // They go before other calls, or choose where a call is served.
+    // Take precedence over other calls, or choose where a call is served.
     "priority",
     "data_parallel_rank",
     "routed_dp_rank",
     "disagg_prefill_dp_rank",
     "id_slot",
-    // They name requests, sessions and caches, which may be another's.
+    // Name requests, sessions and caches, which may be another client's.
     "request_id",
     "rid",
     "session_id",
@@ -34,7 +35,7 @@ const OWN_REFUSED: &[&str] = &[
     "previous_response",
     "previous_input_messages",
     "ngram_corpus_id",
-    // They name hosts or files.
+    // Name hosts or files.
     "kv_transfer_params",
     "ec_transfer_params",
     "bootstrap_host",
@@ -44,14 +45,14 @@ const OWN_REFUSED: &[&str] = &[
     "lora",
     "mcp_servers",
     "container",
-    // They are programs, or go into one.
+    // Are programs, or become part of one.
     "chat_template",
     "custom_logit_processor",
     "custom_params",
     "logits_processors",
     "vllm_xargs",
     "prompt_embeds",
-    // They cost more than the usage says.
+    // Cost more than the usage shows.
     "use_beam_search",
     "prompt_logprobs",
     "return_hidden_states",
@@ -59,14 +60,14 @@ const OWN_REFUSED: &[&str] = &[
     "mm_processor_kwargs",
     "media_io_kwargs",
     "images_config",
-    // They are names in the server's metrics.
+    // Are names in the server's metrics.
     "custom_labels",
 ];
 
 /// The fields of every operation that a provider gets: sampling, and names for the provider's own records.
 const PROVIDER_COMMON: &[&str] = &["model", "stream", "stream_options", "user"];
 
-/// Those that make and shape a text.
+/// The fields that control the generated text.
 const PROVIDER_SAMPLING: &[&str] = &[
     "temperature",
     "top_p",
@@ -154,7 +155,7 @@ const PROVIDER_MESSAGES: &[&str] = &[
     "speed",
 ];
 
-/// Tools that run at a server, which may reach out or cost. A type begins with one of these.
+/// Tools that run at a server, which may reach out or cost extra. Their types begin with one of these.
 const HOSTED: &[&str] = &[
     "mcp",
     "web_search",
@@ -167,7 +168,7 @@ const HOSTED: &[&str] = &[
     "advisor",
 ];
 
-/// Tools that the client runs, or that are a part of the prompt.
+/// Tools that the client runs, or that are part of the prompt.
 const CLIENT: &[&str] =
     &["function", "custom", "local_shell", "apply_patch", "shell", "namespace", "tool_search"];
 
@@ -203,8 +204,8 @@ fn passes_to_provider(operation: Operation, name: &str) -> bool {
         || (has_sampling && PROVIDER_SAMPLING.contains(&name))
 }
 
-/// Returns `true` unless the value of a field, as JSON, may cost more than others. A value that is written in an unusual way
-/// may.
+/// Returns `true` unless the value of a field, as JSON, may cost more than other values. An unusual spelling of a
+/// value may.
 pub(super) fn is_harmless(name: &str, value: &str) -> bool {
     const INCLUDED: [&str; 2] = ["reasoning.encrypted_content", "message.output_text.logprobs"];
     let texts =
@@ -221,7 +222,8 @@ pub(super) fn is_harmless(name: &str, value: &str) -> bool {
     }
 }
 
-/// Returns the name of a tool in errors and lists, and its class. `is_inner`: it is a part of another tool, or of a message.
+/// Returns the name of a tool in errors and lists, and its class. `is_inner` is `true` for a part of another tool,
+/// or of a message.
 pub(super) fn tool(kind: &str, is_inner: bool) -> (Cow<'static, str>, Class) {
     let lower = kind.to_ascii_lowercase();
     if let Some(kind) = CLIENT.iter().find(|known| **known == kind) {
@@ -253,7 +255,7 @@ pub(super) fn is_local_environment(value: &str) -> bool {
     value == "null" || serde_json::from_str::<Environment<'_>>(value).is_ok_and(|found| found.kind == "local")
 }
 
-/// Returns a list of tools without the searches on the web. `None` if it isn't a list.
+/// Returns a list of tools without web searches. `None` if it isn't a list.
 pub(super) fn without_searches(tools: &[u8]) -> Option<Vec<u8>> {
     #[derive(serde::Deserialize)]
     struct Tool<'a> {
@@ -269,7 +271,7 @@ pub(super) fn without_searches(tools: &[u8]) -> Option<Vec<u8>> {
     Some(format!("[{}]", kept.join(",")).into_bytes())
 }
 
-/// What an upstream's lists say of a name.
+/// The entry for a name in an upstream's lists.
 enum Listed {
     Allowed,
     Denied,
@@ -277,7 +279,7 @@ enum Listed {
 }
 
 fn look_up(upstream: &Upstream, name: &str) -> Listed {
-    // One that is denied is refused in any spelling; one that is allowed is written as in the list.
+    // A denied field is refused in any spelling; an allowed field must be spelled as in the list.
     if upstream.deny_fields.iter().any(|denied| is_like(name, denied)) {
         return Listed::Denied;
     }
@@ -287,8 +289,8 @@ fn look_up(upstream: &Upstream, name: &str) -> Listed {
     Listed::Unlisted
 }
 
-/// Returns `true` if an upstream gets the names of betas in Anthropic's API. At a provider they may cost more than the usage
-/// says, so its operator allows them as the field `anthropic_beta`.
+/// Returns `true` if an upstream gets the names of betas in Anthropic's API. At a provider they may cost more than
+/// the usage shows, so its operator has to allow them as the field `anthropic_beta`.
 pub(crate) fn gets_betas(upstream: &Upstream) -> bool {
     match look_up(upstream, "anthropic_beta") {
         Listed::Denied => false,
@@ -332,7 +334,7 @@ impl ModelRequest {
         self.check_media(upstream)
     }
 
-    /// Fails for an address that the upstream doesn't get, and that isn't loaded here either.
+    /// Fails for an address that the upstream doesn't get and that isn't loaded here.
     fn check_media(&self, upstream: &Upstream) -> Result<(), Error> {
         for media in &self.survey.media {
             let message = match (media.scheme, upstream.media_urls) {
@@ -351,16 +353,16 @@ impl ModelRequest {
         Ok(())
     }
 
-    /// Returns `true` if the upstream may add to the prompt: results of a tool that it runs itself, or something that it has
-    /// stored. This is only so if its operator allows that by name.
+    /// Returns `true` if the upstream may add to the prompt: results of a tool that it runs itself, or something
+    /// that it has stored. This requires that its operator allows that by name.
     pub(crate) fn is_added_to(&self, upstream: &Upstream) -> bool {
         let adds = |class| matches!(class, Class::HostedTool | Class::OfferedSearch | Class::Reference);
         let mut added = self.survey.uses.iter().filter(|found| adds(found.class));
         added.any(|found| matches!(look_up(upstream, &found.name), Listed::Allowed))
     }
 
-    /// Returns `true` if the upstream gets the request without the searches on the web that it offers: a server of one's own has
-    /// none, and programs such as Codex offer one in every call.
+    /// Returns `true` if the upstream gets the request without the web searches that it offers. The operator's own
+    /// servers have none, and programs such as Codex offer one in every call.
     pub(crate) fn drops_searches(&self, upstream: &Upstream) -> bool {
         let mut searches = self.survey.uses.iter().filter(|found| found.class == Class::OfferedSearch);
         upstream.kind != UpstreamKind::Openai

@@ -1,9 +1,9 @@
-//! What a request asks for beside its text: the fields that it has, the tools that it brings, and what it refers to or has
-//! others load. One pass over the body notes it; [`policy`] decides what of it an upstream gets.
+//! The parts of a request besides its text: its fields, its tools, and what it refers to or wants loaded. They are
+//! collected in one pass over the body; [`policy`] decides which of them an upstream gets.
 //!
-//! Names are compared as the laxest reader would ([`names`](crate::names)), in the objects whose members are known: the
-//! request itself, the items of a conversation, the parts of their contents, tools. What people put into a call of a function, a
-//! schema or the like is theirs.
+//! Names are compared as the laxest reader would ([`names`](crate::names)), in the objects whose members are known:
+//! the request itself, the items of a conversation, the parts of their contents, and tools. What users put into a
+//! function call, a schema or the like isn't checked.
 
 mod items;
 mod media;
@@ -29,11 +29,11 @@ use searches::SearchLimits;
 
 pub(crate) use media::{Form, Media, Scheme};
 
-/// The most members of a request. Real ones have twenty.
+/// The maximum number of members in a request. Real ones have twenty.
 const MAX_FIELDS: usize = 256;
-/// The most kinds of tools and references of one request that are told apart.
+/// The maximum number of distinct kinds of tools and references in a request.
 const MAX_USES: usize = 64;
-/// The members that hold what a model reads. Some upstreams read one that an operation hasn't.
+/// The members with the content that a model reads. Some upstreams read one that an operation doesn't have.
 const CONTENTS: [&str; 4] = ["messages", "input", "prompt", "system"];
 
 /// The names of all members of requests that are known here.
@@ -41,19 +41,19 @@ static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     super::NAMES.iter().chain(&CONTENTS).chain(&["tools"]).copied().chain(policy::listed()).collect()
 });
 
-/// What a request has.
+/// The parts found in a request.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Survey {
     /// The names of its members that aren't null, as they were sent.
     pub(super) fields: Vec<Cow<'static, str>>,
-    /// What it uses in addition, each once.
+    /// The tools, references and the like that it uses, each once.
     pub(super) uses: Vec<Use>,
-    /// What it has loaded.
+    /// The media that it wants loaded.
     pub(super) media: Vec<Media>,
     searches: SearchLimits,
 }
 
-/// A use of something that may cost or reach more than the text says.
+/// A use of something that may cost or reach more than the text does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Use {
     /// Its name in errors and lists: `tools.web_search`.
@@ -67,26 +67,26 @@ pub(super) enum Class {
     ClientTool,
     /// A tool that a server runs.
     HostedTool,
-    /// A search on the web that is offered among other tools, and that nothing asks for.
+    /// A web search that is offered among other tools and that the request doesn't force.
     OfferedSearch,
     /// A tool of another type.
     UnknownTool,
-    /// Something that a server keeps, by its id.
+    /// Something stored at a server, by its id.
     Reference,
     /// A value of a field that may cost more.
     Costly,
 }
 
 impl Survey {
-    /// Returns the most searches on the web that an upstream may make.
+    /// Returns the maximum number of web searches that an upstream may make.
     pub(super) fn most_searches(&self, operation: Operation) -> i64 {
         self.searches.most(operation)
     }
 
-    /// Reads a body, which is an object of JSON, and not nested too deeply.
+    /// Reads a body, which is a JSON object and not nested too deeply.
     ///
     /// # Errors
-    /// 400 `unsupported_parameter` for a name that another reader would take for one that is known here, and 400 for far too
+    /// 400 `unsupported_parameter` for a name that another reader would take for a known one, and 400 for far too
     /// many members or tools, or for a name with an unpaired surrogate.
     pub(super) fn read(operation: Operation, body: &str) -> Result<Self, Error> {
         let mut walker =
@@ -96,7 +96,7 @@ impl Survey {
         let Walker { mut survey, refusal, forces_tool, .. } = walker;
         match (outcome, refusal) {
             (_, Some(refusal)) => return Err(refusal),
-            // A name has an unpaired surrogate, which nothing has looked at before.
+            // A name has an unpaired surrogate, which nothing has checked before.
             (Err(error), None) => return Err(super::refuse(JsonError::Invalid(error.to_string()))),
             (Ok(()), None) => {}
         }
@@ -115,7 +115,7 @@ struct Walker<'a> {
     text: &'a str,
     survey: Survey,
     refusal: Option<Error>,
-    /// `tool_choice` leaves the model no choice.
+    /// `true` if `tool_choice` leaves the model no choice.
     forces_tool: bool,
 }
 
@@ -126,7 +126,8 @@ impl<'a> Walker<'a> {
         Err(E::custom("refused"))
     }
 
-    /// Refuses a name that another reader would take for one of these. The place of its object is only written if it is.
+    /// Refuses a name that another reader would take for one of these. The path of its object is written only in
+    /// that case.
     fn check_name<E: serde::de::Error>(
         &mut self,
         (within, member): (&str, Option<&str>),
@@ -161,7 +162,7 @@ impl<'a> Walker<'a> {
         self.note(format!("{within}.{name}"), Class::Reference)
     }
 
-    /// Returns the place of a value in the body.
+    /// Returns the position of a value in the body.
     fn place(&self, value: &str) -> Range<usize> {
         let start = value.as_ptr() as usize - self.text.as_ptr() as usize;
         start..start + value.len()

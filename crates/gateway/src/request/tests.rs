@@ -6,7 +6,7 @@ fn read(body: &str) -> Result<ModelRequest, Error> {
     ModelRequest::read(Operation::ChatCompletions, &Bytes::copy_from_slice(body.as_bytes()))
 }
 
-/// Reads a request with these members in addition.
+/// Reads a request with these additional members.
 fn with(members: &str) -> ModelRequest {
     read(&format!(r#"{{"model":"m",{HELLO}{members}}}"#)).unwrap()
 }
@@ -110,7 +110,7 @@ fn bodies_that_can_be_read_in_two_ways_are_refused() {
     assert_eq!(message(&deep), "The body is nested deeper than 128.");
     let deep = format!(r#"{{"model":"m","messages":[{}{}]}}"#, "[".repeat(200), "]".repeat(200));
     assert!(read(&deep).is_err());
-    // The others are the upstream's to judge.
+    // The upstream decides about other members.
     assert!(read(&format!(r#"{{"model":"m",{HELLO},"x":1,"x":2}}"#)).is_ok());
 }
 
@@ -134,13 +134,12 @@ fn parts_that_are_not_text_are_counted() {
     ]}"#;
     let contents = read(body).unwrap().contents;
     assert_eq!(contents.items, 6);
-    // The picture, the film and the file that stand elsewhere.
+    // The remote picture, film and file.
     assert_eq!(contents.parts, Parts { images: 5, audios: 1, videos: 1, files: 1, remote: 3 });
-    // `image_url` twice, `{"type":"image_url"}`, `x` and `text`.
-    // Sound of less than 64 characters is a text.
+    // `image_url` twice, `{"type":"image_url"}`, `x` and `text`. Audio of less than 64 characters is a text.
     let texts = ["image_url", "image_url", r#"{"type":"image_url"}"#, "x", "text", "AA"];
     let texts = texts.map(TextTokens::of).into_iter().fold(TextTokens::default(), |sum, text| sum + text);
-    // A picture and a film that stand elsewhere, a picture whose size isn't known, and a file that isn't here.
+    // A remote picture and film, a picture of unknown size, and a remote file.
     let media = TextTokens::new(765 + 2_500 + 765 + 1_500);
     assert_eq!(contents.text, texts + media);
 }
@@ -224,7 +223,7 @@ fn estimate_of_a_prompt_counts_what_a_model_reads() {
     );
 }
 
-/// Neither the bytes of a medium nor the signs of JSON are text, in any operation, part and nesting.
+/// Neither the bytes of a medium nor the signs of JSON count as text, in any operation, part or nesting.
 #[test]
 fn estimate_does_not_grow_with_bytes_that_are_not_text() {
     let base64 = |length: usize| "QUJD".repeat(length / 4);
@@ -392,7 +391,7 @@ fn kinds_without_an_operation_are_not_asked() {
     for kind in [UpstreamKind::Vllm, UpstreamKind::Llamacpp, UpstreamKind::Openai] {
         assert!(response.check_kind(kind).is_ok());
     }
-    // llama.cpp counts one of several prompts only.
+    // llama.cpp counts only one of several prompts.
     let several = read_as(Operation::Completions, r#""prompt":["a","b"]"#).unwrap();
     let error = several.check_kind(UpstreamKind::Llamacpp).unwrap_err();
     assert_eq!((error.code, error.param.as_deref()), (Code::UnsupportedParameter, Some("prompt")));
@@ -401,7 +400,7 @@ fn kinds_without_an_operation_are_not_asked() {
     assert!(inputs.check_kind(UpstreamKind::Llamacpp).is_ok());
 }
 
-/// One unpaired surrogate hides none of the text around it.
+/// An unpaired surrogate hides none of the text around it.
 #[test]
 fn unpaired_surrogates_leave_the_rest_of_a_prompt_counted() {
     let text = "many words of a text ".repeat(10);

@@ -1,5 +1,5 @@
-//! A client's request as an upstream gets it: byte for byte the same, except for the model's name, the limit
-//! of tokens, and what makes the upstream count.
+//! A client's request as an upstream gets it: byte for byte the same, except for the model's name, the token limit,
+//! and the fields that make the upstream count.
 
 use hyper::body::Bytes;
 use input::json::Json;
@@ -19,17 +19,17 @@ pub enum InjectedField {
     ContinuousUsage,
     /// `timings_per_token`
     TimingsPerToken,
-    /// `max_tokens` of a chat, beside `max_completion_tokens`: some servers of OpenAI's form obey only one of them, and
-    /// OpenAI itself refuses both at once.
+    /// `max_tokens` of a chat, in addition to `max_completion_tokens`: some servers of OpenAI's form obey only one
+    /// of them, and OpenAI itself refuses both at once.
     MaxTokens,
 }
 
 impl InjectedField {
-    /// Every field, those within others first.
+    /// Every field, nested ones first.
     pub const ALL: [Self; 4] =
         [Self::ContinuousUsage, Self::TimingsPerToken, Self::IncludeUsage, Self::MaxTokens];
 
-    /// Returns `true` if the upstream counts by it.
+    /// Returns `true` if the field makes the upstream count.
     pub(crate) const fn is_for_counting(self) -> bool {
         !matches!(self, Self::MaxTokens)
     }
@@ -45,8 +45,8 @@ impl InjectedField {
     }
 }
 
-/// The fields that may be added to a request. By default everything that the kind of upstream knows; an upstream that
-/// refuses a field is asked [`without`](Self::without) it.
+/// The fields that may be added to a request. By default, these are all that the kind of upstream knows; an
+/// upstream that refuses a field gets requests [`without`](Self::without) it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Injection {
     without_include_usage: bool,
@@ -56,7 +56,7 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Returns the same without a field. Without `include_usage` there are no continuous counts either.
+    /// Returns the same fields without this one. Without `include_usage`, continuous counts are removed as well.
     #[must_use]
     pub const fn without(mut self, field: InjectedField) -> Self {
         match field {
@@ -91,7 +91,7 @@ impl Injection {
     }
 }
 
-/// What a refusal says of a member that a server doesn't take.
+/// Words in the refusal of a member that a server doesn't accept.
 const UNKNOWN: [&str; 8] = [
     "not supported",
     "unsupported",
@@ -110,9 +110,9 @@ pub fn refused_field(body: &Bytes) -> Option<InjectedField> {
 
 /// Returns the injected field that a message names.
 pub(crate) fn named_field(message: &str) -> Option<InjectedField> {
-    // After the refused field pydantic repeats its value, which names fields that weren't refused.
+    // After the refused field, pydantic repeats its value, which names fields that weren't refused.
     let reason = message.split("'input':").next().unwrap_or_default();
-    // Many refusals name the limit, but for its value.
+    // Many refusals name the limit, but only because of its value.
     let is_unknown = || UNKNOWN.into_iter().any(|words| reason.to_lowercase().contains(words));
     let named = |field: &InjectedField| {
         reason.contains(field.as_str()) && (*field != InjectedField::MaxTokens || is_unknown())
@@ -128,27 +128,27 @@ pub struct Target<'a> {
     pub kind: UpstreamKind,
     /// The model's name there.
     pub model: &'a str,
-    /// The most tokens that each answer may have.
+    /// The maximum number of tokens of each answer.
     pub max_completion_tokens: i64,
     /// The fields that may be added.
     pub inject: Injection,
-    /// What else is written, and read in the answer.
+    /// Other differences from the client's request and answer.
     pub options: TargetOptions<'a>,
 }
 
-/// How a request for an upstream, and its answer, differ from those of the client, apart from counts.
+/// Differences between the client's request and the upstream's, and between their answers, apart from counts.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct TargetOptions<'a> {
-    /// Searches on the web that are offered among the tools are left out.
+    /// `true` if web searches that are offered among the tools are left out.
     pub drops_searches: bool,
-    /// Keeps what the upstream has cached of prompts apart.
+    /// The salt that separates the upstream's cache of prompts.
     pub cache_salt: Option<&'a str>,
-    /// The client isn't told how many tokens came from a cache.
+    /// `true` if the client mustn't learn how many tokens came from a cache.
     pub hides_cached_tokens: bool,
 }
 
 impl Target<'_> {
-    /// Returns whether this request gets the field, which it hasn't.
+    /// Returns whether this request gets the field, which it doesn't have yet.
     pub(crate) fn adds(&self, field: InjectedField, request: &ModelRequest) -> bool {
         let is_for_it = match field {
             InjectedField::MaxTokens => {
@@ -200,7 +200,7 @@ impl ModelRequest {
         edit.to_bytes()
     }
 
-    /// Lowers each limit that is too high. Where none is sent that this upstream obeys, one is added.
+    /// Lowers each limit that is too high. If the request has no limit that this upstream obeys, one is added.
     fn limit_tokens(&self, edit: &mut Edit<'_>, name: &'static str, upstream: &Target<'_>) {
         let most = upstream.max_completion_tokens;
         let limits = [(name, self.max_tokens), ("max_completion_tokens", self.max_completion_tokens)];
@@ -236,7 +236,7 @@ impl ModelRequest {
         }
     }
 
-    /// Adds what makes the upstream count.
+    /// Adds the fields that make the upstream count.
     fn inject(&self, edit: &mut Edit<'_>, upstream: &Target<'_>) {
         if upstream.adds(InjectedField::TimingsPerToken, self) {
             edit.set(InjectedField::TimingsPerToken.as_str(), b"true".as_slice());
@@ -249,7 +249,7 @@ impl ModelRequest {
         }
         const NAMES: &[&str] =
             &[InjectedField::IncludeUsage.as_str(), InjectedField::ContinuousUsage.as_str()];
-        // Absent and null read like an empty object.
+        // Absent and null are treated as an empty object.
         let sent = self.object.slice("stream_options").and_then(|options| Object::read(options, NAMES).ok());
         let Some(options) = sent.or_else(|| Object::read(Bytes::from_static(b"{}"), NAMES).ok()) else {
             return;

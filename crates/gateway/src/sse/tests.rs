@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Returns the frames of a body that comes in these pieces, and what is left.
+/// Returns the frames of a body that arrives in these pieces, and the rest.
 fn frames(pieces: &[&[u8]]) -> (Vec<Frame>, Option<Frame>) {
     let mut framer = Framer::new();
     let mut frames = Vec::new();
@@ -16,7 +16,7 @@ fn frames(pieces: &[&[u8]]) -> (Vec<Frame>, Option<Frame>) {
     (frames, framer.finish())
 }
 
-/// Returns bytes, data and name of the events of a body, and then of what is left.
+/// Returns bytes, data and name of the events of a body, and then of the rest.
 fn read(body: &str) -> Vec<(String, Option<String>, Option<String>)> {
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     let (frames, rest) = frames(&[body.as_bytes()]);
@@ -111,7 +111,7 @@ fn an_event_is_limited() {
         assert_eq!(run(MAX), (Ok(MAX), Ok(None)));
         assert_eq!(run(MAX + 1), (Err(TooLong), Err(TooLong)));
     }
-    // Without an end in sight.
+    // An event that doesn't end.
     let mut framer = Framer::with_limit(MAX);
     framer.push(Bytes::from(vec![b'x'; MAX]));
     assert_eq!(framer.next_event(), Ok(None));
@@ -134,7 +134,7 @@ fn data_is_replaced() {
     }
 }
 
-/// Bodies of the parts that matter to a framer, valid or not.
+/// Bodies made of the parts that a framer distinguishes, valid or not.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         4 => Just("\n"), 3 => Just("\r\n"), 2 => Just("\r"), 4 => Just("data: "), 2 => Just("data:"),

@@ -1,4 +1,4 @@
-//! The events of an upstream's stream: cut out of its pieces, counted, and as its client gets them.
+//! The events of an upstream's stream: cut out of its pieces, counted, and cleaned for its client.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,44 +19,45 @@ use catalog::OnDisconnect;
 use kernel::shares::Permit;
 use kernel::turns::Turns;
 
-/// The most pieces that are joined, and the bytes from which on none is added.
+/// The maximum number of pieces that are joined, and the number of bytes at which no more are added.
 const MAX_JOINED_PIECES: usize = 64;
 const JOINED_BYTES: usize = 16 << 10;
-/// How long pieces are read after a client has left, unless it is clear before that all which had arrived by then was.
+/// The maximum time for which pieces are read after a client has left, unless everything that had arrived by then
+/// is handed over earlier.
 const MAX_HANDOVER: Duration = Duration::from_secs(1);
-/// The reads of a connection that find nothing until all that had arrived before was handed over: the first of them may be one
-/// that tokio hasn't told yet of what has just arrived.
+/// The number of empty reads of a connection after which everything that had arrived before was handed over. The
+/// first of them may be empty only because tokio hasn't noticed data that has just arrived.
 const EMPTY_READS: u64 = 2;
-/// The most pieces that are on the way from the task of a connection then.
+/// The maximum number of pieces that are then still queued in the task of a connection.
 const MAX_HANDED_OVER: usize = 2;
-/// The time between two looks at whether anything has arrived that the task of the connection hasn't handed over yet.
+/// The interval between checks for data that the task of the connection hasn't handed over yet.
 const HANDOVER_CHECK: Duration = Duration::from_millis(2);
 
-/// The reason for the end of a stream whose next event finds no memory.
+/// The reason for the end of a stream whose next event gets no memory.
 pub(super) const NO_MEMORY: &str = "other calls leave no memory for its next event";
 
 /// The events of an upstream as its client gets them.
 pub(super) struct Reader {
     pub(super) body: UpstreamBody,
     pub(super) framer: Framer,
-    /// An event that waits for its turn, because it takes long to be read.
+    /// An event that waits for its turn, because reading it takes long.
     pub(super) large: Option<Frame>,
-    /// Of events that are large, and not complete.
+    /// The memory of large, incomplete events.
     pub(super) memory: Permit,
-    /// It is memory that the next piece waits for, and not the upstream.
+    /// `true` if the next piece waits for memory, and not for the upstream.
     pub(super) waits_for_memory: bool,
     pub(super) turns: Arc<Turns>,
     pub(super) cleaner: StreamCleaner,
-    /// Events that can be passed on.
+    /// The events that can be forwarded.
     pub(super) ready: Vec<Bytes>,
-    /// `true` once an event is among what can be passed on. Comments are none.
+    /// `true` once an event can be forwarded. Comments don't count as events.
     pub(super) has_event: bool,
-    /// The end of the stream, once it was read. What is ready comes before it.
+    /// The end of the stream, once it was read. Events that are ready come before it.
     pub(super) ending: Option<Ending>,
 }
 
 impl Reader {
-    /// Reads the next piece of the body, with its events. Nothing is lost if this is dropped while it waits.
+    /// Reads the next piece of the body, with its events. Nothing is lost if this future is dropped while it waits.
     pub(super) async fn read(&mut self) {
         if self.large.is_some() {
             let turn = self.turns.take(self.memory.holder()).await;
@@ -85,8 +86,8 @@ impl Reader {
         self.ending = self.take_chunk(chunk);
     }
 
-    /// Adds the pieces that have arrived too, so that they are written together: a write takes longer than all
-    /// else that is done for an event.
+    /// Adds pieces that have also arrived, so that they are written together: a write takes longer than all other
+    /// work on an event.
     pub(super) async fn join_arrived(&mut self) {
         for _ in 1..MAX_JOINED_PIECES {
             let is_enough = self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES;
@@ -99,8 +100,9 @@ impl Reader {
         }
     }
 
-    /// Reads what has arrived already: it was generated, and counts. What is generated from now on isn't waited for. The task
-    /// of the connection hands over one piece after the other, and may have to wait for its turn on a busy machine.
+    /// Reads the data that has already arrived: it was generated, so it is charged. Data generated from now on
+    /// isn't awaited. The task of the connection hands over one piece at a time, and may have to wait for its turn
+    /// on a busy machine.
     pub(super) async fn read_arrived(&mut self) {
         let until = Instant::now() + MAX_HANDOVER;
         let drained = self.body.empty_reads() + EMPTY_READS;
@@ -112,7 +114,7 @@ impl Reader {
                 return;
             }
         }
-        // Since then the connection was found empty.
+        // Since the client left, the connection was found empty.
         for _ in 0..MAX_HANDED_OVER {
             while self.large.is_some() && self.ending.is_none() {
                 if timeout_at(until, self.read()).await.is_err() {
@@ -140,12 +142,12 @@ impl Reader {
         }
     }
 
-    /// Returns what the call is charged if it ends here.
+    /// Returns the charge for the call if it ends here.
     pub(super) fn settle(&self, bounds: Bounds) -> Settled {
         self.cleaner.counter().settle(bounds)
     }
 
-    /// Takes a piece with its events. Returns the end of the stream, if it is there.
+    /// Handles a piece with its events. Returns the end of the stream, if it has arrived.
     fn take_chunk(&mut self, chunk: Result<Option<Bytes>, String>) -> Option<Ending> {
         match chunk {
             Ok(Some(chunk)) => self.framer.push(chunk),
@@ -158,7 +160,7 @@ impl Reader {
         self.take_events()
     }
 
-    /// Takes the events that are complete, up to one that is large.
+    /// Handles the complete events, up to one that is large.
     fn take_events(&mut self) -> Option<Ending> {
         loop {
             let frame = match self.framer.next_event() {
@@ -191,7 +193,7 @@ impl Reader {
         None
     }
 
-    /// Takes the end of the stream, if it is there. One that goes on beyond what it was allowed to generate ends here.
+    /// Takes the end of the stream, if it has arrived. A stream that exceeds its limits ends here.
     pub(super) fn take_ending(&mut self, bounds: Bounds) -> Option<Ending> {
         let exceeds = || {
             let exceeds = self.cleaner.counter().exceeds(bounds);
@@ -200,9 +202,9 @@ impl Reader {
         self.ending.take().or_else(exceeds)
     }
 
-    /// Takes what can be passed on, as one piece.
+    /// Takes everything that can be forwarded, as one piece.
     pub(super) fn take_ready(&mut self) -> Option<Bytes> {
-        // The memory of a large event is the piece's from here on.
+        // From here on, the memory of a large event belongs to the piece.
         if self.large.is_none() {
             let held = self.framer.held_bytes();
             self.memory.shrink_to(if held < LARGE_BYTES { 0 } else { grown(held) });
@@ -219,7 +221,7 @@ impl Reader {
     }
 }
 
-/// Lets the other tasks run that can: the one of a connection hands over a piece at a time.
+/// Lets other tasks run that are ready: the task of a connection hands over one piece at a time.
 async fn step_aside() {
     let mut has_stepped = false;
     poll_fn(|cx| {

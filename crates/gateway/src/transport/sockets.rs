@@ -1,4 +1,5 @@
-//! Connections that tell whether all that has arrived on them was read, and that let other tasks run between many bytes.
+//! Connections that show whether everything that has arrived on them was read, and that let other tasks run during
+//! large transfers.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -17,25 +18,25 @@ use tower_service::Service;
 type TcpSocket = <HttpConnector as Service<Uri>>::Response;
 type ConnectError = <HttpConnector as Service<Uri>>::Error;
 
-/// Whether a connection waits for its peer. It is among the extensions of each response.
+/// A flag for whether a connection waits for its peer, in the extensions of each response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SocketState(Arc<Reads>);
 
 #[derive(Debug, Default)]
 struct Reads {
-    /// The last one found nothing.
+    /// `true` if the last read found nothing.
     is_drained: AtomicBool,
-    /// How many found nothing.
+    /// The number of reads that found nothing.
     empty: AtomicU64,
 }
 
 impl SocketState {
-    /// Returns `true` if the last read found nothing: all that had arrived then was handed over.
+    /// Returns `true` if the last read found nothing, so everything that had arrived by then was handed over.
     pub(crate) fn is_drained(&self) -> bool {
         self.0.is_drained.load(Ordering::Acquire)
     }
 
-    /// Returns how many reads have found nothing.
+    /// Returns the number of reads that found nothing.
     pub(crate) fn empty_reads(&self) -> u64 {
         self.0.empty.load(Ordering::Acquire)
     }
@@ -79,7 +80,7 @@ impl Socket {
         Self { tcp, state: SocketState::default(), write_turn: IoTurn::default() }
     }
 
-    /// Notes how much was written.
+    /// Notes the number of bytes written.
     fn note_write(&mut self, outcome: Poll<Result<usize>>) -> Poll<Result<usize>> {
         match &outcome {
             Poll::Pending => self.write_turn.end(),
@@ -112,7 +113,7 @@ impl Read for Socket {
         let outcome = Pin::new(&mut self.tcp).poll_read(cx, buffer);
         self.state.note(outcome.is_ready());
         if outcome.is_ready() {
-            // Many small requests are no large transfer: the peer answers each.
+            // Many small requests aren't a large transfer: the peer answers each.
             self.write_turn.end();
         }
         outcome
@@ -171,7 +172,7 @@ mod tests {
     use futures_util::poll;
     use std::future::poll_fn;
 
-    /// The kernel would take megabytes at once, and other tasks would wait for that.
+    /// Without turns, the kernel would take megabytes at once, and other tasks would wait for that.
     #[tokio::test]
     async fn other_tasks_run_between_parts_of_a_large_body() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What each kind of upstream gets, and that the programs people use send nothing that is refused.
+//! The fields that each kind of upstream gets, and a check that popular programs send nothing that is refused.
 
 use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
 use hyper::body::Bytes;
@@ -31,7 +31,7 @@ fn upstream(kind: UpstreamKind) -> Upstream {
     }
 }
 
-/// Reads a request with these members. What the operation needs in addition is added.
+/// Reads a request with these members. Other members that the operation needs are added.
 fn request(operation: Operation, members: &str) -> ModelRequest {
     let contents = format!("\"{}\":", operation.contents());
     let text = match operation {
@@ -69,7 +69,7 @@ fn every_listed_name_is_small_ascii() {
 /// The tools of a chat.
 const FUNCTION: &str = r#""tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object",
         "properties":{"Type":{"type":"string"},"URL":{},"model":{}}}}}]"#;
-/// The tools that Codex offers, but its search.
+/// The tools that Codex offers, except its search.
 const CODEX_TOOLS: &str = r#""tools":[{"type":"function","name":"shell","strict":false,"parameters":{}},
         {"type":"custom","name":"apply_patch","format":{"type":"grammar","syntax":"lark","definition":"x"}},
         {"type":"namespace","name":"n","description":"d","tools":[{"type":"function","name":"f","parameters":{}}]},
@@ -124,7 +124,7 @@ const QWEN_CODE: &str = r#""max_tokens":32000,"stream":true,"stream_options":{"i
 const LEGACY: &str = r#""prompt":["a"],"max_tokens":5,"n":2,"best_of":2,"echo":true,"suffix":"s","logprobs":3,"stop":"x","user":"u""#;
 const VECTORS: &str = r#""input":["a"],"encoding_format":"base64","dimensions":8,"user":"u""#;
 
-/// What programs send, each with its operation.
+/// Requests of real programs, each with its operation.
 const CLIENTS: &[(&str, Operation, &str)] = &[
     ("Codex", Responses, CODEX),
     ("Claude Code", Messages, CLAUDE_CODE),
@@ -346,7 +346,7 @@ fn lists_of_an_upstream_come_first_and_denials_before_all() {
     upstream.deny_fields = ["temperature", "logit_bias", "num_ctx"].map(str::to_owned).to_vec();
     let check = |members: &str| request(ChatCompletions, members).check_fields(&upstream).is_ok();
     assert!(check(r#""keep_alive":5,"service_tier":"priority""#));
-    // A list that names a field another way doesn't allow it.
+    // A list with another spelling of a field doesn't allow it.
     assert!(!check(r#""Keep_Alive":5"#));
     for denied in [r#""temperature":1"#, r#""logit_bias":{}"#, r#""num_ctx":1"#, r#""NUM_CTX":1"#] {
         assert!(!check(denied), "{denied}");
@@ -358,7 +358,7 @@ fn lists_of_an_upstream_come_first_and_denials_before_all() {
     );
 }
 
-/// The places of addresses, each as `"U"`.
+/// The places of addresses, each written as `"U"`.
 const PLACES: &[(Operation, &str)] = &[
     (ChatCompletions, r#""messages":[{"role":"user","content":[{"type":"image_url","image_url":"U"}]}]"#),
     (ChatCompletions, r#""messages":[{"role":"user","content":[{"image_url":["U"]}]}]"#),

@@ -12,7 +12,7 @@ use crate::lenient::Name;
 use crate::operation::Operation;
 use crate::request::policy;
 
-/// The members of items and parts that are looked at.
+/// The members of items and parts that are read.
 const PART_NAMES: &[&str] = &[
     "role",
     "type",
@@ -52,7 +52,7 @@ const PART_NAMES: &[&str] = &[
     "content_hash",
 ];
 
-/// Those of tools.
+/// The members of tools that are read.
 const TOOL_NAMES: &[&str] = &[
     "type",
     "function",
@@ -71,14 +71,14 @@ const TOOL_NAMES: &[&str] = &[
 struct Item<'a> {
     kind: Option<Cow<'a, str>>,
     has_id: bool,
-    /// It has content of its own.
+    /// `true` if it has content of its own.
     has_content: bool,
     has_name: bool,
     file_urls: usize,
 }
 
 impl<'a> Walker<'a> {
-    /// Takes a member of an item or a part.
+    /// Handles a member of an item or a part.
     fn item_member<E: serde::de::Error>(
         &mut self,
         (within, depth): (&'static str, usize),
@@ -106,14 +106,14 @@ impl<'a> Walker<'a> {
             {
                 self.reference(within, name)?;
             }
-            // vLLM and SGLang keep media by these, of all who use them.
+            // vLLM and SGLang store media of all users under these ids.
             "uuid" | "content_hash" if is_there && depth > 0 => self.reference(within, name)?,
             _ => {}
         }
         Ok(())
     }
 
-    /// Takes an item whose members were all taken.
+    /// Handles the end of an item, after all its members.
     fn end_item<E: serde::de::Error>(&mut self, within: &str, item: &Item<'_>) -> Result<(), E> {
         if item.has_name {
             let newest = self.survey.media.iter_mut().rev();
@@ -134,7 +134,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// A value whose items or parts, or whose tools, are looked at.
+/// A value whose items or parts, or whose tools, are read.
 pub(super) struct Walk<'w, 'a> {
     pub(super) walker: &'w mut Walker<'a>,
     pub(super) place: Place,
@@ -144,9 +144,9 @@ pub(super) struct Walk<'w, 'a> {
 
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// `depth` is the number of contents around.
+    /// `depth` is the number of enclosing contents.
     Contents { depth: usize },
-    /// `is_inner`: the tools are those of a tool or a message.
+    /// `is_inner` is `true` for the tools of a tool or a message.
     Tools { is_inner: bool },
 }
 
@@ -263,7 +263,7 @@ impl<'a> Walk<'_, 'a> {
                         walker.reference("tools", name)?;
                     }
                 }
-                // One of its own that a tool gets is an object.
+                // An object describes a new container for the tool.
                 "container" => {
                     let value: &'a RawValue = members.next_value()?;
                     if value.get().starts_with('{') {
@@ -286,7 +286,7 @@ impl<'a> Walk<'_, 'a> {
             }
         }
         if searches_web {
-            // It is Anthropic's.
+            // The limit is Anthropic's.
             let max_uses = max_uses.filter(|_| walker.operation == Operation::Messages);
             walker.survey.searches.add_tool(max_uses);
         }

@@ -1,4 +1,4 @@
-//! Addresses of images and other media, and what takes their place.
+//! Addresses of images and other media, and their replacements.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::{Walker, too_many};
 use crate::lenient::Name;
 use crate::names::unsupported;
 
-/// The most addresses of media in one request.
+/// The maximum number of addresses of media in a request.
 const MAX_MEDIA: usize = 64;
 
-/// Those of an object with the address of something.
+/// The members of an object with an address.
 const ADDRESS_NAMES: &[&str] = &[
     "url",
     "type",
@@ -35,11 +35,11 @@ const ADDRESS_NAMES: &[&str] = &[
 pub(crate) struct Media {
     pub(crate) scheme: Scheme,
     pub(crate) form: Form,
-    /// The place of what takes its content instead, in the body.
+    /// The position in the body where the content is inserted instead.
     pub(crate) place: Range<usize>,
     /// The address.
     pub(crate) url: String,
-    /// The member with the contents that it is in.
+    /// The member of the request that contains it.
     pub(crate) within: &'static str,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Media {
 pub(crate) enum Scheme {
     /// `http` or `https`
     Web,
-    /// Another one.
+    /// Another scheme.
     Other,
-    /// `file`, or none: a path.
+    /// `file`, or no scheme: a path.
     Local,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Form {
 }
 
 impl<'a> Walker<'a> {
-    /// Takes the value of a member that says where something is: an address, or an object with one.
+    /// Handles the value of a member with a location: an address, or an object with one.
     pub(super) fn address<E: serde::de::Error>(
         &mut self,
         within: &'static str,
@@ -83,7 +83,8 @@ impl<'a> Walker<'a> {
                 walker.check_name((within, Some(name)), member, ADDRESS_NAMES)?;
                 match member {
                     "url" => walker.url(within, value, Form::Url),
-                    // Most are base64, which has no colon; a reader that takes addresses there, too, would load them.
+                    // Most are base64, which has no colon. A reader that also accepts addresses there would load
+                    // them.
                     "data" | "file_data" if has_scheme(value.get()) => walker.url(within, value, Form::Url),
                     "file_url" => walker.url(within, value, Form::FileUrl { has_name: false }),
                     "id" | "file_id" | "content_hash" if value.get() != "null" => {
@@ -96,7 +97,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Takes a `source` of Anthropic's form.
+    /// Handles a `source` of Anthropic's form.
     pub(super) fn source<E: serde::de::Error>(
         &mut self,
         within: &'static str,
@@ -138,7 +139,7 @@ impl<'a> Walker<'a> {
         let text = value.get();
         match form {
             Form::FileUrl { .. } => {
-                // Between the name and its value are a colon and white space.
+                // A colon and white space separate the name from its value.
                 let Range { start, end } = self.place(text);
                 let before = self.text.as_bytes().get(..start).unwrap_or_default();
                 let quote = memchr::memrchr(b'"', before).unwrap_or_default();
@@ -175,21 +176,21 @@ impl<'a> Walker<'a> {
         if self.survey.media.len() == MAX_MEDIA {
             return self.refuse(too_many("The body has more than 64 addresses of media."));
         }
-        // Only one of the web is loaded.
+        // Only web addresses are loaded.
         let url = if scheme == Scheme::Web { url.into_owned() } else { String::new() };
         self.survey.media.push(Media { scheme, form, place: self.place(whole), url, within });
         Ok(())
     }
 }
 
-/// Returns what is before the colon of an address.
+/// Returns the part of an address before the colon.
 fn scheme(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once(':')?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     (!scheme.is_empty() && scheme.bytes().all(fits)).then_some(scheme)
 }
 
-/// Returns `true` for a string of JSON that begins like an address.
+/// Returns `true` for a JSON string that begins like an address.
 pub(super) fn has_scheme(text: &str) -> bool {
     const MAX_SCHEME: usize = 64;
     text.starts_with('"') && text.bytes().take(MAX_SCHEME).any(|byte| matches!(byte, b':' | b'\\'))

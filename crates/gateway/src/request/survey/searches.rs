@@ -1,29 +1,29 @@
-//! How many searches on the web an upstream may make for a request.
+//! The number of web searches that an upstream may make for a request.
 
 use crate::operation::Operation;
 
-/// The searches that are reserved where the request doesn't limit them.
+/// The searches that are reserved if the request doesn't limit them.
 const ASSUMED_SEARCHES: i64 = 10;
 
-/// What a request says about searches.
+/// The members of a request that concern searches.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct SearchLimits {
-    /// The most searches of its tools that search the web.
+    /// The maximum number of searches by its search tools.
     tools: Option<i64>,
-    /// `max_tool_calls`, of any tools that a server runs.
+    /// `max_tool_calls`, which limits all tools that a server runs.
     pub(super) max_tool_calls: Option<i64>,
-    /// It has `web_search_options`.
+    /// `true` if it has `web_search_options`.
     pub(super) has_options: bool,
 }
 
 impl SearchLimits {
-    /// Takes a tool that searches the web.
+    /// Adds a tool that searches the web.
     pub(super) fn add_tool(&mut self, max_uses: Option<i64>) {
         let searches = max_uses.unwrap_or(ASSUMED_SEARCHES);
         self.tools = Some(self.tools.unwrap_or_default().saturating_add(searches));
     }
 
-    /// Returns the most searches that the request may make.
+    /// Returns the maximum number of searches that the request may make.
     pub(super) fn most(self, operation: Operation) -> i64 {
         let of_options = if self.has_options { ASSUMED_SEARCHES } else { 0 };
         let of_tools = match (self.tools, self.max_tool_calls) {
@@ -60,7 +60,7 @@ mod tests {
             // Other tools make no searches.
             (Responses, r#","max_tool_calls":3"#, 0),
             (Responses, r#","max_tool_calls":3,"tools":[{"type":"file_search"}]"#, 0),
-            // A limit of another provider's may mean nothing.
+            // A limit of another provider may mean nothing.
             (Responses, r#","tools":[{"type":"web_search","max_uses":1}]"#, 10),
             (Responses, r#","tools":[{"type":"namespace","tools":[{"type":"web_search"}]}]"#, 10),
             (Messages, r#","tools":[{"type":"web_search_20250305","name":"web_search"}]"#, 10),

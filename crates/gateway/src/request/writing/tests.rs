@@ -132,7 +132,7 @@ fn refused_fields_are_left_out() {
     ] {
         assert_eq!(rewritten(stream, kind, inject), format!("{head}{rest}}}"), "{kind:?} {inject:?}");
     }
-    // What the client sent stays.
+    // The client's own members stay.
     let own = format!(r#"{stream},"stream_options":{{"include_usage":false}}"#);
     let kept = format!(r#"{head},"stream_options":{{"include_usage":false}}}}"#);
     assert_eq!(rewritten(&own, Tgi, all.without(InjectedField::IncludeUsage)), kept);
@@ -178,7 +178,7 @@ fn refusals_name_their_field() {
     }
 }
 
-/// The forms in which servers say that they don't take a field, with its name and with its path within the body.
+/// The forms in which servers refuse an unknown field, with its name and with its path within the body.
 const REFUSALS: [fn(&str, &str) -> String; 11] = [
     // FastAPI with pydantic, whose values may name other fields.
     |name, _| {
@@ -203,7 +203,7 @@ const REFUSALS: [fn(&str, &str) -> String; 11] = [
             r#"{{"error":"Failed to deserialize the JSON body: unknown field `{name}`, expected one of `messages`, `model`"}}"#
         )
     },
-    // OpenAI, today and before.
+    // OpenAI, now and in the past.
     |_, path| {
         format!(
             r#"{{"error":{{"message":"Unknown parameter: '{path}'.","type":"invalid_request_error","param":"{path}","code":"unknown_parameter"}}}}"#
@@ -221,9 +221,9 @@ const REFUSALS: [fn(&str, &str) -> String; 11] = [
     },
     // Go, with and without a list of errors.
     |name, _| format!(r#"{{"error":{{"message":"json: unknown field \"{name}\""}}}}"#),
-    // Python's own words.
+    // Python's own message.
     |name, _| format!(r#"{{"detail":"create() got an unexpected keyword argument '{name}'"}}"#),
-    // Words alone.
+    // A message only.
     |name, _| format!(r#"{{"error":{{"message":"{name} is not supported","code":null}}}}"#),
     |name, _| format!(r#"{{"error":{{"message":"{name}: not allowed"}}}}"#),
 ];
@@ -248,7 +248,7 @@ fn every_form_of_a_refusal_names_each_field() {
 }
 
 proptest! {
-    /// Every member that isn't written keeps its meaning, its text and its place.
+    /// Every member that isn't written keeps its meaning, its text and its position.
     #[test]
     fn the_rest_is_the_clients(
         others in proptest::collection::vec((0_usize..6, 0_usize..4), 0..5),
