@@ -238,7 +238,7 @@ mod tests {
             backlog.send(&sender, piece(0, 240 << 10)).unwrap();
         }
         pace.note(at(0), &backlog, true);
-        assert_eq!(pace.deadline(), None, "there is room");
+        assert_eq!(pace.deadline(), None, "the backlog has room");
         pace.note(at(1), &backlog, false);
         pace.note(at(2), &backlog, false);
         assert_eq!(pace.deadline(), Some(at(31)));

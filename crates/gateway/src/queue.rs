@@ -3,7 +3,7 @@
 //! While several organizations call an upstream, none may have all of its places: an eighth stays free for the
 //! others. A place that becomes free goes to the organization with the fewest places, and to equal ones in turn. So
 //! an organization with many calls, or long ones, doesn't keep the others waiting. While the queue is full, a call
-//! of an organization with fewer waiting calls replaces the newest call of the organization with the most.
+//! of an organization with fewer waiting calls replaces the newest call of the organization whose queue is longest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -177,7 +177,7 @@ impl Places {
             };
             match waiting.send(self.place(next)) {
                 Ok(()) => return,
-                // That call has left.
+                // The waiting call has left.
                 Err(mut place) => drop(place.places.take()),
             }
             organization = next;

@@ -89,7 +89,7 @@ impl CallRecord {
         self.upstream.as_ref().map_or("-", |upstream| upstream.id.as_str())
     }
 
-    /// Returns the route that was called last, if the costs of calls there are known.
+    /// Returns the route that was called last, if the operator's costs of its calls are known.
     pub(crate) fn costed_route(&self) -> Option<CostedRoute> {
         let costs = Arc::clone(self.costs.as_ref()?);
         Some(CostedRoute { upstream: self.upstream_id().into(), costs })

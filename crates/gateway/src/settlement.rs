@@ -124,8 +124,8 @@ impl Hold {
             tracing::warn!(
                 %call_id, upstream, prompt_tokens = prompt, cached_prompt_tokens = cached, completion_tokens = completion,
                 parts, left_out,
-                "an upstream counted parts of tokens that don't fit in their whole: those that are left out cost what they are \
-                 a part of; this line comes at most once a minute for each upstream"
+                "an upstream counted parts of tokens that don't fit in their whole: the tokens of omitted parts are charged at \
+                 the price of the whole; logged at most once per minute for each upstream"
             );
         }
         let cached_prompt_tokens = cached.map(|_| fitting.cached_prompt);

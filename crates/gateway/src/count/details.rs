@@ -169,8 +169,8 @@ impl<'de> Gather<'de> for ByMedium {
     }
 }
 
-/// The searches on the web among the tools that a provider has run: Anthropic's and OpenRouter's `web_search_requests`, xAI's
-/// `web_search_calls`.
+/// The web searches among the tools that a provider has run: Anthropic's and OpenRouter's `web_search_requests`,
+/// xAI's `web_search_calls`.
 #[derive(Default)]
 pub(super) struct Searches(pub(super) Option<i64>);
 

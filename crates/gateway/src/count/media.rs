@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn files_count_by_their_text_or_their_pages() {
-        let text = "A text of eight words that anybody reads. ".repeat(100);
+        let text = "A text of eight words that anyone reads. ".repeat(100);
         let expected = TextTokens::of(&text).count();
         let inline = format!("data:text/plain;base64,{}", base64(text.as_bytes()));
         assert_eq!(MediaKind::File.tokens(&inline).count(), expected);

@@ -371,7 +371,8 @@ fn without_usage_tokens_are_estimated() {
         "tool_calls":[{"index":0,"id":"call_123456789","type":"function","function":{"name":"ab","arguments":"{}é"}}],
         "audio":{"id":"x","data":"AAAAAAAAAAAAAAAA","transcript":"12"}}},
         {"index":1,"text":"12345678","logprobs":{"tokens":["abcdefgh"]}}]}"#;
-    // 10 digits, "ab", "{}é", 16 capitals, two digits and 8 more: 20 × 0.55 + 2 × 0.23 + 0.52 + 0.38 + 0.65 + 0.24 + 15 × 0.3.
+    // 10 digits, "ab", "{}é", 16 capitals, two digits and 8 more:
+    // 20 × 0.55 + 2 × 0.23 + 0.52 + 0.38 + 0.65 + 0.24 + 15 × 0.3.
     assert_eq!(settled(2, &[all]), (250, 18, None, true));
     // The text of an error isn't text of an answer, and an error alone isn't an answer.
     assert_eq!(

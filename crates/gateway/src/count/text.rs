@@ -115,8 +115,8 @@ impl Class {
         matches!(self, Self::Lower | Self::Upper | Self::Digit)
     }
 
-    /// Returns the thousandths of a token of a character. `word_length` is the number of letters and digits before it in its
-    /// word.
+    /// Returns the thousandths of a token for a character. `word_length` is the number of letters and digits before
+    /// it in its word.
     const fn weight(self, before: Self, word_length: u32) -> i64 {
         /// Longer words are codes, of which tokenizers know few parts.
         const LONG_WORD: u32 = 24;

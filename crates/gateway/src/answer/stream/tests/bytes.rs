@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A part of a string of JSON as servers send it: any bytes, whole characters and incomplete sequences, escapes, unpaired surrogates.
+/// A part of a JSON string as servers send it: any bytes, whole characters and incomplete sequences, escapes, unpaired
+/// surrogates.
 fn text_part() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         // A quote or a backslash would end the string or begin an escape. A line end would end the line of the event.
