@@ -22,7 +22,7 @@ use trail::{Action, Event, Trail};
 /// The reason why a catalog isn't in force.
 #[derive(Debug)]
 pub enum ActivationError {
-    /// It has mistakes, or contradicts what is in force.
+    /// The catalog has mistakes, or contradicts the one in force.
     Refused(CatalogError),
     /// The database failed.
     Failed(Error),
@@ -49,11 +49,11 @@ struct Activation {
 
 /// The decision about a catalog.
 enum Verdict {
-    /// It is in force already.
+    /// The catalog is already in force.
     InForce,
     /// Another one has replaced it.
     Outdated,
-    /// It is to be put in force.
+    /// The catalog must still be put in force.
     New,
 }
 
@@ -153,8 +153,8 @@ pub async fn price(
     }
 }
 
-/// Reads the file again and puts it in force, or refuses it as a whole. The result is logged, and the operator's webhooks
-/// are told of a refusal.
+/// Reads the file again and puts it in force, or refuses it as a whole. Logs the result, and sends a refusal to
+/// the operator's webhooks.
 ///
 /// # Errors
 /// The database fails: the next call does what is missing.

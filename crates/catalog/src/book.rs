@@ -46,7 +46,7 @@ impl PriceBook {
         }
     }
 
-    /// Returns `true` if there is no version of anything.
+    /// Returns `true` if the book has no version of any price or discount.
     pub fn is_empty(&self) -> bool {
         self.prices.is_empty() && self.discounts.is_empty()
     }

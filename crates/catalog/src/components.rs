@@ -39,7 +39,7 @@ impl Component {
     /// Every component.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Those that [`Parts`] count: all but the tokens that every event has.
+    /// The components that [`Parts`] count: all but the tokens that every event has.
     pub const PARTS: [Self; PARTS] = [
         Self::CacheWrite5m,
         Self::CacheWrite1h,
@@ -145,7 +145,7 @@ pub struct PerPart<T>(
     [T; COMPONENTS],
 );
 
-/// How many of each part a call has; negative in corrections.
+/// The quantity of each part in a call; negative in corrections.
 pub type Parts = PerPart<i64>;
 
 /// The price of each part; `None` for those that have none of their own.

@@ -54,8 +54,8 @@ pub const HOURS_FORM: &str = "hours in UTC such as [\"mon-fri 20:00-08:00\", \"s
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 impl Hours {
-    /// Reads patterns of days, of hours, or of both. What ends before it begins ends on the next day. `None` if one
-    /// has another form, or if there is none.
+    /// Reads patterns of days, of hours, or of both. A span whose end is before its beginning ends on the next
+    /// day. Returns `None` if a pattern is malformed, or without patterns.
     pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut spans = Vec::new();
         for pattern in patterns {
@@ -163,7 +163,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Returns `true` if there is no condition.
+    /// Returns `true` without any condition.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -17,19 +17,19 @@ pub struct CurrentCatalog {
     first: Arc<Catalog>,
     catalog: ArcSwap<Catalog>,
     status: Mutex<Status>,
-    /// One reload at a time, so that an older reading never replaces a newer one.
+    /// Serializes reloads, so that an older reading never replaces a newer one.
     pub reload_lock: tokio::sync::Mutex<()>,
     reload_requested: Notify,
     log_requested: AtomicBool,
     refused: AtomicBool,
-    /// The subject of the refusal that webhooks were told of, while it lasts.
+    /// The subject of the refusal that was sent to webhooks, while the refusal lasts.
     told_refusal: Mutex<Option<String>>,
     outdated: AtomicBool,
     wrong_currency: AtomicBool,
     reloads: AtomicU64,
 }
 
-/// How the catalog of this server relates to the one in force.
+/// The relation between the catalog of this server and the one in force.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Status {
     /// The fingerprint of this server's last catalog that was in force.
@@ -151,7 +151,7 @@ impl CurrentCatalog {
         self.refused.store(refused, Ordering::Relaxed);
     }
 
-    /// Returns the subject of the refusal that webhooks were told of, while it lasts.
+    /// Returns the subject of the refusal that was sent to webhooks, while the refusal lasts.
     pub(crate) fn told_refusal(&self) -> Option<String> {
         self.told_refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -140,7 +140,7 @@ mod tests {
             (&[tokens(1, 100, 10), tokens(2, 100, 10)], 100),
             // The price is another from day 2 on: 100 tokens at the one, 50 and 50 at the other.
             (&[tokens(1, 150, 10), tokens(2, 50, 20)], 50 + 100),
-            // Whatever the order in which they come.
+            // The order of the usage doesn't matter.
             (&[tokens(2, 50, 20), tokens(1, 150, 10)], 50 + 100),
             // 101 tokens at 3: three tenths of a pico are one.
             (&[tokens(1, 101, 3)], 1),
@@ -203,7 +203,7 @@ mod tests {
         #[test]
         fn grows_with_what_is_used(tiers in some_tiers(), mut used in some_tokens(0..40), more in 0_i64..40) {
             let before = discount(&tiers, &used).unwrap();
-            // On the last day and at the highest price: whatever else was used stays where it was.
+            // Used on the last day and at the highest price, these tokens don't move other usage between tiers.
             used.push(tokens(9, more, 60));
             prop_assert!(discount(&tiers, &used).unwrap() >= before);
         }

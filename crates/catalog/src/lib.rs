@@ -1,13 +1,13 @@
 //! The model catalog: models with their limits, prices and routes to upstreams, from a TOML file.
 //!
-//! `catalog/default.toml` is built in and shows the format. A file with mistakes is refused as a whole, and
-//! a mistake is reported with its line, the model or upstream, the key and what would be right.
+//! `catalog/default.toml` is built in and shows the format. A file with mistakes is refused as a whole, and each
+//! mistake is reported with its line, the model or upstream, the key and the expected value.
 //!
 //! - [`Catalog`] is a file as it was read, with the credentials of its upstreams. It never changes; a reload
 //!   puts another one in its place.
 //! - [`Upstream`] is an inference server, and [`Route`] leads from a model to one.
 //! - [`CurrentCatalog`] holds the catalog in use. [`Catalogs`] is the handle of [`activation`], which puts a
-//!   catalog in force in the database and tells the other replicas.
+//!   catalog in force in the database and notifies the other replicas.
 //! - [`PriceBook`] has the versions of all prices and discounts; [`NewVersions`] are those that a catalog
 //!   adds, and [`Difference`] is what a reload changes.
 //! - [`rate()`] and [`discounts`] compute prices.
@@ -111,7 +111,7 @@ impl Catalog {
     /// its folder.
     ///
     /// # Errors
-    /// The first wrong key or value; if there is none, all breaches of the rules across them.
+    /// The first wrong key or value; if all are right, every violation of the rules that span several values.
     pub fn parse(text: &str, name: &str) -> Result<Self, CatalogError> {
         Self::parse_with(text, Path::new(name), |name| std::env::var(name))
     }
@@ -119,7 +119,7 @@ impl Catalog {
     /// Reads and checks the text of a catalog. Credentials come from files and from this environment.
     ///
     /// # Errors
-    /// The first wrong key or value; if there is none, all breaches of the rules across them.
+    /// The first wrong key or value; if all are right, every violation of the rules that span several values.
     pub fn parse_with(text: &str, file: &Path, environment: Environment) -> Result<Self, CatalogError> {
         let name = &file.display().to_string();
         let refused = |mistake: Mistake<'_>| CatalogError {
@@ -293,7 +293,7 @@ impl Catalog {
         let ParsedModel { line, model, price_lines, alias_lines } = found;
         let (id, model) = (model.id.clone(), Arc::new(model));
         if self.by_id.insert(id.clone(), Arc::clone(&model)).is_some() {
-            rules.refuse(line, &format!("model `{id}`: `id`: there are two models with this id"));
+            rules.refuse(line, &format!("model `{id}`: `id`: two models have this id"));
         }
         self.models.push(Arc::clone(&model));
         self.by_alias.extend(aliases_of(&model));
@@ -464,7 +464,7 @@ impl SourceLines {
 /// The mistakes because of which a catalog can't be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CatalogError {
-    /// One sentence per mistake, with its place and what would be right.
+    /// A sentence per mistake, with its place and the expected value.
     pub problems: Vec<String>,
 }
 

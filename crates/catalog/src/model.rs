@@ -20,14 +20,14 @@ pub enum Kind {
 
 db::words!(Kind);
 
-/// How to handle a call that asks for more tokens than its key or its model allows.
+/// The handling of a call that asks for more tokens than its key or its model allows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MaxTokensPolicy {
     /// Its limit is lowered.
     #[default]
     Lower,
-    /// It is refused.
+    /// The call is refused.
     Refuse,
 }
 
@@ -43,7 +43,7 @@ pub struct Model {
     pub owned_by: String,
     /// The time of the model's creation, in unix seconds.
     pub created: i64,
-    /// The id of the model that it is derived from in the first place; its own if there is none.
+    /// The id of the first ancestor of the model; its own id if it isn't derived from another model.
     pub root: String,
     /// The id of the model that it was made from.
     pub parent: Option<String>,
@@ -100,8 +100,8 @@ pub struct Price {
     pub version: i64,
     /// A token of the prompt, or of the input of an embedding.
     pub prompt: Pico,
-    /// A token of the prompt that came from the upstream's cache, at most `prompt`. `None`: the price is
-    /// `prompt`, and bills don't tell these tokens apart.
+    /// The price of a prompt token that came from the upstream's cache, at most `prompt`. `None`: the price is
+    /// `prompt`, and bills don't list these tokens separately.
     pub cached_prompt: Option<Pico>,
     /// A token of the answer; 0 for embeddings.
     pub completion: Pico,

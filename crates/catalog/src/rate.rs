@@ -76,7 +76,8 @@ impl Price {
         }
     }
 
-    /// Returns the highest price of a token of the prompt or of the completion, whatever it is a part of.
+    /// Returns the highest price of a token of the prompt or of the completion, with any part that it can belong
+    /// to.
     pub fn dearest(&self, whole: Component) -> Pico {
         let parts = Component::ALL.iter().filter(|part| part.whole() == Some(whole));
         parts.map(|part| self.of(*part)).fold(self.of(whole), Pico::max)
@@ -136,7 +137,7 @@ impl fmt::Display for Price {
     }
 }
 
-/// The quantities of a call: tokens, and the parts and pieces beside them; negative in corrections.
+/// The quantities of a call: tokens, their parts, and pieces; negative in corrections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tokens {
     /// Input tokens.
@@ -154,7 +155,7 @@ impl Tokens {
         Self { prompt, cached_prompt, completion, parts: Parts::default() }
     }
 
-    /// Returns how many of a component there are; of the prompt and the completion with their parts.
+    /// Returns the quantity of a component; for the prompt and the completion, their parts are included.
     pub fn part(&self, component: Component) -> i64 {
         match component {
             Component::Prompt => self.prompt,
@@ -268,7 +269,7 @@ mod tests {
         let cases: [([i64; 3], Listed, Listed); 8] = [
             ([100, 40, 50], &[(CacheWrite5m, 60), (Reasoning, 50), (Search, 9)], &[]),
             ([100, 41, 50], &[(CacheWrite5m, 60), (Reasoning, 51)], &[(CacheWrite5m, 60), (Reasoning, 51)]),
-            // What is left out takes no room.
+            // Parts that are left out take no room.
             (
                 [100, 40, 0],
                 &[(CacheWrite5m, 61), (CacheWrite1h, 20), (AudioPrompt, 40), (ImagePrompt, 1)],

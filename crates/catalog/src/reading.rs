@@ -138,7 +138,7 @@ pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
             if hint.is_empty() && table.ends_with(".components") {
                 hint = format!(": the components are {}", known.join(", "));
             }
-            format!("{label}there is no key `{key}`{hint}")
+            format!("{label}unknown key `{key}`{hint}")
         }
         MistakeKind::MissingKey => format!("{label}the key `{key}` is missing"),
         // These aren't tables of an array.
@@ -294,7 +294,9 @@ impl<'a> Rules<'a> {
                 };
                 self.refuse(
                     line,
-                    &format!("volume discount: `threshold`: there are two with {threshold}{of}"),
+                    &format!(
+                        "volume discount: `threshold`: two discounts have the threshold {threshold}{of}"
+                    ),
                 );
             }
             version.tiers.push(VolumeDiscount { threshold, discount });

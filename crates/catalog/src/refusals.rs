@@ -1,7 +1,7 @@
-//! The operator's event of a catalog file that was refused when it was read again
+//! The operator's event of a catalog file that was refused when it was reloaded
 //! (docs/contract/webhooks.md#events-of-the-operator).
 //!
-//! Mistakes are told once as long as they stay, however often and by however many servers the file is read.
+//! The same mistakes are announced once, no matter how often and by how many servers the file is read.
 
 use events::operator::{self, CatalogRefused};
 use events::{EventType, announcements};
@@ -9,11 +9,11 @@ use kernel::error::Error;
 
 use crate::{CatalogError, Catalogs};
 
-/// The most mistakes that are told, and the most characters of one.
+/// Maximum number of mistakes in an event, and maximum length of each.
 const MAX_MESSAGES: usize = 10;
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// Tells the installation's webhooks of the mistakes of a file, unless they were told before.
+/// Sends the mistakes of a file to the installation's webhooks, unless they were already sent.
 ///
 /// # Errors
 /// The database fails.
@@ -43,7 +43,7 @@ pub(crate) async fn announce(catalogs: &Catalogs, refused: &CatalogError) -> Res
     Ok(())
 }
 
-/// Forgets what was told of this server's file, which is taken now.
+/// Forgets the announced refusal of this server's file, which is now accepted.
 ///
 /// # Errors
 /// The database fails.
@@ -57,7 +57,7 @@ pub(crate) async fn forget(catalogs: &Catalogs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the event of a refusal: what the log says of it, shortened.
+/// Returns the event of a refusal: its log messages, shortened.
 fn event(refused: &CatalogError) -> CatalogRefused {
     let shortened = |text: &String| -> String { text.chars().take(MAX_MESSAGE_CHARS).collect() };
     CatalogRefused {

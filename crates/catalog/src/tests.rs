@@ -106,8 +106,8 @@ fn errors_name_line_model_key_and_the_expected_value() {
             "models = [3]".to_owned(),
             "c:1: `models`: expected tables: write `[[models]]` and their keys below",
         ),
-        (format!("{ok}[[model]]\n"), "c:11: there is no key `model` (did you mean `models`?)"),
-        (model("max_token = 4"), "c:11: model `m`: there is no key `max_token` (did you mean `max_tokens`?)"),
+        (format!("{ok}[[model]]\n"), "c:11: unknown key `model` (did you mean `models`?)"),
+        (model("max_token = 4"), "c:11: model `m`: unknown key `max_token` (did you mean `max_tokens`?)"),
         (model("-max_tokens"), "c:1: model `m`: the key `max_tokens` is missing"),
         (model("kind = 3"), "c:10: model `m`: `kind`: expected `chat` or `embeddings`, found 3"),
         (model("-kind"), "c:1: model `m`: the key `kind` is missing"),
@@ -131,7 +131,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         ),
         (model("dimension = 8"), "c:11: model `m`: `dimension`: only embedding models have one"),
         (model("kind = \"embeddings\"\nprices = []"), "c:1: model `m`: the key `dimension` is missing"),
-        (format!("{ok}{ok}"), "c:11: model `m`: `id`: there are two models with this id"),
+        (format!("{ok}{ok}"), "c:11: model `m`: `id`: two models have this id"),
         (price("prompt_tokens = \"1\""), "c:10: model `m`: the key `completion_tokens` is missing"),
         (
             model(
@@ -195,7 +195,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
                  }, { effective_at = 2024-01-01T01:00:00+01:00, prompt_tokens = 1, completion_tokens = 1 \
                  }]",
             ),
-            "c:10: model `m`: `effective_at`: there are two prices from 2024-01-01T00:00:00.000Z on",
+            "c:10: model `m`: `effective_at`: two prices begin at 2024-01-01T00:00:00.000Z",
         ),
         (
             model("prices = [1]"),
@@ -215,7 +215,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         (
             format!("{ok}[[volume_discounts]]\nthreshold = 1\ndiscount = 0\n").repeat(1)
                 + "[[volume_discounts]]\nthreshold = 1\ndiscount = 1\n",
-            "c:14: volume discount: `threshold`: there are two with 1",
+            "c:14: volume discount: `threshold`: two discounts have the threshold 1",
         ),
     ];
     for (text, expected) in cases {
@@ -231,9 +231,9 @@ fn all_breaches_of_rules_are_reported_at_once() {
     let expected = [
         "c:11: model `e`: the key `dimension` is missing",
         "c:18: model `e`: `completion_tokens`: an embedding model has none, leave it out",
-        "c:21: model `m`: `id`: there are two models with this id",
+        "c:21: model `m`: `id`: two models have this id",
         "c:31: model `m`: `dimension`: only embedding models have one",
-        "c:35: volume discount: `threshold`: there are two with 1",
+        "c:35: volume discount: `threshold`: two discounts have the threshold 1",
     ];
     assert_eq!(Catalog::parse(&text, "c").unwrap_err().problems, expected);
     let missing = Catalog::load(Path::new("/nonexistent/c.toml")).unwrap_err();

@@ -29,7 +29,7 @@ pub struct Upstream {
     pub max_concurrent: u32,
     /// Maximum number of calls that wait for one of those to end.
     pub max_waiting: u32,
-    /// How long a call may wait for that.
+    /// Maximum time for which a call waits for a free slot.
     pub max_wait_ms: u64,
     /// Timeout of a new connection.
     pub connect_ms: u64,
@@ -42,7 +42,7 @@ pub struct Upstream {
     pub on_disconnect: OnDisconnect,
     /// Fields, tools and references that it gets beyond those of its kind.
     pub allow_fields: Vec<String>,
-    /// Those that it doesn't get. They come before the allowed ones.
+    /// The fields that are never sent to it. This list takes precedence over the allowed fields.
     pub deny_fields: Vec<String>,
     pub media_urls: MediaUrls,
     /// Everybody may know what is in its cache of prompts.
@@ -78,7 +78,7 @@ impl UpstreamKind {
         }
     }
 
-    /// Returns the path, from the root of the server, that says whether an upstream of this kind works.
+    /// Returns the path of the health check of an upstream of this kind, from the root of the server.
     pub const fn health_path(self) -> Option<&'static str> {
         match self {
             Self::Vllm | Self::Sglang | Self::Llamacpp | Self::Tgi => Some("/health"),
@@ -86,14 +86,14 @@ impl UpstreamKind {
         }
     }
 
-    /// Returns `true` if an upstream of this kind can say its usage so far with every chunk of a stream
+    /// Returns `true` if an upstream of this kind can report its usage so far with every chunk of a stream
     /// (`stream_options.continuous_usage_stats`).
     pub const fn has_continuous_usage(self) -> bool {
         matches!(self, Self::Vllm | Self::Sglang | Self::Demo)
     }
 
-    /// Returns `true` if an upstream of this kind can say how many tokens it has processed with every chunk of
-    /// a stream (`timings_per_token`).
+    /// Returns `true` if an upstream of this kind can report the number of tokens processed so far with every
+    /// chunk of a stream (`timings_per_token`).
     pub const fn has_timings(self) -> bool {
         matches!(self, Self::Llamacpp)
     }
@@ -130,7 +130,7 @@ pub enum MediaUrls {
     Pass,
 }
 
-/// How calls are spread over the upstreams of a tier.
+/// The strategy that spreads calls over the upstreams of a tier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Affinity {
@@ -172,7 +172,7 @@ impl Catalog {
         self.open_files.extend(warning);
         if self.lines.upstreams.contains_key(&upstream.id) {
             let id = &upstream.id;
-            rules.refuse(line, &format!("upstream `{id}`: `id`: there are two upstreams with this id"));
+            rules.refuse(line, &format!("upstream `{id}`: `id`: two upstreams have this id"));
             return;
         }
         self.lines.upstreams.insert(upstream.id.clone(), line);

@@ -5,8 +5,8 @@ use super::book::{BEGINNING, DiscountVersion, PriceBook, prices_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};
 use kernel::clock::{MINUTE_MS, Time};
 
-/// How long before its instant a version can no longer change, in milliseconds: until then every replica has
-/// received it.
+/// The time before its instant from which a version can no longer change, in milliseconds. By then every replica
+/// has received it.
 pub const FREEZE_MS: i64 = MINUTE_MS;
 
 /// The state of the database when a catalog is to be put in force.

@@ -44,7 +44,7 @@ pub fn init(settings: &Settings) -> WorkerGuard {
     guard
 }
 
-/// Returns the number of lines that wait to be written, the most that may, and the lines dropped since the
+/// Returns the number of lines waiting to be written, its maximum, and the number of lines dropped since the
 /// start; `None` if the log wasn't set up.
 pub fn load() -> Option<(usize, usize, usize)> {
     let (waiting, dropped) = LINES.get()?.load();
@@ -71,8 +71,8 @@ impl FormatTime for Timestamp {
     }
 }
 
-/// What says nothing unless the configuration asks for it: the crates whose names begin so log an error for each answer
-/// of a client that they can't read, which anybody could fill the log with.
+/// Targets that are off by default: crates whose names begin with this log an error for each client response that
+/// they can't parse, so any client could fill the log.
 const QUIET: &str = "webauthn_rs=off";
 
 fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {

@@ -12,9 +12,9 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::settings::Format;
 use kernel::clock::Clock;
 
-/// The most lines that wait; further ones are dropped.
+/// Maximum number of waiting lines; further lines are dropped.
 pub const MAX_WAITING: usize = 16_384;
-/// How long the thread rests after it has written all lines, so that not every line wakes it.
+/// The pause of the thread after it has written all lines, so that not every line wakes it.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The queue of lines. Writing to it never waits.

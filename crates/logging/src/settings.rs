@@ -45,6 +45,6 @@ fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 pub enum Format {
     /// Text for people.
     Text,
-    /// One JSON object a line, for programs.
+    /// A JSON object per line, for programs.
     Json,
 }

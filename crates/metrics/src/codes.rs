@@ -11,7 +11,7 @@ use kernel::error::Code;
 #[derive(Debug)]
 pub struct Codes {
     family: IntCounterVec,
-    /// The value of the label before the code, if there is one.
+    /// The value of the label before the code, if any.
     label: Option<&'static str>,
     counters: [OnceLock<IntCounter>; Code::ALL.len()],
 }

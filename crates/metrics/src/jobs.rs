@@ -27,11 +27,11 @@ pub enum Job {
     Retention,
     /// Audits the books.
     Audit,
-    /// Tells people what budgets have reached.
+    /// Sends alerts about budgets and balances.
     Alerts,
     /// Sends events to webhooks.
     Webhooks,
-    /// Does what payments have to do.
+    /// Processes payments.
     Payments,
     /// Writes files of charges.
     Exports,

@@ -36,7 +36,7 @@ impl Process {
         let gauges = [
             ("process_resident_memory_bytes", "Resident memory.", self.resident_bytes),
             ("process_open_fds", "Open files, connections among them.", self.open_files),
-            ("process_max_fds", "The most open files that the system allows.", self.max_files),
+            ("process_max_fds", "Maximum number of open files.", self.max_files),
         ];
         for (name, help, value) in gauges {
             if let Some(value) = value {

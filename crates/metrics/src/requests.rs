@@ -34,7 +34,7 @@ impl RouteMetrics {
     /// Counts an answer.
     pub fn note(&self, status: StatusCode, took_ns: u64) {
         let status = status.as_u16();
-        // 200 is the most frequent status, so it comes first.
+        // 200 is the most common status, so it is first.
         let place = STATUSES.iter().position(|known| *known == status).unwrap_or(OTHER);
         let [listener, method, path] = &self.labels;
         if let Some(counter) = self.statuses.get(place) {
@@ -56,7 +56,7 @@ pub struct Traffic {
     families: Families,
     /// The permits of connections, and their number.
     permits: OnceLock<(Arc<Semaphore>, u32)>,
-    /// How often a new connection had to wait for another to end.
+    /// Number of times that a new connection had to wait for another one to end.
     pub full: AtomicU64,
 }
 
@@ -96,11 +96,11 @@ impl Traffic {
 
     /// Sets the semaphore that counts the connections of the listener.
     pub fn set_connections(&self, permits: &Arc<Semaphore>, max: u32) {
-        // There is one socket a listener; a later one isn't measured.
+        // Each listener has one socket; a later one isn't measured.
         drop(self.permits.set((Arc::clone(permits), max)));
     }
 
-    /// Returns the number of connections, and the most there may be; `None` without a socket.
+    /// Returns the number of connections and the maximum; `None` without a socket.
     pub fn connections(&self) -> Option<(usize, usize)> {
         let (permits, max) = self.permits.get()?;
         let max = usize::try_from(*max).unwrap_or(usize::MAX);

@@ -15,8 +15,8 @@ const DURATIONS: [f64; 18] = [
 /// The bounds of sizes, up to the largest of one transaction.
 const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1_000.0];
 
-/// Metrics by name, either those that are counted while the process runs, or those that are read when
-/// somebody asks. Values that are too large for the type have its largest.
+/// Metrics by name: either counted while the process runs, or read when a client asks for them. Values that are
+/// too large for the type are capped at its maximum.
 #[derive(Clone, Debug, Default)]
 pub struct Registered(Registry);
 

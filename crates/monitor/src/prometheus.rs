@@ -7,8 +7,8 @@ use metrics::{Process, Queue, Registered, seconds};
 
 use crate::Monitor;
 
-/// How long the database may take to answer. After that the other metrics are written without its own: they
-/// matter most while the database is unavailable.
+/// Timeout of the database. After it, the other metrics are written without those of the database: they matter
+/// most while the database is unavailable.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the metrics of this process, and those that are read from the database.
@@ -155,7 +155,7 @@ fn connections(monitor: &Monitor, values: &Registered) {
             "Connections in use; shared ones count while they are open.",
             |pool| pool.in_use,
         ),
-        ("tollkeeper_db_connections_max", "The most connections to the database.", |pool| pool.max),
+        ("tollkeeper_db_connections_max", "Maximum number of connections to the database.", |pool| pool.max),
         (
             "tollkeeper_db_connections_waiting",
             "Callers that wait for a connection; PostgreSQL's writes only.",

@@ -7,7 +7,7 @@ use kernel::error::{Code, Error};
 
 use crate::Monitor;
 
-/// How long the database may take to answer.
+/// Timeout of the database.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The message if the catalog file is outdated.
@@ -53,9 +53,9 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
     };
     let currency = if database.ok && schema.ok { check_currency(monitor).await } else { None };
     let signing_key = if monitor.accounts.signing_keys.is_loaded() {
-        passed("signing_key", "There is a key to sign tokens with.")
+        passed("signing_key", "A key for signing tokens is loaded.")
     } else {
-        failed("signing_key", Code::NotReady, "There is no key to sign tokens with.")
+        failed("signing_key", Code::NotReady, "No key for signing tokens is loaded.")
     };
     let running = if monitor.frame.is_stopping() {
         failed("running", Code::NotReady, "The server is stopping: send requests elsewhere.")
@@ -91,7 +91,7 @@ async fn database(monitor: &Monitor) -> (Check, Check) {
         Ok(Ok(found)) => (passed("database", "The database answers."), schema(found)),
         Ok(Err(error)) => {
             let error = Error::from(error);
-            // The client's message of this error says too much for a public path.
+            // The error's own message reveals too much for a public path.
             let code = if error.code == Code::Internal { Code::DatabaseUnavailable } else { error.code };
             let database = Check { internal: error.internal, ..failed("database", code, code.message()) };
             (database, unknown_schema())
@@ -122,7 +122,7 @@ fn schema(found: Result<i64, String>) -> Check {
 }
 
 fn unknown_schema() -> Check {
-    failed("schema", Code::DatabaseUnavailable, "Nobody can tell while the database doesn't answer.")
+    failed("schema", Code::DatabaseUnavailable, "Unknown while the database doesn't answer.")
 }
 
 fn passed(name: &'static str, message: impl Into<String>) -> Check {

@@ -20,7 +20,7 @@ use crate::Settings;
 use kernel::authorities;
 use kernel::error::with_causes;
 
-/// How long a request may take, from connecting to the end of the response.
+/// Timeout of a request, from connecting to the end of the response.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a response that are read.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;

@@ -19,7 +19,7 @@ use crate::current;
 pub(crate) const CAPACITY: usize = 8_192;
 /// Maximum number of items in a request to the collector.
 pub(crate) const MAX_BATCH: usize = 512;
-/// How long items are collected for a batch.
+/// The time for which items are collected into a batch.
 pub(crate) const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// Minimum time between log lines about failed exports.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);

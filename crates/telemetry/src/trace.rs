@@ -27,18 +27,18 @@ impl IdGenerator for Ids {
     }
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Debug)]
 pub struct Ending<'a> {
     /// HTTP method.
     pub method: &'a str,
-    /// The path of the route; `-` if there is none.
+    /// The path of the route; `-` if no route matches.
     pub route: &'static str,
     /// `public` or `service`.
     pub listener: &'static str,
     /// HTTP status.
     pub status: u16,
-    /// The code of the error; empty if there is none.
+    /// The error code; empty without an error.
     pub code: &'static str,
     /// The caller; empty if unknown.
     pub who: &'a str,
@@ -82,7 +82,7 @@ impl Trace {
         Context::new().with_remote_span_context(self.state().current.clone())
     }
 
-    /// Begins a span; `None` if there are too many.
+    /// Begins a span; `None` if the request already has the maximum number of spans.
     fn begin_span(
         &self,
         name: impl Into<Cow<'static, str>>,

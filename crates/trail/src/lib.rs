@@ -65,7 +65,7 @@ pub enum Action {
     /// A login was refused.
     #[strum(serialize = "session.refused")]
     SessionRefused,
-    /// A session ended: by a logout, by its owner from another session, or because there were too many.
+    /// A session ended: by a logout, by its owner from another session, or because the user had too many sessions.
     #[strum(serialize = "session.ended")]
     SessionEnded,
     /// The owner changed the password.
@@ -323,7 +323,7 @@ pub struct Event {
     pub action: Action,
     /// The id of the object.
     pub target: String,
-    /// The organization, if there is one.
+    /// The organization, if any.
     pub organization_id: Option<OrganizationId>,
 }
 
@@ -463,7 +463,7 @@ pub struct Filter {
     pub since: Option<Time>,
     /// The latest time, excluded.
     pub until: Option<Time>,
-    /// The most entries.
+    /// Maximum number of entries.
     pub limit: i64,
 }
 

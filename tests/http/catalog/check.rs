@@ -101,7 +101,7 @@ fn mistakes_of_an_invalid_file_are_reported() {
     let name = file.name();
     // The rules across keys are checked together, once every key and value is right.
     let mistakes = [
-        format!("{name}:11: model `m`: `id`: there are two models with this id"),
+        format!("{name}:11: model `m`: `id`: two models have this id"),
         format!("{name}:21: model `m`: `dimension`: only embedding models have one"),
         format!("{name}:22: model `n`: the key `dimension` is missing"),
     ];
@@ -112,7 +112,7 @@ fn mistakes_of_an_invalid_file_are_reported() {
     )];
     check_mistakes(&start, name, &mistakes);
     file.write(&catalog(&["m", "n\ncolour = 1"]));
-    check_mistakes(&start, name, &[format!("{name}:21: model `n`: there is no key `colour`")]);
+    check_mistakes(&start, name, &[format!("{name}:21: model `n`: unknown key `colour`")]);
 
     let ended = start.command(&["catalog", "check", "nowhere.toml"]);
     assert_eq!(ended.code, Some(1));

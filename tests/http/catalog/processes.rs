@@ -39,13 +39,13 @@ fn sighup_reloads_the_file() {
     for (models, mistakes) in [
         (
             &["m\nmax_token = 5", "n"][..],
-            &["catalog.toml:11: model `m`: there is no key `max_token` (did you mean `max_tokens`?)"][..],
+            &["catalog.toml:11: model `m`: unknown key `max_token` (did you mean `max_tokens`?)"][..],
         ),
         (
             &["m\ndimension = 5", "m"],
             &[
                 "catalog.toml:11: model `m`: `dimension`: only embedding models have one",
-                "catalog.toml:12: model `m`: `id`: there are two models with this id",
+                "catalog.toml:12: model `m`: `id`: two models have this id",
             ],
         ),
     ] {

@@ -27,7 +27,7 @@ pub struct PriceEntry {
     hours: Option<HoursEntry>,
 }
 
-/// The components beside those that have a key in the price itself.
+/// The components that have no key in the price itself.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct ComponentEntries {
@@ -95,7 +95,7 @@ impl Rules<'_> {
             let mut before = prices.iter().take(place).filter(|(_, other)| other.effective_at == at);
             if let Some((other, _)) = before.find(|(_, other)| other.conditions.overlap(&price.conditions)) {
                 let why = match price.conditions.is_empty() {
-                    true => format!("`effective_at`: there are two prices from {at} on"),
+                    true => format!("`effective_at`: two prices begin at {at}"),
                     false => format!(
                         "`prices`: its conditions ({}) can hold together with those of the price on line {other}: give \
                          them apart",

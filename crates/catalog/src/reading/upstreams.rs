@@ -80,7 +80,7 @@ const OWN_FIELDS: [&str; 18] = [
     "tools",
 ];
 
-/// The most names in one list of fields.
+/// Maximum number of names in a list of fields.
 const MAX_FIELD_NAMES: usize = 100;
 
 /// The name of a field, a tool or a reference: `tools.web_search`.
@@ -241,7 +241,7 @@ impl Rules<'_> {
             }
             (file, Some(variable)) => {
                 let read = match file {
-                    Some(_) => Err("there is a `credential_file` too: name one of them".to_owned()),
+                    Some(_) => Err("`credential_file` is set, too: set only one of them".to_owned()),
                     None => read_variable(&variable.get_ref().0, environment),
                 };
                 (self.line(variable), "credential_env", read.map(|secret| (secret, None)))
@@ -289,7 +289,7 @@ impl Rules<'_> {
                 self.refuse(line, &format!("{place}: {why}"));
             }
             if routes.iter().any(|other| other.upstream.id == name && other.model == model) {
-                let why = format!("there are two to `{model}` of upstream `{name}`");
+                let why = format!("two routes lead to `{model}` of upstream `{name}`");
                 self.refuse(line, &format!("{place}: {why}"));
             }
             routes.push(Route { upstream: Arc::clone(upstream), model, weight, tier, cost });
@@ -309,10 +309,10 @@ fn read_variable(name: &str, environment: Environment) -> Result<Secret, String>
 
 fn unknown_upstream(name: &str, upstreams: &[Arc<Upstream>]) -> String {
     if upstreams.is_empty() {
-        return format!("there is no upstream `{name}`: the file has no table `[[upstreams]]`");
+        return format!("unknown upstream `{name}`: the file has no table `[[upstreams]]`");
     }
     let ids = upstreams.iter().map(|upstream| upstream.id.as_str());
     let hint = closest(name, ids.clone()).map(|meant| format!(" (did you mean `{meant}`?)"));
     let known: Vec<_> = ids.map(|id| format!("`{id}`")).collect();
-    format!("there is no upstream `{name}`{}: there are {}", hint.unwrap_or_default(), known.join(", "))
+    format!("unknown upstream `{name}`{}: the upstreams are {}", hint.unwrap_or_default(), known.join(", "))
 }

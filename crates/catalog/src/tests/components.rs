@@ -141,13 +141,13 @@ fn wrong_components_and_conditions_are_refused() {
         ),
         (
             vec!["components = { thinking = 1 }"],
-            "c:10: model `m`: there is no key `thinking`: the components are cache_write_5m, cache_write_1h, audio_prompt, \
+            "c:10: model `m`: unknown key `thinking`: the components are cache_write_5m, cache_write_1h, audio_prompt, \
              image_prompt, reasoning, audio_completion, request, image, second, character, search"
                 .to_owned(),
         ),
         (
             vec!["components = { serch = 1 }"],
-            "c:10: model `m`: there is no key `serch` (did you mean `search`?)".to_owned(),
+            "c:10: model `m`: unknown key `serch` (did you mean `search`?)".to_owned(),
         ),
     ];
     for (others, expected) in cases {

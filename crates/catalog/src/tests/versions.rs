@@ -26,7 +26,7 @@ fn price_in_force_never_changes() {
         (all(&[price(future, 4)]), Ok((0, 0))),
         (all(&[price(future, 5)]), Ok((1, 0))),
         (all(&[]), Ok((1, 0))),
-        // One that is in force, or will be in a minute, and one that no longer is.
+        // A price that is in force or will be in a minute, and a price that no longer is.
         (vec![price(past, 1), price(soon, 3), price(future, 4)], Ok((0, 1))),
         (vec![price(past, 1), price(present, 2), price(future, 4)], Ok((0, 1))),
         (vec![price(present, 2), price(soon, 3), price(future, 4)], Ok((0, 0))),
@@ -38,7 +38,7 @@ fn price_in_force_never_changes() {
         let found = added(&with(&prices), &old, true, None);
         let found = found.as_ref().map(|new| (new.prices.len(), new.warnings.len()));
         assert_eq!(found.map_err(|problems| problems.lines().count()), expected, "{prices:?}");
-        // Nothing was used yet, so nothing was rated: the file is taken as it is.
+        // No usage has been rated yet, so any change to the file is accepted.
         assert!(added(&with(&prices), &old, false, None).is_ok(), "{prices:?}");
     }
     let error = added(&with(&[price(present, 3)]), &old, true, None).unwrap_err();
@@ -80,7 +80,7 @@ fn month_has_the_discounts_of_its_first_instant() {
         let tiers = catalog.tiers_of_month(Month::from_unix_months(672 + month)).iter();
         tiers.map(|tier| tier.threshold).collect::<Vec<_>>()
     };
-    // From within February on is from March on, where there are none.
+    // A version that begins within February applies from March on, which has no tiers.
     assert_eq!(
         [tiers(-600), tiers(0), tiers(1), tiers(2), tiers(3)],
         [vec![5, 9], vec![5, 9], vec![5, 9], vec![], vec![]]
@@ -140,7 +140,7 @@ fn price_of_cached_tokens_belongs_to_its_version() {
              and can't become another: keep it, and add one with an `effective_at` of its own"
         )
     };
-    // A version that was stored before there were such prices has none.
+    // A version that was stored before such prices existed has none.
     let refused = added(&half, &none, true, None).unwrap_err();
     assert_eq!(refused, expected("prompt 2, completion 3"));
     let refused = added(&none, &half, true, None).unwrap_err();

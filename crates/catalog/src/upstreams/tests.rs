@@ -209,7 +209,7 @@ fn mistakes_name_line_upstream_key_and_the_expected_value() {
         ),
         (
             one("credential = \"sk-word\""),
-            "c:5: upstream `a`: there is no key `credential` (did you mean `credential_env`?)",
+            "c:5: upstream `a`: unknown key `credential` (did you mean `credential_env`?)",
         ),
         (
             one("on_disconnect = \"sigh\""),
@@ -317,18 +317,17 @@ fn all_breaches_of_rules_are_reported_at_once() {
         + routes;
     let expected = [
         "c:6: upstream `t`: the key `url` is missing",
-        "c:9: upstream `a`: `id`: there are two upstreams with this id",
+        "c:9: upstream `a`: `id`: two upstreams have this id",
         "c:17: upstream `d`: `url`: an upstream of kind demo has none, leave it out",
         "c:18: upstream `d`: `credential_env`: an upstream of kind demo has none, leave it out",
-        "c:24: upstream `f`: `credential_env`: there is a `credential_file` too: name one of them",
+        "c:24: upstream `f`: `credential_env`: `credential_file` is set, too: set only one of them",
         "c:38: model `e`: `routes`: upstream `t` is of kind tgi, which doesn't serve embeddings",
-        "c:39: model `e`: `routes`: there is no upstream `other`: there are `a`, `t`, `d`, `f`",
-        "c:41: model `e`: `routes`: there are two to `e` of upstream `a`",
+        "c:39: model `e`: `routes`: unknown upstream `other`: the upstreams are `a`, `t`, `d`, `f`",
+        "c:41: model `e`: `routes`: two routes lead to `e` of upstream `a`",
     ];
     assert_eq!(parse(&text).unwrap_err().problems, expected);
     let error = parse(&routed(&["upstream = \"a\""])).unwrap_err().to_string();
-    let expected =
-        "c:11: model `m`: `routes`: there is no upstream `a`: the file has no table `[[upstreams]]`";
+    let expected = "c:11: model `m`: `routes`: unknown upstream `a`: the file has no table `[[upstreams]]`";
     assert_eq!(error, expected);
     let error =
         parse(&(upstream("vllm-a", "") + &routed(&["upstream = \"vllm_a\""]))).unwrap_err().to_string();
