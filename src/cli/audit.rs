@@ -55,7 +55,7 @@ async fn check(config: Config, organization: Option<OrganizationId>) -> Result<R
         return audit::check(&app.billing, None).await.map_err(|error| error.to_string());
     };
     let report = audit::check_organization(&app.billing, id).await.map_err(|error| error.to_string())?;
-    report.ok_or_else(|| format!("there is no organization {id}, and never was"))
+    report.ok_or_else(|| format!("organization {id} doesn't exist, and never did"))
 }
 
 fn summary(report: &Report) -> String {

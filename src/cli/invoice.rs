@@ -137,7 +137,7 @@ async fn list(billing: &Billing, organization_id: OrganizationId, as_json: bool)
         let page = Page { page: number, page_size: PAGE_SIZE };
         let documents = invoices::list_latest(billing, organization_id, page).await;
         let documents = documents.map_err(|error| error.to_string())?;
-        let documents = documents.ok_or_else(|| format!("there is no organization {organization_id}"))?;
+        let documents = documents.ok_or_else(|| format!("organization {organization_id} doesn't exist"))?;
         if documents.is_empty() {
             break;
         }
@@ -150,7 +150,7 @@ async fn list(billing: &Billing, organization_id: OrganizationId, as_json: bool)
 
 async fn show(billing: &Billing, id: InvoiceId, html: bool, as_json: bool) -> Result<(), String> {
     let document = invoices::read(billing, id).await.map_err(|error| error.to_string())?;
-    let document = document.ok_or_else(|| format!("there is no invoice {id}"))?;
+    let document = document.ok_or_else(|| format!("invoice {id} doesn't exist"))?;
     super::print(&match (html, as_json) {
         (true, _) => PrintableInvoice::from(&document).html().map_err(|error| error.to_string())?,
         (_, true) => json(document)?,

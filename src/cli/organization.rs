@@ -149,7 +149,7 @@ async fn list(billing: &Billing, as_json: bool) -> Result<(), String> {
 
 async fn show(billing: &Billing, id: OrganizationId, as_json: bool) -> Result<(), String> {
     let overview = wallets::read(billing, id).await.map_err(|error| error.to_string())?;
-    let overview = overview.ok_or_else(|| format!("there is no organization {id}"))?;
+    let overview = overview.ok_or_else(|| format!("organization {id} doesn't exist"))?;
     super::print(&if as_json { json(&overview)? } else { text(&overview) });
     Ok(())
 }

@@ -26,7 +26,7 @@ pub async fn check_currency(billing: &Billing) -> Option<Result<String, String>>
         )
     } else {
         format!(
-            "There are organizations of another currency than {own} ({}): set `billing.currency` back to it.",
+            "Some organizations have a currency other than {own} ({}): set `billing.currency` back to it.",
             others.join(", ")
         )
     }))

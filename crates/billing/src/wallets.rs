@@ -94,7 +94,7 @@ pub async fn set_credit_limit(
     amount: Nano,
     trail: &Trail,
 ) -> Result<CreditLimitChange, OperatorError> {
-    let unknown = || OperatorError::Invalid(format!("there is no organization {id}"));
+    let unknown = || OperatorError::Invalid(format!("organization {id} doesn't exist"));
     let now = billing.clock.now();
     let mut tx = billing.db().write().await?;
     let mut wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;

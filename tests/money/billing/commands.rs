@@ -218,7 +218,7 @@ fn organization_commands_work_while_a_server_runs(database: Database) {
         assert!(text.contains("deleted") && text.contains("Credit limit"), "{text}");
         for unknown in [others, "org_01h2xcejqtf2nbrexx3vqjhp42"] {
             let ended = start.command(&["organization", "set-limit", unknown, "--amount", "1"]);
-            let words = format!("tollkeeper: there is no organization {unknown}");
+            let words = format!("tollkeeper: organization {unknown} doesn't exist");
             assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
         }
         assert_eq!(server.stop().code, Some(0));
@@ -326,7 +326,7 @@ fn run_money_commands(start: &Start, organization: &str) {
         start.command(&["credit", "add", "--organization", unknown, "--reference", "r", "--amount", "1"]),
         start.command(&["invoice", "list", "--organization", unknown]),
     ] {
-        let words = format!("tollkeeper: there is no organization {unknown}");
+        let words = format!("tollkeeper: organization {unknown} doesn't exist");
         assert_eq!((ended.code, ended.log.trim()), (Some(1), words.as_str()));
     }
     let ended = start.command(&["invoice", "show", "invoice_01h2xcejqtf2nbrexx3vqjhp41"]);

@@ -474,7 +474,7 @@ fn wallet_of_another_currency_is_left_alone(database: Database) {
         let call = Call::new(&there.service, http::Method::POST, "/service/v1/authorize");
         let refused = call.bearer(there.app.api.service_token.expose()).json(&question).refused().await;
         assert_eq!(refused, (503, "not_ready".to_owned()));
-        let message = "There are organizations of another currency than JPY (1 in USD): set `billing.currency` back to it.";
+        let message = "Some organizations have a currency other than JPY (1 in USD): set `billing.currency` back to it.";
         assert_eq!(there.not_ready().await, [("currency".to_owned(), message.to_owned())]);
         // None of its prices is in the books.
         assert_eq!(story.total(&here).await, "3");

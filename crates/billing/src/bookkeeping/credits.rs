@@ -122,7 +122,7 @@ pub async fn add(billing: &Billing, new: &NewCredit, trail: &Trail) -> Result<Ad
     let mut tx = billing.db().write().await?;
     let booking = Booking { billing, trail, now };
     let Some(mut wallet) = booking.lock(&mut tx, organization_id).await? else {
-        return Err(OperatorError::Invalid(format!("there is no organization {organization_id}")));
+        return Err(OperatorError::Invalid(format!("organization {organization_id} doesn't exist")));
     };
     if let Some(credit) = store::credits::by_reference(&mut tx, organization_id, &new.reference).await? {
         new.check_same(&credit).map_err(OperatorError::Invalid)?;
@@ -168,7 +168,7 @@ pub fn list(
     Box::pin(async move {
         let mut tx = billing.db().read().await?;
         let wallet = store::wallets::get(&mut tx, organization_id).await?;
-        let unknown = || OperatorError::Invalid(format!("there is no organization {organization_id}"));
+        let unknown = || OperatorError::Invalid(format!("organization {organization_id} doesn't exist"));
         let currency = wallet.ok_or_else(unknown)?.currency;
         let credits = store::credits::list(&mut tx, organization_id, all, after, PAGE_SIZE).await?;
         Ok(CreditPage { credits, currency })
@@ -198,7 +198,7 @@ pub async fn take_back(
 ) -> Result<CreditTakeBack, OperatorError> {
     let unknown = || {
         OperatorError::Invalid(format!(
-            "there is no credit {id}; `credit list` shows those of an organization"
+            "credit {id} doesn't exist; `credit list` shows the credits of an organization"
         ))
     };
     let booking = Booking { billing, trail, now: billing.clock.now() };
@@ -219,8 +219,8 @@ pub async fn take_back(
     }
     if amount > wallet.available() {
         return Err(OperatorError::Invalid(format!(
-            "{} {} of the wallet are reserved for calls under way: try again when these are over, or take \
-             back less",
+            "{} {} of the wallet are reserved for calls in progress: try again when they have ended, or \
+             take back less",
             wallet.reserved, wallet.currency
         )));
     }

@@ -224,7 +224,7 @@ async fn lock_invoice(
     id: InvoiceId,
     booking: &Booking<'_>,
 ) -> Result<(Wallet, Invoice), OperatorError> {
-    let unknown = || OperatorError::Invalid(format!("there is no invoice {id}"));
+    let unknown = || OperatorError::Invalid(format!("invoice {id} doesn't exist"));
     let unlocked = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;
     let wallet = booking.lock(tx, unlocked.organization_id).await?.ok_or_else(unknown)?;
     let invoice = store::invoices::get(tx, id).await?.ok_or_else(unknown)?;

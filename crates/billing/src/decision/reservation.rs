@@ -84,8 +84,8 @@ fn refusal(error: ReserveError, amount: Nano, currency: &str) -> Error {
     match error {
         ReserveError::RequestIdConflict => Error::new(Code::RequestIdConflict).param("request_id"),
         ReserveError::ConcurrencyLimit(max) => Error::new(Code::ModelConcurrencyLimited).message(format!(
-            "{max} calls of this organization to this model are under way, as many as it takes: try again \
-             in a moment."
+            "This organization has {max} calls to this model in progress, which is the maximum: try again in \
+             a moment."
         )),
         ReserveError::InsufficientFunds { available, credit_limit, currency } => {
             Error::new(Code::InsufficientQuota).message(format!(

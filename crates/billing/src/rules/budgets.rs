@@ -197,10 +197,10 @@ pub fn covers(limit: Nano, spent: Pico, reserved: Nano, amount: Nano) -> bool {
 pub fn check_count(count: i64, of_subject: i64) -> Result<(), Error> {
     let (most, what) = match (count, of_subject) {
         (MAX_PER_ORGANIZATION.., _) => (MAX_PER_ORGANIZATION, "This organization"),
-        (_, MAX_PER_SUBJECT..) => (MAX_PER_SUBJECT, "What this budget is for"),
+        (_, MAX_PER_SUBJECT..) => (MAX_PER_SUBJECT, "The subject of this budget"),
         _ => return Ok(()),
     };
-    let message = format!("{what} has {most} budgets, which is the most: delete one.");
+    let message = format!("{what} has {most} budgets, which is the maximum: delete one.");
     Err(Error::new(Code::LimitReached).message(message))
 }
 

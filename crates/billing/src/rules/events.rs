@@ -94,22 +94,22 @@ pub fn conflict() -> Refusal {
 
 /// Returns the refusal of an event with an unknown API key.
 pub fn unknown_api_key(api_key_id: ApiKeyId) -> Refusal {
-    refusal(Reason::UnknownApiKey, format!("There is no API key {api_key_id}."))
+    refusal(Reason::UnknownApiKey, format!("API key {api_key_id} doesn't exist."))
 }
 
 /// Returns the refusal of an event with a project that never existed.
 pub fn unknown_project(project_id: ProjectId) -> Refusal {
-    refusal(Reason::UnknownProject, format!("There is no project {project_id}."))
+    refusal(Reason::UnknownProject, format!("Project {project_id} doesn't exist."))
 }
 
 /// Returns the refusal of an event with an unknown user.
 pub fn unknown_user(user_id: UserId) -> Refusal {
-    refusal(Reason::UnknownUser, format!("There is no user {user_id}."))
+    refusal(Reason::UnknownUser, format!("User {user_id} doesn't exist."))
 }
 
 /// Returns the refusal of an event with an unknown model.
 pub fn unknown_model(model: &str) -> Refusal {
-    refusal(Reason::UnknownModel, format!("There is no model `{model}` in the catalog."))
+    refusal(Reason::UnknownModel, format!("The catalog has no model `{model}`."))
 }
 
 /// Returns the refusal of an event whose model had no price.

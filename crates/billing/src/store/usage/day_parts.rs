@@ -53,7 +53,7 @@ impl FromRow for PartSum {
 pub fn part(row: &Row) -> Result<Parts, db::Error> {
     let name: String = row.get("component")?;
     let component: Component =
-        name.parse().map_err(|_| db::Error::Internal(format!("there is no component {name:?}")))?;
+        name.parse().map_err(|_| db::Error::Internal(format!("unknown component {name:?}")))?;
     Ok(Parts::default().with(component, row.get("quantity")?))
 }
 

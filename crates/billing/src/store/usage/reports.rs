@@ -80,7 +80,7 @@ impl FromRow for DayComponent {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let name: String = row.get("component")?;
         let component =
-            name.parse().map_err(|_| db::Error::Internal(format!("there is no component {name:?}")))?;
+            name.parse().map_err(|_| db::Error::Internal(format!("unknown component {name:?}")))?;
         Ok(Self {
             day: row.get("day")?,
             kind: row.get("kind")?,
