@@ -83,7 +83,7 @@ pub struct FullAudit {
 }
 
 impl FullAudit {
-    /// Checks the books of the next organization; `false` if there is none.
+    /// Checks the books of the next organization; `false` if no organization is left.
     ///
     /// # Errors
     /// The database can't be read.
@@ -104,7 +104,7 @@ impl FullAudit {
         // Each of these is one statement, and therefore consistent.
         let invoices = (Invariant::InvoiceNumber, store::audit::numbers(&mut tx).await?);
         let notes = (Invariant::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
-        // Those of objects at the payment processor that belong to no organization.
+        // The findings on objects at the payment processor that belong to no organization.
         self.report.drifts.extend(audit::findings(&store::audit::findings(&mut tx, "").await?));
         for (what, numbers) in [invoices, notes] {
             let drift = audit::numbers(what, numbers.count, numbers.first, numbers.last, numbers.given);

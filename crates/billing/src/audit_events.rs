@@ -11,11 +11,11 @@ use kernel::random::Random;
 use crate::audit::Report;
 use crate::rules::audit::Drift;
 
-/// The most drifts that are remembered, so that they aren't told again.
+/// Maximum number of drifts that are remembered so that they aren't announced again.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Tells the installation's webhooks of drifts that no earlier audit has found, all in one event, and forgets those that
-/// are gone. A drift stays the same as long as its check and its subject are the same, whatever its figures are.
+/// Sends drifts that no earlier audit has found to the installation's webhooks, all in one event, and forgets
+/// those that are gone. A drift is identified by its check and its subject; its figures may change.
 ///
 /// # Errors
 /// The database fails.

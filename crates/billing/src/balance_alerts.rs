@@ -1,5 +1,6 @@
-//! The alert of an organization's balance: below a threshold, owners and admins are told by mail, once until it is
-//! at or above the threshold again (docs/contract/billing.md#balance-alert).
+//! The alert of an organization's balance: when the balance falls below a threshold, owners and admins get a mail.
+//! The next one is sent only after the balance was at or above the threshold again
+//! (docs/contract/billing.md#balance-alert).
 //!
 //! Each write of a wallet compares its balance with the threshold ([`wallets::write`]), so that no movement is
 //! missed.
@@ -49,8 +50,8 @@ pub fn version(below: Option<Nano>) -> Result<Version, Error> {
     Version::of(&below)
 }
 
-/// Sets the threshold, or none, and returns the alert. A balance that is below it is told of at once, unless it
-/// was below the threshold before.
+/// Sets the threshold, or none, and returns the alert. A balance below the threshold is announced immediately,
+/// unless it was already below the previous one.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the alert hasn't the expected version.
@@ -81,8 +82,8 @@ pub fn update<'a>(
     })
 }
 
-/// Puts the mails about balances that have fallen below their thresholds into the outbox. Returns for how many
-/// organizations; replicas that run at the same time tell of each once.
+/// Puts the mails about balances that have fallen below their thresholds into the outbox. Returns the number of
+/// organizations; replicas that run at the same time send each alert once.
 ///
 /// # Errors
 /// The database fails.
@@ -103,7 +104,7 @@ pub async fn mail_due(billing: &Billing, outbox: &Outbox) -> Result<u64, Error> 
     Ok(told)
 }
 
-/// Returns `true` if this has told of a balance, and nobody else. The wallet comes before mails, as when an
+/// Returns `true` if this call has queued the alert of a balance. The wallet is locked before mails, as when an
 /// organization is deleted.
 async fn mail_one(billing: &Billing, outbox: &Outbox, due: &DueAlert, now: Time) -> Result<bool, Error> {
     let mut tx = billing.db().write().await?;

@@ -15,8 +15,9 @@ use kernel::error::{Code, Error};
 use kernel::money::Nano;
 use trail::Trail;
 
-/// Closes every month that is due, ends every expired credit, and tells webhooks of those that expire soon, if no other replica does so. Months wait
-/// until the service has been up for a while, and everything waits for a trusted clock.
+/// Closes every month that can be closed, ends every expired credit, and notifies webhooks of credits that expire
+/// soon, unless another replica does so. Closing waits until the service has been up for a while, and everything
+/// waits for a trusted clock.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     lease.run_with_lease(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
 }
@@ -44,7 +45,7 @@ async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
 /// The error of an operator's command.
 #[derive(Debug)]
 pub enum OperatorError {
-    /// It can't be done, for the reason in this sentence. Nothing has changed.
+    /// The operation is impossible, for the reason in this sentence. Nothing has changed.
     Invalid(String),
     /// The service or its database failed.
     Failed(Error),

@@ -75,7 +75,7 @@ struct State {
     has_writer: bool,
 }
 
-/// How long the caller of [`submit`] waits.
+/// The timeouts of the caller of [`submit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// Until a transaction takes the operation. After this the operation is not done.
@@ -163,8 +163,7 @@ impl Books {
         self.state().queue.withdraw(number)
     }
 
-    /// Takes the operations of the next transaction. If there are none, returns `None` and marks the writer
-    /// as ended.
+    /// Takes the operations of the next transaction. Without any, returns `None` and marks the writer as ended.
     fn next_batch(&self) -> Option<Vec<QueuedOperation>> {
         let mut state = self.state();
         let entries = state.queue.take_batch(Instant::now());
@@ -245,7 +244,7 @@ pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Pay
     Ok(payer)
 }
 
-/// Returns the payer of a user's calls in a project, or why there is none. Cached pairs cost no query.
+/// Returns the payer of a user's calls in a project, or the reason why it has none. Cached pairs need no query.
 ///
 /// # Errors
 /// The database fails.

@@ -17,9 +17,9 @@ const MAX_AT_ONCE: i64 = 100;
 /// The service itself has no limit of mails; its recipients have.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// Puts the mails about thresholds that were reached into the outbox: one for each budget and period, about the
-/// highest, to the owners and admins whose address is verified. Returns for how many budgets; replicas that run
-/// at the same time tell of each once.
+/// Puts the mails about reached thresholds into the outbox: one for each budget and period, about the highest
+/// threshold, to the owners and admins whose address is verified. Returns the number of budgets; replicas that run
+/// at the same time send each mail once.
 ///
 /// # Errors
 /// The database fails.
@@ -40,7 +40,7 @@ pub async fn mail_due(billing: &Billing, outbox: &Outbox) -> Result<u64, Error> 
     Ok(told)
 }
 
-/// Returns `true` if this has told of the thresholds of a budget, and nobody else.
+/// Returns `true` if this call has queued the alert of a budget.
 async fn mail_one(billing: &Billing, outbox: &Outbox, due: &DueAlert, now: Time) -> Result<bool, Error> {
     let mut tx = billing.db().write().await?;
     let reached = store::set_mailed(&mut tx, due.budget_id, due.period_start, now).await?;

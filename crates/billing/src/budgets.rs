@@ -59,7 +59,7 @@ impl RunningBudget {
     }
 }
 
-/// What a new budget is for.
+/// The subject of a new budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewSubject {
     Organization,
@@ -176,7 +176,7 @@ async fn lock_wallet(tx: &mut Tx, organization_id: OrganizationId, now: Time) ->
     Ok(wallet.ok_or(Code::OrganizationNotFound)?)
 }
 
-/// One page of budgets, and the number of all.
+/// A page of budgets, and the number of all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BudgetList {
     pub budgets: Vec<RunningBudget>,

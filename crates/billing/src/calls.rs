@@ -24,7 +24,7 @@ pub enum Charge {
     Rest(Vec<Outcome>),
 }
 
-/// The route that a call was served by, if what calls cost there is known.
+/// The route that served a call, if its costs are known.
 #[derive(Clone, Debug)]
 pub struct CostedRoute {
     /// The id of the upstream.
@@ -129,7 +129,7 @@ fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
     more.into_iter().chain(less).collect()
 }
 
-/// What a call of the gateway was charged for.
+/// The billable usage of a call of the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallUsage {
     pub tokens: Tokens,

@@ -51,7 +51,7 @@ pub struct CallRequest<'a> {
     pub searches: i64,
     /// The gateway's id of the call. A repeated request with it gets the same reservation.
     pub request_id: Option<&'a str>,
-    /// How long the reservation lives.
+    /// The lifetime of the reservation.
     pub lifetime: Lifetime,
     /// Reserve money for the call. Without effect for calls that cost nothing.
     pub reserve: bool,
@@ -67,7 +67,8 @@ pub struct PermittedCall {
     pub rates: RemainingRates,
     /// The reservation, if one was asked for.
     pub reservation: Option<Reservation>,
-    /// What the organization can spend in addition, with its credit limit; zero if that wasn't looked up.
+    /// The amount that the organization can still spend, including its credit limit; zero if that wasn't looked
+    /// up.
     pub left: Nano,
 }
 

@@ -1,9 +1,9 @@
 //! Ends reservations that were not captured, released or extended in time, by the clock that replicas share.
 //!
 //! A call of our own gateway whose progress is known is charged by it: its gateway was interrupted. First the
-//! reservation is closed, so that its progress doesn't change any more. Then its usage event captures it, in
-//! one transaction. Whoever finds a closed reservation makes the same event, so that replicas which run at the
-//! same time, or one that is interrupted itself, charge it once.
+//! reservation is closed, so that its progress doesn't change any more. Then its usage event captures it, in one
+//! transaction. Every replica makes the same event of a closed reservation, so that the call is charged once even
+//! if replicas run at the same time or are interrupted.
 
 use std::collections::BTreeMap;
 

@@ -26,14 +26,14 @@ use crate::{Billing, store};
 pub use crate::rules::focus::billing_period::BillingPeriod;
 pub use crate::rules::focus::{Dataset, Form, Version};
 
-/// The most daily rows that become charges at a time.
+/// Maximum number of daily rows that become charges at a time.
 const PIECE_ROWS: usize = 256;
 
 /// The database that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     Primary,
-    /// The standby where there is one; it may be seconds behind.
+    /// The standby, if any; its data may be seconds old.
     Standby,
 }
 

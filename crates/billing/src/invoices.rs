@@ -93,7 +93,7 @@ pub async fn list_open(billing: &Billing, page: Page) -> Result<(Vec<Invoice>, i
     Ok((store::invoices::list_open(&mut tx, page).await?, total))
 }
 
-/// Returns the invoice with this id; `None` if there is none.
+/// Returns the invoice with this id; `None` if it doesn't exist.
 ///
 /// # Errors
 /// The database fails.

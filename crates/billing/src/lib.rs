@@ -4,20 +4,19 @@
 //!   extends and releases reservations, [`expired_reservations`] ends those that timed out, [`usage`] records
 //!   usage events, and [`calls`] charges calls of our own gateway. All of them write through [`books`], one
 //!   queue into the database.
-//! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (what it is made of),
-//!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`margins`] (what is left
-//!   of the list price for the operator), [`exports`] (all charges
-//!   of a month, for programs of others) and [`pricing`].
-//! - Budgets: [`budgets`] is what customers set, and [`budget_alerts`] tells people what they have reached;
-//!   [`balance_alerts`] tells them that the balance is low.
-//! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and does what operators ask for: credits,
+//! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (its components), [`limits`],
+//!   [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`margins`] (the operator's part
+//!   of the list price), [`exports`] (all charges of a month, for other programs) and [`pricing`].
+//! - Budgets: [`budgets`] is what customers set; [`budget_alerts`] notifies people of the thresholds that a budget
+//!   has reached, and [`balance_alerts`] of a low balance.
+//! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and runs the operators' commands: credits,
 //!   payments, void invoices.
-//! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to a verified
-//!   user's first one, and [`settlement`] closes the books of a deleted one.
-//! - Checks: [`audit`] recomputes everything, [`recount`] once more by a reading of its own, [`scheduled_audit`] runs it regularly, and [`receipts`] finds usage that
-//!   was lost. [`retention`]
-//!   deletes old usage events. [`metrics`] and [`health`] report on billing itself, and [`usage_refusals`] tells the
-//!   operator's webhooks of usage that isn't counted.
+//! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to the first
+//!   organization of a verified user, and [`settlement`] closes the books of a deleted one.
+//! - Checks: [`audit`] recomputes everything, [`recount`] does so again with independent code, [`scheduled_audit`]
+//!   runs it regularly, and [`receipts`] finds lost usage. [`retention`] deletes old usage events. [`metrics`] and
+//!   [`health`] report on billing itself, and [`usage_refusals`] notifies the operator's webhooks of usage that
+//!   isn't counted.
 //!
 //! [`rules`] holds the rules, which are pure functions; [`store`] holds the SQL.
 
@@ -81,7 +80,7 @@ pub struct Billing(Arc<(Db, Parts)>);
 /// The parts of [`Billing`].
 pub struct Parts {
     pub clock: Clock,
-    /// Tells whether the clock can be trusted.
+    /// Decides whether the clock can be trusted.
     pub clock_guard: Arc<ClockGuard>,
     pub random: Random,
     /// The change feed, which invalidates data in memory.

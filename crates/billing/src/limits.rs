@@ -1,4 +1,4 @@
-//! What an organization may use and spend.
+//! The amounts that an organization may use and spend.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ pub struct Limits {
     /// The offered models with their limits for each organization, in the order of the catalog.
     pub models: Vec<Arc<Model>>,
     pub wallet: Wallet,
-    /// How far the balance may go below zero now.
+    /// The amount by which the balance may go below zero now.
     pub credit_limit: Nano,
-    /// What can be spent, the credit limit included.
+    /// The amount that can be spent, including the credit limit.
     pub spendable: Nano,
 }
 

@@ -51,7 +51,7 @@ impl CostSums {
 /// Reports the margins of these days by group.
 ///
 /// # Errors
-/// 400 if there are too many rows; the database fails.
+/// 400 if the report has too many rows; the database fails.
 pub fn read(billing: &Billing, range: Range, groups: CostGroups) -> BoxFuture<'_, Result<Report, Error>> {
     Box::pin(async move {
         let limit = i64::try_from(MAX_ROWS).unwrap_or(i64::MAX).saturating_add(1);

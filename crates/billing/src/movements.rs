@@ -79,14 +79,14 @@ pub async fn list(
 /// Lists all of an organization's movements between the bounds.
 ///
 /// # Errors
-/// Those of [`list`]; 400 if there are more than 100,000.
+/// The errors of [`list`]; 400 if more than 100,000 movements match.
 pub async fn list_all(
     billing: &Billing,
     organization_id: OrganizationId,
     query: Query,
 ) -> Result<Movements, Error> {
     let (interval, currency) = begin(billing, organization_id, query).await?;
-    // One row more, by which too many are noticed.
+    // An extra row shows whether there would be too many.
     let window = Window { from_end: false, offset: 0, limit: MAX_ROWS + 1 };
     let rows = ledger::list(&mut billing.db().reports().await?, organization_id, interval, window).await?;
     let total = i64::try_from(rows.len()).unwrap_or(i64::MAX);

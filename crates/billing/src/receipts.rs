@@ -1,4 +1,5 @@
-//! Compares usage that others say was accepted with the books: an audit of the books can't see what was lost as a whole.
+//! Compares usage that other servers have recorded as accepted with the books: an audit of the books can't detect
+//! usage that was lost as a whole.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::usage::{Event, payer};
 use kernel::clock::Time;
 use kernel::error::Error;
 
-/// The most receipts that one statement looks up.
+/// Maximum number of receipts that a statement looks up.
 const CHUNK: usize = 500;
 
 /// The result of a comparison.

@@ -1,7 +1,7 @@
 //! Deletes usage events that are too old to be reported again. Their sums stay in daily rows forever.
 //!
-//! Each replica goes over all events once a day. Where two do so at the same time, the second finds nothing
-//! left. A replica that stops in the middle starts over.
+//! Each replica goes over all events every day. If two replicas do so at the same time, the second one finds
+//! nothing left. A replica that stops in the middle starts over.
 
 use crate::Billing;
 use crate::rules::events;
@@ -26,11 +26,11 @@ pub struct Progress {
 pub struct Step {
     /// The number of deleted events.
     pub removed: u64,
-    /// There is more to do today.
+    /// More work is left today.
     pub has_more: bool,
 }
 
-/// Looks at the next slice of events, if there is one today.
+/// Looks at the next slice of events, if one is left today.
 ///
 /// # Errors
 /// The database fails. The next step looks at the same slice again.

@@ -1,7 +1,7 @@
 //! The regular audit: one replica runs it every `audit.every_hours`, and pauses as long as it works.
 //!
-//! The result is stored in the database, so that all replicas report the same and a restart loses nothing. In the same
-//! transaction the operator's webhooks are told of new drifts.
+//! The result is stored in the database, so that all replicas report the same and a restart loses nothing. The
+//! same transaction queues the events about new drifts for the operator's webhooks.
 
 use std::time::Duration;
 

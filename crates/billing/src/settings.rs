@@ -110,7 +110,7 @@ pub struct ExportSettings {
     /// The folder for files of all charges; `None`: none are written.
     #[serde(deserialize_with = "path")]
     pub folder: Option<PathBuf>,
-    /// How often they are written, in hours.
+    /// The hours between two writes.
     #[serde(deserialize_with = "whole::<1, 720, _, _>")]
     pub every_hours: u32,
     /// The version of FOCUS that they follow.

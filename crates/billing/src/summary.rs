@@ -19,9 +19,9 @@ pub struct Summary {
     /// The list price of the month's usage so far, less its volume discounts.
     pub total: Pico,
     pub wallet: Wallet,
-    /// How far the balance may go below zero now.
+    /// The amount by which the balance may go below zero now.
     pub credit_limit: Nano,
-    /// What can be spent, the credit limit included.
+    /// The amount that can be spent, including the credit limit.
     pub spendable: Nano,
     pub plan: String,
     /// Something is due of an invoice.

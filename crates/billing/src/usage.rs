@@ -49,13 +49,13 @@ impl From<Event> for CostedEvent {
     }
 }
 
-/// One use of a model.
+/// A use of a model.
 #[derive(Clone, Debug)]
 pub struct Usage {
     pub caller: Caller,
     /// The id of the model.
     pub model: Arc<str>,
-    /// The kind that the event says the model has.
+    /// The kind of the model, as the event reports it.
     pub kind: Kind,
     /// Input tokens; negative in a correction.
     pub prompt_tokens: i64,
@@ -95,7 +95,7 @@ impl Usage {
     }
 }
 
-/// The caller of a model. The variant for users is boxed, as it is rare and large.
+/// The caller of a model. The variant for users is boxed because it is rare and large.
 #[derive(Clone, Debug)]
 pub enum Caller {
     ApiKey(ApiKeyId),
@@ -225,7 +225,7 @@ pub(crate) async fn record_uncounted(
     for CostedEvent { mut event, cost } in events {
         decided.push(match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
-                // The books know a model by its id, whatever name a call had for it.
+                // The books know a model by its id, even if the call used another name for it.
                 let named = catalog.find_any(&event.usage.model);
                 if let Some(model) = named.filter(|model| *model.id != *event.usage.model) {
                     event.usage.model = model.id.as_str().into();
@@ -310,7 +310,7 @@ async fn rate(
     }
 }
 
-/// Returns the payer of a caller's usage, or why there is none.
+/// Returns the payer of a caller's usage, or the reason why it has none.
 pub(crate) async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
     match caller {
         Caller::ApiKey(id) => {

@@ -1,9 +1,9 @@
-//! Reported usage that was refused, and so isn't counted: what the operator's event tells of it
+//! The operator's events about reported usage that was refused, and so isn't counted
 //! (docs/contract/webhooks.md#events-of-the-operator).
 //!
-//! A server that reports something wrong mostly reports a lot of it. So refusals are summed up in memory by their code
-//! and source, and told within a minute of the first; while they go on, each code and source is told once an hour, by
-//! one replica at a time.
+//! A server that reports wrong usage usually reports a lot of it. So refusals are summed up in memory by code and
+//! source, and announced within a minute of the first one. While they continue, each code and source is announced
+//! hourly, by one replica at a time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,15 +16,16 @@ use kernel::error::Error;
 use crate::Billing;
 use crate::rules::events::Reason;
 
-/// How long a code and a source aren't told again, in milliseconds.
+/// The minimum time between two events with the same code and source, in milliseconds.
 const PAUSE_MS: i64 = HOUR_MS;
-/// The most codes and sources that are counted one by one. Further sources are counted together, without their names.
+/// Maximum number of codes and sources that are counted one by one. Further sources are counted together, without
+/// their names.
 const MAX_ENTRIES: usize = 1_000;
 
-/// A code and a source; `None` if it couldn't be read, or if there are too many.
+/// A code and a source; `None` if the source couldn't be read, or if too many are counted already.
 type Key = (Reason, Option<Arc<str>>);
 
-/// The refused events of this process that weren't told yet.
+/// The refused events of this process that weren't announced yet.
 #[derive(Debug, Default)]
 pub struct UsageRefusals(Mutex<BTreeMap<Key, Refused>>);
 
@@ -53,7 +54,7 @@ impl UsageRefusals {
         self.entries().iter().map(|(key, refused)| (key.clone(), *refused)).collect()
     }
 
-    /// Takes out what was told. What was refused meanwhile stays.
+    /// Removes the announced refusals. Later ones stay.
     fn remove(&self, told: &[(Key, Refused)]) {
         let mut entries = self.entries();
         for (key, Refused { events, last_at, .. }) in told {
@@ -72,17 +73,17 @@ impl UsageRefusals {
     }
 }
 
-/// When refusals are told.
+/// The time at which refusals are announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timing {
-    /// A code and a source that were told within the hour wait.
+    /// Codes and sources that were announced within the last hour wait.
     OnceAnHour,
-    /// All at once: the process ends.
+    /// All immediately, because the process ends.
     Now,
 }
 
-/// Tells the installation's webhooks of refused usage, one event for each code and source; returns how many. Without
-/// such a webhook the counts are dropped.
+/// Sends refused usage to the installation's webhooks, as one event for each code and source; returns the number
+/// of events. If no webhook receives them, the counts are dropped.
 ///
 /// # Errors
 /// The database fails. The counts are kept.
@@ -152,12 +153,12 @@ mod tests {
                 (key(Reason::UnknownModel, "two"), once)
             ]
         );
-        // One comes while they are told.
+        // A refusal that arrives during the announcement stays.
         refusals.note(Reason::UnknownModel, Some(&one), NOW.plus_ms(9));
         refusals.remove(&all);
         let rest = Refused { events: 1, first_at: NOW.plus_ms(5), last_at: NOW.plus_ms(9) };
         assert_eq!(refusals.snapshot(), [(key(Reason::UnknownModel, "one"), rest)]);
-        // As when there is nobody to tell.
+        // Without receivers, all counts are dropped.
         refusals.remove(&refusals.snapshot());
         assert!(refusals.snapshot().is_empty());
     }

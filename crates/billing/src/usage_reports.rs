@@ -205,7 +205,7 @@ impl UsageByKind {
 /// Reports the usage of an organization.
 ///
 /// # Errors
-/// 400 if the range ends before it begins or is too long, or if there are too many rows; the database fails.
+/// 400 if the range ends before it begins or is too long, or if the report has too many rows; the database fails.
 pub fn of_organization(
     billing: &Billing,
     organization_id: OrganizationId,

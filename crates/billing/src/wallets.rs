@@ -19,7 +19,7 @@ pub use crate::store::wallets::Wallet;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletOverview {
     pub wallet: Wallet,
-    /// How far the balance may go below zero now.
+    /// The amount by which the balance may go below zero now.
     pub credit_limit: Nano,
     /// The name, or the former name of a deleted organization.
     pub name: Option<String>,
@@ -104,7 +104,7 @@ pub async fn set_credit_limit(
     check_limit(amount, &wallet.currency).map_err(OperatorError::Invalid)?;
     let demo = billing.demo_credit();
     let before = wallet.credit_limit(demo);
-    // What an operator sets is no longer the demo's, which would end.
+    // An amount set by an operator no longer depends on the demo's credit, which would end.
     let credit = Credit { granted: amount, has_demo_credit: false };
     if wallet.credit != credit {
         store::wallets::set_credit(&mut tx, id, credit).await?;

@@ -71,9 +71,7 @@ fn rest_of_a_credit_is_taken_back(database: Database) {
         assert_eq!(words(nothing), "nothing is left of the credit `payment 1`");
         let unknown = CreditId::parse("credit_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
         let unknown = credits::take_back(&app.billing, unknown, None, &trail).await.unwrap_err();
-        assert!(
-            words(unknown).starts_with("credit credit_01h2xcejqtf2nbrexx3vqjhp41 doesn't exist")
-        );
+        assert!(words(unknown).starts_with("credit credit_01h2xcejqtf2nbrexx3vqjhp41 doesn't exist"));
         // The used part stays used: the invoice is paid.
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;

@@ -217,8 +217,8 @@ pub async fn add_missing_issuers(billing: &Billing) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the bill of what is billed in a month, by the prices and discounts of the database, whatever the
-/// catalog file says now.
+/// Returns the bill of a month's billed usage, by the prices and discounts of the database; the catalog file may
+/// have changed since.
 ///
 /// # Errors
 /// The database fails, or a sum overflows.

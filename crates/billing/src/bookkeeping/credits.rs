@@ -106,7 +106,7 @@ impl NewCredit {
 #[derive(Clone, Debug)]
 pub struct AddedCredit {
     pub credit: Credit,
-    /// It had been added before.
+    /// Whether the credit had been added before.
     pub existed: bool,
     /// The wallet, including the credit.
     pub wallet: Wallet,

@@ -9,13 +9,13 @@ use kernel::clock::{DAY_MS, Time};
 use kernel::error::Error;
 use kernel::ids::{CreditId, OrganizationId};
 
-/// How long before its end a credit expires soon.
+/// The time before its end from which a credit expires soon.
 const SOON_MS: i64 = 7 * DAY_MS;
 /// Maximum number of credits that one read finds.
 const MAX_AT_ONCE: i64 = 100;
 
-/// Tells webhooks of every credit that expires within a week and of which something is left, once. Returns of how
-/// many; replicas that run at the same time tell of each once.
+/// Notifies webhooks, once, of every credit that expires within a week and isn't used up. Returns the number of
+/// credits; replicas that run at the same time announce each one once.
 ///
 /// # Errors
 /// The database fails.
@@ -41,7 +41,7 @@ pub async fn announce_due(billing: &Billing) -> Result<usize, Error> {
     }
 }
 
-/// Returns `true` if this has told of the credit, and no other replica.
+/// Returns `true` if this call has announced the credit, and not another replica.
 async fn announce(billing: &Billing, organization_id: OrganizationId, id: CreditId) -> Result<bool, Error> {
     let now = billing.clock.now();
     let mut tx = billing.db().write().await?;

@@ -1,6 +1,5 @@
-//! One transaction of the queue of writes. All replicas write in the same order, so that they can't deadlock:
-//! usage events, daily rows, wallets by organization, and then the rows that only the holder of a wallet's
-//! lock writes.
+//! A transaction of the queue of writes. All replicas write in the same order, so that they can't deadlock: usage
+//! events, daily rows, wallets by organization, and then the rows that only the holder of a wallet's lock writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -63,8 +63,8 @@ pub struct Booking<'a> {
 }
 
 impl Booking<'_> {
-    /// Locks a wallet and ends its expired credits; the caller writes the wallet. `None` if there is no
-    /// wallet.
+    /// Locks a wallet and ends its expired credits; the caller writes the wallet. `None` if the wallet doesn't
+    /// exist.
     ///
     /// # Errors
     /// The database fails.

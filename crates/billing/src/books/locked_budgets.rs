@@ -255,8 +255,8 @@ pub(crate) struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Records the thresholds that the budget has reached, and tells webhooks of them and of the limit, if the period
-    /// is running.
+    /// Records the thresholds that the budget has reached, and notifies webhooks of them and of the limit if the
+    /// period is the current one.
     ///
     /// # Errors
     /// The database fails.

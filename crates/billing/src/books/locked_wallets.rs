@@ -34,7 +34,7 @@ pub(super) struct Charges<'a> {
     pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
     /// The usage to add to the sums of days, by model and by caller.
     pub(super) sums: BTreeMap<SumKey<'a>, DailySums>,
-    /// What is added to the total usage of projects and API keys.
+    /// The amounts to add to the total usage of projects and API keys.
     pub(super) totals: BTreeMap<(OrganizationId, Subject), Totals>,
     /// The list price of the usage of each caller and day, for budgets.
     pub(super) spent: BTreeMap<(Spender, Day), Pico>,

@@ -28,10 +28,10 @@ pub enum Operation {
     Release(ReservationId),
 }
 
-/// How long a reservation lives after it was made or extended.
+/// The lifetime of a reservation after it was made or extended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Lifetime {
-    /// `billing.reservation_minutes`: somebody else makes the call, and reports its usage.
+    /// `billing.reservation_minutes`: an external server makes the call, and reports its usage.
     Reported,
     /// `billing.gateway_reservation_seconds`: our own gateway makes the call, and extends it often.
     Gateway,
@@ -69,7 +69,7 @@ pub struct UsageEvent {
 /// The answer to an operation, by its kind.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// One outcome per event, in their order.
+    /// The outcome of each event, in the order of the events.
     Recorded(Vec<Outcome>),
     Reserved(Result<CallReservation, ReserveError>),
     /// The reservation, if it existed and wasn't about to be captured.
@@ -81,13 +81,13 @@ pub enum Answer {
 /// The outcome of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is counted.
+    /// The event is counted.
     New,
     /// The same event was counted before.
     Duplicate,
     /// Another event has this id.
     Conflict,
-    /// It can't be counted.
+    /// The event can't be counted.
     Refused(Refusal),
 }
 
@@ -108,7 +108,8 @@ pub struct CallReservation {
     pub reservation: Reservation,
     /// An earlier request with the same id made it.
     pub is_repeated: bool,
-    /// What the organization can spend in addition, with its credit limit; zero if that wasn't looked up.
+    /// The amount that the organization can still spend, including its credit limit; zero if that wasn't looked
+    /// up.
     pub left: Nano,
 }
 
@@ -123,7 +124,7 @@ pub enum ReserveError {
     InsufficientFunds {
         /// The posted balance, less what is reserved.
         available: Nano,
-        /// How far the balance may go below zero.
+        /// The amount by which the balance may go below zero.
         credit_limit: Nano,
         /// ISO 4217 code.
         currency: String,
@@ -139,7 +140,7 @@ pub struct BudgetRefusal {
     /// The day, the month, or `in all`.
     pub period: String,
     pub limit: Nano,
-    /// What is left of it; less than 0 if more is used than the limit.
+    /// The rest of the limit; negative if more than the limit is used.
     pub left: Nano,
 }
 

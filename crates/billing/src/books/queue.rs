@@ -18,7 +18,7 @@ const MAX_BATCH_EVENTS: usize = 2_000;
 /// Maximum number of operations of one group in one transaction while others are active: these wait for the transaction, and for
 /// the one before.
 const MAX_GROUP_OPERATIONS: usize = 16;
-/// How long a group counts as active after it queued an operation.
+/// The time for which a group counts as active after it queued an operation.
 const ACTIVE: Duration = Duration::from_secs(1);
 
 /// The organization that an operation belongs to; `None` if it belongs to several, or isn't known.
@@ -73,8 +73,8 @@ impl<T: Entry> Queue<T> {
         self.last
     }
 
-    /// Adds an entry. Returns its number, and the entry that gave way to it: if the queue is full, the newest of the group that
-    /// has most. `None` if there is no room for it.
+    /// Adds an entry. Returns its number, and the entry that it displaced: if the queue is full, the newest entry
+    /// of the largest group. Returns `None` if the queue has no room for the entry.
     pub fn push(&mut self, group: Group, entry: T, now: Instant) -> Option<(u64, Option<T>)> {
         let bytes = entry.memory();
         if self.bytes.saturating_add(bytes) > MAX_BYTES && !self.entries.is_empty() {
@@ -160,7 +160,7 @@ mod tests {
         queue
     }
 
-    /// One organization fills a transaction only while it is alone: another one waits for what is before it.
+    /// An organization fills a transaction only while it is alone; otherwise both take turns.
     #[tokio::test]
     async fn transaction_is_shared_while_others_are_active() {
         let ([a, b], now) = (organizations(), Instant::now());
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(batch.get(..6), Some(&["a", "b", "s", "a", "b", "s"][..]), "in turns");
         let count = |name| batch.iter().filter(|entry| **entry == name).count();
         assert_eq!((count("a"), count("b"), count("s")), (16, 2, 30), "servers report for many");
-        // The other one may come back at any time within the second.
+        // The other organization may come back at any time within the second.
         assert_eq!(shared.take_batch(now).len(), 16);
         assert_eq!(shared.take_batch(now + ACTIVE).len(), 8);
         assert_eq!((shared.len(), shared.bytes()), (0, 0));

@@ -13,8 +13,8 @@ use kernel::ids::{CallerId, ModelCallId, ReservationId};
 use kernel::money::{Nano, Pico};
 use keys::model_callers::ModelCaller;
 
-/// How long a client should wait when a model takes no more calls, in milliseconds; it isn't known when one
-/// ends.
+/// The time that a client should wait if a model takes no more calls, in milliseconds; the time at which a call
+/// ends isn't known.
 pub const CONCURRENCY_RETRY_MS: i64 = 1_000;
 
 /// Returns the highest price that the call can have.

@@ -1,7 +1,7 @@
 //! The files of `exports.folder`: one a day with the charges of all organizations, written by one replica.
 //!
-//! The folder itself says what is left to do: a month in which nothing can change any more has a file `_SUCCESS`, and the
-//! file `.written` has the time of the last turn.
+//! The folder itself records the progress: a month that can no longer change has a file `_SUCCESS`, and the file
+//! `.written` contains the time of the last run.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,9 +19,9 @@ use crate::{Billing, store};
 
 /// The name of the file of a day.
 const FILE: &str = "focus.csv";
-/// The name of the file that says that a month is complete.
+/// The name of the file that marks a month as complete.
 const COMPLETE: &str = "_SUCCESS";
-/// The name of the file with the time of the last turn.
+/// The name of the file with the time of the last run.
 const WRITTEN: &str = ".written";
 /// The end of the names of files that are being written.
 const TEMPORARY: &str = ".tmp";
@@ -122,7 +122,7 @@ struct DayFiles {
     folder: PathBuf,
     /// The line with the names of the columns.
     header: String,
-    /// Tells the temporary files of two writers apart.
+    /// Distinguishes the temporary files of two writers.
     suffix: String,
     files: BTreeMap<Day, (PathBuf, BufWriter<File>)>,
 }

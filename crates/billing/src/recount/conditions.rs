@@ -57,8 +57,8 @@ impl Conditions {
     }
 }
 
-/// Returns `true` if this price is one that a call can have had, among the prices of its instant. `prompts` are the fewest and the
-/// most tokens of prompts; `None` if they aren't known.
+/// Returns `true` if this price is one that a call can have had, among the prices of its instant. `prompts` are
+/// the lowest and the highest number of tokens of its prompts; `None` if they aren't known.
 ///
 /// The tier of an answer isn't stored, so any is possible.
 pub fn is_possible(
@@ -75,7 +75,7 @@ pub fn is_possible(
     };
     let may_have = |prompt: i128| TIERS.iter().any(|tier| is_chosen(tier, prompt));
     match prompts {
-        // Those between have it, too: a price holds from a number of tokens on until another one does.
+        // Numbers in between have it, too: a price applies from its number of tokens until the next price does.
         Some((fewest, most)) => may_have(fewest) && may_have(most),
         None => {
             let least = others.iter().chain([&conditions]).filter_map(|other| other.above);

@@ -35,7 +35,7 @@ struct Discount {
 }
 
 impl Discount {
-    /// Returns the least and the most whole nanos that are credited for it.
+    /// Returns the smallest and the largest amount in whole nanos that is credited for it.
     fn nanos(self) -> (i128, i128) {
         let most = self.exact.saturating_add(self.sums * PPM);
         let least = self.exact.saturating_sub(self.sums * PPM);
@@ -148,7 +148,7 @@ struct Charged {
 }
 
 impl Charged {
-    /// Returns the least and the most that an invoice over it, with this discount, comes to, in nanos.
+    /// Returns the smallest and the largest amount that its invoice can have with this discount, in nanos.
     fn amounts(&self, discount: Discount) -> (i128, i128) {
         let (least, most) = discount.nanos();
         // Rounding up adds at most what was charged; a discount on other usage of a month may be worth more.
@@ -158,14 +158,14 @@ impl Charged {
     }
 }
 
-/// What is known of the tokens of a month.
+/// The state of the books at which the tokens of a month are counted.
 #[derive(Clone, Copy)]
 enum Known {
-    /// What was billed in months before.
+    /// The tokens billed in earlier months.
     Before,
-    /// The same less what was taken back of it since.
+    /// The same, less the tokens that were taken back since.
     Corrected,
-    /// And what is billed now.
+    /// The same, with the tokens that are billed now.
     Billed,
 }
 
@@ -175,7 +175,7 @@ pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month)
         billed.days.iter().map(|row| row.month).chain(invoices.iter().map(|invoice| invoice.month)).collect();
     let check = |month: &Month| {
         let of_month: Vec<_> = invoices.iter().filter(|invoice| invoice.month == *month).collect();
-        // Those of older versions follow older rules.
+        // Invoices of older versions follow older rules.
         if of_month.iter().any(|invoice| !billed.prices.covers(invoice.finalized_at)) {
             return None;
         }

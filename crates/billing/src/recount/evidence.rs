@@ -1,4 +1,5 @@
-//! What the recount is made from, as it is stored: usage, payments, and what operators did; and what the books have of it.
+//! The stored evidence from which the recount is made: usage, payments, and the actions of operators; and the
+//! corresponding rows of the books.
 
 mod payments;
 mod usage;
@@ -16,7 +17,7 @@ use kernel::money::Pico;
 /// Sums come in two parts, so that one beyond 64 bits stays exact on both databases.
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
 
-/// What the books have of a wallet.
+/// A wallet in the books.
 #[derive(Clone, Debug)]
 pub struct WalletRow {
     pub posted_nano: i64,

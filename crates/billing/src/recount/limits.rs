@@ -1,4 +1,5 @@
-//! What operators have set and added, by the audit trail (docs/contract/billing.md#spending-limits, #credits).
+//! The limits and credits that operators have set, by the audit trail (docs/contract/billing.md#spending-limits,
+//! #credits).
 
 use kernel::money::Nano;
 use serde_json::Value;

@@ -10,7 +10,8 @@ use super::evidence::{InvoiceRow, MovementRow, PaymentRow, ReturnRow, Returns};
 use super::{finding, nano};
 use crate::rules::audit::{Drift, Invariant};
 
-/// How long after the end of an invoice its page may still be paid, in milliseconds: Stripe may not be reached meanwhile.
+/// The time after the end of an invoice during which its page may still be paid, in milliseconds: Stripe may be
+/// unreachable meanwhile.
 const PAGE_ENDS_MS: i64 = 24 * HOUR_MS;
 
 /// Checks what payments, and each refund and dispute, have moved.

@@ -272,13 +272,13 @@ mod tests {
         let tiers = parse_tiers("100:100000 200:500000").unwrap();
         let discount = |used: &[(i128, i128)]| discount(&tiers, used.iter().copied()).unwrap();
         assert_eq!(discount(&[(100, 10)]), 0);
-        // One token at 10, a tenth of it.
+        // 1 token at 10, a tenth of it.
         assert_eq!(discount(&[(101, 10)]), 1_000_000);
         // 100 at a tenth of 10, one at half of 10.
         assert_eq!(discount(&[(201, 10)]), 105_000_000);
         // 50 at a tenth of 10, 50 at a tenth of 20.
         assert_eq!(discount(&[(150, 10), (50, 20)]), 150_000_000);
-        // What is taken back takes its discount with it.
+        // Tokens that are taken back take their discount with them.
         assert_eq!(discount(&[(200, 10), (-100, 10)]), 0);
         assert!(parse_tiers("100").is_err() && parse_tiers("x:1").is_err());
     }

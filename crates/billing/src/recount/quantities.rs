@@ -1,4 +1,5 @@
-//! Quantities: tokens, and what is counted beside them, by name (docs/contract/billing.md#components).
+//! Quantities by name: tokens, and the components that are counted in addition to them
+//! (docs/contract/billing.md#components).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,7 +18,7 @@ pub const REQUEST: &str = "request";
 pub enum Whole {
     Prompt,
     Completion,
-    /// It stands by itself.
+    /// The component isn't a part of another one.
     None,
 }
 
@@ -45,7 +46,7 @@ pub fn parse(text: &str) -> Result<ByPart, db::Error> {
     text.split_whitespace().map(|word| entry(word).ok_or_else(wrong)).collect()
 }
 
-/// Tokens, and the parts beside them. The cached ones and parts of the prompt are among those of the prompt.
+/// Tokens and other components. The cached tokens and the parts of the prompt are among those of the prompt.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Quantities {
     pub prompt: i128,
@@ -81,7 +82,7 @@ impl Quantities {
         }
     }
 
-    /// Returns how many of a part there are.
+    /// Returns the quantity of a part.
     pub fn part(&self, name: &str) -> i128 {
         self.parts.get(name).copied().unwrap_or_default()
     }

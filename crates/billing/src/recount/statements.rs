@@ -1,4 +1,5 @@
-//! What Stripe has said, against what is stored of it (docs/contract/payments.md#the-promise, #refunds-and-disputes).
+//! Comparison of Stripe's statements with the stored payments (docs/contract/payments.md#the-promise,
+//! #refunds-and-disputes).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::rules::audit::{Drift, Invariant};
 /// A rest of a won dispute that is smaller than one part in so many is a difference of exchange rates.
 const RATE_DIFFERENCE: i128 = 10;
 
-/// Checks what is stored of payments, refunds and disputes against what Stripe has said of them, in its units.
+/// Checks the stored payments, refunds and disputes against Stripe's statements about them, in its units.
 pub fn check(statements: &[StatementRow], paid: &[PaymentRow], returns: &[ReturnRow]) -> Vec<Drift> {
     let paid: BTreeMap<_, _> = paid.iter().map(|payment| (&payment.id, payment)).collect();
     let returns: BTreeMap<_, _> =
@@ -17,7 +18,7 @@ pub fn check(statements: &[StatementRow], paid: &[PaymentRow], returns: &[Return
     let check = |statement: &StatementRow| {
         let back = returns.get(&statement.object_id);
         let credited = paid.get(&statement.payment_id).filter(|payment| payment.status == "succeeded");
-        // What goes back of a payment that isn't credited is nothing to the wallet.
+        // A refund or a dispute of a payment that isn't credited doesn't affect the wallet.
         if credited.is_none() && statement.kind != "payment" {
             return None;
         }

@@ -25,7 +25,7 @@ pub fn charges(paid: &[PaymentRow]) -> Vec<Drift> {
         if payment.status != "succeeded" {
             continue;
         }
-        // One that waited for its customer, or for another day, counts on the day on which it was begun.
+        // A charge that waited for its customer, or for another day, counts on the day on which it was begun.
         let is_of_day = payment.created_at.day() == paid_at.day();
         let (sum, most) = days.entry(paid_at.day()).or_default();
         *most = (*most).max(maximum.into());

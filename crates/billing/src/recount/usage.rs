@@ -11,7 +11,7 @@ use super::quantities::{Quantities, REQUEST};
 use super::{finding, pico};
 use crate::rules::audit::{Drift, Invariant};
 
-/// How long after it was recorded every server has a price for certain, in milliseconds.
+/// The time after its recording at which every server is certain to have a price, in milliseconds.
 const KNOWN_MS: i64 = HOUR_MS;
 
 /// Usage that has one price: of one day, model and kind.
@@ -78,8 +78,8 @@ pub fn credited(credited: &[CreditedRow], prices: &PriceList) -> Vec<Drift> {
     credited.iter().filter_map(check).collect()
 }
 
-/// Checks events: they have a price in force at their time, cost what it says, and are all that is in the daily rows. Days
-/// before `from` may have lost their events by age.
+/// Checks events: each has a price in force at its time and costs that price, and together they are all that is in
+/// the daily rows. The events of days before `from` may have been deleted by age.
 pub fn events(events: &[EventsRow], days: &[DayRow], prices: &PriceList, from: Time) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut sums: BTreeMap<&UseKey, (Used, Used)> = BTreeMap::new();
@@ -122,8 +122,8 @@ fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
         return Some(drift);
     }
     let known_by = row.first_received_at.plus_ms(-KNOWN_MS);
-    // One that is newer may not have been known to the server that has priced the first of them. Those of models that have
-    // prices with conditions are checked by `choices`.
+    // The server that priced the first of the events may not have known a newer price. Models that have prices
+    // with conditions are checked by `choices`.
     if price.recorded_at > known_by || prices.is_conditional(&row.key.model) {
         return None;
     }
@@ -157,12 +157,14 @@ fn requests(row: &EventsRow, price: &Price) -> Option<Drift> {
     Some(finding(Invariant::RecountPrice, &row.key, expected, requests))
 }
 
-/// Checks the price of each call to a model that has prices with conditions: it is one of those that came in force last before the
-/// call, its hours held then, and `above` held for the tokens of the prompt, while no price held that comes before it.
+/// Checks the price of each call to a model that has prices with conditions. The price is one of those that were
+/// the last to come into force before the call, its hours include the time of the call, and `above` covers the
+/// tokens of the prompt, while no price that precedes it applies.
 ///
-/// The tier of an answer isn't stored: each is taken for possible, so the price of a wrong tier isn't found. The rest of a call
-/// has the price of its whole prompt, which the row doesn't tell, so only hours are checked. What a correction corrects is checked
-/// in its place, and [`events()`] that there is something at its price.
+/// The tier of an answer isn't stored: any tier is accepted, so the price of a wrong tier isn't found. The rest of
+/// a call has the price of its whole prompt, which the row doesn't contain, so only hours are checked. The event
+/// that a correction corrects is checked instead of the correction; [`events()`] checks that an event has its
+/// price.
 pub fn choices(calls: &[CallsRow], prices: &PriceList) -> Vec<Drift> {
     let mut drifts = BTreeMap::new();
     for row in calls {
@@ -272,18 +274,19 @@ mod tests {
             (BASE, Call, 100, night, false),
             (FLEX, Call, 501, noon, true),
             (FLEX, Call, 500, noon, false),
-            // Of these the row doesn't tell the prompt.
+            // The row of the rest of a call doesn't contain the prompt.
             (LONG, Rest, 1, noon, true),
             (NIGHT, Rest, 1, noon, false),
             (BASE, Rest, 101, noon, true),
-            // Before it was in force, nobody can tell what was.
+            // Before the price was in force, the price in force isn't known.
             (BASE, Call, 100, BASE - 1, true),
         ];
         for (version, place, tokens, at, is_right) in cases {
             let found = choices(&[calls(version, place, tokens, at)], &prices);
             assert_eq!(found.is_empty(), is_right, "{version} {place:?} {tokens} {at}: {found:?}");
         }
-        // One that the server may not have known doesn't count, and is told once for all calls of a day.
+        // A price that the server may not have known doesn't count. A drift is reported once for all calls of a
+        // day.
         let early = calls(FLEX, Call, 1, 3 * DAY_MS);
         assert_eq!(choices(&[early], &prices), []);
         let twice = [noon, noon + MINUTE_MS].map(|at| calls(LONG, Call, 1, at));

@@ -73,9 +73,9 @@ pub enum Invariant {
     UsageTotal,
     /// The posted amount of a daily row is its amount, rounded down to whole nanos.
     DailyPosted,
-    /// What is spent of a budget in a period is the sum of the daily rows of its organization, project or key.
+    /// The amount spent of a budget in a period is the sum of the daily rows of its organization, project or key.
     BudgetSpent,
-    /// What is reserved of a budget is the sum of the reservations of its organization, project or key.
+    /// The amount reserved of a budget is the sum of the reservations of its organization, project or key.
     BudgetReserved,
     /// The number of budgets in a wallet is that of its organization's budgets.
     BudgetCount,
@@ -106,7 +106,8 @@ pub enum Invariant {
     /// The amount due of an open invoice is what credits and credit notes don't cover; that of other invoices
     /// is 0.
     InvoiceDue,
-    /// What an invoice brings forward has a cause: money that went back, a correction that costs, or a void invoice.
+    /// The amount that an invoice brings forward has a cause: money that went back, a correction that costs, or a
+    /// void invoice.
     InvoiceBroughtForward,
     /// Credits and credit notes cover a paid invoice.
     InvoicePaid,
@@ -183,7 +184,7 @@ pub enum Invariant {
 
 impl fmt::Display for Invariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The names in JSON, so that there is one set of them.
+        // The names in JSON are used, so that the code has a single set of them.
         self.serialize(f)
     }
 }

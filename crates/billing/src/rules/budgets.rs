@@ -21,7 +21,7 @@ pub const MAX_THRESHOLDS: usize = 10;
 /// Maximum threshold, in percent of the limit.
 pub const MAX_PERCENT: i64 = 1_000;
 
-/// What a budget is for.
+/// The subject of a budget.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Scope {
@@ -72,7 +72,7 @@ impl FromValue for Subject {
     }
 }
 
-/// How long a budget's limit is for, in UTC.
+/// The period of a budget's limit, in UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Period {
@@ -116,7 +116,7 @@ impl Period {
     }
 }
 
-/// The parts of a limit at which people are told, in percent: ascending, at most [`MAX_THRESHOLDS`], each from
+/// The parts of a limit at which people are notified, in percent: ascending, at most [`MAX_THRESHOLDS`], each from
 /// 1 to [`MAX_PERCENT`]. Stored as `50,80,100`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Thresholds(Vec<i64>);

@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(of(rates(5, 7), costs), Some((92, 2_159)));
         // The price may have parts that the cost hasn't: 10 x 2 + 2 x 3 + 4 x 9 + 100 + 2,000.
         assert_eq!(of(ComponentPrices { cached_prompt: None, ..costs }, rates(2, 3)), Some((2_162, 38)));
-        // What can't be recorded isn't.
+        // A cost that is too large to record is dropped.
         let most = MAX_CALL_PRICE.units();
         assert_eq!(of(rates(5, 7), rates(most / 10, 0)), Some((92, most)));
         assert_eq!(of(rates(5, 7), rates(most / 10, 1)), None);

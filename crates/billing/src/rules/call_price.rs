@@ -4,7 +4,7 @@ use catalog::{Component, Kind, Model, Price};
 use kernel::clock::Time;
 use kernel::money::Pico;
 
-/// The size of a call, as far as it is known.
+/// The size of a call, if known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallSize {
     /// Estimated tokens of the prompt, or of all texts together.
@@ -32,7 +32,8 @@ impl CallSize {
     }
 }
 
-/// How many times the estimated tokens a prompt may have: a price above a number of tokens is reserved from half of it on.
+/// The factor by which a prompt may exceed its estimated tokens: a price above a number of tokens is reserved from
+/// half of that number on.
 const PROMPT_FACTOR: i64 = 2;
 
 /// Returns the highest price of a call of this size that is admitted at `time`, by the dearest price that it can have
@@ -145,7 +146,7 @@ mod tests {
         );
         // A cheaper one changes nothing.
         assert_eq!(of(&[with("tier:flex", 50), base.clone()], one), 2_650);
-        // It is Thursday, minute 4,320 of the week.
+        // The time is a Thursday, minute 4,320 of the week.
         assert_eq!(of(&[with("hours:4320-4321", 1_000), base.clone()], one), 7_015);
         assert_eq!(of(&[with("hours:4321-4322", 1_000), base], one), 2_650);
         assert_eq!(ServiceTier::of_answer("standard"), ServiceTier::Default);

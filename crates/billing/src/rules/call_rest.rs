@@ -2,7 +2,7 @@
 
 use catalog::{Component, Parts, Tokens};
 
-/// What is missing from the charge of a call, and what was charged too much.
+/// The tokens that are missing from the charge of a call, and those that were charged too much.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallRest {
     /// The tokens that aren't charged yet.
@@ -58,7 +58,7 @@ mod tests {
             // Estimates were too high.
             ([9, 0, 15], [12, 0, 20], [0, 0, 0], [-3, 0, -5]),
             ([9, 0, 25], [12, 0, 20], [0, 0, 5], [-3, 0, 0]),
-            // That 600 were cached was said only at the end.
+            // The 600 cached tokens were reported only at the end.
             ([1_000, 600, 50], [1_000, 0, 20], [600, 600, 30], [-600, 0, 0]),
             ([1_000, 600, 50], [1_000, 600, 20], [0, 0, 30], [0, 0, 0]),
             ([1_000, 0, 50], [1_000, 600, 50], [600, 0, 0], [-600, -600, 0]),
@@ -82,7 +82,8 @@ mod tests {
         };
         let without_request =
             |tokens: Tokens| Tokens { parts: tokens.parts.with(Component::Request, 0), ..tokens };
-        // Charged before the answer said that 600 were written to the cache, and 30 of 50 were reasoning.
+        // Charged before the answer reported that 600 tokens were written to the cache and 30 of 50 were
+        // reasoning.
         let (total, charged) = (tokens(1_000, 50, 600, 30), tokens(1_000, 20, 0, 0));
         let rest = call_rest(total, charged, true);
         assert_eq!(rest.more, without_request(tokens(600, 30, 600, 30)));

@@ -1,13 +1,13 @@
-//! Credit limits: that of new organizations is given once per user and mailbox, and to verified users only; and the one of
-//! the built-in demo, which costs nobody anything.
+//! Credit limits: the limit of new organizations, which is given once per user and mailbox and to verified users
+//! only; and the limit of the built-in demo, whose calls cost nothing.
 
 use kernel::money::Nano;
 
-/// What a person's first organization may spend while the built-in demo answers, without a configured credit limit: 5 of
-/// the currency.
+/// The amount that a person's first organization may spend while the built-in demo answers, without a configured
+/// credit limit: 5 of the currency.
 pub const DEMO_CREDIT: Nano = Nano::from_units(5_000_000_000);
 
-/// What organizations with the demo's credit may spend now.
+/// The amount that organizations with the demo's credit may spend now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DemoCredit(Nano);
 
@@ -22,7 +22,7 @@ impl DemoCredit {
     }
 }
 
-/// How far a wallet may go below zero, as it is stored.
+/// The stored amount by which a wallet may go below zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credit {
     /// The amount that was given with the organization, or set by an operator.

@@ -5,7 +5,7 @@ use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 use strum::{IntoStaticStr, VariantArray};
 
-/// How far in the future an event may be, in milliseconds.
+/// The maximum time by which an event may lie in the future, in milliseconds.
 const MAX_AHEAD_MS: i64 = 5 * MINUTE_MS;
 /// Maximum age of an event: 13 months of at most 31 days, in milliseconds. Ids are kept for longer.
 const MAX_AGE_MS: i64 = 13 * 31 * DAY_MS;
@@ -18,7 +18,7 @@ pub fn deletable_before(now: Time) -> Time {
 
 pub use catalog::MAX_CALL_PRICE;
 
-/// How much earlier than the creation of its caller an event may be, in milliseconds, as clocks differ.
+/// The maximum time by which an event may precede the creation of its caller, in milliseconds, as clocks differ.
 const MAX_BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 
 /// The refusal of an event.

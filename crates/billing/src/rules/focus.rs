@@ -2,8 +2,8 @@
 //! (docs/contract/billing.md#focus-export).
 //!
 //! [`usage`] makes charges of daily rows, [`documents`] those of the other lines of invoices and credit notes. A
-//! charge becomes a line of CSV by [`Charge::add_to`], in the order of [`COLUMNS`]. A [`Form`] says which version of the
-//! specification a file follows, and whether it has charges, lines of invoices, or billing periods.
+//! charge becomes a line of CSV by [`Charge::add_to`], in the order of [`COLUMNS`]. A [`Form`] is the version of
+//! the specification that a file follows, and whether the file has charges, lines of invoices, or billing periods.
 
 pub mod billing_period;
 pub mod documents;
@@ -128,13 +128,13 @@ impl Category {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Charge {
     pub category: Category,
-    /// It belongs to a month before the one in which it is billed.
+    /// The charge belongs to a month before the one in which it is billed.
     pub is_correction: bool,
     pub description: String,
     pub start: Day,
     /// Exclusive.
     pub end: Day,
-    /// The invoice or the credit note; `None` while there is none.
+    /// The invoice or the credit note; `None` until it exists.
     pub document: Option<String>,
     /// The exact price; list, contracted, billed and effective cost are the same.
     pub cost: Pico,
@@ -149,7 +149,7 @@ pub struct Charge {
 /// Tokens or pieces with their price.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metered {
-    /// How much was used.
+    /// The quantity that was used.
     pub consumed: i64,
     pub consumed_unit: &'static str,
     /// `quantity` × `unit_price` is the cost.
@@ -158,9 +158,9 @@ pub struct Metered {
     /// Not negative.
     pub unit_price: Pico,
     pub sku_id: String,
-    /// What is counted, for people.
+    /// The name of what is counted, for people.
     pub meter: String,
-    /// `None` where the line of a credit note doesn't say which.
+    /// `None` if the line of a credit note doesn't name the price.
     pub price: Option<UnitPrice>,
 }
 

@@ -11,7 +11,7 @@ use kernel::clock::{DAY_MS, Day, Month, Time};
 use kernel::money::{Nano, Pico};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// How long a month stays open after its end for usage that comes late, in milliseconds
+/// The time for which a month stays open after its end for late usage, in milliseconds
 /// (docs/contract/billing.md#closes).
 pub const GRACE_MS: i64 = DAY_MS;
 
@@ -41,7 +41,7 @@ impl Status {
     pub const ALL: &[Self] = Self::VARIANTS;
 }
 
-/// The usage of an organization of one model, on one day, at one price, as it is billed in a month.
+/// The usage of an organization of one model, on one day, at one price, that is billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BilledUsage {
     pub model: String,

@@ -1,6 +1,6 @@
 //! The words in which customers see a movement of their wallet.
 
-/// The rest of the key of the one movement that stands for all usage before there was a ledger.
+/// The rest of the key of the single movement that stands for all usage before the ledger existed.
 const BEFORE_THE_LEDGER: &str = "before-the-ledger";
 
 /// Returns what a movement is about (docs/contract/billing.md#kinds-of-movements): its idempotency key without
@@ -14,7 +14,7 @@ pub fn reference<'a>(kind: &str, idempotency_key: &'a str, id: &str) -> Option<&
     match kind {
         // A refund or a dispute of a payment, and from which credit it was taken.
         "payment" => owner.split(':').next(),
-        // What is too small to be paid is written off for a month.
+        // Amounts that are too small to be paid are written off for a month.
         "write_off" => owner.strip_prefix("dust:").or(Some(owner)),
         _ => Some(owner),
     }

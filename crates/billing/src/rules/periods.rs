@@ -7,7 +7,7 @@ use kernel::error::Detail;
 /// Maximum number of days of one report: a leap year.
 pub const MAX_DAYS: i64 = 366;
 
-/// One end of a range, as the caller wrote it.
+/// An end of a range, as the caller wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DateBound {
     /// A plain date, `YYYY-MM-DD`.

@@ -39,7 +39,7 @@ pub struct Groups {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     Organization,
-    /// One project, always grouped by API key.
+    /// A project, always grouped by API key.
     Project,
 }
 

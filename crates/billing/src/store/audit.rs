@@ -56,8 +56,8 @@ pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletR
 
 db::row!(PaymentRow { payment_id, cause, units, tax, returned, returned_tax, currency });
 
-/// Selects all payments that have brought money, with what is noted as returned of them, and all refunds and disputes, with
-/// what each of them moved, and the tax beside it.
+/// Selects all payments that have brought money, with the amounts recorded as returned, and all refunds and
+/// disputes, with the amount that each of them moved and its tax.
 pub const PAYMENTS: &str = "SELECT id AS payment_id, '' AS cause, amount_minor AS units, COALESCE(tax_minor, 0) AS tax,
          refunded_minor + disputed_minor AS returned, returned_tax_minor AS returned_tax, currency
          FROM payments WHERE organization_id = $1 AND status = 'succeeded'
@@ -75,7 +75,7 @@ pub async fn payments(tx: &mut Tx, organization_id: &str) -> Result<Vec<PaymentR
 
 db::row!(Finding { object_id, expected, found });
 
-/// Returns what the last comparison with the payment processor has found.
+/// Returns the findings of the last comparison with the payment processor.
 pub async fn findings(tx: &mut Tx, organization_id: &str) -> Result<Vec<Finding>, db::Error> {
     sql("SELECT object_id, expected, found FROM payment_findings WHERE organization_id = $1 ORDER BY object_id")
         .bind(organization_id)
@@ -322,8 +322,8 @@ pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Op
         .await
 }
 
-/// Returns the time from which on all uses of credits are recorded and bills follow today's rules: that of
-/// the first catalog in force, as the versions that store it do both. Servers of earlier versions beside them
+/// Returns the time since which all uses of credits are recorded and bills follow today's rules: that of the first
+/// catalog in force, as the versions that store it do both. Servers of earlier versions that run at the same time
 /// aren't recognized.
 pub async fn recorded_since(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let (since,): (Option<Time>,) = sql("SELECT MIN(in_force_at) FROM catalogs").one(tx).await?;

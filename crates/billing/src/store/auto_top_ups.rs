@@ -22,8 +22,8 @@ pub async fn set_threshold(
         .await
 }
 
-/// Adds the payment that restores the balance of a locked wallet, and asks for no other one until this one is over.
-/// Adds none if one is under way.
+/// Adds the payment that restores the balance of a locked wallet, and requests no other one until this one has
+/// ended. Adds none if one is in progress.
 pub async fn request(tx: &mut Tx, wallet: &Wallet, id: PaymentId, now: Time) -> Result<(), db::Error> {
     let organization_id = wallet.organization_id;
     set_threshold(tx, organization_id, None).await?;

@@ -42,7 +42,7 @@ pub async fn set_below(
         .await
 }
 
-/// A balance that has fallen below its threshold, of which nobody is told yet.
+/// A balance that has fallen below its threshold and has no mail yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DueAlert {
     pub organization_id: OrganizationId,
@@ -59,12 +59,12 @@ db::row!(DueAlert { organization_id, below: "alert_below_nano", balance: "low_po
 pub const DUE: &str = "SELECT organization_id, alert_below_nano, low_posted_nano, currency FROM wallets
      WHERE low_at IS NOT NULL AND low_mailed_at IS NULL ORDER BY low_at LIMIT $1";
 
-/// Returns balances that have fallen below their thresholds, of which nobody is told yet.
+/// Returns balances that have fallen below their thresholds and have no mail yet.
 pub async fn due(tx: &mut Tx, at_most: i64) -> Result<Vec<DueAlert>, db::Error> {
     sql(DUE).bind(at_most).all(tx).await
 }
 
-/// Marks a balance as told of; `false` if it was before, or isn't low any more.
+/// Marks the alert of a balance as mailed; `false` if it already was, or if the balance is no longer low.
 pub async fn set_mailed(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<bool, db::Error> {
     let changed = sql("UPDATE wallets SET low_mailed_at = $2
          WHERE organization_id = $1 AND low_at IS NOT NULL AND low_mailed_at IS NULL")

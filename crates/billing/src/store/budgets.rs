@@ -23,7 +23,7 @@ pub struct Budget {
     pub project_id: Option<ProjectId>,
     pub name: String,
     pub period: Period,
-    /// The most that may be used in a period.
+    /// The maximum amount that may be used in a period.
     pub limit: Nano,
     /// Calls that could pass the limit are refused.
     pub hard: bool,
@@ -73,7 +73,7 @@ impl Budget {
     }
 }
 
-/// What is used of a budget in a period.
+/// The use of a budget in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Use {
     /// The list price of the usage.
@@ -104,7 +104,7 @@ impl FromRow for Use {
     }
 }
 
-/// Returns the amount in whole units and pico, as it is stored.
+/// Returns the amount in whole units and pico, the stored form.
 pub(super) fn parts(amount: Pico) -> Result<(i64, i64), db::Error> {
     let part =
         |units| i64::try_from(units).map_err(|_| db::Error::Internal(format!("{amount} passes 64 bits")));

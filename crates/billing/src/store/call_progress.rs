@@ -1,5 +1,5 @@
-//! How far calls of the gateway have come, in the rows of their reservations. The wallet of the organization is
-//! locked while one is written.
+//! The progress of calls of the gateway, in the rows of their reservations. The wallet of the organization is
+//! locked while a row is written.
 
 use std::fmt::Write;
 use std::sync::LazyLock;

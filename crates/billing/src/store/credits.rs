@@ -22,7 +22,7 @@ db::row!(Credit {
 /// A part of a credit that paid for what was billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditUse {
-    /// The credit, as it is now.
+    /// The credit in its current state.
     pub credit: Credit,
     pub amount: Nano,
 }
@@ -190,8 +190,8 @@ pub const LIST_EXPIRING: &str = "SELECT id, organization_id, expires_at FROM cre
        AND (expires_at, id) > ($3, $4)
      ORDER BY expires_at, id LIMIT $5";
 
-/// Returns credits that expire after the first instant and not after the second, of which something is left and
-/// webhooks weren't told, by their ends, after the given one.
+/// Returns credits that expire after the first instant and not after the second, aren't used up, and weren't
+/// announced to webhooks. They are sorted by their ends and begin after the given one.
 pub async fn list_expiring(
     tx: &mut Tx,
     (from, until): (Time, Time),
@@ -202,8 +202,8 @@ pub async fn list_expiring(
     sql(LIST_EXPIRING).bind(from).bind(until).bind(expires_at).bind(id).bind(limit).all(tx).await
 }
 
-/// Marks a credit as one of which webhooks were told that it expires; `false` if it was before, or if nothing is
-/// left of it.
+/// Marks a credit as one whose expiry was announced to webhooks; `false` if it already was, or if the credit is
+/// used up.
 pub async fn set_expiry_announced(tx: &mut Tx, id: CreditId, now: Time) -> Result<bool, db::Error> {
     let changed = sql("UPDATE credits SET expiry_announced_at = $2
          WHERE id = $1 AND expiry_announced_at IS NULL AND remaining_nano > 0")

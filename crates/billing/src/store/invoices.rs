@@ -22,7 +22,7 @@ pub struct Invoice {
     pub month: Month,
     /// ISO 4217 code.
     pub currency: String,
-    /// What is charged: the sum of its items.
+    /// The charged amount: the sum of its items.
     pub amount: Nano,
     /// An earlier debt that is on no other invoice and is due with this one.
     pub brought_forward: Nano,
@@ -40,7 +40,7 @@ pub struct Invoice {
 /// The issuer of an invoice, as far as it was configured.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Issuer {
-    /// One line.
+    /// A single line.
     pub name: Option<String>,
     /// Several lines.
     pub address: Option<String>,
@@ -181,7 +181,7 @@ pub async fn add_issuer(tx: &mut Tx, issuer: &Issuer) -> Result<u64, db::Error> 
         .await
 }
 
-/// Returns `true` if there are invoices without an issuer.
+/// Returns `true` if an invoice has no issuer.
 pub async fn lacks_issuer(tx: &mut Tx) -> Result<bool, db::Error> {
     let found: Option<(String,)> =
         sql("SELECT id FROM invoices WHERE issuer_name IS NULL LIMIT 1").optional(tx).await?;

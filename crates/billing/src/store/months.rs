@@ -1,4 +1,4 @@
-//! Usage as it is billed in a month, and the open months of organizations.
+//! The usage that is billed in a month, and the open months of organizations.
 
 use std::collections::BTreeSet;
 

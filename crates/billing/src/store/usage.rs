@@ -1,6 +1,6 @@
-//! Usage: [`recording`] stores events, [`days`] adds them to daily rows, and [`sums`] and [`totals`] to the sums of these
-//! rows. [`reports`] reads daily rows and sums; [`day_parts`] reads what rows count beside tokens;
-//! [`costs`] adds what calls cost the operator, and reads it; [`retention`] deletes old events.
+//! Usage: [`recording`] stores events, [`days`] adds them to daily rows, and [`sums`] and [`totals`] to the sums
+//! of these rows. [`reports`] reads daily rows and sums; [`day_parts`] reads what rows count in addition to
+//! tokens; [`costs`] adds and reads the operator's costs of calls; [`retention`] deletes old events.
 
 pub mod charges;
 pub mod costs;

@@ -18,7 +18,7 @@ pub struct Wallet {
     pub organization_id: OrganizationId,
     /// ISO 4217 code.
     pub currency: String,
-    /// How far the balance may go below zero.
+    /// The amount by which the balance may go below zero.
     pub credit: Credit,
     /// The balance: the sum of the ledger entries; negative if money is owed.
     pub posted: Nano,
@@ -34,7 +34,7 @@ pub struct Wallet {
     pub top_up_below: Option<Nano>,
     /// The threshold of the balance's alert; `None` without one.
     pub alert_below: Option<Nano>,
-    /// The stored balance, of whose standing webhooks were told.
+    /// The stored values from which the standing last sent to webhooks was computed.
     told: StandingBasis,
 }
 
@@ -61,7 +61,7 @@ fn told(row: &Row) -> Result<StandingBasis, db::Error> {
     Ok(StandingBasis { posted, credit: credit(row)?, alert_below })
 }
 
-/// What the standing of a balance depends on.
+/// The values that determine the standing of a balance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct StandingBasis {
     posted: Nano,
@@ -215,8 +215,8 @@ pub fn missing(organization_id: OrganizationId) -> db::Error {
     db::Error::Internal(format!("{organization_id} has no wallet"))
 }
 
-/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Notes when the
-/// balance falls below the threshold of its alert, and when it is back; tells webhooks of its standing.
+/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Records when the
+/// balance falls below the threshold of its alert and when it is back, and notifies webhooks of its standing.
 pub async fn write(
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -372,7 +372,7 @@ pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<
     Ok(name.map(|(name,)| name))
 }
 
-/// Returns an amount as it is stored.
+/// Returns the stored form of an amount.
 ///
 /// # Errors
 /// It exceeds 64 bits.

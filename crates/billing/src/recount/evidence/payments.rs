@@ -1,4 +1,4 @@
-//! Payments, refunds and disputes, and what Stripe said of them.
+//! Payments, refunds and disputes, and Stripe's statements about them.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ pub struct PaymentRow {
     pub currency: String,
     pub amount_minor: i64,
     pub tax_minor: i64,
-    /// What is noted of it as returned, without tax.
+    /// The amount that is recorded as returned, without tax.
     pub returned_minor: i64,
     pub returned_tax_minor: i64,
-    /// The most that an automatic top-up was allowed to charge, if it was noted.
+    /// The maximum that an automatic top-up was allowed to charge, if it was recorded.
     pub maximum_minor: Option<i64>,
     pub failure_code: Option<String>,
     pub attempts: i64,
@@ -68,10 +68,10 @@ pub struct ReturnRow {
     /// Its id at Stripe.
     pub stripe_id: Option<String>,
     pub payment_id: String,
-    /// What the payer or the bank has of it, with its tax; nothing of a refund that failed.
+    /// The amount that went back to the payer or the bank, including tax; zero for a refund that failed.
     pub amount_minor: i64,
     pub tax_minor: i64,
-    /// How often it was booked, at least.
+    /// The minimum number of times that it was booked.
     pub bookings: i64,
 }
 
@@ -105,7 +105,7 @@ pub async fn returns(tx: &mut Tx, organization_id: &str) -> Result<Vec<ReturnRow
     .await
 }
 
-/// What Stripe said of a payment, a refund or a dispute.
+/// A statement of Stripe about a payment, a refund or a dispute.
 #[derive(Clone, Debug)]
 pub struct StatementRow {
     pub object_id: String,
@@ -120,7 +120,7 @@ pub struct StatementRow {
 
 db::row!(StatementRow { object_id, payment_id, kind, state, amount_minor, currency, moved });
 
-/// Returns what Stripe has said until a time.
+/// Returns Stripe's statements until a time.
 pub async fn statements(
     tx: &mut Tx,
     organization_id: &str,

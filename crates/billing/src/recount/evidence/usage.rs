@@ -11,7 +11,7 @@ use crate::recount::quantities::{self, Quantities, REQUEST};
 use crate::recount::usage::{UseKey, Used};
 
 const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
-/// How many events one statement sums up.
+/// Number of events that a statement sums up.
 const EVENTS_AT_ONCE: i64 = 4_000;
 /// More than any source of events.
 const LAST_SOURCE: &str = "\u{10ffff}";
@@ -55,7 +55,7 @@ pub struct CallsRow {
     /// Of prompts.
     pub fewest_tokens: i64,
     pub most_tokens: i64,
-    /// How many of them are of a version that didn't record where it billed them.
+    /// The number of them that come from a version that didn't record where it billed them.
     pub without_month: i64,
     pub first_at: Time,
     pub last_at: Time,
@@ -67,9 +67,9 @@ pub struct CallsRow {
 pub struct EventsRow {
     pub key: UseKey,
     pub used: Used,
-    /// How many requests each of them is charged as.
+    /// The numbers of requests as which a single event is charged.
     pub requests: BTreeSet<(EventPlace, i128)>,
-    /// How many of them are of a version that didn't record where it billed them.
+    /// The number of events from a version that didn't record where it billed them.
     pub without_month: i64,
     pub first_at: Time,
     pub last_at: Time,

@@ -271,7 +271,7 @@ pub fn unbilled(
     let since_then = notes.iter().filter(|note| note.booked_month.unix_months() >= open_month);
     let charged: i128 = since_then.map(|note| -note.amount.units().min(0)).sum();
     let charged = charged.saturating_add(ledger.returned_since(open_month));
-    // What is owed since an invoice is void is on no invoice until the next one.
+    // A debt from a void invoice is on no invoice until the next one.
     let opened = Month::from_unix_months(open_month).start();
     let is_void = |it: &&InvoiceRow| it.voided_at.is_some_and(|at| at >= opened);
     let of_void: i128 = invoices.iter().filter(is_void).map(InvoiceRow::owed_since_void).sum();

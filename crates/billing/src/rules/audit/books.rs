@@ -54,8 +54,8 @@ pub struct LedgerSums {
     pub written_off: BTreeMap<String, i128>,
     /// The amount that was written off because it was too small to be paid.
     pub dust: i128,
-    /// What payments, and the refunds and disputes of them, have brought to the wallet, by the id of the payment and that of
-    /// the refund or dispute, or the empty text.
+    /// The amounts that payments, and their refunds and disputes, have brought to the wallet, by the id of the
+    /// payment and that of the refund or dispute, or the empty text.
     pub payments: BTreeMap<(String, String), i128>,
     /// Debts that refunds and disputes have made, by the month that was open, counted from 1970-01.
     pub returned: BTreeMap<i64, i128>,

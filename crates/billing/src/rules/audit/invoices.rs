@@ -16,7 +16,7 @@ pub struct InvoiceRow {
     pub status: String,
     /// The debt in its amount that was on no invoice before: earlier versions have charged it so.
     pub carried_over: Nano,
-    /// What was owed before and is due with it; `None` for invoices of earlier versions.
+    /// The earlier debt that is due with it; `None` for invoices of earlier versions.
     pub brought_forward: Option<Nano>,
     pub voided_at: Option<Time>,
     /// The sum of its credit notes.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Drift, Invariant, LedgerSums, compare, decimal_text};
 use kernel::currencies::ChargeUnit;
 
-/// A payment, or a refund or dispute of one, as it is stored.
+/// A stored payment, or a stored refund or dispute of one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PaymentRow {
     pub payment_id: String,
@@ -13,17 +13,17 @@ pub struct PaymentRow {
     pub cause: String,
     /// The units that the wallet gained by it: 0 if it has no effect, negative if money went back.
     pub units: i64,
-    /// The tax that was paid beside them; negative if it went back.
+    /// The tax that was paid in addition; negative if it went back.
     pub tax: i64,
-    /// The sum noted as returned of a payment, without tax; 0 for the others.
+    /// The returned sum of a payment, without tax; 0 for refunds and disputes.
     pub returned: i64,
-    /// The tax that is noted of a payment as returned; 0 for the others.
+    /// The returned tax of a payment; 0 for refunds and disputes.
     pub returned_tax: i64,
     /// ISO 4217 code.
     pub currency: String,
 }
 
-/// What the last comparison with the payment processor has found.
+/// A finding of the last comparison with the payment processor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The id of the payment, or that of the object at the processor.

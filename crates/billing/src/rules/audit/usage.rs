@@ -212,7 +212,7 @@ pub struct Usage {
     totals: BTreeMap<String, (i128, i128)>,
     /// Sums of the daily rows of one project by model, and by caller. Those that were compared are removed.
     sums: BTreeMap<SumKey, UsageSums>,
-    /// That project; the sums of those before it were compared.
+    /// The project of `sums`; the sums of earlier projects were compared.
     summed_project: Option<String>,
 }
 
@@ -258,8 +258,8 @@ impl Usage {
         drifts
     }
 
-    /// Adds up the daily rows of the next project, and adds the drifts of sums of the one before that don't exist.
-    /// Returns `false` if there is no other project.
+    /// Adds up the daily rows of the next project, and adds a drift for each sum of the previous project that
+    /// shouldn't exist. Returns `false` if no project is left.
     fn sum_up_next_project(&mut self, drifts: &mut Vec<Drift>) -> bool {
         drifts.extend(std::mem::take(&mut self.sums).iter().filter_map(|(key, sums)| {
             compare(Invariant::DailySums, &key.to_string(), *sums, UsageSums::default())

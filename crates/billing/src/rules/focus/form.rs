@@ -27,7 +27,7 @@ pub enum Version {
     #[serde(rename = "1.2")]
     #[strum(serialize = "1.2")]
     V1_2,
-    /// Names the service provider and the host provider, beside the provider and the publisher of 1.2.
+    /// Names the service provider and the host provider, in addition to the provider and the publisher of 1.2.
     #[serde(rename = "1.3")]
     #[strum(serialize = "1.3")]
     V1_3,
@@ -60,7 +60,7 @@ impl Dataset {
     pub const ALL: &[Self] = Self::VARIANTS;
 }
 
-/// What a file is like.
+/// The version and the kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Form {
     version: Version,

@@ -34,7 +34,7 @@ pub const COLUMNS: [&str; 21] = [
     "x_PricingUnit",
 ];
 
-/// What the usage of a month is due: when the invoice is made.
+/// The payment terms of a month's usage: it is due when the invoice is issued.
 const PAYMENT_TERMS: &str = "Due on receipt";
 
 /// An invoice or a credit note.
@@ -132,7 +132,7 @@ impl Line {
     }
 }
 
-/// What a line of usage says where its price isn't known any more.
+/// The description of a line of usage whose price is no longer known.
 pub(super) const UNPRICED: &str = "usage at a price that has left the catalog";
 
 impl Charge {
@@ -166,7 +166,7 @@ impl Charge {
         }
     }
 
-    /// Returns the properties that tell a line of usage from the others, as a JSON object.
+    /// Returns the properties that distinguish a line of usage from the others, as a JSON object.
     fn grain(&self) -> Option<String> {
         let metered = self.metered.as_ref().filter(|_| self.category == Category::Usage)?;
         let mut grain = serde_json::Map::new();

@@ -14,8 +14,8 @@ pub(super) struct Subject {
     pub(super) model: Option<String>,
 }
 
-/// Reads the description that [`crate::rules::invoicing`] gave a line. A stored line never changes, and has nothing else
-/// that says it.
+/// Reads the description that [`crate::rules::invoicing`] gave a line. A stored line never changes, and has no
+/// other field with its subject.
 pub(super) fn subject(description: &str) -> Subject {
     let named = PREFIXES.iter().find_map(|prefix| description.strip_prefix(prefix));
     let month = named.and_then(|rest| Month::parse(rest.get(..7)?));

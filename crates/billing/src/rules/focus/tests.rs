@@ -78,7 +78,7 @@ fn lines(charges: &[Charge], month: Month) -> String {
     text
 }
 
-/// What each charge is, its quantity and price, its cost and its document.
+/// Returns the kind, the quantity and price, the cost and the document of each charge.
 fn short(charges: &[Charge]) -> Vec<String> {
     let line = |charge: &Charge| {
         let metered = charge.metered.as_ref();
@@ -193,7 +193,7 @@ fn line_of_a_document_is_the_sum_of_its_charges() {
     assert_eq!(lines, due.concat());
 }
 
-/// Searches are no tokens, and a price that holds under conditions says so.
+/// Searches aren't counted as tokens, and a price with conditions names them.
 #[test]
 fn components_have_units_and_conditions() {
     let parts = PartPrices::default()

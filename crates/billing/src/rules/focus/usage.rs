@@ -122,7 +122,7 @@ pub(super) const fn unit(component: Component) -> &'static str {
     }
 }
 
-/// How much was used, and how much is paid for.
+/// The quantities that were used and that are charged.
 #[derive(Clone, Copy)]
 struct Counted {
     consumed: i64,

@@ -341,7 +341,7 @@ fn late_usage_can_give_more_back_than_it_costs() {
 
 #[test]
 fn full_discount_never_makes_a_negative_amount() {
-    // One and a half nano, of which one was charged: all of it free is one, not two.
+    // 1.5 nanos, of which 1 was charged: a full discount is 1, not 2.
     let row = used("m", Kind::Embeddings, day("2026-01-05"), 0, (15, 0), (100, 0));
     let book = book(&[("m", price(0, 100, 0))], &[(0, 1_000_000)]);
     let bill = bill(MONTH, &[row], &[], &book).unwrap();

@@ -1,4 +1,4 @@
-//! Reads of what daily rows and credit notes count beside tokens.
+//! Reads of the components that daily rows and credit notes count in addition to tokens.
 
 use catalog::{Component, Parts};
 use db::{FromRow, Row, Tx, sql};

@@ -86,7 +86,7 @@ impl<'a> DailyKey<'a> {
         })
     }
 
-    /// Returns a part of this row as it is billed; `posted` is what the wallet is charged for it.
+    /// Returns the billed form of a part of this row; `posted` is the amount that the wallet is charged for it.
     pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> BilledUsage {
         BilledUsage {
             model: self.model.to_owned(),
@@ -157,13 +157,13 @@ impl DailySums {
         Totals { requests: self.requests, tokens: self.prompt_tokens + self.completion_tokens }
     }
 
-    /// Returns the amount as it is stored.
+    /// Returns the stored form of the amount.
     pub(super) fn stored_parts(self) -> Result<(i64, i64), db::Error> {
         stored_amount(self.amount)
     }
 }
 
-/// Returns an amount as it is stored: whole units of the currency, and pico.
+/// Returns the stored form of an amount: whole units of the currency, and pico.
 pub(super) fn stored_amount(amount: Pico) -> Result<(i64, i64), db::Error> {
     let units = amount.units();
     let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
@@ -290,7 +290,7 @@ impl AmountSum {
     }
 }
 
-/// The most that a row holds.
+/// The limits of a row.
 #[derive(Clone, Copy)]
 pub(super) struct RowLimits {
     /// Whole units of the currency.
@@ -307,8 +307,8 @@ fn tokens_fit(table: &str, column: &str, half: i64) -> String {
     format!("{table}.{column} / 2 + excluded.{column} / 2 BETWEEN -{half} AND {half}")
 }
 
-/// How much a server raises `additions` of a daily row with each addition: earlier versions, which don't keep
-/// `usage_daily_sums` or `usage_totals`, raise it by 1 or 0, and triggers keep these tables for them.
+/// The number by which a server raises `additions` of a daily row with each addition. Earlier versions, which
+/// don't keep `usage_daily_sums` or `usage_totals`, raise it by 1 or 0, and triggers keep these tables for them.
 const ADDITION: i64 = 2;
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
@@ -334,9 +334,10 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to daily rows, which are given in the order of their keys; the same must be added to their sums
-/// ([`super::sums::add`]) and totals ([`super::totals::add`]), as `additions` tells the triggers of the table. Returns
-/// the amount of each before that; `None` if one of them can't hold the sum: then nothing may be committed.
+/// Adds to daily rows, which are given in the order of their keys. The same must be added to their sums
+/// ([`super::sums::add`]) and totals ([`super::totals::add`]): `additions` signals to the triggers of the table
+/// that this happens. Returns the amount of each row before the addition; `None` if a row can't hold the sum: then
+/// the caller must not commit.
 pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
     let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {

@@ -24,7 +24,7 @@ db::row!(Payer { organization_id, project_id });
 
 /// Returns the organization and project of an API key. An expired or deleted key still pays for its usage.
 pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
-    // One statement: between two, the key could be moved from one table to the other.
+    // A single statement: between two, the key could be moved from one table to the other.
     sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1
          UNION ALL SELECT organization_id, project_id FROM former_api_keys WHERE id = $1")
     .bind(api_key_id)
@@ -126,7 +126,7 @@ pub struct StoredEvent {
     pub price_version: i64,
     /// The list price.
     pub amount: Pico,
-    /// It corrects another event.
+    /// The event corrects another event.
     pub is_correction: bool,
     /// The month in which it is billed; `None` for versions that didn't record it.
     pub billed_month: Option<Month>,
@@ -183,7 +183,7 @@ pub async fn stored(
     .await
 }
 
-/// What an event says of a call of the gateway.
+/// The record that an event makes of a call of the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallEvent {
     pub tokens: Tokens,
@@ -373,7 +373,7 @@ impl FromRow for EventKey {
     }
 }
 
-/// How an insertion reports which of its rows are new.
+/// The way in which an insertion reports which of its rows are new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InsertReport {
     /// By their number, which is cheap, and enough if all or none of a statement's rows are new.
@@ -382,8 +382,8 @@ pub enum InsertReport {
     Rows,
 }
 
-/// Records events that aren't stored yet, and returns `true` for each that is new. `None` if some rows of a
-/// statement are new and their number doesn't tell which: the transaction must be started over with
+/// Records events that aren't stored yet, and returns `true` for each that is new. `None` if only some rows of a
+/// statement are new, so that their number doesn't identify them: the transaction must be started over with
 /// [`InsertReport::Rows`].
 ///
 /// The events have different keys and are given in their order, so that two transactions can't deadlock. The
@@ -445,7 +445,7 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
     ]))
 }
 
-/// Returns an amount as it is stored.
+/// Returns the stored form of an amount.
 fn pico(amount: Pico) -> Result<i64, db::Error> {
     amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of pico")))
 }

@@ -54,7 +54,7 @@ pub struct DayComponent {
     pub quantity: i64,
 }
 
-/// The prefix of the ids of users, which are stored beside those of API keys.
+/// The prefix of the ids of users, which are stored in the same column as those of API keys.
 const USER_PREFIX: &str = "user_";
 
 /// Returns `true` if the id of a caller is that of a user.
@@ -116,10 +116,10 @@ const SUMS: &str = "CAST(SUM(requests) AS BIGINT) AS requests,
      CAST(SUM(u.amount_whole + amount_pico / 1000000000000) AS BIGINT) AS amount_whole,
      CAST(SUM(amount_pico % 1000000000000) AS BIGINT) AS amount_rest_pico";
 
-/// How many months begin within a report after its first one, at most.
+/// Maximum number of months that begin within a report, after its first month.
 const LATER_MONTHS: usize = 12;
 
-/// The most projects of an organization whose usage is read project by project.
+/// Maximum number of projects of an organization whose usage is read project by project.
 const MAX_LISTED_PROJECTS: usize = 16;
 
 /// The statement of `projects`: one search in the index for each project, however many rows it has.
@@ -131,9 +131,9 @@ pub const PROJECTS: &str = "WITH RECURSIVE p(id) AS (
      )
      SELECT id FROM p WHERE id IS NOT NULL LIMIT $2";
 
-/// Returns the projects of an organization that have usage, deleted ones too, as parameters of a report: their number
-/// is a power of two, for which the last one is repeated, so that there are few statements. Returns none if there are
-/// more than [`MAX_LISTED_PROJECTS`].
+/// Returns the projects of an organization that have usage, including deleted ones, as parameters of a report: the
+/// last one is repeated until their number is a power of two, which limits the number of different statements.
+/// Returns none if the organization has more than [`MAX_LISTED_PROJECTS`].
 async fn listed_projects(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<String>, db::Error> {
     let limit = i64::try_from(MAX_LISTED_PROJECTS).unwrap_or(i64::MAX).saturating_add(1);
     let rows: Vec<(String,)> = sql(PROJECTS).bind(organization_id).bind(limit).all(tx).await?;
@@ -162,7 +162,7 @@ impl Source {
             (true, true) => ("usage_daily", String::new(), Some("model"), Some("api_key_id")),
             (false, true) => ("usage_daily_sums", sums(sums::CALLER), None, Some("group_id")),
             (true, false) => ("usage_daily_sums", sums(sums::MODEL), Some("group_id"), None),
-            // There are fewer models than callers.
+            // An organization has fewer models than callers.
             (false, false) => ("usage_daily_sums", sums(sums::MODEL), None, None),
         };
         Self { table, filter, model, caller }
@@ -251,7 +251,7 @@ fn limited(rows: &str, limit: &str, names: Names) -> String {
     let name = |wanted, column: &'static str| if wanted { column } else { "NULL" };
     let caller = name(names.callers, "callers.name");
     let project = name(names.projects, "named_projects.name");
-    // What is looked up has the limit, too.
+    // The rows that are looked up have the limit, too.
     let (usage, limit) = if lookups.is_empty() {
         (format!("d AS MATERIALIZED ({rows})"), format!(" LIMIT {limit}"))
     } else {
@@ -271,9 +271,9 @@ fn limited(rows: &str, limit: &str, names: Names) -> String {
     )
 }
 
-/// Returns the statement of [`of_organization`], with names or without, for `projects` listed ids, or for all projects
-/// if there are none. The rows of a listed project are beside each other in SQLite, which finds those of all projects one
-/// by one.
+/// Returns the statement of [`of_organization`], with names or without, for `projects` listed ids, or for all
+/// projects if it is 0. SQLite stores the rows of a listed project next to each other, but finds those of all
+/// projects one by one.
 pub fn organization_text(groups: Groups, named: bool, projects: usize) -> String {
     let source = Source::of(groups);
     let (shown, by) = source.grouped(groups, FIRST_PROJECT + projects);
@@ -382,8 +382,8 @@ pub fn components_text(groups: Groups, of_project: bool) -> String {
     )
 }
 
-/// Returns the components that usage counts beside all prompt and completion tokens, of an organization or one of its
-/// projects, by period and group, at most `limit` rows, in no order.
+/// Returns the components that usage counts in addition to all prompt and completion tokens, of an organization or
+/// one of its projects, by period and group: at most `limit` rows, in no order.
 pub async fn components(
     tx: &mut Tx,
     (organization_id, project_id): (OrganizationId, Option<ProjectId>),

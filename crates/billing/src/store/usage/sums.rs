@@ -1,5 +1,5 @@
-//! Usage of a project and day by model, and by caller: the table `usage_daily_sums`, always the sums of the daily rows.
-//! A report that isn't grouped by both reads these rows only, of which there are fewer.
+//! Usage of a project and day by model, and by caller: the table `usage_daily_sums`, always the sums of the daily
+//! rows. A report that isn't grouped by both reads only this table, which has fewer rows.
 
 use std::sync::LazyLock;
 

@@ -54,13 +54,13 @@ pub async fn get(
     Ok(found.unwrap_or_default())
 }
 
-/// Half of the most tokens of a total, in either direction. The sum of two halves, each rounded towards zero,
-/// is one below that of the wholes at most, so no sum of tokens up to here passes 64 bits.
+/// Half of the maximum number of tokens of a total, in either direction. The sum of two halves, each rounded
+/// towards zero, is at most one below that of the wholes, so no sum of tokens up to this limit passes 64 bits.
 const MAX_HALF_TOKENS: i64 = i64::MAX / 2 - 1;
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        // There are never 64 bits of requests, which are counted one by one.
+        // Requests are counted one by one, so they never reach 64 bits.
         format!(
             "INSERT INTO usage_totals (organization_id, subject_id, requests, tokens) VALUES {}
              ON CONFLICT (organization_id, subject_id) DO UPDATE
