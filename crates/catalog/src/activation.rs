@@ -1,4 +1,4 @@
-//! Puts catalogs in force: writes what this server's file adds to the versions of prices and discounts in the
+//! Activation of catalogs: writes the versions of prices and discounts that this server's file adds to the
 //! database.
 //!
 //! A catalog that was never in force is put in force. One server at a time writes, in one transaction, and
@@ -51,7 +51,7 @@ struct Activation {
 enum Verdict {
     /// The catalog is already in force.
     InForce,
-    /// Another one has replaced it.
+    /// Another catalog has replaced it.
     Outdated,
     /// The catalog must still be put in force.
     New,
@@ -60,7 +60,7 @@ enum Verdict {
 /// Puts the catalog of the file in force when the server starts.
 ///
 /// # Errors
-/// It contradicts what is in force; the database fails.
+/// The catalog contradicts the one in force; the database fails.
 pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), ActivationError> {
     let _lock = catalogs.current.reload_lock.lock().await;
     let own = catalogs.current.first();
@@ -91,7 +91,7 @@ pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
 /// Puts a catalog in force, even if it was replaced by another. Returns the warnings.
 ///
 /// # Errors
-/// It contradicts what is in force; the database fails.
+/// The catalog contradicts the one in force; the database fails.
 pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, ActivationError> {
     let Activation { status, warnings, .. } = activate(catalogs, catalog, true).await?;
     if status.has_wrong_currency {
@@ -109,7 +109,7 @@ pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<
 /// Returns the warnings.
 ///
 /// # Errors
-/// It contradicts what is in force; the database fails.
+/// The catalog contradicts the one in force; the database fails.
 pub async fn put_in_force_everywhere(
     catalogs: &Catalogs,
     catalog: &Catalog,
@@ -120,8 +120,8 @@ pub async fn put_in_force_everywhere(
     Ok(warnings)
 }
 
-/// Has every running server read its own file again. A file with mistakes is refused there, and the catalog before
-/// stays.
+/// Has every running server read its own file again. A file with mistakes is refused there, and the previous
+/// catalog stays in use.
 ///
 /// # Errors
 /// The database fails.
@@ -135,8 +135,8 @@ pub async fn order_reload(catalogs: &Catalogs, trail: &Trail) -> Result<(), Erro
     Ok(tx.commit().await?)
 }
 
-/// Returns the price of a model from this instant on, in unix milliseconds; also one that another server has
-/// just put in force.
+/// Returns the price of a model from this instant on, in unix milliseconds, including a price that another server
+/// has just put in force.
 ///
 /// # Errors
 /// The database fails.
@@ -157,7 +157,7 @@ pub async fn price(
 /// the operator's webhooks.
 ///
 /// # Errors
-/// The database fails: the next call does what is missing.
+/// The database fails: the next call completes the reload.
 pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let _lock = current.reload_lock.lock().await;
@@ -278,7 +278,7 @@ async fn activate(
         Verdict::New => {
             let mut tx = catalogs.db().write().await?;
             let number = store::prices::lock(&mut tx).await?;
-            // Another server may have put one in force meanwhile.
+            // Another server may have put a catalog in force meanwhile.
             let verdict = verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await?;
             if matches!(verdict, Verdict::New) {
                 warnings = write(catalogs, &mut tx, own, number, &fingerprint).await?;
@@ -322,7 +322,7 @@ async fn verdict(
     })
 }
 
-/// Writes the versions that a catalog adds, and that it is in force. Returns the warnings.
+/// Writes the versions that a catalog adds, and marks the catalog as in force. Returns the warnings.
 async fn write(
     catalogs: &Catalogs,
     tx: &mut Tx,

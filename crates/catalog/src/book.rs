@@ -11,7 +11,7 @@ pub const BEGINNING: Time = Time::from_unix_ms(0);
 /// A complete list of discounts, which replaces the previous one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiscountVersion {
-    /// The first instant at which it holds.
+    /// The first instant at which it is in force.
     pub effective_at: Time,
     /// The lowest threshold first; empty for no discounts.
     pub tiers: Vec<VolumeDiscount>,

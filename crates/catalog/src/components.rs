@@ -13,7 +13,7 @@ use kernel::money::Pico;
 pub enum Component {
     Prompt,
     CachedPrompt,
-    /// Tokens written to a cache that keeps them for 5 minutes, or for a time that isn't known.
+    /// Tokens written to a cache that keeps them for 5 minutes, or for an unknown time.
     #[strum(serialize = "cache_write_5m")]
     CacheWrite5m,
     /// Tokens written to a cache that keeps them for an hour.
@@ -59,7 +59,7 @@ impl Component {
         self.into()
     }
 
-    /// Returns the tokens that these are a part of; `None` for what stands by itself.
+    /// Returns the tokens that these are a part of; `None` for a component that isn't a part.
     pub const fn whole(self) -> Option<Self> {
         match self {
             Self::CachedPrompt
@@ -78,7 +78,7 @@ impl Component {
         }
     }
 
-    /// Returns the tokens that these count as for volume discounts; `None` for pieces, which get none.
+    /// Returns the tokens as which these count for volume discounts; `None` for pieces, which get no discount.
     pub const fn tokens(self) -> Option<Self> {
         match self.whole() {
             Some(whole) => Some(whole),
@@ -126,7 +126,7 @@ impl Component {
         }
     }
 
-    /// Returns the place of its value in a [`PerPart`]; `None` if it is no part.
+    /// Returns the place of its value in a [`PerPart`]; `None` if it isn't a part.
     const fn slot(self) -> Option<usize> {
         match self {
             Self::Prompt | Self::CachedPrompt | Self::Completion => None,
@@ -141,23 +141,23 @@ const COMPONENTS: usize = 14;
 /// A value for each component of [`Component::PARTS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PerPart<T>(
-    /// By the number of the component. Those that are no parts keep the default.
+    /// By the number of the component. Components that aren't parts keep the default.
     [T; COMPONENTS],
 );
 
 /// The quantity of each part in a call; negative in corrections.
 pub type Parts = PerPart<i64>;
 
-/// The price of each part; `None` for those that have none of their own.
+/// The price of each part; `None` for parts without a price of their own.
 pub type PartPrices = PerPart<Option<Pico>>;
 
 impl<T: Copy + Default + PartialEq> PerPart<T> {
-    /// Returns the value of a part, and the default for components that are none.
+    /// Returns the value of a part, and the default for components that aren't parts.
     pub fn get(&self, component: Component) -> T {
         component.slot().and_then(|slot| self.0.get(slot)).copied().unwrap_or_default()
     }
 
-    /// Sets the value of a part; does nothing for components that are none.
+    /// Sets the value of a part; does nothing for components that aren't parts.
     pub fn set(&mut self, component: Component, value: T) {
         if let Some(place) = component.slot().and_then(|slot| self.0.get_mut(slot)) {
             *place = value;
@@ -182,7 +182,7 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
         self.0.iter().all(|value| *value == T::default())
     }
 
-    /// Returns the parts as they are stored: `cache_write_5m:12 reasoning:30`.
+    /// Returns the stored form of the parts: `cache_write_5m:12 reasoning:30`.
     fn text_of(&self, number: impl Fn(T) -> String) -> String {
         let words = self.iter().map(|(part, value)| format!("{}:{}", part.as_str(), number(value)));
         words.collect::<Vec<_>>().join(" ")
@@ -225,7 +225,7 @@ impl Parts {
             .try_fold(0_i64, |sum, (_, quantity)| sum.checked_add(quantity))
     }
 
-    /// Returns the text as which the quantities are stored; `None` without any.
+    /// Returns the stored form of the quantities; `None` without any.
     pub fn to_text(&self) -> Option<String> {
         (!self.is_empty()).then(|| self.text_of(|quantity| quantity.to_string()))
     }
@@ -237,7 +237,7 @@ impl Parts {
 }
 
 impl PartPrices {
-    /// Returns the text as which the prices are stored, in pico; `None` without any.
+    /// Returns the stored form of the prices, in pico; `None` without any.
     pub fn to_text(&self) -> Option<String> {
         (!self.is_empty()).then(|| self.text_of(|price| price.unwrap_or_default().units().to_string()))
     }

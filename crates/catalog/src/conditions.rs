@@ -31,7 +31,7 @@ impl ServiceTier {
         self.into()
     }
 
-    /// Reads the tier of an answer. Anthropic calls the default `standard`; what isn't known is the default.
+    /// Reads the tier of an answer. Anthropic calls the default `standard`; an unknown tier is the default.
     pub fn of_answer(text: &str) -> Self {
         text.parse().unwrap_or_default()
     }
@@ -144,15 +144,15 @@ fn minute(text: &str) -> Option<u16> {
 /// The properties of a call that select its price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallFacts {
-    /// When it was admitted.
+    /// The time at which it was admitted.
     pub time: Time,
-    /// The tokens of its prompt, with those from a cache.
+    /// The tokens of its prompt, including those from a cache.
     pub prompt_tokens: i64,
     /// The tier of its answer.
     pub service_tier: ServiceTier,
 }
 
-/// The conditions under which a price holds; without any, it holds where no other one of its instant does.
+/// The conditions under which a price applies; without any, it applies where no other price of its instant does.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Conditions {
     pub service_tier: Option<ServiceTier>,
@@ -168,20 +168,20 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// Returns `true` if all of them hold for a call.
+    /// Returns `true` if a call meets all of them.
     pub fn hold(&self, call: &CallFacts) -> bool {
         self.service_tier.is_none_or(|tier| tier == call.service_tier)
             && self.above_prompt_tokens.is_none_or(|tokens| call.prompt_tokens > tokens)
             && self.hours.as_ref().is_none_or(|hours| hours.contain(call.time))
     }
 
-    /// Returns the rank by which one price is chosen among those whose conditions hold: a tier comes before
-    /// everything, then the highest number of tokens, then hours.
+    /// Returns the rank by which a price is chosen among those whose conditions are met: a tier comes first, then
+    /// the highest number of tokens, then hours.
     pub fn rank(&self) -> (bool, Option<i64>, bool) {
         (self.service_tier.is_some(), self.above_prompt_tokens, self.hours.is_some())
     }
 
-    /// Returns `true` if both can hold for a call and neither comes before the other.
+    /// Returns `true` if a call can meet both and neither takes precedence.
     pub fn overlap(&self, other: &Self) -> bool {
         let hours = match (&self.hours, &other.hours) {
             (Some(one), Some(two)) => one.meet(two),
@@ -190,7 +190,7 @@ impl Conditions {
         self.rank() == other.rank() && self.service_tier == other.service_tier && hours
     }
 
-    /// Returns the conditions as they are stored; empty without any.
+    /// Returns the stored form of the conditions; empty without any.
     pub fn to_text(&self) -> String {
         let mut words = Vec::new();
         if let Some(tier) = self.service_tier {

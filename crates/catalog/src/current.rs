@@ -111,7 +111,7 @@ impl CurrentCatalog {
         self.reload_requested.notify_one();
     }
 
-    /// Waits until a reload is requested. Requests at the same time are one.
+    /// Waits until a reload is requested. Requests at the same time cause a single reload.
     pub async fn reload_requested(&self) {
         self.reload_requested.notified().await;
     }
@@ -131,13 +131,13 @@ impl CurrentCatalog {
         self.outdated.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if organizations had another currency than this server when the catalog was last read.
-    /// Then nothing is rated.
+    /// Returns `true` if organizations had another currency than this server when the catalog was last read. Then
+    /// no usage is rated.
     pub fn has_wrong_currency(&self) -> bool {
         self.wrong_currency.load(Ordering::Relaxed)
     }
 
-    /// Returns how often the catalog was replaced since the start.
+    /// Returns the number of times that the catalog was replaced since the start.
     pub fn reloads(&self) -> u64 {
         self.reloads.load(Ordering::Relaxed)
     }

@@ -12,7 +12,7 @@ pub struct Difference {
     pub added: Vec<String>,
     /// Offered before, and only known for late usage now.
     pub retired: Vec<String>,
-    /// Not in the file any more: late usage of it is refused.
+    /// No longer in the file: late usage of it is refused.
     pub removed: Vec<String>,
     /// Changed limits, prices, texts or routes.
     pub changed: Vec<String>,

@@ -1,11 +1,10 @@
 //! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
 //! kind of tokens, in a calendar month.
 //!
-//! Tokens are counted in the order of their day and of the instant of their price, of one day and instant the cheapest
-//! first. Those above a threshold cost its fraction less, up to the next threshold. Pieces, such as requests and images,
-//! have no discount.
-//! So if a price changes within the month, the discount is for exactly the tokens that were above the
-//! threshold.
+//! Tokens are counted in the order of their day, then of the instant of their price, then of the price itself, the
+//! cheapest first. Tokens above a threshold cost its fraction less, up to the next threshold. So if a price
+//! changes within the month, the discount covers exactly the tokens that were above the threshold. Pieces, such as
+//! requests and images, have no discount.
 
 use crate::{Component, Kind, VolumeDiscount};
 use kernel::clock::{Day, Time};
@@ -50,11 +49,11 @@ impl TokenKind {
     }
 }
 
-/// Tokens of one model and kind that were used on one day, at one price. Corrections count negative.
+/// Tokens of one model and kind that were used on one day, at one price; negative in corrections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenUse {
     pub day: Day,
-    /// The instant from which on their price is in force.
+    /// The instant since which their price is in force.
     pub effective_at: Time,
     pub count: i64,
     pub unit_price: Pico,
@@ -64,7 +63,7 @@ pub struct TokenUse {
 const PPM: i128 = 1_000_000;
 
 /// Returns the discount on a month's tokens of one model and kind, rounded up to whole pico in the customer's
-/// favour.
+/// favor.
 ///
 /// `tiers` has the lowest threshold first. `None` if a sum overflows 128 bits.
 pub fn discount(tiers: &[VolumeDiscount], tokens: &[TokenUse]) -> Option<Pico> {
@@ -94,8 +93,8 @@ fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     Some(sum)
 }
 
-/// Returns the whole nanos that are credited for a discount: rounded up in the customer's favour, but never
-/// more than was charged. A discount that is taken back is negative.
+/// Returns the whole nanos that are credited for a discount: rounded up in the customer's favor, but at most the
+/// charged amount. A discount that is taken back is negative.
 pub fn credited(discount: Pico, charged: Nano) -> Nano {
     discount.ceil_nano().min(charged.max(Nano::ZERO))
 }

@@ -4,12 +4,12 @@
 //! mistake is reported with its line, the model or upstream, the key and the expected value.
 //!
 //! - [`Catalog`] is a file as it was read, with the credentials of its upstreams. It never changes; a reload
-//!   puts another one in its place.
+//!   replaces it.
 //! - [`Upstream`] is an inference server, and [`Route`] leads from a model to one.
 //! - [`CurrentCatalog`] holds the catalog in use. [`Catalogs`] is the handle of [`activation`], which puts a
 //!   catalog in force in the database and notifies the other replicas.
-//! - [`PriceBook`] has the versions of all prices and discounts; [`NewVersions`] are those that a catalog
-//!   adds, and [`Difference`] is what a reload changes.
+//! - [`PriceBook`] has the versions of all prices and discounts; [`NewVersions`] are those that a catalog adds,
+//!   and [`Difference`] lists the changes of a reload.
 //! - [`rate()`] and [`discounts`] compute prices.
 //! - [`store`] holds the SQL.
 
@@ -205,7 +205,7 @@ impl Catalog {
     /// Refuses a catalog that names another currency than this one.
     ///
     /// # Errors
-    /// The line, and what to do.
+    /// The line, and how to fix it.
     pub fn check_currency(&self, currency: &str) -> Result<(), CatalogError> {
         let Some(own) = self.currency.as_deref().filter(|own| *own != currency) else { return Ok(()) };
         let place = self.lines.place(self.lines.currency.as_ref());
@@ -222,8 +222,8 @@ impl Catalog {
         self.currency.as_deref()
     }
 
-    /// Returns a text that is the same for all files with the same models, limits, prices and discounts.
-    /// Upstreams and routes aren't part of it: each replica has its own.
+    /// Returns a text that is the same for all files with the same models, limits, prices and discounts. Upstreams
+    /// and routes aren't included: each replica has its own.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         for model in &self.models {
@@ -353,8 +353,8 @@ impl Catalog {
         self.models.iter()
     }
 
-    /// Returns what is allowed but may be a mistake, with its line: models that can't be used at `now`
-    /// because they have no price, and dubious upstreams.
+    /// Returns warnings about allowed settings that may be mistakes, with their lines: models that can't be used
+    /// at `now` because they have no price, and dubious upstreams.
     pub fn warnings(&self, now: Time) -> Vec<String> {
         let unpriced = self.models().filter(|model| model.price_at(now).is_none());
         let warning = |model: &Arc<Model>| {
@@ -401,7 +401,7 @@ impl Catalog {
     /// so they are replaced together with the models.
     ///
     /// # Errors
-    /// Those of `render`.
+    /// The errors of `render`.
     pub fn listing<E>(
         &self,
         listing: Listing,
@@ -445,7 +445,7 @@ fn aliases_of(model: &Arc<Model>) -> impl Iterator<Item = (String, Arc<Model>)> 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listing {
     Models,
-    /// The same, each followed by its aliases.
+    /// The same models, each followed by its aliases.
     ModelsAndAliases,
 }
 
@@ -461,7 +461,7 @@ impl SourceLines {
     }
 }
 
-/// The mistakes because of which a catalog can't be used.
+/// The mistakes that make a catalog unusable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CatalogError {
     /// A sentence per mistake, with its place and the expected value.

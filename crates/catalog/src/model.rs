@@ -49,7 +49,7 @@ pub struct Model {
     pub parent: Option<String>,
     /// Maximum number of tokens of one request.
     pub max_tokens: i64,
-    /// The number of tokens of a request that names none; `None`: `max_tokens`.
+    /// The number of tokens of a request that doesn't name one; `None`: `max_tokens`.
     pub default_max_tokens: Option<i64>,
     pub max_tokens_policy: MaxTokensPolicy,
     /// Maximum number of tokens of a prompt.
@@ -65,13 +65,14 @@ pub struct Model {
     /// The oldest first; of an instant, the one without conditions last. A model without a price is listed but can't be
     /// used.
     pub prices: Vec<Price>,
-    /// In the order of the file. A model without routes is served by others, who ask the service listener.
+    /// In the order of the file. A model without routes is served by other servers, which ask the service
+    /// listener.
     pub routes: Vec<Route>,
     pub affinity: Affinity,
 }
 
 impl Model {
-    /// Returns the price in force at `time` of a call for which no condition holds.
+    /// Returns the price in force at `time` of a call that meets no condition.
     pub fn price_at(&self, time: Time) -> Option<&Price> {
         book::price_at(&self.prices, time)
     }
@@ -92,8 +93,8 @@ impl Model {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Price {
-    /// The first instant at which it holds. All prices of a model that hold from an instant on replace all of those
-    /// before.
+    /// The first instant at which it is in force. All prices of a model from an instant on replace all of its
+    /// earlier prices.
     pub effective_at: Time,
     pub conditions: Conditions,
     /// The number by which usage refers to it.

@@ -23,7 +23,7 @@ pub struct ComponentPrices {
 }
 
 impl ComponentPrices {
-    /// Returns what these quantities cost, in pico of the currency; `None` as of [`rate`].
+    /// Returns the price of these quantities, in pico of the currency; `None` as in [`rate`].
     pub fn rate(&self, tokens: Tokens) -> Option<Pico> {
         rate(&Price::new(BEGINNING, *self), tokens)
     }
@@ -44,7 +44,7 @@ impl Price {
         Self::conditional(effective_at, Conditions::default(), prices)
     }
 
-    /// A price that holds under these conditions.
+    /// A price that applies under these conditions.
     pub fn conditional(effective_at: Time, conditions: Conditions, prices: ComponentPrices) -> Self {
         let ComponentPrices { prompt, cached_prompt, completion, parts } = prices;
         let version = version_of(effective_at, &conditions);
@@ -111,7 +111,7 @@ impl Price {
 }
 
 /// Returns the number of a price among those of its model, by which usage refers to it: without conditions its
-/// instant in unix milliseconds, else a negative one that both of its instant and its conditions determine.
+/// instant in unix milliseconds, otherwise a negative number determined by its instant and its conditions.
 fn version_of(effective_at: Time, conditions: &Conditions) -> i64 {
     if conditions.is_empty() {
         return effective_at.unix_ms();
@@ -175,7 +175,7 @@ impl Tokens {
         self.completion.checked_sub(self.parts.sum_of(Component::Completion)?)
     }
 
-    /// Returns `true` if no quantity is negative, and no parts are more than their whole.
+    /// Returns `true` if no quantity is negative, and no parts exceed their whole.
     pub fn is_valid(self) -> bool {
         let Self { prompt, cached_prompt, completion, parts } = self;
         let fits = |rest: Option<i64>| rest.is_some_and(|rest| rest >= 0);
@@ -187,9 +187,9 @@ impl Tokens {
             && fits(self.rest_of_completion())
     }
 
-    /// Returns these quantities without the parts that don't fit in their whole, and those parts, which then cost what
-    /// they are a part of. In the order of [`Component::PARTS`] each takes what is left of its whole; tokens from a cache
-    /// come first.
+    /// Returns these quantities without the parts that don't fit in their whole, and those parts, which are then
+    /// charged at the price of their whole. In the order of [`Component::PARTS`], each part takes room from its
+    /// whole; tokens from a cache come first.
     #[must_use]
     pub fn fitted(self) -> (Self, Parts) {
         let cached_prompt = self.cached_prompt.min(self.prompt);

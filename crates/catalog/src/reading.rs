@@ -122,7 +122,7 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ppm, D::Error>
     decimal(deserializer, "a fraction", Ppm::from_units(1_000_000), "\"0.05\"")
 }
 
-/// Words a mistake, with the model or upstream that it is in.
+/// Describes a mistake, with the model or upstream that it is in.
 pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
     let (table, key) = mistake.key.rsplit_once('.').unwrap_or(("", &mistake.key));
     let label = match table.split('.').next() {
@@ -141,7 +141,7 @@ pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
             format!("{label}unknown key `{key}`{hint}")
         }
         MistakeKind::MissingKey => format!("{label}the key `{key}` is missing"),
-        // These aren't tables of an array.
+        // These tables aren't arrays.
         MistakeKind::Wrong { found, .. } if matches!(key, "cost" | "components") => {
             format!(
                 "{label}`{key}`: expected a table such as `{{ request = \"0.001\" }}`, found {}",
@@ -176,7 +176,7 @@ fn label_at(text: &str, at: usize, noun: &str) -> String {
 pub struct Rules<'a> {
     file: &'a str,
     text: &'a str,
-    /// The breaches, with their lines.
+    /// The violations, with their lines.
     problems: Vec<(usize, String)>,
 }
 
@@ -196,7 +196,7 @@ impl<'a> Rules<'a> {
         Self { file, text, problems: Vec::new() }
     }
 
-    /// Returns the breaches, ordered by line.
+    /// Returns the violations, ordered by line.
     pub fn problems(mut self) -> Vec<String> {
         self.problems.sort();
         self.problems.iter().map(|(line, why)| format!("{}:{line}: {why}", self.file)).collect()
@@ -304,7 +304,7 @@ impl<'a> Rules<'a> {
         let mut versions: Vec<_> = versions.into_values().collect();
         for (_, version) in &mut versions {
             version.tiers.sort_by_key(|discount| discount.threshold);
-            // This is how a file ends all discounts from an instant on.
+            // A file ends all discounts from an instant on in this way.
             if version.tiers.iter().all(|tier| tier.discount == Ppm::ZERO) {
                 version.tiers.clear();
             }
@@ -312,7 +312,7 @@ impl<'a> Rules<'a> {
         versions
     }
 
-    /// Adds a breach.
+    /// Adds a violation.
     pub fn refuse(&mut self, line: usize, why: &str) {
         self.problems.push((line, why.to_owned()));
     }

@@ -363,7 +363,7 @@ fn aliases_have_one_meaning() {
         assert_eq!(catalog.find(name).unwrap().id, id, "{name}");
     }
     assert!(catalog.get("x").is_none() && catalog.find("w").is_none());
-    // A name of a retired model stays its own, because its usage may be reported late.
+    // The name of a retired model stays reserved, because its usage may be reported late.
     let retired = model("id = \"r\"\naliases = [\"old\"]\nretired = true");
     let catalog = Catalog::parse(&[named("a", ""), retired].concat(), "c.toml").unwrap();
     assert!(catalog.find("old").is_none());

@@ -45,11 +45,11 @@ pub struct Upstream {
     /// The fields that are never sent to it. This list takes precedence over the allowed fields.
     pub deny_fields: Vec<String>,
     pub media_urls: MediaUrls,
-    /// Everybody may know what is in its cache of prompts.
+    /// Callers may learn what is in its cache of prompts.
     pub shared_prefix_cache: bool,
 }
 
-/// The program that an upstream runs, which decides what it is asked and how it counts.
+/// The program that an upstream runs, which determines the form of its requests and its counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -108,25 +108,26 @@ impl UpstreamKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDisconnect {
-    /// The answer is read until the upstream has counted what it has generated; then the connection to it is closed.
+    /// The answer is read until the upstream has counted the tokens that it has generated; then the connection to
+    /// it is closed.
     #[default]
     Count,
-    /// The connection to the upstream is closed at once. What it hasn't counted is estimated.
+    /// The connection to the upstream is closed immediately. Tokens that it hasn't counted are estimated.
     Cancel,
     /// The answer is read to its end, for its usage.
     Drain,
 }
 
-/// The treatment of images and other media that a call names by their address.
+/// The treatment of images and other media that a call names by their URL.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MediaUrls {
-    /// They are loaded here, and the upstream gets them inline.
+    /// They are fetched here, and the upstream gets them inline.
     #[default]
     Fetch,
     /// Such a call is refused.
     Refuse,
-    /// The upstream gets the address.
+    /// The upstream gets the URL.
     Pass,
 }
 
@@ -134,7 +135,7 @@ pub enum MediaUrls {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Affinity {
-    /// By load and weight.
+    /// By load and weight only.
     #[default]
     None,
     /// Calls of an organization whose prompts begin alike prefer the same upstream, which has cached it.
@@ -149,7 +150,7 @@ pub struct Route {
     pub model: String,
     /// The share of calls, relative to the other routes of the tier; 1 at least.
     pub weight: u32,
-    /// Routes of a higher tier are used while none of a lower one can be.
+    /// Routes of a higher tier are used while no route of a lower one can be.
     pub tier: u32,
     /// The operator's cost of calls here; `None` if it isn't known.
     pub cost: Option<Arc<ComponentPrices>>,
@@ -197,7 +198,7 @@ impl Catalog {
         self
     }
 
-    /// Returns what is allowed but may be a mistake in the upstreams, with its line.
+    /// Returns warnings about allowed settings of the upstreams that may be mistakes, with their lines.
     pub(super) fn upstream_warnings(&self) -> Vec<String> {
         let mut lines = self.open_files.clone();
         let routes = self.all_models().flat_map(|model| &model.routes);

@@ -15,7 +15,7 @@ pub struct StoredState<'a> {
     /// The stored versions.
     pub book: &'a PriceBook,
     pub now: Time,
-    /// Usage was recorded before: until then no version has had an effect.
+    /// Whether usage was recorded before: until then no version has had an effect.
     pub is_used: bool,
     /// The end of the last month that is closed for any organization.
     pub closed_before: Option<Time>,
@@ -28,7 +28,7 @@ pub struct NewVersions {
     pub prices: Vec<(String, NewPrice)>,
     /// Instant and tiers; `None` withdraws the version.
     pub discounts: Vec<(Time, Option<Vec<VolumeDiscount>>)>,
-    /// Sentences about what is allowed but may be a mistake.
+    /// Sentences about allowed settings that may be mistakes.
     pub warnings: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl StoredState<'_> {
         !self.is_used || effective_at > self.now.plus_ms(FREEZE_MS)
     }
 
-    /// Returns why no new version can hold from this instant on, if a closed month is in the way.
+    /// Returns the reason why no new version can begin at this instant, if it is in a closed month.
     fn closed_month(&self, effective_at: Time) -> Option<String> {
         let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
         Some(format!(
@@ -192,7 +192,7 @@ impl Catalog {
     }
 }
 
-/// Returns when and under which conditions a price holds, as `from 2026-12-01T00:00:00.000Z on (flex)`.
+/// Returns the instant and the conditions of a price, such as `from 2026-12-01T00:00:00.000Z on (flex)`.
 fn from_text(price: &Price) -> String {
     let at = price.effective_at;
     match price.conditions.is_empty() {

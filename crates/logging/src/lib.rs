@@ -1,7 +1,7 @@
 //! The log: text lines or JSON on stderr, cheap for the request that writes one.
 //!
-//! A request only appends its line to a queue in memory, which a thread of its own writes. While stderr is
-//! blocked, lines beyond a bound are dropped and counted, so that a blocked terminal never stops the service.
+//! A request only appends its line to a queue in memory, which a separate thread writes. While stderr is blocked,
+//! lines beyond a bound are dropped and counted, so that a blocked terminal never stops the service.
 //!
 //! [`init`] sets the log up, [`access()`] writes the line of a request, [`load`] is for metrics, and
 //! [`settings`] is the table `log` of the configuration.
@@ -33,8 +33,8 @@ use telemetry::CollectorLayer;
 
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// Sets up the log of this process, and logs panics. A second call changes nothing. The lines that wait are
-/// written when the guard is dropped: `main` keeps it to its end.
+/// Sets up the log of this process, and logs panics. A second call changes nothing. Waiting lines are written when
+/// the guard is dropped: `main` keeps it until it ends.
 pub fn init(settings: &Settings) -> WorkerGuard {
     let (lines, guard) = Lines::start(std::io::stderr(), settings.format);
     if tracing::subscriber::set_global_default(subscriber(settings, lines.clone())).is_ok() {
@@ -76,7 +76,7 @@ impl FormatTime for Timestamp {
 const QUIET: &str = "webauthn_rs=off";
 
 fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
-    // The configuration has checked the level; if it is invalid all the same, the log falls back to `info`.
+    // The configuration has checked the level; if it is invalid nevertheless, the log falls back to `info`.
     let level = format!("{QUIET},{}", settings.level);
     let filter = EnvFilter::builder().parse(level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()

@@ -28,7 +28,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Starts the thread that writes to `out`. What waits is written when the guard is dropped, which takes at
+    /// Starts the thread that writes to `out`. Waiting lines are written when the guard is dropped, which takes at
     /// most about a second if `out` is blocked.
     pub fn start(out: impl Write + Send + 'static, format: Format) -> (Self, WorkerGuard) {
         let (written, dropped) = (Arc::<AtomicUsize>::default(), Arc::<OnceLock<ErrorCounter>>::default());
@@ -41,7 +41,7 @@ impl Lines {
         (Self { format, queue, pushed: Arc::default(), written }, guard)
     }
 
-    /// Returns the number of lines that wait, and of those dropped since the start.
+    /// Returns the number of waiting lines, and of lines dropped since the start.
     pub fn load(&self) -> (usize, usize) {
         let dropped = self.queue.error_counter().dropped_lines();
         let left = dropped + self.written.load(Ordering::Relaxed);

@@ -80,8 +80,8 @@ pub struct Jobs {
     ran_at: GaugeVec,
     succeeded_at: GaugeVec,
     took: GaugeVec,
-    /// The jobs that one replica at a time does, and until when this one has the lease, in Unix milliseconds;
-    /// 0 without one.
+    /// The jobs that one replica at a time runs, and the end of this replica's lease, in Unix milliseconds; 0
+    /// without one.
     leases: [(Job, AtomicI64); 4],
 }
 
@@ -122,14 +122,14 @@ impl Jobs {
         }
     }
 
-    /// Stores until when this replica has the lease of a job; `None` if it doesn't have it.
+    /// Stores the end of this replica's lease of a job; `None` if it doesn't have the lease.
     pub fn note_lease(&self, job: Job, until: Option<Time>) {
         for (_, until_ms) in self.leases.iter().filter(|(leased, _)| *leased == job) {
             until_ms.store(until.map_or(0, Time::unix_ms), Ordering::Relaxed);
         }
     }
 
-    /// Adds which leased jobs this replica does.
+    /// Adds the leased jobs that this replica runs.
     pub fn add_leases(&self, now: Time, values: &Registered) {
         let rows = self.leases.iter().map(|(job, until_ms)| {
             (job.as_str(), u8::from(until_ms.load(Ordering::Relaxed) > now.unix_ms()))

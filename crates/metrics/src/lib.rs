@@ -1,8 +1,7 @@
 //! Counters and measurements of this process, for `/metrics`.
 //!
-//! A request costs a few additions and one read of the clock: nothing here takes a lock, allocates or looks
-//! up a text while a request waits. Each label has a fixed set of values, so that the number of series is
-//! bounded.
+//! A request costs a few additions and one read of the clock: no function here takes a lock, allocates or looks up
+//! a text while a request waits. Each label has a fixed set of values, so that the number of series is bounded.
 
 mod codes;
 mod jobs;
@@ -111,5 +110,5 @@ impl SuppressedMails {
     }
 }
 
-/// A queue: its name, its length, its capacity, and how often it was full.
+/// A queue: its name, its length, its capacity, and the number of times that it was full.
 pub type Queue = (&'static str, usize, usize, Option<u64>);

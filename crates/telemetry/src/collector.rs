@@ -37,11 +37,11 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// # Errors
-    /// A sentence for the operator: the certificates of the system can't be read.
+    /// A sentence for the operator, if the certificates of the system can't be read.
     pub fn new(settings: &Settings, is_tls: bool) -> Result<Self, String> {
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls(is_tls)?);
         let connector = connector.https_or_http().enable_http1().build();
-        // A connection each, as a collector may close an idle one at any time.
+        // Each request has its own connection, as a collector may close an idle one at any time.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         let headers = settings.headers.iter().map(crate::Header::parts).collect();
         let runtime = Handle::try_current().map_err(|error| error.to_string())?;

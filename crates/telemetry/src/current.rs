@@ -59,7 +59,7 @@ impl<F: Future + Unpin> Future for InRequest<F> {
 /// Restores the previous request when it is dropped, also by a panic.
 struct CurrentGuard<'a> {
     previous: Option<RequestId>,
-    /// Holds the previous trace while the own one is set.
+    /// Keeps the previous trace while its own is set.
     trace: Option<&'a mut Option<Arc<Trace>>>,
 }
 

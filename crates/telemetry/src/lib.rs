@@ -1,7 +1,7 @@
 //! The current request, and export of traces and log lines to an OpenTelemetry collector (off by default).
 //!
-//! The id of a request is available wherever its future is polled, so that every log line and mail can name
-//! it. Only sampled requests have a trace: while tracing is off, all functions here cost a load of a flag.
+//! The id of a request is available wherever its future is polled, so that every log line and mail can name it.
+//! Only sampled requests have a trace: while tracing is off, each function here costs a load of a flag.
 
 mod collector;
 mod current;
@@ -64,7 +64,7 @@ impl Tracer {
     /// Creates a tracer; `None` if the configuration names no collector.
     ///
     /// # Errors
-    /// A sentence for the operator: the certificates of the system can't be read.
+    /// A sentence for the operator, if the certificates of the system can't be read.
     pub fn new(settings: &Settings, random: &Random) -> Result<Option<Self>, String> {
         let Some(endpoint) = settings.endpoint.as_ref().map(|endpoint| endpoint.as_str()) else {
             return Ok(None);
@@ -102,9 +102,8 @@ impl Tracer {
         }))
     }
 
-    /// Begins the trace of a request, if it is sampled. A `trusted` caller (of the service listener) decides
-    /// about that by the flag in `traceparent`. For others the trace continues theirs, but the flag is
-    /// ignored.
+    /// Begins the trace of a request, if it is sampled. A `trusted` caller (of the service listener) decides this
+    /// with the flag in `traceparent`. For other callers the trace continues theirs, but the flag is ignored.
     pub fn begin(&self, headers: &HeaderMap, trusted: bool, request_id: RequestId) -> Option<Arc<Trace>> {
         let parent = extract_context(headers);
         // A trace that begins here has the id of the request, so this decides about it.
@@ -126,7 +125,7 @@ impl Tracer {
     /// Exports what is still queued, and ends the export.
     ///
     /// # Errors
-    /// It takes longer than `timeout`, and what is left is lost.
+    /// The export takes longer than `timeout`; the remaining items are lost.
     pub async fn shut_down(&self, timeout: Duration) -> Result<(), String> {
         let traces = self.traces.0.clone();
         let logs = self.logs.as_ref().map(|(provider, _)| provider.clone());
@@ -203,7 +202,8 @@ fn extract_context(headers: &HeaderMap) -> Option<Context> {
     opentelemetry::trace::TraceContextExt::has_active_span(&context).then_some(context)
 }
 
-/// Adds `traceparent` to the head of a request that is sent for the current one, if that is traced.
+/// Adds `traceparent` to the head of a request that is sent on behalf of the current one, if the current one is
+/// traced.
 pub fn inject_context(headers: &mut HeaderMap) {
     if let Some(trace) = current::trace() {
         TraceContextPropagator::new().inject_context(&trace.context(), &mut HeaderInjector(headers));
@@ -245,7 +245,7 @@ pub fn client_span(name: impl FnOnce() -> String) -> Option<Box<Span>> {
     }
 }
 
-/// Returns the trace of the current request, for a task that goes on with it; `None` unless it is traced.
+/// Returns the trace of the current request, for a task that continues it; `None` unless it is traced.
 pub fn current_trace() -> Option<Arc<Trace>> {
     if ON.load(Ordering::Relaxed) { current::trace() } else { None }
 }

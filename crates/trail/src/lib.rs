@@ -1,5 +1,5 @@
-//! The audit trail: who did what to which object, from where and when. Entries are written in the same
-//! transaction as what was done.
+//! The audit trail: who did what to which object, from where and when. Entries are written in the same transaction
+//! as the action.
 //!
 //! [`record`] adds an entry about an [`Event`], on behalf of the [`Trail`] of a request; [`list`] reads
 //! entries, [`times`] the times of one action, and [`remove_before`] removes old entries.
@@ -101,10 +101,10 @@ pub enum Action {
     /// A person became an operator.
     #[strum(serialize = "operator.granted")]
     OperatorGranted,
-    /// A person is no operator any more.
+    /// A person is no longer an operator.
     #[strum(serialize = "operator.revoked")]
     OperatorRevoked,
-    /// An operator had a mail tried again.
+    /// An operator retried a mail.
     #[strum(serialize = "mails.retried")]
     MailRetried,
     /// An operator sent a test mail.
@@ -209,7 +209,7 @@ pub enum Action {
     /// Events were delivered to a webhook again.
     #[strum(serialize = "webhook.redelivered")]
     WebhookRedelivered,
-    /// A webhook was switched off, because it failed or its receiver is gone.
+    /// A webhook was switched off, because it failed or its receiver no longer exists.
     #[strum(serialize = "webhook.disabled")]
     WebhookDisabled,
     /// The first signing key was created.
@@ -442,8 +442,8 @@ pub async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
 /// The statement of [`oldest`].
 pub const OLDEST: &str = "SELECT MIN(happened_at) FROM audit_log";
 
-/// Removes up to `limit` entries from before `time`; returns how many. The database refuses to remove those
-/// of the last 90 days.
+/// Removes up to `limit` entries from before `time`; returns their number. The database refuses to remove those of
+/// the last 90 days.
 pub async fn remove_before(tx: &mut Tx, time: Time, limit: i64) -> Result<u64, db::Error> {
     sql(REMOVE_BEFORE).bind(time).bind(limit).execute(tx).await
 }

@@ -186,7 +186,7 @@ impl Rules<'_> {
     }
 }
 
-/// Returns why this can't be a price of a model that takes this many tokens, or `None` if it can.
+/// Returns the reason why this can't be a price of a model that takes this many tokens, or `None` if it can.
 fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
     is_too_dear(price, max_tokens).then(|| {
         format!(
@@ -196,7 +196,8 @@ fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
     })
 }
 
-/// Returns `true` if a call with this many tokens in and as many out would have a price that can't be recorded.
+/// Returns `true` if a call with this many input tokens and as many output tokens would have a price that is too
+/// large to record.
 pub fn is_too_dear(price: &Price, max_tokens: i64) -> bool {
     let of = |whole: Component| price.dearest(whole).checked_mul(max_tokens);
     let amount = of(Component::Prompt).zip(of(Component::Completion));

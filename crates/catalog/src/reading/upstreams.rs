@@ -19,7 +19,7 @@ use crate::{Kind, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
 /// Reads an environment variable.
 pub type Environment = fn(&str) -> Result<String, VarError>;
 
-/// The keys of `[[upstreams]]` whose values a mistake doesn't show: they may hold a secret.
+/// The keys of `[[upstreams]]` whose values must not appear in mistakes: they may contain a secret.
 pub const SECRET_KEYS: [&str; 3] = ["url", "credential_file", "credential_env"];
 
 /// A table `[[upstreams]]`; see [`Upstream`].
@@ -126,7 +126,8 @@ fn number<const NUMBER: u32, T: From<u32>>() -> T {
     T::from(NUMBER)
 }
 
-/// Reads the name of a variable. Those of our configuration are refused: they hold the master key.
+/// Reads the name of a variable. The names of our own configuration are refused: their values include the master
+/// key.
 fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let what = "the name of an environment variable, 1 to 100 capital letters, digits and `_`, that doesn't \
                 begin with `TOLLKEEPER_`";
@@ -141,7 +142,7 @@ fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Err
 pub struct ParsedUpstream {
     pub line: usize,
     pub upstream: Upstream,
-    /// The credential's file is open to other users.
+    /// Other users can read the credential's file.
     pub warning: Option<String>,
 }
 
@@ -301,7 +302,7 @@ impl Rules<'_> {
 fn read_variable(name: &str, environment: Environment) -> Result<Secret, String> {
     let text = match environment(name) {
         Err(VarError::NotPresent) => return Err(format!("the environment variable {name} isn't set")),
-        // A text that isn't UTF-8 is as wrong as an empty one.
+        // A text that isn't UTF-8 is as invalid as an empty one.
         read => read.unwrap_or_default(),
     };
     files::credential(&text).map_err(|rule| format!("the environment variable {name} must hold {rule}"))

@@ -58,7 +58,7 @@ fn one_price_fits_each_call() {
     assert!(hours.contain(Time::parse("2026-12-04T07:59:00Z").unwrap()), "Thursday's night ends on Friday");
     assert_eq!(model.price_at(NOW).unwrap().conditions, Conditions::default());
     assert_eq!(model.price_of(&call("2023-12-31T23:59:59Z", 1, default)), None);
-    // Each has a number of its own, and the one without conditions its instant.
+    // Each price has its own number; the price without conditions has its instant.
     let versions: std::collections::BTreeSet<_> = model.prices.iter().map(|price| price.version).collect();
     assert_eq!((versions.len(), *versions.last().unwrap()), (8, 1_704_067_200_000));
     assert!(versions.iter().rev().skip(1).all(|version| *version < 0));
@@ -101,7 +101,7 @@ fn components_have_a_price_or_that_of_their_whole() {
     let expected =
         [(Component::Prompt, 6), (CachedPrompt, 4), (Component::Completion, 4), (Reasoning, 5), (Search, 2)];
     assert_eq!(billed, expected);
-    // Cached and written tokens are of the prompt.
+    // Cached and written tokens are part of the prompt.
     let parts = Parts::default().with(CacheWrite5m, 7);
     assert_eq!(rate(price, Tokens { parts, ..Tokens::new(10, 4, 0) }), None);
 }

@@ -119,7 +119,7 @@ fn discounts_in_force_never_change() {
         let found = found.as_ref().map(|new| (new.discounts.len(), new.warnings.len()));
         assert_eq!(found.map_err(|problems| problems.lines().count()), expected, "{new:?}");
     }
-    // Before anything was used, what the file lacks is gone.
+    // Before any usage, versions that the file lacks are deleted.
     let fresh = added(&with_discounts(&[]), &old, false, None).unwrap();
     assert_eq!((fresh.discounts.len(), fresh.discounts[0].1.as_deref()), (3, Some(&[][..])));
 }

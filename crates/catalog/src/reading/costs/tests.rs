@@ -41,7 +41,7 @@ fn costs_are_those_of_the_file() {
         "search 0",
     ];
     assert_eq!(listed, expected);
-    // Each replica has its own: they aren't part of what is put in force for all.
+    // Each replica has its own costs: they aren't part of the catalog in force.
     let without = parse(&routed("chat", "prompt = 0, completion = 0")).unwrap();
     let other = parse(&routed("chat", "prompt = 1, completion = 1")).unwrap();
     assert_eq!(without.canonical(), other.canonical());
