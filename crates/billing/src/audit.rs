@@ -1,7 +1,8 @@
 //! The audit: checks every invariant of money and usage while the service runs.
 //!
-//! Each organization is read in a snapshot of its own, so that its figures are consistent while others write,
-//! and no snapshot is held for long. The invariants are in [`crate::rules::audit`]; [`crate::recount`] is a second reading.
+//! Each organization is read in its own snapshot, so that its figures are consistent while others write, and no
+//! snapshot is kept for long. The invariants are in [`crate::rules::audit`]; [`crate::recount`] is a second
+//! reading.
 
 use serde::Serialize;
 
@@ -44,7 +45,8 @@ pub struct Checked {
     pub invoices: u64,
 }
 
-/// Checks the books of one organization; or those of all, and the numbers of invoices and credit notes.
+/// Checks the books of one organization, or those of all organizations and the numbers of invoices and credit
+/// notes.
 ///
 /// # Errors
 /// The database can't be read. A drift isn't an error.
@@ -66,7 +68,7 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
 pub async fn check_organization(billing: &Billing, id: OrganizationId) -> Result<Option<Report>, Error> {
     let has_wallet = store::wallets::get(&mut billing.db().read().await?, id).await?.is_some();
     let report = check(billing, Some(id)).await?;
-    // An organization without a wallet and any other rows doesn't exist. A missing wallet alone is a drift.
+    // An organization without a wallet or any other rows doesn't exist. A missing wallet alone is a drift.
     let is_empty = Checked { organizations: 0, ..report.checked } == Checked::default();
     if has_wallet || !is_empty {
         return Ok(Some(report));
@@ -101,7 +103,7 @@ impl FullAudit {
     /// The database can't be read.
     pub async fn finish(mut self, billing: &Billing) -> Result<Report, Error> {
         let mut tx = billing.db().read().await?;
-        // Each of these is one statement, and therefore consistent.
+        // Each of these is a single statement, and therefore consistent.
         let invoices = (Invariant::InvoiceNumber, store::audit::numbers(&mut tx).await?);
         let notes = (Invariant::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
         // The findings on objects at the payment processor that belong to no organization.
@@ -265,7 +267,7 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// Checks the payments, and adds what the last comparison with the payment processor has found.
+    /// Checks the payments, and adds the findings of the last comparison with the payment processor.
     async fn payments(&mut self, ledger: &LedgerSums) -> Result<(), Error> {
         let rows = store::audit::payments(self.tx, self.id).await?;
         self.drifts.extend(audit::payments(&rows, ledger));
@@ -274,7 +276,7 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// Checks what is spent and reserved of the budgets. The daily rows are added already.
+    /// Checks the spent and reserved amounts of the budgets. The daily rows were already added.
     async fn budgets(&mut self) -> Result<(), Error> {
         for row in store::audit::reserved_by_caller(self.tx, self.id).await? {
             self.budgets.reservation(&row);
@@ -288,7 +290,7 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// Recomputes the lines of the invoices that were made by today's rules, from the daily rows.
+    /// Recomputes the lines of the invoices that today's rules made, from the daily rows.
     async fn recompute(&mut self, invoices: &[InvoiceRow], items: &[ItemRow]) -> Result<(), Error> {
         // An id that isn't valid wasn't made by this service, so it has no invoices.
         let Some(id) = OrganizationId::parse(self.id) else { return Ok(()) };
@@ -300,7 +302,7 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// Returns the bill of a closed month as it was when the month was closed; `None` if a sum overflows.
+    /// Returns the bill of a closed month as of its closing; `None` if a sum overflows.
     async fn bill(&mut self, id: OrganizationId, month: Month) -> Result<Option<Bill>, Error> {
         let used = store::months::billed(self.tx, id, month).await?;
         let late = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();

@@ -1,4 +1,5 @@
-//! The operator's event of what the regular audit has found (docs/contract/webhooks.md#events-of-the-operator).
+//! The operator's event about the findings of the regular audit
+//! (docs/contract/webhooks.md#events-of-the-operator).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +48,7 @@ pub(crate) async fn announce(
     operator::emit(tx, &event(report, |drift| new.contains(&subject(drift))), now, random).await
 }
 
-/// Returns the subject of a drift: its organization, its check and what it is about.
+/// Returns the subject of a drift: its organization, its check and its object.
 fn subject(drift: &Drift) -> String {
     let organization = drift.organization_id.as_deref().unwrap_or_default();
     announcements::subject(&[organization, &drift.invariant.to_string(), &drift.subject])

@@ -25,7 +25,7 @@ pub use crate::store::balance_alerts::BalanceAlert;
 
 /// Maximum number of organizations that one read finds.
 const MAX_AT_ONCE: i64 = 100;
-/// The service itself has no limit of mails; its recipients have.
+/// The service itself has no limit on mails; its recipients do.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// Returns the alert of an organization.
@@ -45,7 +45,7 @@ pub fn read(
 /// Returns the version of an alert: that of its threshold.
 ///
 /// # Errors
-/// It can't be written as JSON, which it can.
+/// The threshold can't be written as JSON, which never happens.
 pub fn version(below: Option<Nano>) -> Result<Version, Error> {
     Version::of(&below)
 }
@@ -54,7 +54,7 @@ pub fn version(below: Option<Nano>) -> Result<Version, Error> {
 /// unless it was already below the previous one.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the alert hasn't the expected version.
+/// 404 and 403 from the scope; 412 if the alert doesn't have the expected version.
 pub fn update<'a>(
     billing: &'a Billing,
     scope: &'a OrgScope,

@@ -1,9 +1,9 @@
 //! The queue of writes: reservations, extensions, releases and usage of all requests go through it, and into
 //! the database many at a time.
 //!
-//! While one transaction commits, further requests are queued. The request that finds no writer running
-//! starts one, which runs until the queue is empty. A request is answered after the commit that its result
-//! depends on. If its client disconnects, its operation is done all the same.
+//! While one transaction commits, further requests are queued. The request that finds no writer running starts
+//! one, which runs until the queue is empty. A request is answered after the commit that its result depends on. If
+//! its client disconnects, its operation is still done.
 
 mod batch;
 pub mod booking;
@@ -51,18 +51,17 @@ const TIMEOUTS: Timeouts = Timeouts { queued: Duration::from_secs(10), answer: D
 const MAX_YIELDS: usize = 128;
 /// Maximum number of yields in a row in which no operation arrives, after a large batch.
 const MAX_IDLE_YIELDS: usize = 32;
-/// Number of operations from which on a batch is large.
+/// Number of operations at which a batch counts as large.
 const LARGE_BATCH: usize = 8;
 /// Capacity of each cache, in entries of about 100 bytes.
 const CACHE_CAPACITY: usize = 1 << 18;
 
-/// The queue of writes, and caches of the organizations that they are for.
+/// The queue of writes, and caches of the organizations that operations belong to.
 pub struct Books {
     queue: Mutex<State>,
     /// The payer of each API key. It never changes.
     payers: Cache<u128, Payer>,
-    /// The payer of each pair of project and user. It never changes: projects and users that existed once
-    /// stay known.
+    /// The payer of each pair of project and user. It never changes: deleted projects and users stay known.
     user_payers: Cache<(u128, u128), Payer>,
     /// The first open month of each organization. Only a hint: the month may have been closed since.
     open_months: Cache<u128, Month>,
@@ -80,8 +79,8 @@ struct State {
 pub struct Timeouts {
     /// Until a transaction takes the operation. After this the operation is not done.
     pub queued: Duration,
-    /// From then until the answer. After this the caller learns that the outcome is unknown, and the
-    /// transaction goes on. The database limits the time of each statement, but not of all of them together.
+    /// From then until the answer. After this the caller learns that the outcome is unknown, and the transaction
+    /// continues. The database limits the time of each statement, but not of all of them together.
     pub answer: Duration,
 }
 
@@ -93,7 +92,7 @@ struct QueuedOperation {
     answer: Reply,
 }
 
-/// The channel to a caller; `None` if the operation gave way to one of an organization that has fewer.
+/// The channel to a caller; `None` if the operation was displaced by one of an organization that has fewer.
 type Reply = oneshot::Sender<Option<Result<Answer, db::Error>>>;
 
 impl Entry for QueuedOperation {
@@ -141,8 +140,8 @@ impl Books {
         self.len() == 0
     }
 
-    /// Adds an operation. Returns its number, and `true` if the caller must start a writer. If the queue is full, the newest
-    /// operation of the organization that has most gives way.
+    /// Adds an operation. Returns its number, and `true` if the caller must start a writer. If the queue is full,
+    /// the newest operation of the organization with the longest queue is displaced.
     fn push(&self, operation: Operation, answer: Reply) -> Result<(u64, bool), Error> {
         let (group, span) = (operation.organization_id(), telemetry::queue_span());
         let entry = QueuedOperation { operation, span, answer };
@@ -152,7 +151,7 @@ impl Books {
         let must_start_writer = !std::mem::replace(&mut state.has_writer, true);
         drop(state);
         if let Some(gave_way) = gave_way {
-            // No effect if the caller is gone.
+            // No effect if the caller has disconnected.
             drop(gave_way.answer.send(None));
         }
         Ok((number, must_start_writer))
@@ -193,10 +192,10 @@ pub async fn submit(billing: &Billing, operation: Operation) -> Result<Answer, E
     submit_with_timeouts(billing, operation, TIMEOUTS).await
 }
 
-/// Runs the same as [`submit`] with other timeouts.
+/// Does the same as [`submit`] with other timeouts.
 ///
 /// # Errors
-/// Those of [`submit`].
+/// The errors of [`submit`].
 pub async fn submit_with_timeouts(
     billing: &Billing,
     operation: Operation,
@@ -215,7 +214,7 @@ pub async fn submit_with_timeouts(
     let answered = match timeout(timeouts.queued, &mut answered).await {
         Ok(answered) => answered,
         Err(_) if books.withdraw(number) => return Err(refused(Code::BooksQueueFull.into())),
-        // A transaction has taken it, so only that one knows the outcome.
+        // A transaction has taken the operation, so only that transaction knows the outcome.
         Err(_) => timeout(timeouts.answer, answered).await.map_err(|_| too_slow())?,
     };
     let answered = answered.map_err(|_| Error::internal("the task that writes the books ended"))?;
@@ -228,8 +227,7 @@ fn start_writer(billing: Billing) {
     drop(tokio::spawn(run_writer(billing)));
 }
 
-/// Returns the organization and project of an API key; `None` if the key never existed. Cached keys cost no
-/// query.
+/// Returns the organization and project of an API key; `None` if the key never existed. Cached keys need no query.
 ///
 /// # Errors
 /// The database fails.
@@ -277,13 +275,13 @@ async fn run_writer(billing: Billing) {
         batch_size = entries.len();
         run_batch(&billing, entries).await;
     }
-    // Another task may write by now.
+    // Another task may be the writer by now.
     std::mem::forget(guard);
 }
 
-/// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more
-/// than one for a few. After a large batch it yields more often, so that clients which send their next
-/// request at once are included; that takes about ten microseconds.
+/// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more than
+/// one for a few. After a large batch it yields more often, which includes clients that send their next request
+/// immediately; that takes about ten microseconds.
 async fn await_more_operations(books: &Books, batch_size: usize) {
     let (mut queued, mut idle) = (books.len(), 0);
     let max_idle = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };
@@ -312,9 +310,8 @@ impl Drop for WriterGuard<'_> {
     }
 }
 
-/// Runs a batch of operations in one transaction. If that fails, does each one alone, so that an operation
-/// that can't be done doesn't block the others. If an amount overflows, only the events that don't fit are
-/// refused.
+/// Runs a batch of operations in one transaction. If that fails, runs each one alone, so that an impossible
+/// operation doesn't block the others. If an amount overflows, only the events that don't fit are refused.
 async fn run_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
     let count = entries.len();
     entries.iter_mut().filter_map(|entry| entry.span.as_mut()).for_each(|span| span.begin_write(count));
@@ -375,6 +372,6 @@ fn too_slow() -> Error {
 
 fn reply(entry: QueuedOperation, answer: Result<Answer, db::Error>) {
     drop(entry.span);
-    // No effect if the caller is gone.
+    // No effect if the caller has disconnected.
     drop(entry.answer.send(Some(answer)));
 }

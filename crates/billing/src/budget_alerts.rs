@@ -1,5 +1,5 @@
 //! Mails about budgets that have reached a threshold. The threshold is recorded in the transaction of the usage,
-//! which waits for no mail.
+//! which doesn't wait for mails.
 
 use crate::Billing;
 use crate::rules::budgets as rules;
@@ -14,7 +14,7 @@ use tenants::store::organization_members;
 
 /// Maximum number of budgets that one read finds.
 const MAX_AT_ONCE: i64 = 100;
-/// The service itself has no limit of mails; its recipients have.
+/// The service itself has no limit on mails; its recipients do.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// Puts the mails about reached thresholds into the outbox: one for each budget and period, about the highest

@@ -1,5 +1,5 @@
-//! Budgets of organizations, projects and API keys (docs/contract/billing.md#budgets). What calls use of them
-//! is counted by [`crate::books`].
+//! Budgets of organizations, projects and API keys (docs/contract/billing.md#budgets). [`crate::books`] counts the
+//! usage of calls.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use trail::{Action, Event};
 pub use crate::rules::budgets::Scope;
 pub use crate::store::budgets::Budget;
 
-/// A budget with its use in the running period.
+/// A budget with its use in the current period.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunningBudget {
     pub budget: Budget,
@@ -40,7 +40,7 @@ impl RunningBudget {
         Self { budget, period_start, spent: used.spent, currency: currency.to_owned() }
     }
 
-    /// Returns what is left of the limit: less than 0 if more than the limit is spent and reserved.
+    /// Returns the rest of the limit: negative if more than the limit is spent and reserved.
     pub fn left(&self) -> Pico {
         rules::left(self.budget.limit, self.spent, self.budget.reserved)
     }
@@ -89,12 +89,12 @@ pub struct Change {
     pub thresholds: Option<Thresholds>,
 }
 
-/// Creates a budget, and returns it with what was used in the running period before: the usage of the period's
-/// days, and what is reserved now.
+/// Creates a budget, and returns it with the earlier usage in the current period: the usage of the period's days,
+/// and the reserved amounts.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 404 if the organization has no such project or key; 409 if it has a budget with
-/// this name, or as many as there may be.
+/// 404 and 403 from the scope; 404 if the organization has no such project or key; 409 if it has a budget with
+/// this name, or the maximum number of budgets.
 pub fn create<'a>(
     billing: &'a Billing,
     scope: &'a OrgScope,
@@ -148,7 +148,7 @@ async fn count_usage(tx: &mut Tx, budget: &Budget) -> Result<BTreeMap<Day, Pico>
     Ok(spent)
 }
 
-/// Returns what a budget is for, and its project.
+/// Returns the subject of a budget, and its project.
 async fn find_subject(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -221,11 +221,11 @@ pub async fn read(
     Ok(RunningBudget::new(row.budget, row.used, today, &wallet.currency))
 }
 
-/// Changes a budget, and returns it after the change, which holds from the next call on. A change to the same
-/// values leaves `updated_at` as it was.
+/// Changes a budget, and returns it after the change, which applies from the next call on. A change to the same
+/// values doesn't change `updated_at`.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the budget hasn't the expected version; 409 if the organization has
+/// 404 and 403 from the scope; 412 if the budget doesn't have the expected version; 409 if the organization has
 /// another budget with this name.
 pub fn update<'a>(
     billing: &'a Billing,
@@ -271,10 +271,10 @@ impl Change {
     }
 }
 
-/// Deletes a budget with what is recorded of it. Usage stays on record.
+/// Deletes a budget with its records. Usage isn't deleted.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the budget hasn't the expected version.
+/// 404 and 403 from the scope; 412 if the budget doesn't have the expected version.
 pub fn delete<'a>(
     billing: &'a Billing,
     scope: &'a OrgScope,
@@ -308,7 +308,7 @@ async fn record_event(
     Ok(trail::record(tx, scope.trail(), &event, now, &billing.random).await?)
 }
 
-/// Returns the names of the projects and keys that the budgets of a page are for, without those that are gone.
+/// Returns the names of the projects and keys that are the subjects of a page of budgets, without deleted ones.
 ///
 /// # Errors
 /// The database fails.
@@ -321,7 +321,7 @@ pub async fn subject_names(
     Ok(names.into_iter().filter_map(|(id, name)| Some((id, name?))).collect())
 }
 
-/// Returns the name of the project or key that a budget is for; `None` if it is gone.
+/// Returns the name of the project or key that is the subject of a budget; `None` if it was deleted.
 ///
 /// # Errors
 /// The database fails.

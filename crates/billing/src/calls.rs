@@ -20,7 +20,7 @@ use tenants::access::ProjectScope;
 pub enum Charge {
     /// The event with the id of the call.
     Event(Outcome),
-    /// An interrupted call was charged by its last progress before: one outcome for each event of the rest.
+    /// An interrupted call had been charged by its last progress: an outcome for each event of the rest.
     Rest(Vec<Outcome>),
 }
 
@@ -35,12 +35,12 @@ pub struct CostedRoute {
 /// Charges a call of the gateway by its usage event. If its reservation expired meanwhile and its last
 /// progress was charged, charges the rest.
 ///
-/// This may be repeated with the same event: all of it counts once. What was charged under the id of the call
-/// never changes, so that the rest is the same each time. What the call cost the operator on its route is recorded with the
-/// first event that is new here, for the whole call.
+/// This may be repeated with the same event: all of it counts once. The amount charged under the id of the call
+/// never changes, so that the rest is the same each time. The operator's cost of the call on its route is recorded
+/// with the first event that is new here, for the whole call.
 ///
 /// # Errors
-/// As of [`usage::record`].
+/// As in [`usage::record`].
 pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>) -> Result<Charge, Error> {
     let cost = route.and_then(|route| cost_of(billing, &event, route));
     let whole = CostedEvent { event: event.clone(), cost: cost.clone() };
@@ -91,12 +91,12 @@ async fn interrupted_charge(billing: &Billing, event: &Event) -> Result<Option<S
     }))
 }
 
-/// Returns what is missing from the charge of a call, and what was charged too much: all of it if the answer had another
-/// price than what was known when it was charged.
+/// Returns the tokens that are missing from the charge of a call, and those that were charged too much: all of it
+/// if the price of the answer differs from the price known at the time of the charge.
 fn rest_of_charge(billing: &Billing, event: &Event, charged: &StoredEvent) -> CallRest {
     let catalog = billing.catalog.now();
     let price = catalog.find_any(&event.usage.model).and_then(|model| usage::price_of(model, event));
-    // Without a price nothing more can be charged at another one.
+    // Without a price, the rest can't be charged at another one.
     let other = price.filter(|price| price.version != charged.price_version);
     let requests = match other {
         Some(price) => i64::from(price.has(Component::Request)),
@@ -107,8 +107,8 @@ fn rest_of_charge(billing: &Billing, event: &Event, charged: &StoredEvent) -> Ca
     call_rest(total, charged.tokens, other.is_none())
 }
 
-/// Returns the events of the rest of a call: `….2` for what is missing, and `….3`, a correction, for what was
-/// charged too much.
+/// Returns the events of the rest of a call: `….2` for missing tokens, and `….3`, a correction, for tokens that
+/// were charged too much.
 fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
     let part = |number: u8, tokens: Tokens, corrects: Option<Arc<str>>| {
         let cached = Some(tokens.cached_prompt).filter(|cached| *cached != 0);
@@ -139,7 +139,7 @@ pub struct CallUsage {
     pub amount: Pico,
 }
 
-/// Returns what a call of this project was charged for; `None` if it cost nothing, or hasn't ended.
+/// Returns the charged usage of a call of this project; `None` if it cost nothing, or hasn't ended.
 ///
 /// # Errors
 /// The database fails.
@@ -176,7 +176,7 @@ pub(crate) fn interrupted_event(billing: &Billing, call: &InterruptedCall) -> Op
     };
     let kind = billing.catalog.now().get_any(&call.model).map_or(Kind::Chat, |model| model.kind);
     Some(Event {
-        // The id has the time at which the call was admitted.
+        // The id contains the time at which the call was admitted.
         time: ModelCallId::parse(id)?.created_at(),
         id: id.into(),
         source: GATEWAY_SOURCE.into(),

@@ -18,7 +18,7 @@ pub struct CreditPage {
     pub currency: String,
 }
 
-/// Lists the credits of an organization, the newest first, also those that are used up or have expired.
+/// Lists the credits of an organization, the newest first, including those that are used up or have expired.
 ///
 /// # Errors
 /// 404 for an unknown organization; the database fails.

@@ -1,4 +1,4 @@
-//! The decision whether a credential may make a model call, behind `authorize` and `forward-auth`.
+//! The decision whether a credential may make a model call, for `authorize` and `forward-auth`.
 //!
 //! The caller is checked against its restrictions, the catalog and the request rates. Then the highest price
 //! that the call can have is reserved.
@@ -34,8 +34,8 @@ pub struct CallRequest<'a> {
     pub model: Option<&'a str>,
     /// Maximum number of tokens that the call asks for.
     pub max_tokens: Option<i64>,
-    /// `true` if the caller of this function can lower the limit. A limit above what the key or the model allows is then
-    /// lowered, unless the model's policy is to refuse such a call.
+    /// `true` if the caller of this function can lower the limit. A limit above that of the key or the model is
+    /// then lowered, unless the model's policy is to refuse such a call.
     pub can_lower_max_tokens: bool,
     /// The organization that a user calls for. For an API key it must be the key's own.
     pub organization: Option<&'a str>,
@@ -61,7 +61,7 @@ pub struct CallRequest<'a> {
 #[derive(Debug)]
 pub struct PermittedCall {
     pub caller: ModelCaller,
-    /// Maximum number of tokens that the call may use, if something limits them.
+    /// Maximum number of tokens that the call may use, if limited.
     pub max_tokens: Option<i64>,
     /// The remaining rates, of those that the call counted against.
     pub rates: RemainingRates,
@@ -103,7 +103,7 @@ pub async fn decide(
     checked.reserve(billing, keys).await
 }
 
-/// A call that passed all checks but that of the money.
+/// A call that passed all checks except that of the money.
 pub struct CheckedRequest<'a> {
     request: CallRequest<'a>,
     caller: ModelCaller,
@@ -111,7 +111,7 @@ pub struct CheckedRequest<'a> {
     now: Time,
 }
 
-/// Checks whether the call may be made, apart from its money.
+/// Checks whether the call may be made, except for its money.
 ///
 /// # Errors
 /// The refusal, or a failure of the service.
@@ -122,7 +122,7 @@ pub async fn check<'a>(
 ) -> Result<CheckedRequest<'a>, RefusedCall> {
     let now = billing.clock.now();
     if request.reserve && kind_of(request.operation).is_some() {
-        // By a wrong clock, keys and reservations would expire and prices change at the wrong time.
+        // With a wrong clock, keys and reservations would expire and prices change at the wrong time.
         billing.clock_guard.require().map_err(|error| RefusedCall { error, caller: None })?;
     }
     let CallRequest { credential, organization, project, .. } = request;
@@ -141,7 +141,7 @@ impl CheckedRequest<'_> {
         &self.caller
     }
 
-    /// Returns the maximum number of tokens that the call may use, if something limits them.
+    /// Returns the maximum number of tokens that the call may use, if limited.
     pub fn max_tokens(&self) -> Option<i64> {
         self.checked.max_tokens
     }
@@ -151,7 +151,7 @@ impl CheckedRequest<'_> {
         self.checked.rates
     }
 
-    /// Returns the amount that is to be reserved; `None` for a call that costs nothing.
+    /// Returns the amount to reserve; `None` for a call that costs nothing.
     pub fn amount(&self) -> Option<Nano> {
         self.checked.highest_price.filter(|_| self.request.reserve).map(Pico::ceil_nano)
     }
@@ -170,7 +170,7 @@ impl CheckedRequest<'_> {
             {
                 Ok(reserving) => {
                     if reserving.is_repeated {
-                        // The first request has counted already.
+                        // The first request was already counted.
                         give_rates_back(keys, &caller, &model, now);
                     }
                     reservation = Some(reserving.reservation);
@@ -183,16 +183,16 @@ impl CheckedRequest<'_> {
             }
         }
         if let Some(key) = caller.key() {
-            // Only now: a call that is refused for lack of money isn't a use of the key.
+            // This is recorded only now: a call that is refused for lack of money isn't a use of the key.
             keys.note_use(key, now);
         }
         Ok(PermittedCall { caller, max_tokens, rates, reservation, left })
     }
 }
 
-/// The result of all checks but that of the money.
+/// The result of all checks except that of the money.
 struct CheckedCall {
-    /// Maximum number of tokens that the call may use, if something limits them.
+    /// Maximum number of tokens that the call may use, if limited.
     max_tokens: Option<i64>,
     rates: RemainingRates,
     model: Option<Arc<Model>>,
@@ -200,8 +200,8 @@ struct CheckedCall {
     highest_price: Option<Pico>,
 }
 
-/// Admits a call that costs nothing, such as a count of tokens: it is checked like another one, but for its rates, its limit
-/// and its money.
+/// Admits a call that costs nothing, such as a count of tokens: it is checked like any other, except for its
+/// rates, its limit and its money.
 ///
 /// # Errors
 /// The refusal, or a failure of the service.
@@ -274,7 +274,7 @@ async fn check_call(
         }
         _ => None,
     };
-    // Last, so that a refused call doesn't count against a rate.
+    // This check comes last, so that a refused call doesn't count against a rate.
     let rates = take_rates(keys, caller, model.as_deref(), now).await?;
     Ok(CheckedCall { max_tokens, rates, model, highest_price })
 }
@@ -335,7 +335,7 @@ async fn take_rates(
     Ok(RemainingRates { api_key: of_key, model: of_model })
 }
 
-/// Counts the call against the model's rate, which holds for each organization
+/// Counts the call against the model's rate, which applies to each organization
 /// (docs/contract/service.md#model-limits).
 async fn take_model_rate(
     keys: &Keys,
@@ -351,7 +351,7 @@ async fn take_model_rate(
     }
 }
 
-/// Takes back the count of a call that isn't made after all.
+/// Takes back the count of a call that isn't made.
 fn give_rates_back(keys: &Keys, caller: &ModelCaller, model: &Model, now: Time) {
     if let Some(key) = caller.key() {
         keys.give_rate_back(key, now);

@@ -1,9 +1,9 @@
 //! Ends reservations that were not captured, released or extended in time, by the clock that replicas share.
 //!
-//! A call of our own gateway whose progress is known is charged by it: its gateway was interrupted. First the
-//! reservation is closed, so that its progress doesn't change any more. Then its usage event captures it, in one
-//! transaction. Every replica makes the same event of a closed reservation, so that the call is charged once even
-//! if replicas run at the same time or are interrupted.
+//! A call of our own gateway whose progress is known is charged by that progress: its gateway was interrupted.
+//! First the reservation is closed, so that its progress no longer changes. Then its usage event captures it, in
+//! one transaction. Every replica makes the same event of a closed reservation, so that the call is charged once
+//! even if replicas run at the same time or are interrupted.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ use usage::{CostedEvent, Outcome};
 /// Maximum number of reservations that one transaction ends, as calls wait for the same wallets.
 const MAX_PER_TRANSACTION: i64 = 200;
 
-/// Ends the reservations that are due: frees their money, or charges the progress of their calls. Returns how
-/// many; replicas that run at the same time count each reservation once.
+/// Ends expired reservations: frees their money, or charges the progress of their calls. Returns their number;
+/// replicas that run at the same time count each reservation once.
 ///
 /// # Errors
-/// The database fails. A call that can't be charged yet doesn't keep the others from being charged.
+/// The database fails. A call that can't be charged yet doesn't prevent others from being charged.
 pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
     let (mut ended, mut last, mut failure) = (0, None, None);
     loop {
@@ -46,8 +46,8 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
     failure.map_or(Ok(ended), Err)
 }
 
-/// Ends reservations without progress and closes the others, in the order of their organizations' wallets.
-/// Returns how many ended, and the calls to be charged.
+/// Ends reservations without progress and closes the others, in the order of their organizations' wallets. Returns
+/// the number of ended ones, and the calls to charge.
 async fn end(
     billing: &Billing,
     due: Vec<DueReservation>,
@@ -91,7 +91,8 @@ async fn end(
     Ok((ended, interrupted))
 }
 
-/// Charges interrupted calls together, or one by one if that fails. Returns how many this has ended.
+/// Charges interrupted calls together, or one by one if that fails. Returns the number of reservations that this
+/// has ended.
 async fn charge_all(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Error> {
     match charge(billing, calls).await {
         Err(_) if calls.len() > 1 => {}
@@ -120,7 +121,7 @@ async fn charge(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Err
     Ok(ended)
 }
 
-/// Returns `true` if the outcome of its event, or else this, has ended the reservation of a call.
+/// Returns `true` if the outcome of its event, or else this function, has ended the reservation of a call.
 async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outcome>) -> Result<bool, Error> {
     let (call_id, reservation_id) = (call.request_id.as_deref().unwrap_or_default(), call.reservation_id);
     let (prompt_tokens, completion_tokens) = (call.progress.prompt_tokens, call.progress.completion_tokens);
@@ -136,7 +137,7 @@ async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outco
             );
             return Ok(true);
         }
-        // Another replica has charged it, or its gateway did, and that has ended the reservation.
+        // Another replica or the gateway has charged the call, which ended the reservation.
         Some(Outcome::Duplicate | Outcome::Conflict) => return release(billing, call).await,
         Some(Outcome::Refused(refusal)) => refusal.message,
         None => "its reservation isn't one of the gateway".to_owned(),
@@ -148,7 +149,7 @@ async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outco
     release(billing, call).await
 }
 
-/// Frees what is still reserved for a call.
+/// Frees the amount that is still reserved for a call.
 async fn release(billing: &Billing, call: &InterruptedCall) -> Result<bool, Error> {
     match reservations::release(billing, call.reservation_id).await {
         Ok(()) => Ok(true),

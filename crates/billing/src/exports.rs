@@ -1,6 +1,6 @@
 //! The charges of organizations in a billing month, in the form of FOCUS (docs/contract/billing.md#focus-export).
 //!
-//! An [`Export`] is read piece by piece, so that no file is held in memory. [`folder`] writes the files of
+//! An [`Export`] is read piece by piece, so that no file is kept in memory. [`folder`] writes the files of
 //! `exports.folder`.
 
 pub mod folder;
@@ -46,7 +46,8 @@ impl Source {
     }
 }
 
-/// The charges of one organization in a month. Of a month that is open they are what they would be if it closed now.
+/// The charges of one organization in a month. The charges of an open month are those that it would have if it
+/// closed now.
 pub struct Export {
     billing: Billing,
     source: Source,
@@ -58,7 +59,7 @@ pub struct Export {
     document: Option<String>,
     /// The month's invoice, its credit notes and the invoices that became void in it, by id.
     documents: BTreeMap<String, Document>,
-    /// Charges that no daily row has; they come first.
+    /// Charges that aren't in daily rows; they come first.
     others: Vec<Charge>,
     /// The usage that credit notes took back while the month was open.
     credited: Vec<BilledUsage>,
@@ -70,7 +71,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Begins with an organization, which may be deleted.
+    /// Begins with an organization, which may have been deleted.
     ///
     /// # Errors
     /// 404 for an unknown organization; the database fails, or a sum overflows.
@@ -82,7 +83,8 @@ impl Export {
         form: Form,
     ) -> Result<Self, Error> {
         let mut tx = source.read(billing).await?;
-        // Before the invoice: what isn't closed now may be when that is read, but not the other way round.
+        // The open month is read before the invoice: a month that is open now may be closed when the invoice is
+        // read, but not the other way around.
         let overview = store::wallets::overview(&mut tx, organization_id).await?;
         let overview = overview.ok_or(Code::OrganizationNotFound)?;
         let invoice = store::invoices::of_month(&mut tx, organization_id, month).await?;
@@ -169,7 +171,7 @@ impl Export {
     /// Returns the next lines of CSV of the dataset; `None` after the last.
     ///
     /// # Errors
-    /// Those of [`Export::next_charges`].
+    /// The errors of [`Export::next_charges`].
     pub async fn next_lines(&mut self) -> Result<Option<String>, Error> {
         match self.form.dataset() {
             Dataset::CostAndUsage => {
@@ -224,7 +226,7 @@ fn account(billing: &Billing, overview: &WalletOverview, invoice: Option<&Invoic
     }
 }
 
-/// Returns the billing period of an organization. A month without an invoice was closed as soon as it could be.
+/// Returns the billing period of an organization. A month without an invoice was closed as early as possible.
 fn billing_period(account: &Account, overview: &WalletOverview, invoice: Option<&Invoice>) -> BillingPeriod {
     let Account { organization_id, month, issuer, .. } = account;
     let could_close_at = month.plus(1).start().plus_ms(GRACE_MS);
@@ -290,7 +292,7 @@ async fn of_void_invoices(
     Ok(charges)
 }
 
-/// The charges of all organizations in a month, deleted ones too, in the order of their creation.
+/// The charges of all organizations in a month, including deleted ones, in the order of their creation.
 pub struct AllExports {
     billing: Billing,
     source: Source,
@@ -311,7 +313,7 @@ impl AllExports {
     /// Begins with the next organization; `None` after the last.
     ///
     /// # Errors
-    /// Those of [`Export::begin`].
+    /// The errors of [`Export::begin`].
     pub async fn next_export(&mut self) -> Result<Option<Export>, Error> {
         if self.waiting.is_empty() {
             let mut tx = self.source.read(&self.billing).await?;

@@ -47,7 +47,7 @@ pub async fn find(
     Ok(invoice.ok_or(Code::InvoiceNotFound)?)
 }
 
-/// Lists the invoices of an organization, the newest first; `status` leaves out those of another one.
+/// Lists the invoices of an organization, the newest first; `status` excludes those with another one.
 ///
 /// # Errors
 /// The database fails.
@@ -132,7 +132,7 @@ fn complete_all(
     })
 }
 
-/// Returns the credit notes of each of these invoices of an organization.
+/// Returns the credit notes on each of these invoices of an organization.
 async fn notes(
     tx: &mut Tx,
     organization_id: OrganizationId,

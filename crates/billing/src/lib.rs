@@ -104,7 +104,7 @@ impl Billing {
         Self(Arc::new((db, parts)))
     }
 
-    /// Returns what first organizations may spend on the built-in demo now.
+    /// Returns the amount that first organizations may spend on the built-in demo now.
     pub fn demo_credit(&self) -> DemoCredit {
         DemoCredit::of(self.catalog.is_demo(), self.settings.credit_limit)
     }

@@ -1,7 +1,7 @@
-//! Margins: the list price of calls less what they cost the operator (docs/operations.md#costs-and-margins).
+//! Margins: the list price of calls less the operator's cost (docs/operations.md#costs-and-margins).
 //!
-//! Only calls by routes with a cost are in a report. Corrections, discounts, credits and refunds aren't: they lower what is
-//! billed, and the upstream is paid all the same.
+//! A report contains only calls on routes with a cost. Corrections, discounts, credits and refunds aren't
+//! included: they lower the billed amount, but the upstream is still paid.
 
 use std::cmp::Reverse;
 
@@ -38,8 +38,8 @@ impl CostSums {
         Pico::from_units(self.amount.units().saturating_sub(self.cost.units()))
     }
 
-    /// Returns the margin in percent of the list price, rounded to hundredths, half of one away from zero; `None` if the list
-    /// price is 0.
+    /// Returns the margin in percent of the list price, rounded to hundredths, halves away from zero; `None` if
+    /// the list price is 0.
     pub fn percent(&self) -> Option<Percent> {
         let (margin, amount) = (self.margin().units(), self.amount.units());
         let twice = margin.checked_mul(20_000)?;
@@ -95,7 +95,7 @@ mod tests {
             (100, 0, 100, Some("100")),
             (3, 1, 2, Some("66.67")),
             (3, 2, 1, Some("33.33")),
-            // Less than nothing is left.
+            // The rest is negative.
             (3, 5, -2, Some("-66.67")),
             (1, 1_000, -999, Some("-99900")),
             // Halves are rounded away from zero: 0.125 and -0.125 of a percent.

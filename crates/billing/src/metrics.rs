@@ -22,16 +22,16 @@ pub struct Counters {
     pub interrupted_calls: IntCounter,
 }
 
-/// Counters of the transactions that do the queued operations.
+/// Counters of the transactions that run the queued operations.
 #[derive(Debug)]
 pub struct BatchMetrics {
-    /// Works per transaction.
+    /// Operations per transaction.
     pub sizes: Histogram,
     /// Time from the first statement to the commit, in seconds.
     pub durations: Histogram,
     /// Failed transactions, whose operations were tried one by one or refused.
     pub failed: IntCounter,
-    /// Works that were refused because the queue was full or too slow.
+    /// Operations that were refused because the queue was full or too slow.
     pub refused: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ pub async fn last_audit(billing: &Billing) -> Result<LastAudit, db::Error> {
 }
 
 impl LastAudit {
-    /// Adds the result; nothing before the end of the first audit.
+    /// Adds the result; adds nothing before the end of the first audit.
     pub fn add_to(self, values: &Registered) {
         let Some((audit, ended_at)) = self.0.and_then(|audit| Some((audit, audit.ended_at?))) else {
             return;

@@ -17,10 +17,10 @@ pub use crate::store::ledger::Movement as Kind;
 /// Maximum number of movements that [`list_all`] returns, to bound the memory.
 const MAX_ROWS: i64 = 100_000;
 
-/// The bounds of a list; without them it has all movements.
+/// The bounds of a list; without them it contains all movements.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// The first instant; of a date its first one.
+    /// The first instant; for a date, its first one.
     pub start: Option<DateBound>,
     /// The instant at which the list ends, exclusive.
     pub end: Option<DateBound>,
@@ -32,7 +32,7 @@ pub struct Movement {
     pub id: LedgerTransactionId,
     pub time: Time,
     pub kind: Kind,
-    /// More than 0 if the wallet gained it.
+    /// Positive if the wallet gained it.
     pub amount: Nano,
     /// The reference of a new credit, or the id of a credit or an invoice, or a month.
     pub reference: Option<String>,

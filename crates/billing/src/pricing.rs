@@ -25,8 +25,8 @@ pub fn read(billing: &Billing) -> Pricing {
 }
 
 impl Pricing {
-    /// Returns the id, kind and prices of each model, the one without conditions last. Models without a price, which
-    /// can't be used, are left out.
+    /// Returns the id, kind and prices of each model, the price without conditions last. Models without a price,
+    /// which can't be used, are left out.
     pub fn models(&self) -> impl Iterator<Item = (&str, Kind, &[Price])> {
         let models = self.catalog.models();
         let priced = models.map(|model| (model.id.as_str(), model.kind, model.prices_at(self.now)));

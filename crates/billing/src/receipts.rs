@@ -20,17 +20,17 @@ const CHUNK: usize = 500;
 pub struct Report {
     /// The number of receipts.
     pub receipts: u64,
-    /// Receipts whose event is in the books as it was reported.
+    /// Receipts whose event is in the books with the reported content.
     pub found: u64,
     /// Receipts whose event isn't in the books.
     pub missing: Vec<Receipt>,
-    /// Receipts whose event is in the books with another content.
+    /// Receipts whose event is in the books with different content.
     pub different: Vec<Receipt>,
-    /// Receipts without an event that are so old that it may have been deleted since.
+    /// Receipts without an event that are so old that their event may have been deleted.
     pub too_old: u64,
 }
 
-/// A receipt that doesn't fit the books.
+/// A receipt that doesn't match the books.
 #[derive(Debug, Serialize)]
 pub struct Receipt {
     pub source: Arc<str>,
@@ -46,7 +46,8 @@ impl Report {
         self.missing.is_empty() && self.different.is_empty()
     }
 
-    /// Compares receipts, and adds what is found. An event of a key or a project that never was here is missing, too.
+    /// Compares receipts, and adds the findings. An event of a key or a project that never existed here is
+    /// missing, too.
     ///
     /// # Errors
     /// The database fails.

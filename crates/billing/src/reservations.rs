@@ -15,16 +15,17 @@ const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 /// Extends a reservation to a whole lifetime from now.
 ///
 /// # Errors
-/// 404 if it has ended; 503 as of [`books::submit`].
+/// 404 if it has ended; 503 as in [`books::submit`].
 pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation, Error> {
     submit(billing, Extension { id, lifetime: Lifetime::Reported, progress: None }).await
 }
 
-/// Extends the reservation of a call of the gateway, and writes how far the call has come. If it expires, this
-/// progress is charged; without any it costs nothing (docs/contract/gateway.md#what-a-killed-server-costs).
+/// Extends the reservation of a call of the gateway, and writes the progress of the call. If the reservation
+/// expires, this progress is charged; without any, the call costs nothing
+/// (docs/contract/gateway.md#what-a-killed-server-costs).
 ///
 /// # Errors
-/// 404 if it has ended; 503 as of [`books::submit`].
+/// 404 if it has ended; 503 as in [`books::submit`].
 pub async fn extend_call(
     billing: &Billing,
     id: ReservationId,
@@ -44,7 +45,7 @@ async fn submit(billing: &Billing, extension: Extension) -> Result<Reservation, 
 /// Ends a reservation and frees its money.
 ///
 /// # Errors
-/// 404 if it has ended; 503 as of [`books::submit`].
+/// 404 if it has ended; 503 as in [`books::submit`].
 pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> {
     match books::submit(billing, Operation::Release(id)).await? {
         Answer::Released(true) => Ok(()),
@@ -53,7 +54,7 @@ pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> 
     }
 }
 
-/// Shortens reservations whose end is further away than any lifetime: a replica's clock was ahead of the
+/// Shortens reservations whose end is further away than the maximum lifetime: a replica's clock was ahead of the
 /// others.
 ///
 /// # Errors

@@ -51,7 +51,7 @@ pub async fn step_with_size(billing: &Billing, progress: &mut Progress, size: i6
     let after = progress.after.clone().unwrap_or_default();
     let mut read = billing.db().read().await?;
     let end = retention::slice_end(&mut read, &after, size).await?;
-    // Most slices have nothing old, and then no write transaction is needed.
+    // Most slices have no old events, and then need no write transaction.
     let older = retention::count_older(&mut read, &after, end.as_ref(), before).await?;
     let mut removed = 0;
     if older > 0 {

@@ -15,15 +15,14 @@ use kernel::error::Error;
 
 use crate::store::audit_state::AuditState;
 
-/// Delay of the first audit after the first start, in milliseconds: a new installation has other things to
-/// do.
+/// Delay of the first audit after the first start, in milliseconds: a new installation is busy with other work.
 const FIRST_DELAY_MS: i64 = HOUR_MS;
 /// Maximum number of drifts that are logged one by one.
 const MAX_LOGGED_DRIFTS: usize = 20;
 /// Maximum pause between two organizations.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs the audit if it is due and no other replica runs it. Returns its report, if it ran to the end.
+/// Runs the audit if it is time and no other replica runs it. Returns its report, if it ran to the end.
 ///
 /// # Errors
 /// The database fails. The audit starts over at the next call.

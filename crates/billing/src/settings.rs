@@ -27,7 +27,7 @@ pub struct Settings {
     /// The same for calls of the gateway, which extends them in time, in seconds.
     #[serde(deserialize_with = "whole::<4, 600, _, _>")]
     pub gateway_reservation_seconds: i64,
-    /// The name of the issuer on invoices, if it is to be printed.
+    /// The name of the issuer on invoices, if any.
     #[serde(deserialize_with = "line")]
     pub issuer_name: Option<String>,
     /// The address of the issuer on invoices, in several lines.

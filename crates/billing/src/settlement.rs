@@ -12,14 +12,13 @@ use kernel::money::Nano;
 
 use trail::Trail;
 
-/// Checks that nothing is owed by either side and that no call is in progress, and stores the name for the
-/// last invoice. All months up to the current one are closed at once, and a balance that is too small to be
-/// paid is written off, so that an organization that has paid everything can be deleted. Call it in the
-/// transaction that deletes the organization.
+/// Checks that neither side owes money and that no call is in progress, and stores the name for the last invoice.
+/// All months up to the current one are closed immediately, and a balance that is too small to be paid is written
+/// off, so that a fully paid organization can be deleted. Call it in the transaction that deletes the
+/// organization.
 ///
 /// # Errors
-/// 409 while something is owed or a call is in progress; 503 while the clock isn't trusted; the database
-/// fails.
+/// 409 while money is owed or a call is in progress; 503 while the clock isn't trusted; the database fails.
 pub async fn settle(
     billing: &Billing,
     tx: &mut Tx,
@@ -31,7 +30,7 @@ pub async fn settle(
     let booking = Booking { billing, trail, now };
     let wallet = booking.lock(tx, id).await?;
     let mut wallet = wallet.ok_or_else(|| Error::internal("an organization without a wallet"))?;
-    // Nothing is closed or written off for an organization that can't be deleted anyway.
+    // No month is closed or written off for an organization that can't be deleted.
     if wallet.reserved == Nano::ZERO {
         billing.clock_guard.require()?;
         while wallet.open_month <= now.day().month() {

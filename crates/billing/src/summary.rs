@@ -24,7 +24,7 @@ pub struct Summary {
     /// The amount that can be spent, including the credit limit.
     pub spendable: Nano,
     pub plan: String,
-    /// Something is due of an invoice.
+    /// An amount is due on an invoice.
     pub is_past_due: bool,
     /// The volume discounts of the month so far: lines of its invoice, if it closed now.
     pub discounts: Vec<Item>,

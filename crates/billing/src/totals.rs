@@ -1,4 +1,4 @@
-//! The total usage of a project or an API key, as its answers show it.
+//! The total usage of a project or an API key, for their API responses.
 
 use crate::Billing;
 use crate::store::usage::totals::{self, Subject};
@@ -9,7 +9,7 @@ use tenants::access::ProjectScope;
 
 pub use crate::store::usage::totals::Totals;
 
-/// Returns all usage ever of a project, that of its deleted API keys and of people included.
+/// Returns the total usage of a project, including that of its deleted API keys and of users.
 ///
 /// # Errors
 /// The database fails.
@@ -20,7 +20,7 @@ pub fn project<'a>(billing: &'a Billing, scope: &'a ProjectScope) -> BoxFuture<'
     })
 }
 
-/// Returns all usage ever of an API key.
+/// Returns the total usage of an API key.
 ///
 /// # Errors
 /// The database fails.

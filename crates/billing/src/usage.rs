@@ -29,17 +29,17 @@ pub const GATEWAY_SOURCE: &str = "gateway";
 pub struct Event {
     /// Unique within its source.
     pub id: Arc<str>,
-    /// The name of the program that reports it.
+    /// The name of the program that reported it.
     pub source: Arc<str>,
     pub time: Time,
     pub usage: Usage,
 }
 
-/// An event, with what its call cost the operator.
+/// An event, with the operator's cost of its call.
 #[derive(Debug)]
 pub(crate) struct CostedEvent {
     pub(crate) event: Event,
-    /// `None` if that isn't known, or if another event of the call has it.
+    /// `None` if the cost isn't known, or if another event of the call has it.
     pub(crate) cost: Option<Box<CallCost>>,
 }
 
@@ -65,11 +65,11 @@ pub struct Usage {
     pub cached_prompt_tokens: Option<i64>,
     /// Other quantities; negative in a correction. The request itself isn't among them, except in corrections.
     pub parts: Parts,
-    /// The tier of the answer, by which a price may be chosen.
+    /// The tier of the answer, which may determine the price.
     pub service_tier: ServiceTier,
     /// The counts are estimates.
     pub is_estimated: bool,
-    /// `Some` if it is the rest of a call of which a part is charged.
+    /// `Some` if it is the rest of a call of which a part was charged.
     pub rest: Option<RestOfCall>,
     /// The reservation that it captures.
     pub reservation_id: Option<ReservationId>,
@@ -80,7 +80,7 @@ pub struct Usage {
 /// A call whose rest is charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestOfCall {
-    /// The tokens of its whole prompt, by which a price may be chosen.
+    /// The tokens of its whole prompt, which may determine the price.
     pub prompt_tokens: i64,
 }
 
@@ -125,9 +125,9 @@ impl Caller {
 }
 
 impl Event {
-    /// Returns a hash of everything that two events with the same id must agree in. Texts are preceded by
-    /// their lengths, so that different contents can't look alike. Fields that the format got later are
-    /// hashed only if they are present, so that older events keep their hash.
+    /// Returns a hash of all fields that two events with the same id must agree on. Texts are preceded by their
+    /// lengths, so that different contents can't look alike. Fields that were added to the format later are hashed
+    /// only if they are present, so that older events keep their hash.
     pub fn payload_hash(&self) -> [u8; 32] {
         let used = &self.usage;
         let mut text = String::with_capacity(160);
@@ -188,7 +188,7 @@ fn push_number(text: &mut String, number: i64) {
     text.push_str(std::str::from_utf8(digits).unwrap_or_default());
 }
 
-/// Records events, and returns one outcome each, in their order. They are durable when this returns.
+/// Records events, and returns an outcome for each, in their order. They are durable when this returns.
 ///
 /// # Errors
 /// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may
@@ -198,7 +198,7 @@ pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome
     record_with_costs(billing, events).await
 }
 
-/// Like [`record`], with what the calls of the events cost the operator.
+/// Like [`record`], with the operator's costs of the events' calls.
 pub(crate) async fn record_with_costs(
     billing: &Billing,
     events: Vec<CostedEvent>,
@@ -216,7 +216,7 @@ pub(crate) async fn record_uncounted(
     billing: &Billing,
     events: Vec<CostedEvent>,
 ) -> Result<Vec<Outcome>, Error> {
-    // With a wrong clock, events would be refused for good.
+    // With a wrong clock, events would be refused permanently.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
     // `None` for events that go through the queue of writes.
@@ -343,7 +343,7 @@ async fn stored_outcome(
 struct EventPrice {
     version: i64,
     amount: Pico,
-    /// The parts of the event, with its request if that has a price.
+    /// The parts of the event, including its request if that has a price.
     parts: Parts,
 }
 
@@ -353,7 +353,7 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     events::check_caller(used.caller.id(), event.time)?;
     events::check_tokens(used.corrects.is_some(), used.tokens())?;
     if used.corrects.is_some() {
-        // A correction has the price of what it corrects, which is looked up when it is recorded.
+        // A correction has the price of the event that it corrects, which is looked up when it is recorded.
         return Ok(EventPrice { parts: used.parts, ..EventPrice::default() });
     }
     // The model may have been retired since its use, or during the call; the usage still has a price.
@@ -369,8 +369,8 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     Ok(EventPrice { version: price.version, amount, parts })
 }
 
-/// Returns the list price of the whole call of an event, and what it costs the operator at these costs. `None` if the
-/// event is refused, or if the cost can't be recorded.
+/// Returns the list price of the whole call of an event, and its cost to the operator at these costs. `None` if
+/// the event is refused, or if the cost can't be recorded.
 pub(crate) fn price_and_cost(
     catalog: &Catalog,
     event: &Event,

@@ -30,12 +30,12 @@ pub struct Query {
     pub end: Option<DateBound>,
     /// The columns to group by.
     pub groups: Groups,
-    /// The report is to name the currency.
+    /// Include the currency in the report.
     pub needs_currency: bool,
-    /// The report of an organization is to name projects, keys and users; one of a project always names the
-    /// callers.
+    /// Include the names of projects, keys and users in the report of an organization; that of a project always
+    /// names the callers.
     pub needs_names: bool,
-    /// The report is to count the components of prices, too.
+    /// Count the components of prices, too.
     pub needs_components: bool,
 }
 
@@ -77,8 +77,8 @@ pub struct Row {
     pub components: ComponentsByKind,
 }
 
-/// The components of usage of chat and of embedding models: of the tokens, how many were of a part, and pieces such as
-/// searches. Those that nothing was counted for are left out.
+/// The components of usage of chat and of embedding models: the tokens of each part, and pieces such as searches.
+/// Components with a count of zero are left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ComponentsByKind {
     pub chat: BTreeMap<Component, i64>,
@@ -121,7 +121,7 @@ impl Report {
     /// Keeps only the rows of these groups, and their sum.
     ///
     /// # Errors
-    /// None: the sum of all rows has been calculated already.
+    /// No components: the sum of all rows was already calculated.
     pub fn retain(&mut self, is_kept: impl Fn(&Group) -> bool) -> Result<(), Error> {
         self.rows.retain(|row| is_kept(&row.group));
         (self.total, self.total_components) = (UsageByKind::default(), ComponentsByKind::default());
@@ -224,7 +224,7 @@ pub fn of_organization(
     })
 }
 
-/// Returns the usage of some projects of an organization in the calendar month of now; those without usage are
+/// Returns the usage of some projects of an organization in the current calendar month; those without usage are
 /// left out.
 ///
 /// # Errors
@@ -246,7 +246,7 @@ pub async fn of_projects_this_month(
 /// Reports the usage of a project, by key and user.
 ///
 /// # Errors
-/// Those of [`of_organization`].
+/// The errors of [`of_organization`].
 pub fn of_project(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -268,7 +268,7 @@ pub fn of_project(
 /// Reports the usage of an API key by day, week or month; it has no other groups and no components.
 ///
 /// # Errors
-/// Those of [`of_organization`].
+/// The errors of [`of_organization`].
 pub async fn of_api_key(billing: &Billing, scope: &KeyScope, query: Query) -> Result<Report, Error> {
     let range = range(billing, query)?;
     let mut tx = billing.db().reports().await?;
@@ -281,7 +281,7 @@ fn range(billing: &Billing, query: Query) -> Result<Range, Error> {
     periods::range(query.start, query.end, billing.clock.now()).map_err(Error::invalid)
 }
 
-/// Returns one row more than the maximum, by which a report that is too large is noticed.
+/// Returns the maximum number of rows plus one, which reveals a report that is too large.
 fn row_limit() -> i64 {
     i64::try_from(MAX_ROWS).unwrap_or(i64::MAX).saturating_add(1)
 }
@@ -362,7 +362,7 @@ fn add_components(
     let places = rows.iter().enumerate().map(|(place, row)| ((row.date, unnamed(&row.group)), place));
     let places: BTreeMap<_, _> = places.collect();
     for DayComponent { day, kind, group, component, quantity } in components {
-        // The rows were read before. Usage of a group that had none until then isn't in this report.
+        // The rows were read before. A group that had no usage then isn't in this report.
         let place = places.get(&(groups.period.first_day(day), group));
         if let Some(row) = place.and_then(|place| rows.get_mut(*place)) {
             row.components.add(kind, component, quantity)?;

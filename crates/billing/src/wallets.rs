@@ -1,4 +1,4 @@
-//! Wallets, as operators see and limit them.
+//! Wallets for operators: lists, and credit limits.
 
 use serde_json::json;
 
@@ -84,7 +84,7 @@ pub struct CreditLimitChange {
     pub before: Nano,
 }
 
-/// Sets how far an organization's balance may go below zero, from the next call on.
+/// Sets the amount by which an organization's balance may go below zero, from the next call on.
 ///
 /// # Errors
 /// The organization doesn't exist, or the amount can't be a limit in its currency; the database fails.

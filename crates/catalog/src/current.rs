@@ -76,8 +76,8 @@ impl CurrentCatalog {
         self.file.as_ref()
     }
 
-    /// Returns `true` while the built-in catalog is the one in force, whose models the built-in demo serves. A catalog file
-    /// ends that, here and on every other replica that has learned of it.
+    /// Returns `true` while the built-in catalog is the one in force, whose models the built-in demo serves. A
+    /// catalog file ends that, here and on every other replica that has learned of it.
     pub fn is_demo(&self) -> bool {
         self.file.is_none() && !self.is_outdated()
     }

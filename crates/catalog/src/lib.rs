@@ -369,8 +369,8 @@ impl Catalog {
         unpriced.map(warning).chain(limited).chain(self.upstream_warnings()).collect()
     }
 
-    /// Returns a warning for a model whose answers may be longer than its context: a call without a limit gets one of the
-    /// context.
+    /// Returns a warning for a model whose answers may be longer than its context: a call without a limit gets one
+    /// of the context.
     fn limit_warning(&self, model: &Model) -> Option<String> {
         let Model { id, max_tokens, .. } = model;
         let context =
@@ -397,8 +397,8 @@ impl Catalog {
         self.lines.place(self.lines.discounts.get(&effective_at))
     }
 
-    /// Returns the list of all models in this form, as JSON. `render` is called once for each form. The texts are cached here,
-    /// so they are replaced together with the models.
+    /// Returns the list of all models in this form, as JSON. `render` is called once for each form. The texts are
+    /// cached here, so they are replaced together with the models.
     ///
     /// # Errors
     /// The errors of `render`.

@@ -1,7 +1,7 @@
 //! Closing of months: each month of each organization in one transaction, the oldest first.
 //!
-//! A transaction that closes a month locks the wallet and checks that the month is still the open one. So a
-//! month is closed once, however many replicas and commands try.
+//! A transaction that closes a month locks the wallet and checks that the month is still the open one. So a month
+//! is closed once, even if several replicas and commands try.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ pub async fn close_for_operator(
     Ok(close_due(billing, as_of, trail, None).await?)
 }
 
-/// Closes a month of one organization, unless it is closed already.
+/// Closes a month of one organization, unless it is already closed.
 async fn close(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -143,7 +143,7 @@ async fn close(
 /// Closes the open month of a locked wallet, and writes the wallet.
 ///
 /// # Errors
-/// The database fails, or a sum overflows: nothing may be committed then.
+/// The database fails, or a sum overflows: then the caller must not commit.
 pub fn close_locked<'a>(
     booking: &'a Booking<'_>,
     tx: &'a mut Tx,
@@ -228,7 +228,7 @@ pub async fn bill(
     month: Month,
     used: &[BilledUsage],
 ) -> Result<Bill, Error> {
-    // Late usage has the discounts of its own month, which depend on what was billed before.
+    // Late usage has the discounts of its own month, which depend on the usage billed before.
     let late = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
     let before = store::months::billed_before(tx, organization_id, &late, month).await?;
     let book = catalog::store::prices::book(tx).await?;
@@ -244,7 +244,7 @@ fn out_of_range(month: Month) -> Error {
     Error::internal(format!("the sums of {month} are out of range"))
 }
 
-/// Posts the discounts of the month that is closed, or what is taken back of earlier ones. Returns the
+/// Posts the discounts of the month that is closed, or the part of earlier ones that is taken back. Returns the
 /// remaining debt.
 async fn post_discount(
     booking: &Booking<'_>,

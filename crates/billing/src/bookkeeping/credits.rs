@@ -29,7 +29,7 @@ const RESERVED_PREFIXES: [&str; 4] = ["discount:", "payment:", "void:", "correct
 pub struct NewCredit {
     pub organization_id: OrganizationId,
     pub amount: Nano,
-    /// Unique within the organization: the same reference is the same credit.
+    /// Unique within the organization: credits with the same reference are the same credit.
     pub reference: String,
     /// A grant, not a purchase.
     pub is_grant: bool,
@@ -185,11 +185,11 @@ pub struct CreditTakeBack {
     pub wallet: Wallet,
 }
 
-/// Takes back what is left of a credit, or a part of it: a purchase that was paid back, or a grant by
-/// mistake. What was used or is reserved for calls in progress isn't touched.
+/// Takes back the rest of a credit, or a part of it: a refunded purchase, or a grant by mistake. Amounts that were
+/// used or are reserved for calls in progress aren't touched.
 ///
 /// # Errors
-/// The credit doesn't exist, or not that much is left of it; the database fails.
+/// The credit doesn't exist, or its rest is smaller than the amount; the database fails.
 pub async fn take_back(
     billing: &Billing,
     id: CreditId,
@@ -233,7 +233,7 @@ pub async fn take_back(
     Ok(CreditTakeBack { credit, amount, wallet })
 }
 
-/// Ends every expired credit. Returns how many.
+/// Ends every expired credit. Returns their number.
 pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error> {
     let (mut after, mut ended) = (None, 0);
     loop {
@@ -256,7 +256,7 @@ pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error
     }
 }
 
-/// Ends the expired credits of a wallet. Returns how many.
+/// Ends the expired credits of a wallet. Returns their number.
 async fn expire_in_wallet(
     billing: &Billing,
     organization_id: OrganizationId,

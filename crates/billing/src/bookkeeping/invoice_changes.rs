@@ -1,4 +1,4 @@
-//! Changes of invoices by operators: marked as paid, voided, given up.
+//! Changes of invoices by operators: marked as paid, voided, written off.
 
 use crate::rules::books::{Credit, Source};
 use crate::rules::invoicing::Status;
@@ -22,15 +22,15 @@ use crate::books::booking::{Booking, Deposit, Refund};
 pub struct InvoiceChange {
     /// The invoice after the change.
     pub invoice: Invoice,
-    /// The invoice had this status before, and nothing was changed.
+    /// The invoice already had this status, and nothing was changed.
     pub was_unchanged: bool,
     /// The new credit of a payment.
     pub credit: Option<Credit>,
 }
 
-/// Records the payment of an open invoice from outside. Without `amount` it is the amount that the invoice
-/// asks for: what is due, rounded up to the currency's minor unit. A surplus pays the oldest other invoices
-/// and stays as credit.
+/// Records the payment of an open invoice from outside. Without `amount`, it is the amount that the invoice asks
+/// for: its amount due, rounded up to the currency's minor unit. A surplus pays the oldest other invoices and
+/// stays as credit.
 ///
 /// # Errors
 /// The invoice isn't open, or the amount is wrong; the database fails.
@@ -67,7 +67,7 @@ pub async fn mark_paid(
     Ok(InvoiceChange { invoice, was_unchanged: false, credit: Some(credit) })
 }
 
-/// Refuses an amount that can't be paid in the invoice's currency or is less than what is due.
+/// Refuses an amount that can't be paid in the invoice's currency or is less than the amount due.
 fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
     let Invoice { number, due, currency, .. } = invoice;
     check_payable(amount, currency).map_err(OperatorError::Invalid)?;
@@ -80,7 +80,7 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
     Ok(())
 }
 
-/// Voids an invoice: its amount returns to the wallet, and its number stays taken.
+/// Voids an invoice: its amount returns to the wallet, and its number remains in use.
 ///
 /// # Errors
 /// The invoice is neither open nor paid; the database fails.
@@ -130,7 +130,7 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Inv
     Ok(InvoiceChange { invoice, was_unchanged: false, credit: None })
 }
 
-/// Gives up an open invoice: the wallet no longer owes what is due of it.
+/// Writes off an open invoice: the wallet no longer owes its amount due.
 ///
 /// # Errors
 /// The invoice isn't open; the database fails.
@@ -199,7 +199,7 @@ pub async fn write_off_dust(
     Ok(())
 }
 
-/// Takes a part of what is left of a credit out of the wallet, for good.
+/// Takes a part of the rest of a credit out of the wallet permanently.
 ///
 /// # Errors
 /// The database fails.
@@ -218,7 +218,7 @@ pub(super) async fn withdraw(
     store::credits::set_remaining(tx, credit.id, remaining).await
 }
 
-/// Locks the wallet of an invoice, and returns both as they are under the lock.
+/// Locks the wallet of an invoice, and returns both in their state under the lock.
 async fn lock_invoice(
     tx: &mut Tx,
     id: InvoiceId,

@@ -13,7 +13,7 @@ use kernel::error::Error;
 use kernel::ids::{InvoiceId, PaymentId};
 use kernel::money::Nano;
 
-/// Why money of a payment goes back to its payer, or comes in again.
+/// The reason why money of a payment goes back to its payer, or comes in again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cause<'a> {
     /// The id of the refund, or of the dispute.
@@ -44,7 +44,7 @@ pub struct Receipt<'a> {
     pub payment_id: PaymentId,
     /// The invoice that it pays first.
     pub invoice_id: Option<InvoiceId>,
-    /// The cause, if it isn't the payment itself: a refund that failed, or a dispute of which money comes back.
+    /// The cause, if it isn't the payment itself: a failed refund, or a dispute of which money comes back.
     pub cause: Option<Cause<'a>>,
     pub amount: Nano,
 }
@@ -59,7 +59,8 @@ impl Receipt<'_> {
     }
 }
 
-/// Adds the money of a payment to a locked wallet, and writes the wallet: it pays debts first, and the rest is a credit.
+/// Adds the money of a payment to a locked wallet, and writes the wallet: it pays debts first, and the rest is a
+/// credit.
 ///
 /// # Errors
 /// It was added before, the wallet overflows, or the database fails.
@@ -87,11 +88,11 @@ pub async fn receive(
 pub enum Taken {
     /// The rest of the payment's own credits.
     FromOwnCredits,
-    /// These first, then all others; the rest is a debt.
+    /// The payment's own credits first, then all others; the rest is a debt.
     FromWallet,
 }
 
-/// Returns what is left of the credits of a payment.
+/// Returns the rest of the credits of a payment.
 ///
 /// # Errors
 /// The database fails.
@@ -101,8 +102,9 @@ pub async fn left_of(tx: &mut Tx, wallet: &Wallet, payment_id: PaymentId) -> Res
     Ok(Nano::from_units(own.map(|credit| credit.remaining.units()).sum()))
 }
 
-/// Takes an amount of a payment out of a locked wallet, for a refund or a dispute, and writes the wallet. Returns `false`, and takes nothing, if the payment's own credits have to cover it and don't, or if what they
-/// have left is reserved.
+/// Takes an amount of a payment out of a locked wallet, for a refund or a dispute, and writes the wallet. Returns
+/// `false`, and takes nothing, if the payment's own credits must cover the amount and don't, or if their rest is
+/// reserved.
 ///
 /// # Errors
 /// It was taken before, or the database fails.
@@ -139,7 +141,8 @@ pub async fn take(
         store::credits::set_remaining(tx, credit.id, remaining).await?;
     }
     if left > 0 {
-        // A debt of the month that is open now. If it isn't paid by then, the month's invoice brings it forward.
+        // A debt of the month that is currently open. If it isn't paid by the end of the month, the month's
+        // invoice brings it forward.
         let month = wallet.open_month.unix_months();
         let place = (cause.key(payment_id, &format!("debt-{month}")), Account::Payments);
         post(booking, tx, wallet, place, left).await?;

@@ -68,7 +68,7 @@ impl From<db::Error> for BatchError {
     }
 }
 
-/// Runs the operations in one transaction. Returns one answer each, in their order, after the commit.
+/// Runs the operations in one transaction. Returns an answer to each, in their order, after the commit.
 pub(super) async fn run(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
     let mut report = InsertReport::Count;
     for _ in 0..ATTEMPTS {
@@ -85,7 +85,7 @@ pub(super) async fn run(billing: &Billing, operations: &[&Operation]) -> Result<
     Err(BatchError::Outdated)
 }
 
-/// Runs the operations, without the commit. After an error nothing may be committed.
+/// Runs the operations, without the commit. After an error the caller must not commit.
 async fn run_operations(
     billing: &Billing,
     tx: &mut Tx,
@@ -153,7 +153,7 @@ async fn run_operations(
     answers.collect()
 }
 
-/// Returns those whose usage and reservations this transaction changes.
+/// Returns the organizations whose usage and reservations this transaction changes.
 fn spenders(
     charges: &Charges<'_>,
     ended: &BTreeMap<ReservationId, ReservedAmount>,
@@ -196,7 +196,7 @@ fn captured(
     captured
 }
 
-/// Adds the new events to their daily rows, and returns what follows for wallets, sums and totals.
+/// Adds the new events to their daily rows, and returns the resulting changes of wallets, sums and totals.
 async fn add_to_days<'a>(
     tx: &mut Tx,
     counted: &'a [CountedEvent<'_>],
@@ -248,8 +248,7 @@ async fn add_to_days<'a>(
     Ok(charges)
 }
 
-/// Returns the organizations of the reservations that are to be extended or released. Unknown reservations
-/// are left out.
+/// Returns the organizations of the reservations to extend or release. Unknown reservations are left out.
 async fn mentioned_reservations(
     tx: &mut Tx,
     operations: &[&Operation],

@@ -38,15 +38,14 @@ pub struct Deposit {
     pub pays_first: Option<InvoiceId>,
 }
 
-/// A refund of what was billed in a month.
+/// A refund of an amount that was billed in a month.
 #[derive(Clone, Debug)]
 pub struct Refund {
     /// The month in which it was billed.
     pub month: Month,
-    /// Earlier billed months, to which the rest of the amount belongs if it is more than was paid for
-    /// `month`.
+    /// Earlier billed months, to which the rest of the amount belongs if it exceeds the amount paid for `month`.
     pub earlier: Vec<Month>,
-    /// The amount that returns to credits, without what lowers a debt.
+    /// The amount that returns to credits, without the part that lowers a debt.
     pub amount: Nano,
     /// The kind of the new credit for the part that no recorded credit has paid.
     pub source: Source,
@@ -80,13 +79,14 @@ impl Booking<'_> {
         Ok(Some(wallet))
     }
 
-    /// Ends the expired credits of a locked wallet, except for what is reserved for calls. Returns how many.
+    /// Ends the expired credits of a locked wallet, except for amounts that are reserved for calls. Returns their
+    /// number.
     ///
     /// # Errors
     /// The database fails.
     pub async fn expire_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
         let now = self.billing.clock_guard.shared_now();
-        // An ended credit doesn't come back, so nothing ends while the clock isn't trusted.
+        // An ended credit can't be restored, so nothing ends while the clock isn't trusted.
         if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.billing.clock_guard.is_trusted() {
             return Ok(0);
         }
@@ -204,7 +204,7 @@ impl Booking<'_> {
         amount: Nano,
         reserved: Nano,
     ) -> Result<(), db::Error> {
-        // A wallet without money has no credits left, except those that are kept for a reservation.
+        // A wallet without money has no credits left, except those that are reserved.
         let now = self.billing.clock_guard.shared_now();
         let has_reserved = reserved > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
         if wallet.posted <= Nano::ZERO && !has_reserved {
@@ -221,7 +221,7 @@ impl Booking<'_> {
     /// by debts.
     ///
     /// # Errors
-    /// [`db::Error::Unique`] if the key or the reference exists already: check that first, under the wallet's
+    /// [`db::Error::Unique`] if the key or the reference already exists: check that first, under the wallet's
     /// lock.
     pub async fn deposit(&self, tx: &mut Tx, wallet: &mut Wallet, deposit: Deposit) -> Result<Credit, Error> {
         let (organization_id, random) = (wallet.organization_id, &self.billing.random);
@@ -251,8 +251,8 @@ impl Booking<'_> {
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
     }
 
-    /// Refunds money whose movement is posted already: into the credits that paid, the last used first. What
-    /// goes back into an expired credit ends with it. Then debts are paid.
+    /// Refunds money whose movement was already posted: into the credits that paid, the last used first. Money
+    /// that returns to an expired credit ends with it. Then debts are paid.
     ///
     /// # Errors
     /// The database fails.
@@ -321,7 +321,7 @@ impl Booking<'_> {
         Ok(left)
     }
 
-    /// Pays the debts of a wallet from its credits: the invoice `first`, then the oldest invoices, then what
+    /// Pays the debts of a wallet from its credits: the invoice `first`, then the oldest invoices, then usage that
     /// isn't billed yet.
     ///
     /// # Errors
@@ -376,7 +376,7 @@ impl Booking<'_> {
         Ok(Nano::from_units(paid))
     }
 
-    /// Lowers the amount due of an open invoice, which is paid when nothing is left.
+    /// Lowers the amount due of an open invoice, which is paid once it reaches zero.
     ///
     /// # Errors
     /// The database fails.
@@ -397,8 +397,8 @@ impl Booking<'_> {
         store::invoices::set_status(tx, invoice, self.now).await
     }
 
-    /// Returns the debts of the months that aren't billed yet. `falls` are the amounts by which daily rows
-    /// were lowered and that aren't posted yet.
+    /// Returns the debts of the months that aren't billed yet. `falls` are the amounts by which daily rows were
+    /// lowered but that aren't posted yet.
     ///
     /// # Errors
     /// The database fails.
@@ -464,7 +464,7 @@ impl Booking<'_> {
     }
 }
 
-/// Takes a part of a credit for what was billed in a month.
+/// Takes a part of a credit for an amount that was billed in a month.
 async fn use_credit(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -475,9 +475,9 @@ async fn use_credit(
     credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
 }
 
-/// Returns the debts of the months that aren't billed yet, `not_billed` in sum. A debt that belongs to no
-/// month counts as the oldest one's. `falls` are the amounts by which daily rows were lowered and that aren't
-/// posted yet.
+/// Returns the debts of the months that aren't billed yet, whose sum is `not_billed`. A debt that belongs to no
+/// month counts as the debt of the oldest month. `falls` are the amounts by which daily rows were lowered but that
+/// aren't posted yet.
 async fn debts_of_open_months(
     tx: &mut Tx,
     wallet: &Wallet,

@@ -27,7 +27,7 @@ impl CallCost {
     }
 }
 
-/// Adds the costs of new events, under the locks of their wallets. Without costs this asks the database nothing.
+/// Adds the costs of new events, under the locks of their wallets. Without costs it runs no query.
 pub(super) async fn add(tx: &mut Tx, counted: &[CountedEvent<'_>]) -> Result<(), BatchError> {
     let mut sums: BTreeMap<CostKey<'_>, CostSums> = BTreeMap::new();
     for CountedEvent { event, cost, .. } in counted {

@@ -13,8 +13,9 @@ use crate::rules::events::{self, Refusal};
 use crate::rules::rating::{self, PricedTokens, Tokens};
 use crate::store::usage::recording::{self, CorrectionSums, InsertReport, NewEvent, RatedEvent, StoredEvent};
 
-/// Records the corrections among these events in the order of their arrival, and returns one verdict each, in
-/// the given order. They are few, so each is looked up by itself. What one takes back, the next can't.
+/// Records the corrections among these events in the order of their arrival, and returns a verdict for each, in
+/// the given order. They are few, so each is looked up by itself. Tokens that one correction takes back aren't
+/// available to the next.
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,
@@ -41,7 +42,7 @@ async fn correct<'a>(
     corrects: &str,
     now: Time,
 ) -> Result<Verdict<'a>, db::Error> {
-    // First of all: a correction that counts already would seem to take back too much.
+    // This check comes first: a correction that already counts would seem to take back too much.
     if let Some(stored) = recording::stored(tx, event.key()).await? {
         return Ok(Verdict::Stored(stored.payload_hash));
     }
@@ -67,14 +68,14 @@ async fn correct<'a>(
     if recording::insert(tx, &[new], InsertReport::Rows, now).await? == Some(vec![true]) {
         return Ok(Verdict::New(recorded::FinalEvent::Completed(Box::new(complete)), billed_month));
     }
-    // Another replica has recorded it meanwhile.
+    // Another replica has recorded the correction meanwhile.
     let stored = recording::stored(tx, event.key()).await?;
     let stored =
         stored.ok_or_else(|| db::Error::Internal("a correction is neither new nor stored".to_owned()))?;
     Ok(Verdict::Stored(stored.payload_hash))
 }
 
-/// Returns the price of what a correction takes back, as a negative amount.
+/// Returns the price of the quantities that a correction takes back, as a negative amount.
 fn correction_amount(
     event: &RatedEvent,
     corrects: &str,

@@ -1,4 +1,4 @@
-//! Credit notes: corrections of usage that is billed already.
+//! Credit notes: corrections of usage that was already billed.
 
 use super::booking::{Booking, Refund};
 use crate::rules::books::Source;
@@ -24,9 +24,9 @@ pub(super) struct CreditedMonth {
     pub(super) corrections: Vec<(String, String)>,
 }
 
-/// Takes back usage that was billed in a closed month: adds a credit note to that month's invoice, which
-/// lowers the amount due, and refunds what was paid. A correction of a void invoice posts nothing, as that
-/// was refunded as a whole.
+/// Takes back usage that was billed in a closed month: adds a credit note to that month's invoice, which lowers
+/// the amount due, and refunds the paid part. A correction of a void invoice posts nothing, as that was refunded
+/// as a whole.
 pub(super) async fn take_back(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -67,7 +67,8 @@ pub(super) async fn take_back(
             let paid = store::credits::uses(tx, id, month).await?;
             let paid: i128 = paid.iter().map(|used| used.amount.units()).sum();
             let notes = store::credit_notes::sum_of_month(tx, id, month).await?;
-            // As of an open invoice, what was never paid is lowered first: of the balance that it brought forward, too.
+            // As with an open invoice, the unpaid part is lowered first, including the balance that it brought
+            // forward.
             let asked = invoice.amount.units() + invoice.brought_forward.units();
             let unpaid = (asked - notes.units() - paid).max(0);
             let overpaid = (amount.units() - unpaid).max(0);
@@ -100,7 +101,7 @@ async fn bill(tx: &mut Tx, wallet: &Wallet, credited: &CreditedMonth) -> Result<
     bill.ok_or_else(|| db::Error::Internal("the sums of a credit note are out of range".to_owned()))
 }
 
-/// Refunds what was paid of an invoice. A negative amount is a charge: if no credit covers it, it is brought
+/// Refunds the paid part of an invoice. A negative amount is a charge: if no credit covers it, it is brought
 /// forward to the next invoice.
 async fn refund_paid(
     booking: &Booking<'_>,

@@ -1,4 +1,4 @@
-//! Recording of events: finds out which of them are new.
+//! Recording of events: determines which of them are new.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -29,7 +29,7 @@ pub(super) struct CountedEvent<'a> {
     pub(super) cost: Option<&'a CallCost>,
 }
 
-/// A rated event, in little memory, as a batch has many of them.
+/// A rated event in a compact form, as a batch has many of them.
 pub(super) enum FinalEvent<'a> {
     AsReported(&'a RatedEvent),
     /// A correction, completed from the event that it corrects.
@@ -75,9 +75,8 @@ impl RecordingContext<'_> {
 /// An event with its position in the order of arrival.
 type IndexedEvent<'a> = (usize, &'a UsageEvent);
 
-/// Records the new events. Of several with the same key, the first one is compared with the stored one, and
-/// the others with the result. Events come before corrections, so that a correction may arrive with its
-/// event.
+/// Records the new events. Of several with the same key, the first one is compared with the stored one, and the
+/// others with the result. Events are recorded before corrections, so that a correction may arrive with its event.
 ///
 /// `None` if the transaction must be started over, see [`recording::insert`].
 pub(super) async fn record<'a>(
@@ -105,7 +104,7 @@ pub(super) async fn record<'a>(
     Ok(Some(RecordedEvents { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
 }
 
-/// Returns one verdict for each group, about its first event.
+/// Returns a verdict for each group, about its first event.
 async fn verdicts<'a>(
     billing: &Billing,
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Extensions of reservations, with how far the gateway's calls have come.
+//! Extensions of reservations, with the progress of the gateway's calls.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use crate::store::reservations::{self, ReservedAmount};
 use db::Tx;
 use kernel::ids::ReservationId;
 
-/// The extensions of one transaction that get the same end.
+/// The extensions of one transaction that set the same end.
 #[derive(Default)]
 struct Group {
     plain: Vec<ReservationId>,
     with_progress: Vec<(ReservationId, Progress)>,
 }
 
-/// Extends the reservations that weren't ended by another operation. Of several extensions of one reservation
-/// the last counts.
+/// Extends the reservations that weren't ended by another operation. Of several extensions of one reservation, the
+/// last one counts.
 pub(super) async fn run(
     tx: &mut Tx,
     operations: &[&Operation],

@@ -1,9 +1,9 @@
 //! The budgets of one transaction, under the locks of their organizations' wallets: read together, changed in
 //! memory, written once.
 //!
-//! Usage counts in the period of its day. A reservation isn't of a period: it lowers what is left of every
-//! budget of its organization, project and API key while it lives, so that a call that begins in one period
-//! and is captured in the next can't pass the limit of either.
+//! Usage counts in the period of its day. Reservations don't belong to a period: while it exists, a reservation
+//! lowers the rest of every budget of its organization, project and API key, so that a call that begins in one
+//! period and is captured in the next can't exceed the limit of either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use kernel::money::{Nano, Pico};
 pub(crate) struct Spender {
     pub(crate) organization_id: OrganizationId,
     pub(crate) project_id: ProjectId,
-    /// `None` if it isn't known, as of some users.
+    /// `None` if it isn't known, as for some users.
     pub(crate) caller: Option<CallerId>,
 }
 
@@ -95,7 +95,7 @@ impl LockedBudgets {
         }
     }
 
-    /// Reads the budgets of these callers, projects and organizations, unless they are read already.
+    /// Reads the budgets of these callers, projects and organizations, unless they were already read.
     pub(crate) async fn load(
         &mut self,
         tx: &mut Tx,
@@ -119,7 +119,7 @@ impl LockedBudgets {
         Ok(())
     }
 
-    /// Returns the ids of the budgets that count what this caller uses.
+    /// Returns the ids of the budgets that count this caller's usage.
     fn ids(&self, spender: Spender) -> Vec<BudgetId> {
         if self.budgets.is_empty() {
             return Vec::new();
@@ -139,7 +139,7 @@ impl LockedBudgets {
         Ok(())
     }
 
-    /// Counts usage of a day, whose budgets are loaded. The amount is less than 0 for corrections.
+    /// Counts usage of a day, whose budgets are loaded. The amount is negative for corrections.
     pub(crate) async fn spend(
         &mut self,
         tx: &mut Tx,
@@ -150,7 +150,7 @@ impl LockedBudgets {
         for id in self.ids(spender) {
             let locked = self.get(id)?;
             let start = locked.budget.period.start(day);
-            // Periods before the budget aren't counted: they have usage that it didn't see.
+            // Periods before the budget aren't counted: they have usage from before its creation.
             if start < locked.budget.first_period() || amount == Pico::ZERO {
                 continue;
             }
@@ -161,8 +161,8 @@ impl LockedBudgets {
         Ok(())
     }
 
-    /// Returns what the hard budgets of a call have left after its reservation, `None` without any; or the
-    /// refusal of one that doesn't cover it. The budgets are loaded; nothing is changed.
+    /// Returns the rest of the hard budgets of a call after its reservation, `None` without any; or the refusal of
+    /// one that doesn't cover it. The budgets are loaded; nothing is changed.
     pub(crate) async fn check(
         &mut self,
         tx: &mut Tx,
@@ -174,7 +174,7 @@ impl LockedBudgets {
             if !locked.budget.hard {
                 continue;
             }
-            // Of a call that began just before the end of a period, the usage counts there.
+            // The usage of a call that began just before the end of a period counts in that period.
             let days = BTreeSet::from([new.began_at.day(), today]);
             for start in days.into_iter().map(|day| locked.budget.period.start(day)).collect::<BTreeSet<_>>()
             {
@@ -205,9 +205,9 @@ impl LockedBudgets {
         Ok(())
     }
 
-    /// Writes what changed, and records the thresholds that were reached in the running periods.
+    /// Writes the changes, and records the thresholds that were reached in the current periods.
     pub(crate) async fn write(&self, billing: &Billing, tx: &mut Tx) -> Result<(), db::Error> {
-        // Nothing is booked in another currency.
+        // No usage is booked in another currency.
         let currency = billing.settings.currency.as_str();
         for (id, locked) in &self.budgets {
             if locked.reserved_changed {
@@ -242,7 +242,7 @@ impl LockedBudget {
     }
 }
 
-/// The use of a budget in a period after a change of either.
+/// The use of a budget in a period after a change of its use or its limit.
 pub(crate) struct Progress<'a> {
     pub(crate) budget: &'a Budget,
     /// ISO 4217 code.

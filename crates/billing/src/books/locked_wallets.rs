@@ -25,10 +25,10 @@ use crate::store::usage::totals::{Subject, Totals};
 use crate::store::wallets::Wallet;
 use trail::Trail;
 
-/// The charges and refunds of wallets, with the usage that they are for.
+/// The charges and refunds of wallets, with the usage that causes them.
 #[derive(Default)]
 pub(super) struct Charges<'a> {
-    /// The rise of what is posted for the daily rows of a billed month; negative for corrections.
+    /// The rise of the posted amounts of the daily rows of a billed month; negative for corrections.
     pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
     /// Usage of closed months that is taken back.
     pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
@@ -166,14 +166,14 @@ impl<'a> LockedWallets<'a> {
             credit_notes::take_back(&self.booking, tx, &mut locked.wallet, *month, credited).await?;
             locked.changed = true;
         }
-        // Credits that were kept for calls that have ended now expire before anything else is reserved.
+        // Credits that were kept for calls that have ended now expire before any other amount is reserved.
         for locked in self.wallets.values_mut() {
             locked.changed |= self.booking.expire_credits(tx, &mut locked.wallet).await? > 0;
         }
         Ok(())
     }
 
-    /// Decides about reservations in their order, and adds those that are possible.
+    /// Decides on reservations in their order, and adds those that are possible.
     pub(super) async fn reserve(
         &mut self,
         tx: &mut Tx,
@@ -237,8 +237,8 @@ impl<'a> LockedWallets<'a> {
         Ok(answers)
     }
 
-    /// Returns the reservation that was made for this request id, if it is still alive. An expired one that
-    /// no job has ended yet is ended here, unless the progress of its call is to be charged.
+    /// Returns the reservation that was made for this request id, if it still exists. An expired one that no job
+    /// has ended yet is ended here, unless the progress of its call will be charged.
     async fn find_repeated(
         &mut self,
         tx: &mut Tx,
@@ -317,7 +317,7 @@ impl LockedWallet {
         Ok(())
     }
 
-    /// Reserves the amount. Returns what can be spent in addition.
+    /// Reserves the amount. Returns the amount that can still be spent.
     fn reserve(&mut self, new: &NewReservation, demo: DemoCredit) -> Nano {
         self.set_reserved(self.wallet.reserved.units() + new.amount.units());
         self.wallet.spendable(demo)

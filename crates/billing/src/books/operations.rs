@@ -10,7 +10,7 @@ use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
 use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::Nano;
 
-/// An operation. It is done as a whole or not at all.
+/// An operation. It is done completely or not at all.
 #[derive(Debug)]
 pub enum Operation {
     /// The usage events of one request.
@@ -52,7 +52,7 @@ impl Lifetime {
 pub struct Extension {
     pub id: ReservationId,
     pub lifetime: Lifetime,
-    /// The tokens of the call until now; `None` leaves what was written before.
+    /// The tokens of the call until now; `None` keeps the stored ones.
     pub progress: Option<Progress>,
 }
 
@@ -153,7 +153,8 @@ impl Operation {
         }
     }
 
-    /// Returns the organization whose the operation is; `None` if it has events of several, or only names a reservation.
+    /// Returns the organization that the operation belongs to; `None` if it has events of several, or only names a
+    /// reservation.
     pub fn organization_id(&self) -> Option<OrganizationId> {
         match self {
             Self::Record(events) => {

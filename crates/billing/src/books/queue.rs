@@ -15,8 +15,8 @@ pub const MAX_BYTES: usize = 64 << 20;
 pub const MAX_BATCH_OPERATIONS: usize = 1_000;
 /// Maximum number of usage events in one transaction, unless a single operation has more.
 const MAX_BATCH_EVENTS: usize = 2_000;
-/// Maximum number of operations of one group in one transaction while others are active: these wait for the transaction, and for
-/// the one before.
+/// Maximum number of operations of one group in one transaction while other groups are active: these wait for the
+/// transaction, and for the previous one.
 const MAX_GROUP_OPERATIONS: usize = 16;
 /// The time for which a group counts as active after it queued an operation.
 const ACTIVE: Duration = Duration::from_secs(1);
@@ -39,7 +39,8 @@ pub struct Queue<T> {
     bytes: usize,
     /// The number of the last queued operation.
     last: u64,
-    /// The group of that, and when one of another group was queued before it.
+    /// The group of that operation; `others_at` is the time at which an operation of another group was last
+    /// queued.
     last_group: Option<Group>,
     others_at: Option<Instant>,
 }
@@ -90,7 +91,7 @@ impl<T: Entry> Queue<T> {
         Some((number, gave_way.map(|gave_way| self.forget(gave_way))))
     }
 
-    /// Removes an entry; `false` if it isn't there.
+    /// Removes an entry; `false` if it isn't queued.
     pub fn withdraw(&mut self, number: u64) -> bool {
         let Some(entry) = self.entries.remove_where(|entry| entry.number == number) else { return false };
         self.forget(entry);
@@ -102,8 +103,8 @@ impl<T: Entry> Queue<T> {
         *self = Self { last: self.last, ..Self::default() };
     }
 
-    /// Removes the entries of the next transaction: of each group in turn, and of one organization at most sixteen while others
-    /// are active.
+    /// Removes the entries of the next transaction: of each group in turn, and at most sixteen of an organization
+    /// while others are active.
     pub fn take_batch(&mut self, now: Instant) -> Vec<T> {
         let are_others_active = self.others_at.is_some_and(|at| now.duration_since(at) < ACTIVE);
         let (mut batch, mut events) = (Vec::new(), 0);

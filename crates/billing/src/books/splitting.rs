@@ -6,10 +6,10 @@ use super::{BatchError, run_measured};
 use crate::Billing;
 use crate::rules::events;
 
-/// Records the events, each part in a transaction of its own, and refuses those that don't fit. If the
-/// database fails, the parts before stay committed; sent again, their events are duplicates.
+/// Records the events, each part in its own transaction, and refuses those that don't fit. If the database fails,
+/// the earlier parts stay committed; if their events are sent again, they are duplicates.
 pub(super) async fn record(billing: &Billing, all: &[UsageEvent]) -> Result<Answer, db::Error> {
-    // Events come before corrections, as within one transaction.
+    // Events are recorded before corrections, as within one transaction.
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|place| all.get(*place).is_some_and(|event| event.event.corrects.is_some()));
     let mut outcomes: Vec<Option<Outcome>> = vec![None; all.len()];

@@ -22,8 +22,8 @@ impl Booking<'_> {
         Ok(())
     }
 
-    /// Sets the threshold of automatic top-ups of a locked wallet; `None` for none. One is requested at once if the
-    /// available amount is below it.
+    /// Sets the threshold of automatic top-ups of a locked wallet; `None` for none. Requests a top-up immediately
+    /// if the available amount is below it.
     ///
     /// # Errors
     /// The database fails.

@@ -59,7 +59,7 @@ pub(super) async fn reserve(
     now: Time,
 ) -> Result<CallReservation, Error> {
     let amount = highest_price.ceil_nano();
-    // The id of a call of the gateway has the time at which it was admitted.
+    // The id of a call of the gateway contains the time at which it was admitted.
     let call_id = request.request_id.and_then(ModelCallId::parse);
     let new = NewReservation {
         id: ReservationId::new(now, &billing.random),

@@ -1,4 +1,4 @@
-//! The files of `exports.folder`: one a day with the charges of all organizations, written by one replica.
+//! The files of `exports.folder`: one per day with the charges of all organizations, written by one replica.
 //!
 //! The folder itself records the progress: a month that can no longer change has a file `_SUCCESS`, and the file
 //! `.written` contains the time of the last run.
@@ -23,13 +23,14 @@ const FILE: &str = "focus.csv";
 const COMPLETE: &str = "_SUCCESS";
 /// The name of the file with the time of the last run.
 const WRITTEN: &str = ".written";
-/// The end of the names of files that are being written.
+/// The suffix of the names of files that are being written.
 const TEMPORARY: &str = ".tmp";
 
-/// Writes the files if they are due and no other replica writes them. Returns the number of files that changed.
+/// Writes the files if an interval has passed and no other replica writes them. Returns the number of files that
+/// changed.
 ///
 /// # Errors
-/// The database or the file system fails. The files that were complete stay, and the others follow at the next call.
+/// The database or the file system fails. Complete files stay, and the others follow at the next call.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<u64, Error> {
     let Some(folder) = &billing.exports.folder else { return Ok(0) };
     lease.run_with_lease(Box::pin(write_due(billing, folder))).await?.unwrap_or(Ok(0))
@@ -46,7 +47,7 @@ async fn write_due(billing: &Billing, folder: &Path) -> Result<u64, Error> {
     Ok(changed)
 }
 
-/// Returns `true` if another interval has begun since the last turn: of a day, at midnight UTC.
+/// Returns `true` if another interval has begun since the last run: of a day, at midnight UTC.
 async fn is_due(folder: &Path, now: Time, every_ms: i64) -> Result<bool, Error> {
     let interval = |time: Time| time.unix_ms().div_euclid(every_ms);
     match fs::read_to_string(folder.join(WRITTEN)).await {
@@ -62,7 +63,7 @@ async fn is_due(folder: &Path, now: Time, every_ms: i64) -> Result<bool, Error> 
 /// The database or the file system fails.
 pub async fn write_all(billing: &Billing, folder: &Path, now: Time) -> Result<u64, Error> {
     let oldest = store::wallets::overviews(&mut billing.db().read().await?, None, 1).await?;
-    // Nothing is billed to an organization before the month in which it was made.
+    // An organization isn't billed for months before its creation.
     let Some(oldest) = oldest.first() else { return Ok(0) };
     let mut month = oldest.wallet.organization_id.created_at().day().month();
     let mut changed = 0;
@@ -77,7 +78,7 @@ pub async fn write_all(billing: &Billing, folder: &Path, now: Time) -> Result<u6
 }
 
 async fn write_month(billing: &Billing, folder: &Path, month: Month, now: Time) -> Result<u64, Error> {
-    // Before the rest is read: what is complete now can't change meanwhile.
+    // This is read before the rest: a complete month can't change meanwhile.
     let open = store::months::first_open(&mut billing.db().read().await?, month).await?;
     let mut files = DayFiles::new(billing, folder);
     let today = now.day();
@@ -162,7 +163,7 @@ impl DayFiles {
         self.of(day).await?.write_all(text.as_bytes()).await.map_err(|error| failure(&folder, &error))
     }
 
-    /// Gives the files their names. Returns the number of those that changed.
+    /// Renames the files to their final names. Returns the number of those that changed.
     async fn finish(self) -> Result<u64, Error> {
         let (mut changed, mut folders) = (0, Vec::new());
         for (day, (temporary, mut file)) in self.files {
@@ -177,7 +178,7 @@ impl DayFiles {
     }
 }
 
-/// Removes what a writer that was killed has left in a folder.
+/// Removes the files that a killed writer has left in a folder.
 async fn remove_temporary(folder: &Path) -> Result<(), std::io::Error> {
     let mut entries = fs::read_dir(folder).await?;
     while let Some(entry) = entries.next_entry().await? {
@@ -193,17 +194,17 @@ fn suffix(billing: &Billing) -> String {
     format!(".{:016x}{TEMPORARY}", u64::from_be_bytes(billing.random.bytes()))
 }
 
-/// Creates a folder, with those above it, for this user alone.
+/// Creates a folder and its parents, for this user alone.
 async fn create_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).await
 }
 
-/// Creates a file for this user alone. Nothing by this name may be there, so no link is followed.
+/// Creates a file for this user alone. It fails if the name exists, so that it follows no link.
 async fn create(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file completely or not at all.
 async fn write(billing: &Billing, path: &Path, text: &str) -> Result<(), Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix(billing));
@@ -221,7 +222,7 @@ async fn write(billing: &Billing, path: &Path, text: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// Gives a complete file its name; see [`files::replace`].
+/// Renames a complete file to its final name; see [`files::replace`].
 async fn replace(temporary: PathBuf, file: PathBuf) -> Result<bool, Error> {
     let path = file.clone();
     let replaced = tokio::task::spawn_blocking(move || files::replace(&temporary, &file)).await;

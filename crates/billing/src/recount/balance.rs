@@ -1,4 +1,4 @@
-//! The balance of a wallet: what came in, less what went back and what was used (docs/contract/billing.md#wallets).
+//! The balance of a wallet: incoming money, less outgoing money and usage (docs/contract/billing.md#wallets).
 
 use kernel::currencies::ChargeUnit;
 
@@ -17,7 +17,7 @@ pub struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Returns what payments have brought, less what went back of them.
+    /// Returns the amount that payments have brought, less the amount that went back.
     fn payments(&self) -> i128 {
         let amount =
             |payment: &PaymentRow, units: i64| ChargeUnit::of(&payment.currency).amount(units).units();
@@ -31,8 +31,8 @@ impl Parts<'_> {
         sum
     }
 
-    /// Returns what was used, by the documents of closed months and the rows of those that are open. A void invoice bills
-    /// nothing, and neither do its credit notes; a debt from before is no usage.
+    /// Returns the cost of usage, by the documents of closed months and the rows of open months. A void invoice
+    /// bills nothing, and neither do its credit notes; an earlier debt isn't usage.
     fn used(&self, wallet: &WalletRow) -> i128 {
         let counts = |invoice: &&InvoiceRow| !invoice.is_void();
         let invoices = self.invoices.iter().filter(counts);
@@ -47,8 +47,8 @@ impl Parts<'_> {
     }
 }
 
-/// Checks the balance of a wallet. `added` is what operators have added; what ended of credits, and what was taken back or
-/// written off, is as it was noted.
+/// Checks the balance of a wallet. `added` is the sum that operators have added; expired, taken back and written
+/// off amounts are read from the books.
 pub fn check(wallet: &WalletRow, parts: &Parts<'_>, added: i128, ledger: &[MovementRow]) -> Option<Drift> {
     let is_end = |row: &&MovementRow| match row.kind.as_str() {
         "credit_expiry" | "write_off" => true,

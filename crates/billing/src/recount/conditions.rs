@@ -1,4 +1,4 @@
-//! Conditions of prices, and which prices a call can have had (docs/contract/models.md#conditions-of-a-price).
+//! Conditions of prices, and the prices that a call can have had (docs/contract/models.md#conditions-of-a-price).
 
 /// The minutes of a week, which begins on Monday.
 const WEEK: i64 = 7 * 24 * 60;
@@ -7,7 +7,7 @@ const FIRST: i64 = 3 * 24 * 60;
 /// Every tier that an answer can have.
 const TIERS: [&str; 4] = ["default", "flex", "priority", "batch"];
 
-/// The conditions under which a price holds. Without any, it holds where no other one of its instant does.
+/// The conditions under which a price applies. Without any, it applies where no other price of its instant does.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Conditions {
     tier: Option<String>,
@@ -18,7 +18,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Reads conditions as they are stored: `tier:flex above:200000 hours:0-360,1440-1800`.
+    /// Reads stored conditions: `tier:flex above:200000 hours:0-360,1440-1800`.
     pub fn parse(text: &str) -> Result<Self, db::Error> {
         let wrong = || db::Error::Internal(format!("the conditions of a price are {text:?}"));
         let number = |text: &str| text.parse::<i64>().map_err(|_| wrong());
@@ -40,7 +40,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Returns `true` if they hold for a call with this tier and prompt in a minute of unix time.
+    /// Returns `true` if a call with this tier and prompt in a minute of unix time meets them.
     fn hold(&self, tier: &str, prompt: i128, minute: i64) -> bool {
         let of_week = (minute + FIRST).rem_euclid(WEEK);
         self.tier.as_deref().is_none_or(|own| own == tier)
@@ -51,7 +51,7 @@ impl Conditions {
                 .is_none_or(|hours| hours.iter().any(|(start, end)| (*start..*end).contains(&of_week)))
     }
 
-    /// Returns the order of prices that hold for the same call; the highest is the call's.
+    /// Returns the order of prices whose conditions the same call meets; the highest is the call's.
     fn rank(&self) -> (bool, Option<i128>, bool) {
         (self.tier.is_some(), self.above, self.hours.is_some())
     }
@@ -123,7 +123,7 @@ mod tests {
         assert!(is(&long, Some((101, 1_000)), noon) && !is(&long, Some((101, 1_001)), noon));
         assert!(is(&longer, Some((1_001, 9_999)), midnight));
         assert!(is(&flex, Some((501, 9_999)), noon) && !is(&flex, Some((500, 501)), noon));
-        // Without the size of the prompt, each price is accepted that some prompt can have.
+        // Without the size of the prompt, any price that some prompt can have is accepted.
         assert!(is(&base, None, noon) && is(&longer, None, noon) && is(&flex, None, midnight));
         assert!(!is(&night, None, noon) && !is(&base, None, midnight));
     }

@@ -1,4 +1,4 @@
-//! Documents: what invoices and credit notes bill is what was used, at its price, less its discounts
+//! Documents: invoices and credit notes bill the usage, at its price, less its discounts
 //! (docs/contract/billing.md#volume-discounts, #rounding, #credit-notes, #invoice).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +23,11 @@ pub struct Billed<'a> {
     pub prices: &'a PriceList,
 }
 
-/// Tokens of one model and kind: the day on which they were used, since when their price is in force, and the price in picos, which
-/// is their order; and their number.
+/// Tokens of one model and kind: the day of their use, the instant of their price and the price in picos, which
+/// give their order; and their number.
 type Stream = Vec<((Day, Time, i128), i128)>;
 
-/// A discount in millionths of a pico, and how many sums it has, each of which is rounded up to a pico.
+/// A discount in millionths of a pico, and the number of its sums, each of which is rounded up to a pico.
 #[derive(Clone, Copy, Default)]
 struct Discount {
     exact: i128,
@@ -44,13 +44,13 @@ impl Discount {
 }
 
 impl Billed<'_> {
-    /// Returns the tokens of a month of use by what is known when `month` is open: what was billed before, less what was
-    /// taken back so far. `with_month` adds what is billed in `month` itself.
+    /// Returns the tokens of a month of use that are known when `month` is open: those billed before, less those
+    /// taken back so far. `with_month` adds those billed in `month` itself.
     fn known(&self, of: Month, month: Month, with_month: bool) -> BTreeMap<UseKey, Quantities> {
         let mut known: BTreeMap<UseKey, Quantities> = BTreeMap::new();
         let mut add = |row: &UseKey, used: &Quantities| known.entry(row.clone()).or_default().add(used, 1);
         for row in self.days.iter().filter(|row| row.key.day.month() == of) {
-            // The rows of a month have what was taken back while it was open.
+            // The rows of a month include corrections that were made while it was open.
             if row.month < month || (with_month && row.month == month) {
                 add(&row.key, &row.used.quantities);
             }
@@ -66,7 +66,8 @@ impl Billed<'_> {
 
     /// Returns the discount on the tokens of a month of use; `None` past 128 bits.
     fn discount(&self, of: Month, known: &BTreeMap<UseKey, Quantities>) -> Option<Discount> {
-        // By model and kind of tokens: in the order of day and instant of the price, the cheapest first. Pieces have no discount.
+        // By model and kind of tokens: in the order of day and instant of the price, the cheapest first. Pieces
+        // have no discount.
         let mut streams: BTreeMap<(&str, &str, bool), Stream> = BTreeMap::new();
         for (key, used) in known {
             let Some(price) = self.prices.price(&key.model, key.version) else { continue };
@@ -88,7 +89,7 @@ impl Billed<'_> {
         Some(sum)
     }
 
-    /// Returns by how much the discounts of months of use rise between two states of what is known.
+    /// Returns the amount by which the discounts of months of use rise between two states of the books.
     fn rise(
         &self,
         months: &BTreeSet<Month>,
@@ -114,11 +115,11 @@ impl Billed<'_> {
             rise.exact = rise.exact.checked_add(after.exact)?.checked_sub(before.exact)?;
             rise.sums += before.sums + after.sums;
         }
-        // Nothing is rounded where nothing has a discount.
+        // Without a discount nothing is rounded.
         if rise.exact == 0 { Some(Discount::default()) } else { Some(rise) }
     }
 
-    /// Returns what is billed in a month, without what credit notes have.
+    /// Returns the usage that is billed in a month, without the usage in credit notes.
     fn charged(&self, month: Month) -> Charged {
         let rows: Vec<_> = self.days.iter().filter(|row| row.month == month).collect();
         let taken: Vec<_> = self.credited.iter().filter(|row| row.booked_month == month).collect();
@@ -129,7 +130,7 @@ impl Billed<'_> {
         Charged { nanos, list, months: rows.iter().map(|row| row.key.day.month()).collect() }
     }
 
-    /// Returns the whole nanos of what isn't billed yet.
+    /// Returns the whole nanos of usage that isn't billed yet.
     pub fn unbilled(&self, open_month: Month) -> i128 {
         let rows = self.days.iter().filter(|row| row.month >= open_month);
         let taken = self.credited.iter().filter(|row| row.booked_month >= open_month);
@@ -151,7 +152,7 @@ impl Charged {
     /// Returns the smallest and the largest amount that its invoice can have with this discount, in nanos.
     fn amounts(&self, discount: Discount) -> (i128, i128) {
         let (least, most) = discount.nanos();
-        // Rounding up adds at most what was charged; a discount on other usage of a month may be worth more.
+        // Rounding up adds at most the charged amount; a discount on other usage of a month may be worth more.
         let is_within = discount.exact <= self.list.saturating_mul(PPM);
         let least = if is_within { least.min(self.nanos.max(0)) } else { least };
         (self.nanos - most, self.nanos - least)
@@ -169,7 +170,8 @@ enum Known {
     Billed,
 }
 
-/// Checks the amount of each month's invoice against what is billed in the month; one without an invoice bills nothing.
+/// Checks the amount of each month's invoice against the usage billed in the month; a month without an invoice
+/// bills nothing.
 pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month) -> Vec<Drift> {
     let months: BTreeSet<Month> =
         billed.days.iter().map(|row| row.month).chain(invoices.iter().map(|invoice| invoice.month)).collect();
@@ -196,8 +198,9 @@ pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month)
     months.iter().filter(|month| **month < open_month).filter_map(check).collect()
 }
 
-/// Checks the credit notes that were made while each month was open against the usage that was taken back meanwhile. Of void
-/// invoices nothing is given back, so months with corrections of such are left out.
+/// Checks the credit notes that were made while each month was open against the usage that was taken back
+/// meanwhile. Void invoices refund nothing for corrections, so months with corrections of such invoices are left
+/// out.
 pub fn notes(billed: &Billed<'_>, invoices: &[InvoiceRow], notes: &[NoteRow]) -> Vec<Drift> {
     let booked: BTreeSet<Month> = billed
         .credited
@@ -233,8 +236,8 @@ pub fn notes(billed: &Billed<'_>, invoices: &[InvoiceRow], notes: &[NoteRow]) ->
     booked.iter().filter_map(check).collect()
 }
 
-/// Checks that no debt is brought forward twice: until each invoice, no more was brought forward than came about. A void
-/// invoice leaves what it had brought forward to the next one.
+/// Checks that no debt is brought forward twice: until each invoice, at most the debts that had arisen were
+/// brought forward. A void invoice leaves the debt that it brought forward to the next one.
 pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[MovementRow]) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut forwarded = 0_i128;
@@ -262,8 +265,8 @@ pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[Mov
     drifts
 }
 
-/// Returns what void invoices took back: what their credit notes had given back beyond their amounts, a nano at most for each row
-/// that was rounded.
+/// Returns the amount that void invoices took back: the amount by which their credit notes exceeded them, at most
+/// a nano for each row that was rounded.
 fn owed_since_void(invoices: &[InvoiceRow], notes: &[NoteRow]) -> i128 {
     let beyond = |invoice: &InvoiceRow| {
         let own = notes.iter().filter(|note| note.invoice_id == invoice.id);
@@ -283,8 +286,8 @@ fn returned_debts(ledger: &[MovementRow], until: Month) -> i128 {
     ledger.iter().filter(debt).map(|row| -i128::from(row.to_wallet_nano)).sum()
 }
 
-/// Checks that corrections of an invoice that was given up lowered first what was given up: nothing of it is left unless they
-/// were less.
+/// Checks that corrections of a written-off invoice lower the written-off amount first: none of it is left unless
+/// the corrections were smaller.
 pub fn written_off(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[MovementRow]) -> Vec<Drift> {
     let check = |invoice: &InvoiceRow| {
         let key = format!("write_off:{}", invoice.id);

@@ -49,7 +49,7 @@ pub struct InvoiceRow {
     pub finalized_at: Time,
     pub paid_at: Option<Time>,
     pub voided_at: Option<Time>,
-    /// Debts from before that are among its charges, in picos: earlier versions made such lines.
+    /// Earlier debts among its charges, in picos: earlier versions made such lines.
     pub carried_over: i128,
 }
 
@@ -121,7 +121,7 @@ pub async fn notes(tx: &mut Tx, organization_id: &str) -> Result<Vec<NoteRow>, d
     .await
 }
 
-/// A movement of the wallet that isn't one of usage.
+/// A movement of the wallet other than usage.
 #[derive(Clone, Debug)]
 pub struct MovementRow {
     pub kind: String,
@@ -139,7 +139,7 @@ pub const LEDGER: &str =
      FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id AND e.account = 'wallet'
      WHERE t.organization_id = $1 AND t.idempotency_key >= $2 AND t.idempotency_key < $3";
 
-/// Returns the movements of payments, the ends of credits, what was taken back of them, and what was written off.
+/// Returns the movements of payments, the ends of credits, and the amounts that were taken back or written off.
 pub async fn ledger(tx: &mut Tx, organization_id: &str) -> Result<Vec<MovementRow>, db::Error> {
     let mut movements = Vec::new();
     for (from, until) in [
@@ -155,7 +155,7 @@ pub async fn ledger(tx: &mut Tx, organization_id: &str) -> Result<Vec<MovementRo
     Ok(movements)
 }
 
-/// Returns the sum of the credits that operators have added, and of the payments from outside that they have noted.
+/// Returns the sum of the credits that operators have added, and of the external payments that they have recorded.
 pub async fn added(tx: &mut Tx, organization_id: &str) -> Result<i128, db::Error> {
     let (whole, rest): (i64, i64) = sql("SELECT CAST(COALESCE(SUM(amount_nano / 1000000000), 0) AS BIGINT),
                 CAST(COALESCE(SUM(amount_nano % 1000000000), 0) AS BIGINT)
@@ -179,7 +179,7 @@ pub struct AdditionRow {
 
 db::row!(AdditionRow { id, amount_nano, actor, detail });
 
-/// Returns the credits of operators that are so young that their entries are kept for certain.
+/// Returns the credits of operators that are recent enough that their entries still exist.
 pub async fn additions(tx: &mut Tx, organization_id: &str) -> Result<Vec<AdditionRow>, db::Error> {
     sql("SELECT c.id AS id, c.amount_nano AS amount_nano, a.actor AS actor, a.detail AS detail
          FROM credits c LEFT JOIN audit_log a ON a.organization_id = $1 AND a.target = c.id AND a.action = 'credit.added'
@@ -191,7 +191,7 @@ pub async fn additions(tx: &mut Tx, organization_id: &str) -> Result<Vec<Additio
     .await
 }
 
-/// Returns when the organization was deleted, as far as the audit trail goes back.
+/// Returns the time at which the organization was deleted, as far as the audit trail goes back.
 pub async fn deleted_at(tx: &mut Tx, organization_id: &str) -> Result<Option<Time>, db::Error> {
     let (at,): (Option<Time>,) = sql("SELECT MAX(happened_at) FROM audit_log
          WHERE organization_id = $1 AND action = 'organization.deleted'")
@@ -202,7 +202,7 @@ pub async fn deleted_at(tx: &mut Tx, organization_id: &str) -> Result<Option<Tim
     Ok(at)
 }
 
-/// Returns why the automatic top-up is paused.
+/// Returns the reason why the automatic top-up is paused.
 pub async fn paused_reason(tx: &mut Tx, organization_id: &str) -> Result<Option<String>, db::Error> {
     let row: Option<(Option<String>,)> =
         sql("SELECT paused_reason FROM auto_top_ups WHERE organization_id = $1")
@@ -212,7 +212,7 @@ pub async fn paused_reason(tx: &mut Tx, organization_id: &str) -> Result<Option<
     Ok(row.and_then(|(reason,)| reason))
 }
 
-/// Returns the credit that was recorded of the wallet last: its limit, and whether it is that of the demo.
+/// Returns the last recorded credit of the wallet: its limit, and whether it is the demo's.
 pub async fn last_credit(tx: &mut Tx, organization_id: &str) -> Result<Option<(i64, bool)>, db::Error> {
     sql("SELECT credit_limit_nano, has_demo_credit FROM credit_limit_changes
          WHERE organization_id = $1 ORDER BY number DESC LIMIT 1")

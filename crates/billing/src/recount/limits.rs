@@ -29,8 +29,8 @@ pub fn credits(credits: &[AdditionRow]) -> Vec<Drift> {
     credits.iter().filter_map(check).collect()
 }
 
-/// Checks the credit limit of a wallet against the one that was recorded last. What an operator has set at a server of an
-/// earlier version is in the audit trail only.
+/// Checks the credit limit of a wallet against the last recorded one. A limit that an operator has set at a server
+/// of an earlier version is in the audit trail only.
 pub fn credit_limit(wallet: &WalletRow, recorded: Option<(i64, bool)>, entry: Option<&str>) -> Option<Drift> {
     let found = (wallet.credit_limit_nano, wallet.has_demo_credit);
     let set = amount(entry, "after").and_then(Nano::to_i64).map(|limit| (limit, false));

@@ -1,5 +1,5 @@
-//! Payments: each is credited once, by what was bought, and what goes back of it is net and tax in its proportion
-//! (docs/contract/payments.md#the-promise, #tax, #refunds-and-disputes).
+//! Payments: each is credited once, by the purchased amount, and the money that goes back consists of net and tax
+//! in the payment's proportion (docs/contract/payments.md#the-promise, #tax, #refunds-and-disputes).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::rules::audit::{Drift, Invariant};
 /// unreachable meanwhile.
 const PAGE_ENDS_MS: i64 = 24 * HOUR_MS;
 
-/// Checks what payments, and each refund and dispute, have moved.
+/// Checks the amounts that payments, and each refund and dispute, have moved.
 pub fn credited(paid: &[PaymentRow], returns: &Returns<'_>, ledger: &[MovementRow]) -> Vec<Drift> {
     let mut moved: BTreeMap<(&str, &str), i128> = BTreeMap::new();
     for row in ledger.iter().filter(|row| row.kind == "payment") {
@@ -47,7 +47,8 @@ pub fn credited(paid: &[PaymentRow], returns: &Returns<'_>, ledger: &[MovementRo
     drifts
 }
 
-/// Checks that what went back of each payment is net and tax in the proportion of the payment, and noted of it.
+/// Checks that the money that went back of each payment consists of net and tax in the payment's proportion, and
+/// is recorded with the payment.
 pub fn returned(paid: &[PaymentRow], returns: &Returns<'_>) -> Vec<Drift> {
     let check = |payment: &PaymentRow| {
         let of_payment = returns.get(payment.id.as_str()).map_or(&[][..], Vec::as_slice);
@@ -59,7 +60,7 @@ pub fn returned(paid: &[PaymentRow], returns: &Returns<'_>) -> Vec<Drift> {
             i128::from(payment.amount_minor) + i128::from(payment.tax_minor),
         );
         let net = amount * all / whole.max(1);
-        // Parts are rounded by their running sum, and one that comes in again brings what it took.
+        // Parts are rounded by their running sum, and a part that comes in again returns the amount that it took.
         let within = if payment.tax_minor == 0 { 0 } else { sum(|back| back.bookings) };
         let is_noted =
             i128::from(payment.returned_minor) == all - tax && i128::from(payment.returned_tax_minor) == tax;
@@ -79,7 +80,7 @@ pub fn returned(paid: &[PaymentRow], returns: &Returns<'_>) -> Vec<Drift> {
     paid.iter().filter_map(check).collect()
 }
 
-/// Checks that nothing is left of what was paid for an organization after it was deleted.
+/// Checks that nothing is left of payments for an organization that were made after it was deleted.
 pub fn orphans(paid: &[PaymentRow], deleted_at: Option<Time>) -> Vec<Drift> {
     let Some(deleted_at) = deleted_at else { return Vec::new() };
     let is_late = |payment: &&PaymentRow| {
@@ -95,7 +96,8 @@ pub fn orphans(paid: &[PaymentRow], deleted_at: Option<Time>) -> Vec<Drift> {
     paid.iter().filter(is_late).map(orphan).collect()
 }
 
-/// Checks that no invoice was paid by card a day after it was paid otherwise, void or given up: its page should have ended.
+/// Checks that no invoice was paid by card a day after it was paid otherwise, voided or written off: its page
+/// should have ended.
 pub fn invoices(paid: &[PaymentRow], invoices: &[InvoiceRow]) -> Vec<Drift> {
     let check = |payment: &PaymentRow| {
         let paid_at = payment.paid_at.filter(|_| payment.status == "succeeded")?;

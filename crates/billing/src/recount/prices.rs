@@ -1,4 +1,4 @@
-//! The price list: the versions of prices and discounts, as they are stored (docs/contract/models.md#price-versions).
+//! The price list: the stored versions of prices and discounts (docs/contract/models.md#price-versions).
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub struct Price {
     pub prompt: i128,
     pub cached: i128,
     pub completion: i128,
-    /// Of parts that have a price of their own.
+    /// The prices of parts that have their own.
     pub parts: ByPart,
     pub recorded_at: Time,
 }
@@ -70,12 +70,13 @@ pub struct Tier {
 pub struct PriceList {
     prices: BTreeMap<String, BTreeMap<i64, Price>>,
     tiers: BTreeMap<i64, Vec<Tier>>,
-    /// When the first catalog came in force: before it, versions weren't kept.
+    /// The time at which the first catalog came into force: before it, versions weren't kept.
     since: Option<Time>,
 }
 
 impl PriceList {
-    /// Reads all versions. Of several with the same instant the last one counts, and one without a price is taken back.
+    /// Reads all versions. Of several with the same instant, the last one counts; a version without a price
+    /// withdraws the previous ones.
     ///
     /// # Errors
     /// The database can't be read.
@@ -101,7 +102,7 @@ impl PriceList {
         Ok(list)
     }
 
-    /// Adds a version, or takes it back.
+    /// Adds a version, or withdraws it.
     fn add(&mut self, row: PriceRow) -> Result<(), db::Error> {
         let versions = self.prices.entry(row.model).or_default();
         let Some((prompt, completion)) = row.prompt_pico.zip(row.completion_pico) else {
@@ -121,7 +122,7 @@ impl PriceList {
         Ok(())
     }
 
-    /// Returns `true` if everything since a time was recorded by versions that follow today's rules.
+    /// Returns `true` if everything since this time was recorded by versions that follow today's rules.
     pub fn covers(&self, time: Time) -> bool {
         self.since.is_some_and(|since| since <= time)
     }
@@ -131,8 +132,8 @@ impl PriceList {
         self.prices.get(model)?.get(&version)
     }
 
-    /// Returns the versions of a model that came in force together and were in force at a time, of those that were recorded by
-    /// then.
+    /// Returns the versions of a model that came into force together and were in force at a time, of those that
+    /// were recorded by then.
     pub fn in_force(&self, model: &str, at: Time, known_by: Time) -> Vec<(i64, &Price)> {
         let versions = self.prices.get(model).into_iter().flatten();
         let known = versions.filter(|(_, price)| price.effective_at <= at && price.recorded_at <= known_by);
@@ -172,7 +173,7 @@ fn parse_tiers(text: &str) -> Result<Vec<Tier>, db::Error> {
 pub type Uses = Vec<(i128, i128)>;
 
 impl Price {
-    /// Returns the tokens of the prompt, each at the price of what it is a part of or its own.
+    /// Returns the tokens of the prompt, each at its own price or that of its whole.
     pub fn prompts(&self, used: &Quantities) -> Uses {
         let mut uses = self.parts(used, Whole::Prompt, self.prompt);
         uses.push((used.cached, self.cached));
@@ -184,7 +185,7 @@ impl Price {
         rest(self.parts(used, Whole::Completion, self.completion), used.completion, self.completion)
     }
 
-    /// Returns the parts of a whole; without a price of their own they cost this one.
+    /// Returns the parts of a whole; parts without their own price have the price of the whole.
     fn parts(&self, used: &Quantities, whole: Whole, otherwise: i128) -> Uses {
         let parts = used.parts.iter().filter(|(name, _)| quantities::whole_of(name) == Some(whole));
         parts.map(|(name, count)| (*count, self.parts.get(name).copied().unwrap_or(otherwise))).collect()
@@ -199,15 +200,15 @@ impl Price {
     }
 }
 
-/// Adds what is in no part to the parts of a whole.
+/// Adds the tokens that are in no part to the parts of a whole.
 fn rest(mut parts: Uses, whole: i128, price: i128) -> Uses {
     let counted: i128 = parts.iter().map(|(count, _)| count).sum();
     parts.push((whole - counted, price));
     parts
 }
 
-/// Returns the discount on tokens in the order in which they were used, with their prices in picos. It is in millionths of a
-/// pico, and never less than nothing; `None` past 128 bits.
+/// Returns the discount on tokens in the order in which they were used, with their prices in picos. It is in
+/// millionths of a pico, and never negative; `None` past 128 bits.
 ///
 /// Tokens above a threshold cost its fraction less, up to the next one (docs/contract/billing.md#volume-discounts).
 pub fn discount(tiers: &[Tier], used: impl IntoIterator<Item = (i128, i128)>) -> Option<i128> {
@@ -260,7 +261,8 @@ mod tests {
             parts: quantities::parse(parts).unwrap(),
         };
         assert_eq!(price.of(&used(10, 4, 2, "")), Some(600 + 40 + 2_000));
-        // 10 - 4 - 3 - 1 tokens of the prompt and 2 images at the price of the prompt, 3 written; searches cost nothing.
+        // 10 - 4 - 3 - 1 tokens of the prompt and 2 images at the price of the prompt, 3 written; searches cost
+        // nothing.
         let all = used(10, 4, 5, "cache_write_5m:3 image_prompt:1 reasoning:2 request:1 search:9");
         assert_eq!(price.of(&all), Some(200 + 40 + 450 + 100 + 3_000 + 4_000 + 7));
         assert_eq!(price.of(&used(i128::MAX, 0, 0, "")), None);

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Parts of the prompt. Cached tokens, which were there before, have a column of their own.
+/// Parts of the prompt. Cached tokens, which are older than parts, have their own column.
 const OF_PROMPT: [&str; 4] = ["cache_write_5m", "cache_write_1h", "audio_prompt", "image_prompt"];
 const OF_COMPLETION: [&str; 2] = ["reasoning", "audio_completion"];
-/// A component that is part of no other.
+/// A component that isn't a part of another one.
 const PIECES: [&str; 5] = [REQUEST, "image", "second", "character", "search"];
 
-/// A call, where its price has one for that.
+/// A call, if its price has a price for that.
 pub const REQUEST: &str = "request";
 
 /// The whole of a part.
@@ -22,7 +22,7 @@ pub enum Whole {
     None,
 }
 
-/// Returns what a part is of; `None` for a name that isn't one.
+/// Returns the whole of a part; `None` for a name that isn't a part.
 pub fn whole_of(part: &str) -> Option<Whole> {
     match part {
         _ if OF_PROMPT.contains(&part) => Some(Whole::Prompt),
@@ -35,7 +35,7 @@ pub fn whole_of(part: &str) -> Option<Whole> {
 /// Numbers of parts: quantities, none of which is 0, or prices in picos.
 pub type ByPart = BTreeMap<String, i128>;
 
-/// Reads numbers as they are stored: `reasoning:30 search:2`.
+/// Reads stored numbers: `reasoning:30 search:2`.
 pub fn parse(text: &str) -> Result<ByPart, db::Error> {
     let wrong = || db::Error::Internal(format!("the parts of usage or of a price are {text:?}"));
     let entry = |word: &str| {
@@ -56,7 +56,7 @@ pub struct Quantities {
 }
 
 impl Quantities {
-    /// Adds others, this many times.
+    /// Adds other quantities, multiplied by this number.
     pub fn add(&mut self, other: &Self, times: i128) {
         self.prompt += times * other.prompt;
         self.cached += times * other.cached;

@@ -1,4 +1,4 @@
-//! Automatic top-ups: within their maximum, and no sooner than after a day when the card was declined
+//! Automatic top-ups: within their maximum, and after a decline of the card no sooner than a day later
 //! (docs/contract/payments.md#automatic-top-up).
 
 use std::collections::BTreeMap;
@@ -9,13 +9,14 @@ use super::evidence::PaymentRow;
 use super::finding;
 use crate::rules::audit::{Drift, Invariant};
 
-/// Words for charges that wait for something else than the card.
+/// Codes of charges that wait for something other than the card.
 const OTHER_WAITS: [&str; 2] = ["processor_unavailable", "daily_maximum"];
-/// Refusals that have nothing to do with a card: a customer that is gone, an account that can't charge.
+/// Refusals that have nothing to do with a card: a customer that no longer exists, an account that can't charge.
 const NO_DECLINES: [&str; 4] =
     ["account_invalid", "api_key_expired", "resource_missing", "testmode_charges_only"];
 
-/// Checks the charges of each day against the maximum that was noted with them, and when declined ones are tried again.
+/// Checks the charges of each day against the maximum that was recorded with them, and the time at which declined
+/// ones are retried.
 pub fn charges(paid: &[PaymentRow]) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut days: BTreeMap<Day, (i128, i128)> = BTreeMap::new();
@@ -55,7 +56,7 @@ fn next_attempt(payment: &PaymentRow) -> Option<Drift> {
     Some(finding(Invariant::RecountTopUpTime, &payment.id, expected, format!("one at {next_at}")))
 }
 
-/// Checks that a top-up that is paused because the card was declined was declined by the card.
+/// Checks that a top-up that is paused because of a declined card was declined by the card.
 pub fn pause(reason: Option<&str>, paid: &[PaymentRow]) -> Option<Drift> {
     let ended = paid.iter().filter(|payment| payment.kind == "auto_top_up" && payment.status == "failed");
     let last = ended.max_by_key(|payment| payment.updated_at)?;

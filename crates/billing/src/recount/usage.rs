@@ -30,7 +30,7 @@ impl std::fmt::Display for UseKey {
     }
 }
 
-/// Quantities, and what they cost in picos.
+/// Quantities, and their cost in picos.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Used {
     pub quantities: Quantities,
@@ -50,15 +50,15 @@ impl std::fmt::Display for Used {
     }
 }
 
-/// Returns what quantities cost at a price, if that isn't this amount.
+/// Returns the cost of quantities at a price, if it differs from this amount.
 fn other_cost(price: &Price, used: &Used) -> Option<String> {
     let expected = price.of(&used.quantities);
     let is_other = expected != Some(used.amount);
     is_other.then(|| expected.map_or_else(|| "more than 128 bits".to_owned(), pico))
 }
 
-/// Checks the amount of daily rows against the price of what they count, in each month in which they are billed. One whose price
-/// the database doesn't have keeps the amount that was recorded.
+/// Checks the amount of daily rows against the price of their quantities, in each month in which they are billed.
+/// A row whose price the database doesn't have keeps its recorded amount.
 pub fn days(days: &[DayRow], prices: &PriceList) -> Vec<Drift> {
     let check = |row: &DayRow| {
         let expected = other_cost(prices.price(&row.key.model, row.key.version)?, &row.used)?;
@@ -68,7 +68,7 @@ pub fn days(days: &[DayRow], prices: &PriceList) -> Vec<Drift> {
     days.iter().filter_map(check).collect()
 }
 
-/// Checks the amount of what corrections took out of closed months in the same way.
+/// Checks the amounts of corrections of closed months in the same way.
 pub fn credited(credited: &[CreditedRow], prices: &PriceList) -> Vec<Drift> {
     let check = |row: &CreditedRow| {
         let expected = other_cost(prices.price(&row.key.model, row.key.version)?, &row.used)?;
@@ -139,8 +139,8 @@ fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
     Some(finding(Invariant::RecountPrice, &row.key, expected, found))
 }
 
-/// Checks that each event is one request if its price has one for that, and none else. The rest of a call is one only if the call
-/// turned out to have another price than was known before, at which all of it is charged anew.
+/// Checks that each event is a single request if its price has one for that, and no other event is. The rest of a
+/// call is one only if the call had another price than was known before, at which all of it is charged anew.
 fn requests(row: &EventsRow, price: &Price) -> Option<Drift> {
     let priced = i128::from(price.parts.contains_key(REQUEST));
     let is_right = |(place, requests): &&(EventPlace, i128)| match place {

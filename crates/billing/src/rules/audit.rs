@@ -79,15 +79,15 @@ pub enum Invariant {
     BudgetReserved,
     /// The number of budgets in a wallet is that of its organization's budgets.
     BudgetCount,
-    /// The posted amounts of all daily rows are what movements of usage took from the wallet.
+    /// Movements of usage took the posted amounts of all daily rows from the wallet.
     UsagePosted,
     /// The remainder of a credit is between 0 and its amount.
     CreditRemaining,
-    /// The remainder of a credit is its amount less its uses and what was ended of it.
+    /// The remainder of a credit is its amount less its uses and its ended part.
     CreditRest,
-    /// An expired credit is ended soon.
+    /// An expired credit is ended in time.
     CreditOver,
-    /// An expired reservation is ended soon.
+    /// An expired reservation is ended in time.
     ReservationOver,
     /// The balance of a wallet is covered by its credits.
     CreditsTooSmall,
@@ -97,31 +97,31 @@ pub enum Invariant {
     InvoiceItems,
     /// The amount of an item is its quantity times its price.
     InvoiceItem,
-    /// The items of an invoice are those that its daily rows, prices and discounts give.
+    /// The items of an invoice follow from its daily rows, prices and discounts.
     InvoiceRecomputed,
     /// The currency of an invoice is that of its wallet.
     InvoiceCurrency,
-    /// The amount of an invoice is what was posted in its month less the month's discount.
+    /// The amount of an invoice is the amount posted in its month, less the month's discount.
     InvoiceAmount,
-    /// The amount due of an open invoice is what credits and credit notes don't cover; that of other invoices
-    /// is 0.
+    /// The amount due of an open invoice is the part that credits and credit notes don't cover; for other invoices
+    /// it is 0.
     InvoiceDue,
     /// The amount that an invoice brings forward has a cause: money that went back, a correction that costs, or a
     /// void invoice.
     InvoiceBroughtForward,
     /// Credits and credit notes cover a paid invoice.
     InvoicePaid,
-    /// The write-off of an uncollectible invoice is what credits and credit notes don't cover.
+    /// The write-off of an uncollectible invoice is the part that credits and credit notes don't cover.
     InvoiceWriteOff,
-    /// The amounts due of all invoices are at most what the wallet owes.
+    /// The amounts due of all invoices are at most the debt of the wallet.
     InvoicesDue,
-    /// The debt of a wallet is due of an invoice or charged for a month that isn't billed yet.
+    /// The debt of a wallet is due on an invoice, or charged for a month that isn't billed yet.
     DebtUnbilled,
     /// A void invoice was refunded completely, and no other invoice was refunded.
     InvoiceVoid,
-    /// A closed month in which something was billed has one invoice; no other month has one.
+    /// A closed month with billed usage has one invoice; no other month has one.
     InvoiceMonth,
-    /// The open month isn't in the future, and was not due to be closed long ago.
+    /// The open month isn't in the future, and should not have been closed long ago.
     OpenMonth,
     /// The numbers of invoices have no gaps.
     InvoiceNumber,
@@ -135,50 +135,50 @@ pub enum Invariant {
     CreditNoteNumber,
     /// A payment, and each refund and dispute of it, moved its amount once.
     PaymentBooked,
-    /// The sum noted as returned of a payment is the sum of its refunds and disputes, and no more of its amount and its
-    /// tax than it had.
+    /// The sum recorded as returned of a payment is the sum of its refunds and disputes, which don't exceed its
+    /// amount and its tax.
     PaymentReturned,
-    /// The payments at the payment processor are those here.
+    /// The payments at the payment processor are those stored here.
     PaymentAtProcessor,
-    /// Recounted: the daily rows of a day, model and price cost what their tokens cost.
+    /// Recounted: the daily rows of a day, model and price have the cost of their tokens.
     RecountDay,
-    /// Recounted: the daily rows of a day, model and price are its events.
+    /// Recounted: the daily rows of a day, model and price are the sum of its events.
     RecountEvents,
     /// Recounted: events have the price that was in force at their time.
     RecountPrice,
-    /// Recounted: an invoice bills what was used, at its price, less its discounts, and nothing else.
+    /// Recounted: an invoice bills the usage, at its price, less its discounts, and nothing else.
     RecountInvoice,
-    /// Recounted: credit notes give back what was taken back, less the discounts on it.
+    /// Recounted: credit notes refund the usage that was taken back, less the discounts on it.
     RecountCreditNotes,
     /// Recounted: no debt is brought forward twice.
     RecountBroughtForward,
-    /// Recounted: corrections of an invoice that was given up lower what was given up before anything is refunded.
+    /// Recounted: corrections of a written-off invoice lower the written-off amount before any money is refunded.
     RecountWriteOff,
-    /// Recounted: a balance is what came in, less what went back and what was used.
+    /// Recounted: a balance is the incoming money, less the outgoing money and the usage.
     RecountBalance,
     /// Recounted: each payment, refund and dispute has moved its amount once.
     RecountPayment,
-    /// Recounted: what went back of a payment is net and tax in its proportion.
+    /// Recounted: money that went back of a payment consists of net and tax in the payment's proportion.
     RecountReturned,
-    /// Recounted: what Stripe has received of a payment is its credit and its tax.
+    /// Recounted: the amount that Stripe has received of a payment is its credit and its tax.
     RecountReceived,
     /// Recounted: a refund that Stripe has made is booked.
     RecountRefund,
-    /// Recounted: what a bank has of a disputed payment is what its movements leave.
+    /// Recounted: the amount of a disputed payment that the bank has is the amount that its movements leave.
     RecountDispute,
-    /// Recounted: nothing is left of what was paid for a deleted organization.
+    /// Recounted: no money of a payment for a deleted organization is left.
     RecountOrphan,
-    /// Recounted: automatic top-ups keep to their maximum.
+    /// Recounted: automatic top-ups don't exceed their maximum.
     RecountTopUp,
-    /// Recounted: a declined charge is tried again after a day.
+    /// Recounted: a declined charge is retried after a day.
     RecountTopUpTime,
-    /// Recounted: a top-up is paused as declined only if the card was.
+    /// Recounted: a top-up is paused as declined only if the card was declined.
     RecountTopUpPause,
-    /// Recounted: no invoice that was over is paid by card.
+    /// Recounted: no invoice that was closed otherwise is paid by card.
     RecountInvoicePage,
     /// Recounted: the credits of operators are those of the audit trail.
     RecountCredit,
-    /// Recounted: a credit limit is the one that was set last.
+    /// Recounted: a credit limit is the last one that was set.
     RecountCreditLimit,
 }
 
@@ -200,7 +200,7 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Returns a drift, unless both are the same.
+/// Returns a drift, unless both are equal.
 fn compare(
     invariant: Invariant,
     subject: &str,
@@ -217,7 +217,7 @@ fn compare(
     })
 }
 
-/// Returns a sum of units as a decimal; `None` stands for an overflow of 128 bits.
+/// Returns a sum of units as a decimal; `None` is an overflow of 128 bits.
 fn decimal_text<const SCALE: u32>(units: Option<i128>) -> String {
     units.map_or_else(
         || "more than 128 bits".to_owned(),

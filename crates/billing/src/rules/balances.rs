@@ -1,4 +1,4 @@
-//! When a balance is low, and when it is used up.
+//! The conditions under which a balance is low or used up.
 
 use events::data::BalanceChange;
 use kernel::money::{Nano, Pico};
@@ -6,8 +6,8 @@ use kernel::money::{Nano, Pico};
 /// The number of days whose usage a balance should last for.
 pub const LOW_DAYS: i64 = 7;
 
-/// Returns `true` if a balance is low: nothing can be spent any more, or less than the last [`LOW_DAYS`] days cost
-/// at list price. What can be spent is the available balance and the credit limit.
+/// Returns `true` if a balance is low: the spendable amount is zero, or less than the list price of the last
+/// [`LOW_DAYS`] days. The spendable amount is the available balance and the credit limit.
 pub fn is_low(spendable: Nano, cost: Pico) -> bool {
     spendable <= Nano::ZERO || spendable.to_pico().is_some_and(|spendable| spendable < cost)
 }
@@ -22,7 +22,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Returns the standing of a balance. What is reserved isn't used yet.
+    /// Returns the standing of a balance. Reserved amounts aren't used yet.
     pub fn of(posted: Nano, credit_limit: Nano, alert_below: Option<Nano>) -> Self {
         Self {
             is_low: alert_below.is_some_and(|below| posted < below),
@@ -30,8 +30,8 @@ impl Standing {
         }
     }
 
-    /// Returns what has changed since an earlier standing. A balance has recovered when it is neither low nor used
-    /// up any more.
+    /// Returns the changes since an earlier standing. A balance has recovered when it is neither low nor used up
+    /// any more.
     pub fn changes_since(self, before: Self) -> Vec<BalanceChange> {
         let is_bad = |standing: Self| standing.is_low || standing.is_depleted;
         [

@@ -39,7 +39,7 @@ pub struct Credit {
     pub amount: Nano,
     pub remaining: Nano,
     pub created_at: Time,
-    /// The instant from which on the credit can't be used any more.
+    /// The instant from which on the credit can no longer be used.
     pub expires_at: Option<Time>,
 }
 
@@ -67,8 +67,8 @@ pub struct CreditPart {
     pub remaining: Nano,
 }
 
-/// Returns the parts of credits that a charge takes, in the order of their use. Expired credits give no more
-/// than `reserved`, the amount that is kept for calls that were in progress when they expired.
+/// Returns the parts of credits that a charge takes, in the order of their use. Expired credits give at most
+/// `reserved`, the amount that is kept for calls that were in progress when they expired.
 pub fn charge(credits: &[Credit], amount: Nano, reserved: Nano, now: Time) -> Vec<CreditPart> {
     let mut in_order: Vec<&Credit> = credits.iter().collect();
     in_order.sort_by(|a, b| cmp_use_order(a, b));

@@ -1,4 +1,4 @@
-//! Budgets: how much an organization, a project or an API key may use in a period
+//! Budgets: the amount that an organization, a project or an API key may use in a period
 //! (docs/contract/billing.md#budgets).
 
 use std::fmt;
@@ -12,7 +12,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Maximum number of budgets of an organization.
 pub const MAX_PER_ORGANIZATION: i64 = 1_000;
-/// Maximum number of budgets of one organization, project or API key: each call asks all of them.
+/// Maximum number of budgets of one organization, project or API key: each call checks all of them.
 pub const MAX_PER_SUBJECT: i64 = 10;
 /// Maximum limit, in nano: 9,000,000,000 of the currency.
 pub const MAX_LIMIT: Nano = Nano::from_units(9_000_000_000_000_000_000);
@@ -169,18 +169,18 @@ impl FromValue for Thresholds {
     }
 }
 
-/// Returns `true` if what is spent is at least this part of the limit.
+/// Returns `true` if the spent amount is at least this part of the limit.
 fn has_reached(spent: Pico, limit: Nano, percent: i64) -> bool {
     // At most 2^64 * 1000 * 1000, and amounts are far from 128 bits.
     spent.units().saturating_mul(100) >= limit.units().saturating_mul(1_000).saturating_mul(percent.into())
 }
 
-/// Returns `true` if what is spent is the limit or more.
+/// Returns `true` if the spent amount is the limit or more.
 pub fn is_used_up(spent: Pico, limit: Nano) -> bool {
     has_reached(spent, limit, 100)
 }
 
-/// Returns what is left of a limit: less than 0 if more than the limit is spent and reserved.
+/// Returns the rest of a limit: negative if more than the limit is spent and reserved.
 pub fn left(limit: Nano, spent: Pico, reserved: Nano) -> Pico {
     Pico::from_units((limit.units() - reserved.units()).saturating_mul(1_000).saturating_sub(spent.units()))
 }

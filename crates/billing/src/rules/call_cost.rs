@@ -3,16 +3,17 @@
 use catalog::{Component, ComponentPrices, MAX_CALL_PRICE, Price, Tokens};
 use kernel::money::Pico;
 
-/// The list price of a call, and what it costs the operator.
+/// The list price of a call, and its cost to the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PriceAndCost {
     pub price: Pico,
     pub cost: Pico,
 }
 
-/// Returns the list price and the cost of one whole call with these quantities, of which the request itself is one.
+/// Returns the list price and the cost of one whole call with these quantities, including the request itself.
 ///
-/// `None` if one of them is more than a call can cost: such a price is refused, and such a cost can't be recorded.
+/// `None` if one of them exceeds the maximum of a call: such a price is refused, and such a cost can't be
+/// recorded.
 pub fn price_and_cost(price: &Price, costs: &ComponentPrices, tokens: Tokens) -> Option<PriceAndCost> {
     let tokens = Tokens { parts: tokens.parts.with(Component::Request, 1), ..tokens };
     let limited = |amount: Option<Pico>| amount.filter(|amount| *amount <= MAX_CALL_PRICE);
@@ -43,8 +44,8 @@ mod tests {
             let found = price_and_cost(&Price::new(BEGINNING, price), &costs, tokens);
             found.map(|PriceAndCost { price, cost }| (price.units(), cost.units()))
         };
-        // A part without a price or a cost costs what it is a part of, and pieces without one cost nothing:
-        // 10 x 5 + 6 x 7 = 92, and 10 x 2 + 6 x 3 = 38.
+        // A part without a price or a cost costs as much as its whole, and pieces without one cost nothing: 10 x 5
+        // + 6 x 7 = 92, and 10 x 2 + 6 x 3 = 38.
         assert_eq!(of(rates(5, 7), rates(2, 3)), Some((92, 38)));
         // 7 x 2 + 3 x 1 + 2 x 3 + 4 x 9 + 1 x 100 + 2 x 1,000 = 2,159.
         let parts = PartPrices::default()
@@ -54,7 +55,7 @@ mod tests {
             .with(Component::Image, Some(pico(1_000_000)));
         let costs = ComponentPrices { cached_prompt: Some(pico(1)), parts, ..rates(2, 3) };
         assert_eq!(of(rates(5, 7), costs), Some((92, 2_159)));
-        // The price may have parts that the cost hasn't: 10 x 2 + 2 x 3 + 4 x 9 + 100 + 2,000.
+        // The price may have parts that the cost doesn't: 10 x 2 + 2 x 3 + 4 x 9 + 100 + 2,000.
         assert_eq!(of(ComponentPrices { cached_prompt: None, ..costs }, rates(2, 3)), Some((2_162, 38)));
         // A cost that is too large to record is dropped.
         let most = MAX_CALL_PRICE.units();

@@ -36,12 +36,12 @@ impl CallSize {
 /// half of that number on.
 const PROMPT_FACTOR: i64 = 2;
 
-/// Returns the highest price of a call of this size that is admitted at `time`, by the dearest price that it can have
-/// and with each token at the dearest of its parts; `None` if the model has no price then. It may be too large for the
-/// databases: such a call can't be billed.
+/// Returns the highest price of a call of this size that is admitted at `time`, by the highest price that it can
+/// have and with each token at the price of its most expensive part; `None` if the model has no price then. It may
+/// be too large for the databases: such a call can't be billed.
 ///
-/// Hours are decided by then. The tier of the answer isn't known, so each is possible. A prompt may have up to twice
-/// as many tokens as it seems to have.
+/// The hours are known at this time. The tier of the answer isn't known, so any is possible. A prompt may have up
+/// to twice its estimated tokens.
 pub fn highest_price(model: &Model, time: Time, size: CallSize) -> Option<Pico> {
     let prices = model.prices_at(time).iter();
     let most = size.prompt_tokens.map_or(i64::MAX, |tokens| tokens.saturating_mul(PROMPT_FACTOR));
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(of(&[with("tier:priority", 1_000), base.clone()], one), 7_015);
         assert_eq!(of(&[with("above:13", 1_000), base.clone()], one), 7_015);
         assert_eq!(of(&[with("above:14", 1_000), base.clone()], one), 2_650);
-        // Without an estimate it may have as many as the model takes: 4,096 x 1,000 + 5 x 3.
+        // Without an estimate, the prompt may have as many tokens as the model takes: 4,096 x 1,000 + 5 x 3.
         assert_eq!(
             of(&[with("above:200000", 1_000), base.clone()], CallSize { prompt_tokens: None, ..one }),
             4_096_015

@@ -11,9 +11,9 @@ pub struct CallRest {
     pub less: Tokens,
 }
 
-/// Returns the difference between the quantities of a call and those that are charged. Tokens of the prompt that are in no
-/// part, each part, and so on may have prices of their own, so each component is compared by itself. At another price
-/// all that is charged is taken back.
+/// Returns the difference between the quantities of a call and the charged ones. Tokens of the prompt that are in
+/// no part, each part, and so on may have prices of their own, so each component is compared by itself. At another
+/// price, the whole charge is taken back.
 pub fn call_rest(total: Tokens, charged: Tokens, is_same_price: bool) -> CallRest {
     let negative = |tokens: Tokens| tokens.checked_neg().unwrap_or_default();
     if !is_same_price {
@@ -22,7 +22,7 @@ pub fn call_rest(total: Tokens, charged: Tokens, is_same_price: bool) -> CallRes
     CallRest { more: excess(total, charged), less: negative(excess(charged, total)) }
 }
 
-/// Returns what `one` has more than `other` of each component.
+/// Returns the quantity of each component by which `one` exceeds `other`.
 fn excess(one: Tokens, other: Tokens) -> Tokens {
     let more = |one: i64, other: i64| one.saturating_sub(other).max(0);
     let rests = |tokens: Tokens| {
@@ -88,7 +88,7 @@ mod tests {
         let rest = call_rest(total, charged, true);
         assert_eq!(rest.more, without_request(tokens(600, 30, 600, 30)));
         assert_eq!(rest.less, Tokens::new(-600, 0, 0));
-        // At another price all of it goes back, and all is charged.
+        // At another price, everything is taken back and charged again.
         let rest = call_rest(total, charged, false);
         assert_eq!((rest.more, rest.less), (total, charged.checked_neg().unwrap()));
     }

@@ -32,7 +32,7 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// Returns the limit that holds now.
+    /// Returns the limit that applies now.
     pub fn limit(self, demo: DemoCredit) -> Nano {
         if self.has_demo_credit { self.granted.max(demo.amount()) } else { self.granted }
     }
@@ -47,13 +47,13 @@ pub struct CreditLimits {
     pub further: Nano,
 }
 
-/// The facts about the creator of an organization that decide about its credit limit.
+/// The facts about the creator of an organization that determine its credit limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creator {
     /// The creator's address is verified.
     pub is_verified: bool,
-    /// An organization of theirs, or of another account with the same mailbox, had the first credit limit before, even if
-    /// it was deleted.
+    /// An organization of theirs, or of another account with the same mailbox, had the first credit limit before,
+    /// even if it was deleted.
     pub had_credit: bool,
 }
 
@@ -76,7 +76,7 @@ impl CreditLimit {
         }
     }
 
-    /// Returns how far the new wallet may go below zero.
+    /// Returns the amount by which the new wallet may go below zero.
     pub const fn credit(self) -> Credit {
         match self {
             Self::First(granted) => Credit { granted, has_demo_credit: true },

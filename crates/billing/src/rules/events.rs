@@ -10,8 +10,8 @@ const MAX_AHEAD_MS: i64 = 5 * MINUTE_MS;
 /// Maximum age of an event: 13 months of at most 31 days, in milliseconds. Ids are kept for longer.
 const MAX_AGE_MS: i64 = 13 * 31 * DAY_MS;
 
-/// Returns the instant before which events may be deleted: repeated ones are refused as too old by every
-/// server whose clock is right to a day. It is the start of a day, so that the days after it are complete.
+/// Returns the instant before which events may be deleted: every server whose clock is accurate to a day refuses
+/// repeated ones as too old. It is the start of a day, so that the days after it are complete.
 pub fn deletable_before(now: Time) -> Time {
     now.plus_ms(-MAX_AGE_MS - DAY_MS).day().start()
 }
@@ -25,7 +25,7 @@ const MAX_BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
     pub reason: Reason,
-    /// A sentence for people, with what would be right.
+    /// A sentence for people, including how to fix the event.
     pub message: String,
 }
 
@@ -49,13 +49,13 @@ pub enum Reason {
     EventBeforeKey,
     /// Another event has this id.
     EventConflict,
-    /// The event costs more than the books can hold.
+    /// The cost of the event exceeds the maximum of the books.
     AmountOutOfRange,
     /// The event to correct doesn't exist.
     UnknownEvent,
     /// The correction names another caller, model or kind than the corrected event.
     CorrectionMismatch,
-    /// The correction takes back more than is left.
+    /// The correction takes back more than the rest of the event.
     CorrectionTooLarge,
     /// The correction has positive token counts, or corrects a correction.
     InvalidCorrection,
@@ -139,7 +139,7 @@ pub fn unknown_event(event_id: &str) -> Refusal {
     )
 }
 
-/// Returns the refusal of a correction that differs from what it corrects.
+/// Returns the refusal of a correction that differs from the event that it corrects.
 pub fn correction_mismatch(event_id: &str) -> Refusal {
     refusal(
         Reason::CorrectionMismatch,
@@ -158,7 +158,7 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
     )
 }
 
-/// Returns the refusal of a correction that takes back more than is left, which are these tokens.
+/// Returns the refusal of a correction that takes back more than the rest, which is these tokens.
 pub fn correction_too_large(left: Tokens) -> Refusal {
     let Tokens { prompt, cached_prompt, completion, parts } = left;
     let cached = match cached_prompt {
@@ -176,7 +176,7 @@ pub fn correction_too_large(left: Tokens) -> Refusal {
     )
 }
 
-/// Returns the refusal of a partial correction whose price isn't known any more.
+/// Returns the refusal of a partial correction whose price is no longer known.
 pub fn price_is_gone(event_id: &str) -> Refusal {
     refusal(
         Reason::ModelWithoutPrice,
@@ -187,7 +187,7 @@ pub fn price_is_gone(event_id: &str) -> Refusal {
     )
 }
 
-/// Checks that a correction takes something back, and that parts aren't more than their whole.
+/// Checks that a correction takes something back, and that parts don't exceed their whole.
 pub fn check_tokens(is_correction: bool, tokens: Tokens) -> Result<(), Refusal> {
     if !is_correction {
         let message = "The parts of the prompt or of the completion are more than the whole.";

@@ -93,7 +93,7 @@ pub struct Account {
 
 /// The unit of tokens.
 const TOKENS: &str = "Tokens";
-/// The unit of usage whose price isn't known any more: all of it is one.
+/// The unit of usage whose price is no longer known: all of it is a single unit.
 const UNPRICED_UNIT: &str = "Units";
 
 /// The categories of charges.
@@ -142,7 +142,7 @@ pub struct Charge {
     /// The tokens, of [`Category::Usage`].
     pub metered: Option<Metered>,
     pub project: Option<Named>,
-    /// The API key, or the person who called without one.
+    /// The API key, or the user who called without one.
     pub caller: Option<Caller>,
 }
 
@@ -170,7 +170,7 @@ pub struct UnitPrice {
     pub id: String,
     /// A JSON object about it.
     pub details: String,
-    /// When it holds, for people; empty for all calls.
+    /// The conditions under which it applies, for people; empty for all calls.
     pub conditions: String,
 }
 
@@ -190,8 +190,8 @@ pub struct Caller {
 }
 
 impl Charge {
-    /// Returns the day of the billing period to which a file of single days assigns the charge: that on which it begins,
-    /// or the first one if it began before.
+    /// Returns the day of the billing period to which a file of single days assigns the charge: the day on which
+    /// the charge begins, or the period's first day if it began earlier.
     pub fn file_day(&self, month: Month) -> Day {
         self.start.max(month.first_day())
     }
@@ -202,7 +202,7 @@ impl Charge {
         kernel::csv::add_line(text, cells.filter(|(column, _)| column.is_in(version)).map(|(_, cell)| cell));
     }
 
-    /// Returns the cells, in the order of [`COLUMNS`]. Names that people wrote never begin like a formula.
+    /// Returns the cells, in the order of [`COLUMNS`]. User-defined names never begin like a formula.
     fn cells(&self, account: &Account) -> [Cell; COLUMNS.len()] {
         let null = || Cell::value("");
         let optional = |text: Option<&str>| text.map_or_else(null, Cell::value);
@@ -230,7 +230,7 @@ impl Charge {
             cost(),
             unit_price(),
             cost(),
-            // No other host of the models is named to customers.
+            // No other host of the models is disclosed to customers.
             Cell::text(&account.provider),
             self.document.as_ref().map_or_else(null, |_| Cell::text(&self.line_id(account.month))),
             optional(self.document.as_deref()),
@@ -269,7 +269,7 @@ fn decimal(number: impl Display) -> Cell {
 }
 
 impl Metered {
-    /// Returns what is counted, and under which conditions it has its price.
+    /// Returns the name of what is counted, and the conditions of its price.
     fn what(&self) -> String {
         let meter = self.meter.to_lowercase();
         match self.price.as_ref().map(|price| price.conditions.as_str()) {
@@ -278,19 +278,19 @@ impl Metered {
         }
     }
 
-    /// Returns `true` if its price isn't known any more: then a unit is all of the usage.
+    /// Returns `true` if its price is no longer known: then all of the usage is a single unit.
     fn is_unpriced(&self) -> bool {
         self.quantity_unit == UNPRICED_UNIT
     }
 }
 
-/// Returns an instant as the specification writes it, to the second.
+/// Returns an instant in the format of the specification, to the second.
 fn instant(time: Time) -> String {
     let whole = Time::from_unix_ms(time.unix_ms().div_euclid(SECOND_MS) * SECOND_MS);
     whole.to_string().replace(".000", "")
 }
 
-/// Returns the first instant of a day as the specification writes it.
+/// Returns the first instant of a day in the format of the specification.
 fn first_instant(day: Day) -> String {
     format!("{day}T00:00:00Z")
 }

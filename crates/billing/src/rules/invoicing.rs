@@ -1,7 +1,7 @@
-//! Invoices and credit notes, computed from daily rows: their items, amounts and dues.
+//! Invoices and credit notes, computed from daily rows: their items, amounts and amounts due.
 //!
-//! Every item is exact: `quantity` × `unit_price` = `amount`. The difference that rounding to whole nanos
-//! leaves is an item of its own, so that the items sum to what was really debited.
+//! Every item is exact: `quantity` × `unit_price` = `amount`. The difference from rounding to whole nanos is a
+//! separate item, so that the items sum to the amount that was debited.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub enum Status {
     /// Nothing is due any more.
     Paid,
     Void,
-    /// Given up.
+    /// Written off.
     Uncollectible,
 }
 
@@ -113,9 +113,9 @@ pub enum ItemKind {
     LateUsage,
     /// A volume discount.
     Discount,
-    /// The difference that rounding leaves, so that the items sum to the amount.
+    /// The difference from rounding, so that the items sum to the amount.
     Rounding,
-    /// A debt that was on no invoice, as earlier versions have charged it once more.
+    /// A debt that was on no invoice; earlier versions charged it again.
     CarriedOver,
     /// Usage that a correction took back, on credit notes only.
     Correction,
@@ -164,7 +164,7 @@ enum DocumentKind {
 }
 
 impl DocumentKind {
-    /// Returns the month of use if a line has to name it.
+    /// Returns the month of use if a line must name it.
     fn named_month(self, of: Month) -> Option<Month> {
         Some(of).filter(|of| self != Self::Invoice(*of))
     }
@@ -187,7 +187,7 @@ impl DocumentKind {
     }
 }
 
-/// The key by which usage is put into lines, in the order of the lines.
+/// The key by which usage is grouped into lines, in the order of the lines.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LineKey<'a> {
     /// The month of use, if it isn't that of the document.
@@ -209,20 +209,20 @@ struct Line {
 /// The unit to which discounts apply: the tokens of one kind and model that were used in one month.
 type DiscountGroup<'a> = (Month, &'a str, TokenKind);
 
-/// Returns the bill of a month. `used` is what is billed in it, `before` is earlier billed usage of the
-/// months of its late usage.
+/// Returns the bill of a month. `used` is the usage billed in it, `before` is earlier billed usage of the months
+/// of its late usage.
 ///
 /// A discount belongs to the month of use. For each month of use, the bill gives the discount on all usage
 /// that is known now, less the discount on the usage that was known before; a negative difference is taken
 /// back.
 ///
-/// `None` if a sum overflows: then nothing may be billed.
+/// `None` if a sum overflows: then the caller must not bill.
 pub fn bill(month: Month, used: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
     document(DocumentKind::Invoice(month), used, before, prices)
 }
 
-/// Returns the bill of a credit note, whose amounts are negative: `corrected` is what is taken back, `before`
-/// is the usage of its months without that.
+/// Returns the bill of a credit note, whose amounts are negative: `corrected` is the usage that is taken back,
+/// `before` is the other usage of its months.
 ///
 /// `None` if a sum overflows.
 pub fn credit_note(corrected: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
@@ -287,7 +287,7 @@ fn document(
     finish(document_kind, items, used, list.checked_sub(discounted)?, discounted)
 }
 
-/// Returns the components of a row, at the price that it was rated at; `None` if that price isn't known any more.
+/// Returns the components of a row, at the price at which it was rated; `None` if that price is no longer known.
 pub(super) fn parts<'a>(row: &BilledUsage, prices: &'a PriceBook) -> Option<Vec<BilledPart<'a>>> {
     let counts = row.tokens();
     // A catalog can have been rewritten since the row was rated.
@@ -323,7 +323,7 @@ fn tokens_before<'a>(
     known
 }
 
-/// Subtracts the discounts from what was charged, and adds the item of the rounding.
+/// Subtracts the discounts from the charges, and adds the item of the rounding.
 fn finish(
     document_kind: DocumentKind,
     mut items: Vec<Item>,
@@ -334,7 +334,7 @@ fn finish(
     let posted = nano_sum(used.iter().map(|row| row.posted))?;
     let charged = nano_sum(used.iter().map(|row| row.posted).filter(|posted| *posted > Nano::ZERO))?;
     let credited = match document_kind {
-        // Late usage can lower the price of other usage of its month by more than it costs.
+        // Late usage can lower the price of other usage of its month by more than its own price.
         DocumentKind::Invoice(_) if exact >= Pico::ZERO => discounts::credited(discounted, charged),
         DocumentKind::Invoice(_) | DocumentKind::CreditNote => discounted.ceil_nano(),
     };
@@ -371,14 +371,14 @@ fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, Line>)
     Some(items)
 }
 
-/// An item for usage whose price isn't known any more: it keeps its amount, without a count of tokens.
+/// An item for usage whose price is no longer known: it keeps its amount, without a count of tokens.
 fn unpriced_item(document_kind: DocumentKind, named_month: Option<Month>, model: &str, amount: Pico) -> Item {
     let description =
         format!("{}{model}, usage at a price that has left the catalog", document_kind.prefix(named_month));
     Item::single(document_kind.item_kind(named_month), description, amount)
 }
 
-/// Returns the day from which a price holds, or the instant if that isn't the day's first.
+/// Returns the day from which a price applies, or the instant if that isn't the day's first.
 pub(super) fn price_start(time: Time) -> String {
     if time == time.day().start() { time.day().to_string() } else { time.to_string() }
 }
@@ -399,18 +399,17 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
 /// The debt of a wallet when a month closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
-    /// The part that is due of the month's invoice.
+    /// The part that is due on the month's invoice.
     pub of_month: Nano,
-    /// The part that is on no invoice and belongs to no open month. It was charged before: the month's invoice asks for it,
-    /// and doesn't charge it.
+    /// The part that is on no invoice and belongs to no open month. It was already charged: the month's invoice
+    /// asks for it without charging it.
     pub brought_forward: Nano,
 }
 
 /// Splits the debt of a wallet when a month closes. `unpaid` is the part of the month that no credit has
 /// paid, `later` that of the months after it, `on_invoices` the amounts due of older invoices.
 ///
-/// Credit uses of versions that didn't record them make `unpaid` too large, so the result is never more than
-/// what is owed.
+/// Versions that didn't record uses of credits make `unpaid` too large, so the result never exceeds the debt.
 pub fn split_debt(owed: Nano, unpaid: Nano, later: Nano, on_invoices: Nano) -> Debt {
     let left = (owed.units() - later.units().max(0) - on_invoices.units()).max(0);
     let of_month = left.min(unpaid.units().max(0));

@@ -1,9 +1,9 @@
-//! The words in which customers see a movement of their wallet.
+//! The descriptions of a wallet's movements for customers.
 
 /// The rest of the key of the single movement that stands for all usage before the ledger existed.
 const BEFORE_THE_LEDGER: &str = "before-the-ledger";
 
-/// Returns what a movement is about (docs/contract/billing.md#kinds-of-movements): its idempotency key without
+/// Returns the subject of a movement (docs/contract/billing.md#kinds-of-movements): its idempotency key without
 /// its kind in front and its own id behind; `None` if nothing is left.
 pub fn reference<'a>(kind: &str, idempotency_key: &'a str, id: &str) -> Option<&'a str> {
     let rest = idempotency_key.strip_prefix(kind)?.strip_prefix(':')?;
@@ -12,7 +12,7 @@ pub fn reference<'a>(kind: &str, idempotency_key: &'a str, id: &str) -> Option<&
     }
     let owner = rest.strip_suffix(id).and_then(|before| before.strip_suffix(':')).unwrap_or(rest);
     match kind {
-        // A refund or a dispute of a payment, and from which credit it was taken.
+        // A refund or a dispute of a payment, and the credit from which it was taken.
         "payment" => owner.split(':').next(),
         // Amounts that are too small to be paid are written off for a month.
         "write_off" => owner.strip_prefix("dust:").or(Some(owner)),

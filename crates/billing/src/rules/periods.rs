@@ -1,10 +1,10 @@
-//! Ranges of time: of a usage report in whole UTC days (docs/contract/usage.md#range), of a list of movements
-//! between two instants (docs/contract/billing.md#list-movements).
+//! Ranges of time: whole UTC days for a usage report (docs/contract/usage.md#range), two instants for a list of
+//! movements (docs/contract/billing.md#list-movements).
 
 use kernel::clock::{Day, Time};
 use kernel::error::Detail;
 
-/// Maximum number of days of one report: a leap year.
+/// Maximum number of days of a report: a leap year.
 pub const MAX_DAYS: i64 = 366;
 
 /// An end of a range, as the caller wrote it.
@@ -22,7 +22,7 @@ impl DateBound {
         Day::parse(text).map(Self::Date).or_else(|| Time::parse(text).map(Self::Instant))
     }
 
-    /// Returns the instant; of a date its first one.
+    /// Returns the instant; for a date, its first one.
     pub fn instant(self) -> Time {
         match self {
             Self::Date(day) => day.start(),
@@ -49,17 +49,17 @@ impl DateBound {
     }
 }
 
-/// The UTC days from `start` up to, but without, `end_exclusive`; empty if the two are equal.
+/// The UTC days from `start` up to but excluding `end_exclusive`; empty if the two are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     pub start: Day,
     pub end_exclusive: Day,
 }
 
-/// Returns the range that a report is about; without bounds, the calendar month of `now`.
+/// Returns the range of a report; without bounds, the calendar month of `now`.
 ///
-/// A single bound is completed with months. A lone start runs to the end of the current month (or of its own,
-/// if that is later), and a lone end begins with the current month (or with the month of the end, if that is
+/// A single bound is completed with months. A lone start runs to the end of the current month (or of its own, if
+/// that is later), and a lone end begins with the current month (or with the month of the end, if that is
 /// earlier).
 ///
 /// # Errors
@@ -84,15 +84,15 @@ pub fn range(start: Option<DateBound>, end: Option<DateBound>, now: Time) -> Res
     Ok(Range { start, end_exclusive })
 }
 
-/// The instants from `start` up to, but without, `end`; empty if the two are equal.
+/// The instants from `start` up to but excluding `end`; empty if the two are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
     pub start: Time,
     pub end: Time,
 }
 
-/// Returns the instants between two bounds. Without a start they begin with the first instant of all, without
-/// an end they go on for ever.
+/// Returns the instants between two bounds. Without a start they begin with the earliest instant; without an end
+/// they are unbounded.
 ///
 /// # Errors
 /// A detail for `end_date`: `end_before_start`.
@@ -197,7 +197,7 @@ mod tests {
         ];
         for (start, end, code) in cases {
             let asked = ask(Some(start), Some(end), "2026-05-05T05:05:05Z");
-            // An end on the day before the start's, rounded up, still is an empty range.
+            // An end on the day before the start's, rounded up, is still an empty range.
             assert_eq!(asked.err().unwrap_or_default(), code, "{start} {end}");
         }
     }

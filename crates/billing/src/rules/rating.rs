@@ -13,8 +13,8 @@ pub struct PricedTokens {
 }
 
 /// Returns the price of a correction by these negative quantities, as a negative amount, at the price of the
-/// corrected event, of which `left` is left. A correction of everything that is left gives back the rest of the amount, even if the
-/// price isn't known any more; otherwise `None` if the price isn't known.
+/// corrected event, of which `left` is left. A correction of everything that is left refunds the rest of the
+/// amount, even if the price is no longer known; otherwise `None` if the price isn't known.
 pub fn correction_amount(
     original: PricedTokens,
     left: PricedTokens,
@@ -25,7 +25,7 @@ pub fn correction_amount(
     if taken == left.tokens {
         return Some(Pico::from_units(-left.amount.units()));
     }
-    // The price has been changed since: it wouldn't give back what was charged.
+    // The price has changed since: it wouldn't refund the charged amount.
     let price = price.filter(|price| rate(price, original.tokens) == Some(original.amount))?;
     let back = rate(price, taken)?;
     Some(Pico::from_units(-back.units()))

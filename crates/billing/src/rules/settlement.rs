@@ -6,8 +6,7 @@ use kernel::money::Nano;
 /// Checks that an organization with this wallet and this number of open invoices may be deleted.
 ///
 /// # Errors
-/// 409 while it owes something or has a balance, or while calls are in progress that will be paid from what
-/// is reserved.
+/// 409 while it has a debt or a balance, or while calls are in progress that will be paid from reserved money.
 pub fn may_delete(posted: Nano, reserved: Nano, open_invoices: i64) -> Result<(), Error> {
     if posted != Nano::ZERO || open_invoices != 0 {
         return Err(Code::UnsettledBalance.into());

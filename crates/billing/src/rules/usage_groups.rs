@@ -2,7 +2,7 @@
 
 use kernel::clock::Day;
 
-/// The length of the time that one row stands for.
+/// The period that a row covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Period {
     /// A UTC day.
@@ -14,7 +14,7 @@ pub enum Period {
 }
 
 impl Period {
-    /// Returns the first day of the period with this day. It is the `date` of the row, even if the report
+    /// Returns the first day of the period that contains this day. It is the `date` of the row, even if the report
     /// begins later.
     pub fn first_day(self, day: Day) -> Day {
         match self {

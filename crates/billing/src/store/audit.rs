@@ -1,5 +1,5 @@
-//! The reads of the audit: the books of one organization, in slices, so that no statement takes long. To be
-//! run in a snapshot, so that all of them are consistent.
+//! The reads of the audit: the books of one organization, in slices, so that no statement takes long. Run them in
+//! a snapshot, so that all of them are consistent.
 
 mod usage;
 
@@ -106,7 +106,7 @@ pub async fn budgets(tx: &mut Tx, organization_id: &str) -> Result<Vec<BudgetRow
     .await
 }
 
-/// Returns what is spent of a budget in each period, by the first day of the period.
+/// Returns the amount spent of a budget in each period, by the first day of the period.
 pub async fn budget_uses(tx: &mut Tx, budget_id: &str) -> Result<Vec<(Day, Pico)>, db::Error> {
     let rows: Vec<(Day, i64, i64)> = sql("SELECT period_start, spent_whole, spent_pico FROM budget_uses
          WHERE budget_id = $1 ORDER BY period_start")
@@ -293,7 +293,7 @@ pub async fn credit_note_items(tx: &mut Tx, organization_id: &str) -> Result<Vec
     .await
 }
 
-/// Returns the list price of what credit notes took back, by the billed month and the open month.
+/// Returns the list price of the usage that credit notes took back, by the billed month and the open month.
 pub async fn credited_amounts(
     tx: &mut Tx,
     organization_id: &str,

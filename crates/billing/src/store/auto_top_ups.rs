@@ -48,7 +48,7 @@ pub async fn request(tx: &mut Tx, wallet: &Wallet, id: PaymentId, now: Time) -> 
     .await
 }
 
-/// Forgets the top-ups of an organization that is deleted.
+/// Deletes the top-ups of an organization that is deleted.
 pub async fn remove(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     set_threshold(tx, organization_id, None).await?;
     sql("DELETE FROM auto_top_ups WHERE organization_id = $1").bind(organization_id).defer(tx).await

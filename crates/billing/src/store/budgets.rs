@@ -1,4 +1,4 @@
-//! Budgets, and what is used of them. Only the holder of the wallet's lock writes these tables.
+//! Budgets, and their use. Only the holder of the wallet's lock writes these tables.
 
 use std::sync::LazyLock;
 
@@ -50,7 +50,7 @@ db::row!(Budget {
 });
 
 impl Budget {
-    /// Returns the version of what people change; what is spent changes all the time.
+    /// Returns the version of the fields that people change; the spent amount changes all the time.
     ///
     /// # Errors
     /// It can't be written as JSON.
@@ -64,7 +64,7 @@ impl Budget {
         self.period.start(self.created_at.day())
     }
 
-    /// Returns the API key that it is for, if it is for one.
+    /// Returns the API key that is its subject, if any.
     pub const fn api_key_id(&self) -> Option<ApiKeyId> {
         match self.subject {
             Subject::ApiKey(id) => Some(id),
@@ -221,7 +221,7 @@ pub async fn insert(tx: &mut Tx, budget: &Budget, name_folded: &str) -> Result<(
     add_to_count(tx, budget.organization_id, 1).await
 }
 
-/// Writes what people change of a budget; `name_folded` is that of a new name.
+/// Writes the fields of a budget that people change; `name_folded` is that of a new name.
 ///
 /// # Errors
 /// [`db::Error::Unique`] if the organization has another budget with this name.
@@ -241,7 +241,7 @@ pub async fn update(tx: &mut Tx, budget: &Budget, name_folded: Option<&str>) -> 
     Ok(())
 }
 
-/// Deletes a budget with what is recorded of it.
+/// Deletes a budget with its records.
 pub async fn delete(tx: &mut Tx, budget: &Budget) -> Result<(), db::Error> {
     sql("DELETE FROM budget_alerts WHERE budget_id = $1").bind(budget.id).defer(tx).await?;
     sql("DELETE FROM budget_uses WHERE budget_id = $1").bind(budget.id).defer(tx).await?;
@@ -275,7 +275,7 @@ pub async fn set_reserved(tx: &mut Tx, id: BudgetId, reserved: Nano) -> Result<(
     sql("UPDATE budgets SET reserved_nano = $2 WHERE id = $1").bind(id).bind(nano(reserved)?).defer(tx).await
 }
 
-/// Returns what is used of a budget in the period that begins on this day.
+/// Returns the use of a budget in the period that begins on this day.
 pub async fn used(tx: &mut Tx, id: BudgetId, period_start: Day) -> Result<Use, db::Error> {
     let used = sql("SELECT spent_whole, spent_pico,
              COALESCE((SELECT MAX(a.threshold) FROM budget_alerts a
@@ -288,7 +288,7 @@ pub async fn used(tx: &mut Tx, id: BudgetId, period_start: Day) -> Result<Use, d
     Ok(used.unwrap_or_default())
 }
 
-/// Sets what is spent of a budget in the period that begins on this day.
+/// Sets the amount spent of a budget in the period that begins on this day.
 pub async fn set_spent(tx: &mut Tx, id: BudgetId, period_start: Day, spent: Pico) -> Result<(), db::Error> {
     let (whole, pico) = parts(spent)?;
     sql("INSERT INTO budget_uses (budget_id, period_start, spent_whole, spent_pico) VALUES ($1, $2, $3, $4)
@@ -313,9 +313,9 @@ pub static USAGE_SINCE: LazyLock<[String; 3]> = LazyLock::new(|| {
         .map(|condition| format!("{SUMS}{condition} GROUP BY day"))
 });
 
-/// Returns the list price of the usage of a budget's subject, by day, from this day on. The wallet must be
-/// locked: what is added to daily rows by others isn't committed yet, and they find the budget when they lock
-/// the wallet.
+/// Returns the list price of the usage of a budget's subject, by day, from this day on. The wallet must be locked:
+/// additions of other transactions to daily rows aren't committed yet, and these transactions see the budget when
+/// they lock the wallet.
 pub async fn usage_since(tx: &mut Tx, budget: &Budget, first: Day) -> Result<Vec<(Day, Pico)>, db::Error> {
     let [of_organization, of_project, of_key] = &*USAGE_SINCE;
     let statement = match budget.subject {
@@ -400,7 +400,7 @@ static NAMES_OF_PAGE: LazyLock<String> =
     LazyLock::new(|| format!("{NAMES} ORDER BY b.id DESC LIMIT $2 OFFSET $3"));
 static NAME: LazyLock<String> = LazyLock::new(|| format!("{NAMES} AND b.id = $2"));
 
-/// Returns the names of the projects and keys that the budgets of a page are for; `None` of those that are gone.
+/// Returns the names of the projects and keys that are the subjects of a page of budgets; `None` for deleted ones.
 pub async fn subject_names(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -410,7 +410,7 @@ pub async fn subject_names(
     statement.bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
-/// Returns the name of the project or key that a budget is for; `None` if it is gone.
+/// Returns the name of the project or key that is the subject of a budget; `None` if it was deleted.
 pub async fn subject_name(
     tx: &mut Tx,
     organization_id: OrganizationId,

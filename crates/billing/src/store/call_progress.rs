@@ -13,7 +13,7 @@ use kernel::ids::{CallerId, OrganizationId, ProjectId, ReservationId};
 /// The tokens of a call until now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Tokens of the prompt, with those from a cache.
+    /// Tokens of the prompt, including those from a cache.
     pub prompt_tokens: i64,
     /// Tokens of the prompt that came from a cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
@@ -50,8 +50,8 @@ static WRITE: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Extends these reservations, and writes how far their calls have come. Returns those that existed and
-/// weren't about to be captured. The wallets must be locked.
+/// Extends these reservations, and writes the progress of their calls. Returns those that existed and weren't
+/// about to be captured. The wallets must be locked.
 pub async fn write(
     tx: &mut Tx,
     calls: &[(ReservationId, Progress)],
@@ -99,8 +99,8 @@ impl FromRow for InterruptedCall {
     }
 }
 
-/// Closes this reservation if it is still expired and its call has a progress, which doesn't change any more
-/// then. Returns it, also if it was closed before. The wallet must be locked.
+/// Closes this reservation if it is still expired and its call has a progress, which then no longer changes.
+/// Returns it, even if it was closed before. The wallet must be locked.
 pub async fn close(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<InterruptedCall>, db::Error> {
     sql("UPDATE reservations SET closed = 1
          WHERE id = $1 AND expires_at <= $2 AND completion_tokens IS NOT NULL

@@ -21,7 +21,7 @@ pub struct CreditNote {
     pub month: Month,
     /// The open month when it was made.
     pub booked_month: Month,
-    /// The corrections that it is for, as a text.
+    /// The corrections that caused it, as a text.
     pub reference: String,
     /// The refunded amount; negative if the lost discount is worth more than the tokens.
     pub amount: Nano,

@@ -1,4 +1,4 @@
-//! Credits, with what is left of them.
+//! Credits, with their remaining amounts.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ db::row!(Credit {
     expires_at
 });
 
-/// A part of a credit that paid for what was billed in a month.
+/// A part of a credit that paid for usage billed in a month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditUse {
     /// The credit in its current state.
@@ -35,8 +35,8 @@ static REMAINING: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0")
 });
 
-/// Returns the credits of an organization of which something is left, including expired ones that no job has
-/// ended yet. Lock the wallet before changing them.
+/// Returns the credits of an organization that aren't used up, including expired ones that no job has ended yet.
+/// Lock the wallet before changing them.
 pub async fn list_remaining(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
     sql(REMAINING.as_str()).bind(organization_id).all(tx).await
 }
@@ -75,7 +75,7 @@ pub async fn insert(tx: &mut Tx, organization_id: OrganizationId, credit: &Credi
     Ok(())
 }
 
-/// Sets what is left of a credit.
+/// Sets the remaining amount of a credit.
 pub async fn set_remaining(tx: &mut Tx, id: CreditId, remaining: Nano) -> Result<(), db::Error> {
     sql("UPDATE credits SET remaining_nano = $2 WHERE id = $1")
         .bind(id)
@@ -94,7 +94,7 @@ pub async fn expire(tx: &mut Tx, id: CreditId, remaining: Nano, now: Time) -> Re
         .await
 }
 
-/// Adds to what a credit paid of a month.
+/// Adds to the amount that a credit paid of a month.
 pub async fn add_use(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -113,7 +113,7 @@ pub async fn add_use(
     .await
 }
 
-/// Subtracts from what a credit paid of a month.
+/// Subtracts from the amount that a credit paid of a month.
 pub async fn subtract_use(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -131,8 +131,7 @@ pub async fn subtract_use(
     .await
 }
 
-/// Returns the credits that paid for what was billed in a month, less refunds. Lock the wallet before
-/// changing them.
+/// Returns the credits that paid for usage billed in a month, less refunds. Lock the wallet before changing them.
 pub async fn uses(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -158,7 +157,7 @@ pub struct ExpiredCredit {
 
 db::row!(ExpiredCredit { id, organization_id });
 
-/// Returns expired credits of which something is left, by id, after the given one.
+/// Returns expired credits that aren't used up, by id, after the given one.
 pub async fn list_expired(
     tx: &mut Tx,
     now: Time,
@@ -230,7 +229,7 @@ static LIST: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Returns the credits of an organization after the given one, in the order of their creation; with `all`,
-/// also those that are used up.
+/// including those that are used up.
 pub async fn list(
     tx: &mut Tx,
     organization_id: OrganizationId,

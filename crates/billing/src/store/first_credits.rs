@@ -1,11 +1,11 @@
-//! The mailboxes whose persons have had the first credit limit. Rows are never removed: it is given once.
+//! The mailboxes whose users have had the first credit limit. Rows are never removed: it is given once.
 
 use db::{Tx, sql};
 use kernel::addresses::PlainMailbox;
 use kernel::clock::Time;
 
-/// Notes that the first credit limit is given to a mailbox; `false` if it was before. A transaction that does the same at
-/// the same time waits. This comes after every lock but those of the counters of mails.
+/// Records that the first credit limit is given to a mailbox; `false` if it already was. Another transaction that
+/// does so at the same time waits. This comes after every lock except those of the counters of mails.
 pub async fn take(tx: &mut Tx, mailbox: &PlainMailbox, now: Time) -> Result<bool, db::Error> {
     let inserted = sql(
         "INSERT INTO first_credits (mailbox, granted_at) VALUES ($1, $2) ON CONFLICT (mailbox) DO NOTHING",

@@ -1,4 +1,4 @@
-//! Invoices: what was billed in a month, at most one per organization.
+//! Invoices: the usage billed in a month, at most one per organization.
 
 use std::sync::LazyLock;
 
@@ -37,7 +37,7 @@ pub struct Invoice {
     pub issuer: Issuer,
 }
 
-/// The issuer of an invoice, as far as it was configured.
+/// The configured parts of the issuer of an invoice.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Issuer {
     /// A single line.
@@ -172,7 +172,7 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
     Ok(())
 }
 
-/// Sets the issuer of invoices of earlier versions, which have none. Returns how many.
+/// Sets the issuer of invoices of earlier versions, which have none. Returns their number.
 pub async fn add_issuer(tx: &mut Tx, issuer: &Issuer) -> Result<u64, db::Error> {
     sql("UPDATE invoices SET issuer_name = $1, issuer_address = $2 WHERE issuer_name IS NULL")
         .bind(issuer.name.as_deref().unwrap_or_default())
@@ -188,8 +188,8 @@ pub async fn lacks_issuer(tx: &mut Tx) -> Result<bool, db::Error> {
     Ok(found.is_some())
 }
 
-/// Writes the amount due of an invoice and its status. The wallet must be locked. One that isn't open any more can't be paid
-/// on a page any longer.
+/// Writes the amount due of an invoice and its status. The wallet must be locked. An invoice that is no longer
+/// open can no longer be paid on a page.
 pub async fn set_status(tx: &mut Tx, invoice: &Invoice, now: Time) -> Result<(), db::Error> {
     sql("UPDATE invoices SET due_nano = $2, status = $3, paid_at = $4, voided_at = $5 WHERE id = $1")
         .bind(invoice.id)
@@ -215,7 +215,7 @@ pub async fn get(tx: &mut Tx, id: InvoiceId) -> Result<Option<Invoice>, db::Erro
 static OF_MONTH: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM invoices WHERE organization_id = $1 AND month = $2"));
 
-/// Returns the invoice of a month, if anything was billed in it.
+/// Returns the invoice of a month, if any usage was billed in it.
 pub async fn of_month(
     tx: &mut Tx,
     organization_id: OrganizationId,

@@ -29,7 +29,7 @@ pub enum Movement {
     Payment,
     /// An invoice was voided.
     Void,
-    /// A debt was given up, or a balance too small to be paid was removed.
+    /// A debt was written off, or a balance too small to be paid was removed.
     WriteOff,
 }
 
@@ -79,7 +79,7 @@ pub struct Transfer {
     pub id: LedgerTransactionId,
     pub organization_id: OrganizationId,
     pub movement: Movement,
-    /// Unique within the organization: a movement with this key happens once.
+    /// Unique within the organization: only one movement can have this key.
     pub idempotency_key: String,
     /// The other account.
     pub account: Account,
@@ -132,10 +132,10 @@ db::row!(WalletMovement { id, movement: "kind", idempotency_key, happened_at, to
 pub const COUNT: &str = "SELECT COUNT(*) FROM ledger_transactions
      WHERE organization_id = $1 AND happened_at >= $2 AND happened_at < $3";
 
-/// Selects movements of an organization in an interval, the newest first. The index steps over the rows before
-/// them, and the tables are read for these rows only. `CROSS JOIN` keeps SQLite to this order.
+/// Selects movements of an organization in an interval, the newest first. The index steps over the earlier rows,
+/// and the tables are read for the selected rows only. `CROSS JOIN` makes SQLite keep this order.
 pub static FROM_START: LazyLock<String> = LazyLock::new(|| movements("happened_at DESC, id"));
-/// As [`FROM_START`], stepping over the rows after them.
+/// The same as [`FROM_START`], stepping over the rows after them.
 pub static FROM_END: LazyLock<String> = LazyLock::new(|| movements("happened_at, id DESC"));
 
 fn movements(order: &str) -> String {

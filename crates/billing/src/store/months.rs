@@ -34,7 +34,7 @@ db::row!(BilledUsage {
     posted: posted
 });
 
-/// The parts of daily rows are in rows of their own.
+/// The parts of daily rows are in their own rows.
 fn no_parts(_row: &Row) -> Result<Parts, db::Error> {
     Ok(Parts::default())
 }
@@ -52,7 +52,8 @@ pub const BILLED: &str = "SELECT model, kind, price_version, day,
          WHERE organization_id = $1 AND month = $2
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
-/// Returns what is billed to an organization in a month, without what credit notes took back meanwhile.
+/// Returns the usage billed to an organization in a month, without the usage that credit notes took back
+/// meanwhile.
 pub async fn billed(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -112,8 +113,8 @@ fn subtract(mut used: Vec<BilledUsage>, credited: &[BilledUsage]) -> Vec<BilledU
     used
 }
 
-/// Returns the usage of the months `months_of_use` as it was when `month` was billed, or is while it is open:
-/// what was billed in earlier months, less the credit notes made until then.
+/// Returns the usage of the months `months_of_use` that was known when `month` was billed, or is known while it is
+/// open: the usage billed in earlier months, less the credit notes made until then.
 pub async fn billed_before(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -188,7 +189,7 @@ pub struct CreditedUsage {
     pub used: BilledUsage,
 }
 
-/// Adds to what credit notes took back while the month `booked` was open.
+/// Adds to the usage that credit notes took back while the month `booked` was open.
 pub async fn add_credited(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -236,12 +237,12 @@ pub async fn add_credited(
     .await
 }
 
-/// The charges of a month at list price, less what credits paid of them.
+/// The charges of a month at list price, less the amounts that credits paid of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MonthCharge {
     /// The month in which they are billed.
     pub month: Month,
-    /// The part that no credit has paid; negative if credits paid for what was taken back since.
+    /// The part that no credit has paid; negative if credits paid for usage that was taken back since.
     pub unpaid: Nano,
 }
 
@@ -270,7 +271,7 @@ pub async fn charges_from(
     .await
 }
 
-/// Returns `true` if something is billed to an organization in a later month.
+/// Returns `true` if an organization has usage that is billed in a later month.
 pub async fn has_later(
     tx: &mut Tx,
     organization_id: OrganizationId,

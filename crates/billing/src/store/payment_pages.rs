@@ -1,24 +1,26 @@
-//! The pages of Stripe on which payments wait for their customers: they end in the transaction that ends what they are for. The
-//! crate `payments`, which depends on billing and so can't be called by it, does the tasks, and writes these tables otherwise.
+//! The pages of Stripe on which payments wait for their customers: they end in the transaction that ends their
+//! purpose. The crate `payments`, which depends on billing and so can't be called by it, runs the tasks, and
+//! writes these tables otherwise.
 
 use crate::store::invoices::Invoice;
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::OrganizationId;
 
-/// The statement that has the pages of an invoice ended. `COALESCE` keeps SQLite from the index of all sessions.
+/// The statement that requests the end of the pages of an invoice. `COALESCE` keeps SQLite from the index of all
+/// sessions.
 pub const EXPIRE_OF_INVOICE: &str = "INSERT INTO stripe_tasks (kind, object_id, next_at)
      SELECT 'expire_session', session_id, CAST($3 AS BIGINT) FROM payments
      WHERE organization_id = $1 AND invoice_id = $2 AND status = 'open' AND COALESCE(session_id, '') <> ''
      ON CONFLICT (kind, object_id) DO NOTHING";
 
-/// The statement that gives up the open payments of an invoice.
+/// The statement that cancels the open payments of an invoice.
 pub const CANCEL_OF_INVOICE: &str =
     "UPDATE payments SET status = 'canceled', failure_code = 'invoice_not_open', checkout_url = NULL,
          next_at = NULL, updated_at = $3
      WHERE organization_id = $1 AND invoice_id = $2 AND status = 'open'";
 
-/// Gives up the open payments of an invoice of a locked wallet, and has their pages ended.
+/// Cancels the open payments of an invoice of a locked wallet, and requests the end of their pages.
 ///
 /// # Errors
 /// The database fails.
@@ -29,19 +31,19 @@ pub async fn end_of_invoice(tx: &mut Tx, invoice: &Invoice, now: Time) -> Result
     Ok(())
 }
 
-/// The statement that has the pages of an organization ended.
+/// The statement that requests the end of the pages of an organization.
 pub const EXPIRE_ALL: &str = "INSERT INTO stripe_tasks (kind, object_id, next_at)
      SELECT 'expire_session', session_id, CAST($2 AS BIGINT) FROM payments
      WHERE organization_id = $1 AND status IN ('open', 'action_required') AND COALESCE(session_id, '') <> ''
      ON CONFLICT (kind, object_id) DO NOTHING";
 
-/// The statement that gives up the open payments of an organization.
+/// The statement that cancels the open payments of an organization.
 pub const CANCEL_ALL: &str =
     "UPDATE payments SET status = 'canceled', failure_code = 'organization_deleted', checkout_url = NULL,
          next_at = NULL, updated_at = $2
      WHERE organization_id = $1 AND status IN ('open', 'action_required')";
 
-/// Gives up the open payments of an organization that is deleted, and has their pages ended.
+/// Cancels the open payments of an organization that is deleted, and requests the end of their pages.
 ///
 /// # Errors
 /// The database fails.

@@ -141,8 +141,8 @@ static FIND: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Returns those of the reservations that exist. Their organizations and amounts never change, but they may
-/// be gone when the wallet is locked.
+/// Returns those of the reservations that exist. Their organizations and amounts never change, but they may have
+/// ended when the wallet is locked.
 pub async fn find(tx: &mut Tx, ids: &[ReservationId]) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut found = Vec::new();
     for (text, chunk) in FIND.chunks(ids) {
@@ -154,7 +154,7 @@ pub async fn find(tx: &mut Tx, ids: &[ReservationId]) -> Result<Vec<ReservedAmou
 
 static END: LazyLock<Sizes> = LazyLock::new(|| {
     Sizes::new(|rows| {
-        // The list of ids finds the rows; the pairs keep an organization from ending the reservation of
+        // The list of ids finds the rows; the pairs prevent an organization from ending the reservation of
         // another.
         let ids: Vec<_> = (0..rows).map(|row| format!("${}", row * 2 + 1)).collect();
         let pairs =
@@ -224,7 +224,7 @@ pub struct DueReservation {
     pub id: ReservationId,
     pub organization_id: OrganizationId,
     pub expires_at: Time,
-    /// The gateway has written how far its call had come.
+    /// The gateway has written the progress of its call.
     pub has_progress: bool,
 }
 
@@ -253,7 +253,7 @@ pub async fn due(
 }
 
 /// Sets the end of reservations that expire after `latest`: a clock has been set back since they were made.
-/// Returns how many.
+/// Returns their number.
 pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64, db::Error> {
     sql("UPDATE reservations SET expires_at = $1 WHERE expires_at > $2")
         .bind(expires_at)
@@ -262,8 +262,8 @@ pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64,
         .await
 }
 
-/// Ends this reservation if it is still expired, as it may have been extended meanwhile, and nothing is to be
-/// charged for it. The wallet must be locked.
+/// Ends this reservation if it is still expired, as it may have been extended meanwhile, and its call has no
+/// progress to charge. The wallet must be locked.
 pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<ReservedAmount>, db::Error> {
     sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 AND completion_tokens IS NULL
          RETURNING id, organization_id, project_id, api_key_id, amount_nano")

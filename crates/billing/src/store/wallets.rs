@@ -1,4 +1,4 @@
-//! Wallets: the balances of organizations, what is reserved of them, and the open months.
+//! Wallets: the balances of organizations, their reserved amounts, and the open months.
 
 use std::sync::LazyLock;
 
@@ -26,11 +26,11 @@ pub struct Wallet {
     pub reserved: Nano,
     /// The first month that isn't closed.
     pub open_month: Month,
-    /// The first expiry of the credits that have something left.
+    /// The first expiry of the credits that aren't used up.
     pub next_expiry_at: Option<Time>,
     /// The number of budgets.
     pub budgets: i64,
-    /// The available amount below which an automatic top-up is requested; `None` while none is to be.
+    /// The available amount below which an automatic top-up is requested; `None` if none must be requested.
     pub top_up_below: Option<Nano>,
     /// The threshold of the balance's alert; `None` without one.
     pub alert_below: Option<Nano>,
@@ -76,17 +76,17 @@ impl StandingBasis {
 }
 
 impl Wallet {
-    /// Returns how far the balance may go below zero now.
+    /// Returns the amount by which the balance may go below zero now.
     pub fn credit_limit(&self, demo: DemoCredit) -> Nano {
         self.credit.limit(demo)
     }
 
-    /// Returns what can be spent without the credit limit: what is posted less what is reserved.
+    /// Returns the amount that can be spent without the credit limit: the posted amount less the reserved amount.
     pub fn available(&self) -> Nano {
         Nano::from_units(self.posted.units() - self.reserved.units())
     }
 
-    /// Returns what can be spent, the credit limit included.
+    /// Returns the amount that can be spent, including the credit limit.
     pub fn spendable(&self, demo: DemoCredit) -> Nano {
         Nano::from_units(self.available().units() + self.credit_limit(demo).units())
     }
@@ -96,7 +96,7 @@ impl Wallet {
         self.posted = Nano::from_units(self.posted.units() + to_wallet.units());
     }
 
-    /// Lowers `next_expiry_at` to the expiry of a credit with something left.
+    /// Lowers `next_expiry_at` to the expiry of a credit that isn't used up.
     pub fn note_expiry(&mut self, expires_at: Option<Time>) {
         self.next_expiry_at = match (self.next_expiry_at, expires_at) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -109,7 +109,7 @@ const COLUMNS: &str =
     "organization_id, currency, credit_limit_nano, has_demo_credit, posted_nano, reserved_nano,
      open_month, next_expiry_at, budgets, top_up_below_nano, alert_below_nano";
 
-/// Adds the wallet of a new organization, with nothing in it.
+/// Adds the empty wallet of a new organization.
 pub async fn insert(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -131,7 +131,7 @@ pub async fn insert(
     record_credit(tx, organization_id, credit).await
 }
 
-/// Records the credit that a wallet has from now on: the audit compares the wallet with it.
+/// Records the credit that a wallet has from now on, which the audit compares with the wallet.
 async fn record_credit(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -197,8 +197,7 @@ pub async fn lock(
     sql(LOCK.as_str()).bind(organization_id).bind(now).optional(tx).await
 }
 
-/// Locks a wallet as [`lock`] does. Every organization has a wallet, from its creation and beyond its
-/// deletion.
+/// Locks a wallet like [`lock`]. Every organization has a wallet, from its creation until after its deletion.
 ///
 /// # Errors
 /// The wallet is missing; the database fails.
@@ -240,7 +239,7 @@ pub async fn write(
     .await
 }
 
-/// Queues events for webhooks if the standing of a locked wallet's balance has changed since the last ones.
+/// Queues events for webhooks if the standing of a locked wallet's balance has changed since the last events.
 pub async fn tell_standing(
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -294,7 +293,7 @@ pub struct WalletOverview {
 
 db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoices });
 
-/// Selects the columns of an [`WalletOverview`]; a condition on `w`, the wallet, follows.
+/// Selects the columns of a [`WalletOverview`]; a condition on `w`, the wallet, follows.
 const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.has_demo_credit, w.posted_nano,
     w.reserved_nano, w.open_month,
         w.next_expiry_at, w.budgets, w.top_up_below_nano, w.alert_below_nano, COALESCE(o.name, w.former_name) AS name, o.created_at,
@@ -349,7 +348,7 @@ pub async fn overviews(
     sql(OVERVIEWS.as_str()).bind(after).bind(limit).all(tx).await
 }
 
-/// Stores the name of an organization that is deleted, for the invoices that are still to come.
+/// Stores the name of an organization that is deleted, for its future invoices.
 pub async fn set_former_name(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -362,7 +361,7 @@ pub async fn set_former_name(
         .await
 }
 
-/// Returns the name of an organization, or the one that it had when it was deleted; `None` without a wallet.
+/// Returns the name of an organization, or its last name if it was deleted; `None` without a wallet.
 pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<String>, db::Error> {
     let name: Option<(String,)> = sql("SELECT COALESCE(o.name, w.former_name, w.organization_id)
          FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id WHERE w.organization_id = $1")

@@ -93,7 +93,8 @@ fn components_have_a_price_or_that_of_their_whole() {
     assert_eq!([of(CachedPrompt), of(CacheWrite5m), of(AudioCompletion)], ["0.5", "1", "2"]);
     assert_eq!([of(Reasoning), of(Search), of(Image)], ["3", "0.25", "0"]);
     assert_eq!(price.to_string(), "prompt 1, cached prompt 0.5, completion 2, reasoning 3, search 0.25");
-    // 10 - 4 = 6 x 1, 4 x 0.5, 9 - 5 = 4 x 2, 5 x 3, 2 x 0.25: two tokens were written to a cache, at the prompt's price.
+    // 10 - 4 = 6 x 1, 4 x 0.5, 9 - 5 = 4 x 2, 5 x 3, 2 x 0.25: two tokens were written to a cache, at the prompt's
+    // price.
     let parts = Parts::default().with(Reasoning, 5).with(Search, 2).with(CacheWrite5m, 2);
     let tokens = Tokens { parts, ..Tokens::new(10, 4, 9) };
     assert_eq!(rate(price, tokens).map(|amount| amount.to_string()).as_deref(), Some("31.5"));

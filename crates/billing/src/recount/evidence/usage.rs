@@ -1,4 +1,4 @@
-//! Usage: daily rows, what corrections took out of closed months, and events. The database sums them up by day, model and price.
+//! Usage: daily rows, corrections of closed months, and events. The database sums them up by day, model and price.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::recount::usage::{UseKey, Used};
 const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
 /// Number of events that a statement sums up.
 const EVENTS_AT_ONCE: i64 = 4_000;
-/// More than any source of events.
+/// Greater than any source of events.
 const LAST_SOURCE: &str = "\u{10ffff}";
 
 /// Daily rows of one key that are billed in one month.
@@ -22,16 +22,16 @@ pub struct DayRow {
     pub month: Month,
     pub key: UseKey,
     pub used: Used,
-    /// The whole nanos of each of the rows, rounded down, together.
+    /// The whole nanos of the rows, each rounded down, summed up.
     pub nanos: i128,
 }
 
 /// The role of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum EventPlace {
-    /// A call, or what was known of it when it was charged.
+    /// A call, or the part of it that was known when it was charged.
     Call,
-    /// The rest of a call of the gateway of which a part was charged before.
+    /// The rest of a call of the gateway of which a part was charged earlier.
     Rest,
     Correction,
 }
@@ -81,10 +81,10 @@ pub struct EventsRow {
 pub struct CreditedRow {
     /// The month in which it had been billed.
     pub month: Month,
-    /// The month that was open when it was taken back; its daily rows have that one.
+    /// The month that was open when it was taken back; its daily rows have this month.
     pub booked_month: Month,
     pub key: UseKey,
-    /// None or less.
+    /// Zero or negative.
     pub used: Used,
     pub nanos: i128,
 }
@@ -94,7 +94,7 @@ fn key(row: &Row) -> Result<UseKey, db::Error> {
     Ok(UseKey { day, model, kind: row.get("kind")?, version: row.get("price_version")? })
 }
 
-/// Reads tokens, without parts, and what they cost.
+/// Reads tokens, without parts, and their cost.
 fn used(row: &Row) -> Result<Used, db::Error> {
     let (prompt, cached): (i64, i64) = (row.get("prompt_tokens")?, row.get("cached_prompt_tokens")?);
     let completion: i64 = row.get("completion_tokens")?;
@@ -146,7 +146,7 @@ impl FromRow for DayPart {
     }
 }
 
-/// Returns the daily rows with their parts, summed up. Parts without a row have one of their own.
+/// Returns the daily rows with their parts, summed up. Parts without a row get a row of their own.
 pub async fn days(tx: &mut Tx, organization_id: &str) -> Result<Vec<DayRow>, db::Error> {
     let days: Vec<DayRow> = sql(DAILY).bind(organization_id).heavy().all(tx).await?;
     let parts: Vec<DayPart> = sql(DAILY_PARTS).bind(organization_id).heavy().all(tx).await?;
@@ -171,7 +171,7 @@ fn parts(row: &Row) -> Result<quantities::ByPart, db::Error> {
     quantities::parse(row.get::<Option<String>>("parts")?.as_deref().unwrap_or_default())
 }
 
-/// Reads tokens and parts, and what they cost.
+/// Reads tokens and parts, and their cost.
 fn used_with_parts(row: &Row) -> Result<Used, db::Error> {
     let mut used = used(row)?;
     used.quantities.parts = parts(row)?;
@@ -197,7 +197,7 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<Credited
     .await
 }
 
-/// Reads events with the same parts, which are those of each of them.
+/// Reads a group of events with the same parts; the parts are those of each event.
 impl FromRow for EventsRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let each = Quantities { parts: parts(row)?, ..Quantities::default() };
@@ -216,7 +216,7 @@ impl FromRow for EventsRow {
     }
 }
 
-/// Selects the key of the event that is `$4` behind the key `$2`, `$3`.
+/// Selects the key of the event that is `$4` events after the key `$2`, `$3`.
 pub const EVENTS_END: &str = "SELECT source, event_id FROM usage_events
      WHERE organization_id = $1 AND (source, event_id) > ($2, $3) ORDER BY source, event_id LIMIT 1 OFFSET $4";
 
@@ -227,8 +227,8 @@ macro_rules! place {
     };
 }
 
-/// Sums up the events between two keys by day, model and price; the first one is left out. Events with parts are summed up
-/// with those that have the same ones, so those without any, which most are, stay together.
+/// Sums up the events between two keys by day, model and price; the first one is left out. Events with parts are
+/// summed up with those that have the same parts, so events without any, which is the usual case, stay together.
 pub const EVENTS: &str = concat!(
     "SELECT occurred_at / 86400000 AS day, model, kind, price_version, parts, ",
     place!(),
@@ -246,8 +246,8 @@ pub const EVENTS: &str = concat!(
     place!()
 );
 
-/// Sums up the calls between two keys, of models that have prices with conditions, by minute, model and price. A correction has
-/// the price of what it corrects, whenever it came.
+/// Sums up the calls between two keys, of models that have prices with conditions, by minute, model and price. A
+/// correction has the price of the event that it corrects, regardless of its own time.
 pub const CALLS: &str = concat!(
     "SELECT occurred_at / 86400000 AS day, model, kind, price_version, ",
     place!(),
@@ -288,7 +288,7 @@ impl EventsRow {
     }
 }
 
-/// The keys of two events, the first of which isn't among those between them.
+/// The keys of two events; the first event isn't among those between them.
 type Slice = [(String, String); 2];
 
 async fn between<T: FromRow>(

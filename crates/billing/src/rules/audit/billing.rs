@@ -1,5 +1,5 @@
-//! Checks of bills by recomputation: an invoice from its rows and prices, its due from the credits that paid,
-//! the remainder of a credit from its uses.
+//! Checks of bills by recomputation: an invoice from its rows and prices, its amount due from the credits that
+//! paid, the remainder of a credit from its uses.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ pub struct NoteRow {
     pub amount: Nano,
 }
 
-/// The instant from which on every use of a credit is recorded; `None` before the first catalog.
+/// The instant since which every use of a credit is recorded; `None` before the first catalog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedSince(pub Option<Time>);
 
 impl RecordedSince {
-    /// Returns `true` if something that was made at `time` is recorded completely.
+    /// Returns `true` if an object made at `time` is recorded completely.
     pub fn covers(self, time: Time) -> bool {
         self.0.is_some_and(|since| time >= since)
     }
@@ -86,8 +86,8 @@ pub struct InvoicePayments<'a> {
 }
 
 impl InvoicePayments<'_> {
-    /// Returns the amount that later bills gave back. Late usage can get a discount that is worth more than
-    /// its price; the surplus goes back to the credits that paid for earlier months, or lowers their dues.
+    /// Returns the amount that later bills gave back. Late usage can get a discount that is worth more than its
+    /// price; the surplus returns to the credits that paid for earlier months, or lowers their amounts due.
     fn returned_later(self, invoice: &InvoiceRow) -> i128 {
         let later = self.invoices.iter().filter(|other| other.month > invoice.month);
         later.map(|other| -other.amount.units().min(0)).sum()
@@ -110,8 +110,8 @@ impl InvoicePayments<'_> {
         of_invoice.map(|note| -note.amount.units().min(0)).sum()
     }
 
-    /// Returns the charges while a month was open that aren't of its invoice's usage: those of credit notes, and the debts
-    /// that refunds and disputes have made.
+    /// Returns the charges while a month was open that don't belong to its invoice's usage: those of credit notes,
+    /// and the debts from refunds and disputes.
     pub(super) fn charged_beside(self, booked: Month) -> i128 {
         let returned = self.ledger.returned.get(&booked.unix_months()).copied().unwrap_or_default();
         self.charged_by_notes(booked).saturating_add(returned)
@@ -142,7 +142,7 @@ pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> 
         }
         "uncollectible" => {
             let written_off = payments.ledger.written_off.get(&invoice.id).copied().unwrap_or_default();
-            // Credit notes that charged before the write-off aren't part of it; those since then are.
+            // Credit notes that charged before the write-off aren't part of it; later ones are.
             let of_invoice = payments.notes.iter().filter(|note| note.invoice_id == invoice.id);
             let charged: i128 = of_invoice.map(|note| -note.amount.units().min(0)).sum();
             if (rest - later..=rest + charged + slack).contains(&written_off) {
@@ -154,8 +154,8 @@ pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> 
     }
 }
 
-/// Checks the remainder of each credit against its amount, its uses, and what was ended, taken back or
-/// written off.
+/// Checks the remainder of each credit against its amount, its uses, and the amounts that were ended, taken back
+/// or written off.
 pub fn credit_remainders(
     credits: &[CreditRow],
     uses: &[CreditUseRow],
@@ -254,8 +254,8 @@ pub fn credit_note_sums(
     )
 }
 
-/// Checks the debt that is on no invoice: at most what is charged for months that aren't billed yet. `unpaid`
-/// is that by month.
+/// Checks the debt that is on no invoice: at most the charges of months that aren't billed yet. `unpaid` is those
+/// charges by month.
 pub fn unbilled(
     wallet: (Nano, i64),
     invoices: &[InvoiceRow],

@@ -57,7 +57,7 @@ pub struct LedgerSums {
     /// The amounts that payments, and their refunds and disputes, have brought to the wallet, by the id of the
     /// payment and that of the refund or dispute, or the empty text.
     pub payments: BTreeMap<(String, String), i128>,
-    /// Debts that refunds and disputes have made, by the month that was open, counted from 1970-01.
+    /// Debts from refunds and disputes, by the month that was open, counted from 1970-01.
     pub returned: BTreeMap<i64, i128>,
 }
 
@@ -85,7 +85,7 @@ impl LedgerSums {
 }
 
 impl LedgerSums {
-    /// Adds an amount that a movement takes away for good. The keys are `credit_expiry:{credit}:…`,
+    /// Adds an amount that a movement takes away permanently. The keys are `credit_expiry:{credit}:…`,
     /// `credit:{credit}:…` with a negative amount, and `write_off:` with a credit, an invoice, or `dust`.
     fn add_ended(&mut self, movement: &MovementRow) {
         let nano = movement.to_wallet.units();
@@ -109,8 +109,8 @@ impl LedgerSums {
         }
     }
 
-    /// Adds a movement of a payment: `payment:{payment}`, or with its refund or dispute and `back`, the id of a credit, or
-    /// `debt-` and a month behind it; the number of a later booking of the same dispute follows.
+    /// Adds a movement of a payment: `payment:{payment}`, or with its refund or dispute and `back`, the id of a
+    /// credit, or `debt-` and a month behind it; the number of a later booking of the same dispute follows.
     fn add_payment<'a>(&mut self, owner: &str, mut parts: impl Iterator<Item = &'a str>, nano: i128) {
         let cause = parts.next().unwrap_or_default();
         let sum = self.payments.entry((owner.to_owned(), cause.to_owned())).or_default();
@@ -125,7 +125,7 @@ impl LedgerSums {
         }
     }
 
-    /// Returns the debts that refunds and disputes have made since a month was open.
+    /// Returns the debts from refunds and disputes since a month was open.
     pub fn returned_since(&self, month: i64) -> i128 {
         self.returned.range(month..).map(|(_, debt)| debt).sum()
     }
@@ -268,7 +268,7 @@ mod tests {
         sums.add(&movement("payment", "void:invoice_1", -7));
         assert_eq!((sums.wallet, sums.usage, sums.discounts["2026-01"]), (73, -30, 3));
         assert_eq!(sums.void_invoices, BTreeMap::from([("invoice_1".to_owned(), 7)]));
-        // A correction after the invoice was voided is no part of its refund.
+        // A correction after the invoice was voided isn't part of its refund.
         sums.add(&movement("void", "void:invoice_1:ltx_1", 9));
         sums.add(&movement("void", "void:invoice_2:ltx_1", 9));
         assert_eq!(sums.void_invoices, BTreeMap::from([("invoice_1".to_owned(), 7)]));

@@ -1,4 +1,4 @@
-//! Checks for what should have ended while the service was running.
+//! Checks for reservations, credits and months that should have ended while the service was running.
 
 use super::{Drift, Invariant, compare};
 use crate::rules::invoicing::GRACE_MS;
@@ -9,7 +9,7 @@ const END_WITHIN_MS: i64 = 10 * MINUTE_MS;
 /// The service closes months within this time, part of which it waits for late usage.
 const CLOSE_WITHIN_MS: i64 = 2 * DAY_MS;
 
-/// The time during which the service is known to have run. What is due while it doesn't run is done later.
+/// The time during which the service is known to have run. Work that falls due while it doesn't run is done later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uptime {
     pub since: Time,
@@ -40,8 +40,7 @@ pub fn ended_in_time(invariant: Invariant, deadline: &Deadline, uptime: Uptime) 
     }
 }
 
-/// Checks the open month: no later than that of tomorrow, unless the organization is deleted, and closed in
-/// time.
+/// Checks the open month: at most that of tomorrow, unless the organization is deleted, and closed in time.
 pub fn open_month(open_month: i64, is_deleted: bool, now: Time, uptime: Option<Uptime>) -> Option<Drift> {
     let month = Month::from_unix_months(open_month);
     let last = now.plus_ms(DAY_MS).day().month();

@@ -14,7 +14,7 @@ pub struct InvoiceRow {
     pub amount: Nano,
     pub due: Nano,
     pub status: String,
-    /// The debt in its amount that was on no invoice before: earlier versions have charged it so.
+    /// The debt in its amount that was on no earlier invoice: earlier versions charged it in this way.
     pub carried_over: Nano,
     /// The earlier debt that is due with it; `None` for invoices of earlier versions.
     pub brought_forward: Option<Nano>,
@@ -33,13 +33,13 @@ impl InvoiceRow {
         self.carried_over = Nano::from_units(nano.sum());
     }
 
-    /// Returns what was owed before and is due with it.
+    /// Returns the earlier debt that is due with it.
     pub fn brought_forward(&self) -> i128 {
         self.brought_forward.map_or(0, Nano::units)
     }
 
-    /// Returns what is owed, and on no invoice, since it is void: what it had brought forward, and what its credit notes had given
-    /// back beyond its amount, a nano at most for each row that they rounded.
+    /// Returns the debt that is on no invoice since this one is void: the amount that it had brought forward, and
+    /// the amount by which its credit notes exceeded it, at most a nano for each row that they rounded.
     pub fn owed_since_void(&self) -> i128 {
         let beyond = self.credited.units().saturating_sub(self.amount.units()).max(0);
         if self.status == "void" { self.brought_forward().saturating_add(beyond) } else { 0 }
@@ -108,8 +108,8 @@ pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     drifts
 }
 
-/// Checks the amounts due of all invoices against the debt of the wallet. Usage of a month that isn't closed
-/// is owed too, but isn't due of an invoice yet.
+/// Checks the amounts due of all invoices against the debt of the wallet. Usage of an open month is owed too, but
+/// isn't due on an invoice yet.
 pub fn invoice_dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
     let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
@@ -150,7 +150,7 @@ pub struct MonthSums<'a> {
     pub open_month: Option<i64>,
 }
 
-/// Checks all invoices of an organization against what was billed in each month.
+/// Checks all invoices of an organization against the amounts billed in each month.
 pub fn invoice_months(invoices: &[InvoiceRow], sums: MonthSums<'_>) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut seen = BTreeSet::new();
@@ -268,7 +268,7 @@ mod tests {
             carried("invoice_2", "5"),
         ]);
         assert_eq!(invoice.carried_over, Nano::from_units(3));
-        // Only earlier versions have charged it once more.
+        // Only earlier versions charged the debt once more.
         let posted = [(invoice.month, 7)].into();
         let sums = MonthSums { posted: &posted, ledger: &LedgerSums::default(), open_month: None };
         assert_eq!(
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(check("void", 5, &[("invoice_1", 4)]), ["invoice_void invoice_1 0.000000005 0.000000004"]);
         assert_eq!(check("paid", 5, &[("invoice_1", 5)]), ["invoice_void invoice_1 0 0.000000005"]);
         assert_eq!(check("paid", 5, &[("invoice_2", 5)]), ["invoice_void invoice_2 0 0.000000005"]);
-        // Credit notes have given 2 of it back before.
+        // Credit notes have refunded 2 of it before.
         let credited = InvoiceRow { credited: Nano::from_units(2), ..row("void", 5, 0) };
         let refunded = |nano: i128| {
             let mut ledger = LedgerSums::default();

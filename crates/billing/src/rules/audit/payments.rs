@@ -52,9 +52,9 @@ pub fn payments(rows: &[PaymentRow], ledger: &LedgerSums) -> Vec<Drift> {
     expected.iter().filter_map(drift).collect()
 }
 
-/// Checks that what is noted as returned of each payment is the sum of its refunds and disputes, and that these brought back
-/// no more of its amount and of its tax than it had. Together they may be more than was paid: a bank may take what was
-/// refunded before.
+/// Checks that the amount recorded as returned of each payment is the sum of its refunds and disputes, and that
+/// these brought back at most its amount and its tax. Together they may exceed the payment: a bank may take an
+/// amount that was refunded before.
 pub fn returned(rows: &[PaymentRow]) -> Vec<Drift> {
     let mut sums: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.cause.is_empty()) {
@@ -153,14 +153,14 @@ mod tests {
         let dispute = |net: i64, tax: i64| taxed("dp_1", (-net, -tax), (0, 0));
         assert_eq!(returned(&[paid((0, 0))]), []);
         assert_eq!(returned(&[paid((2_500, 475)), refund(1_000, 190), dispute(1_500, 285)]), []);
-        // The bank takes all of what was refunded before.
+        // The bank takes all of the amount that was refunded before.
         assert_eq!(returned(&[paid((3_500, 665)), refund(1_000, 190), dispute(2_500, 475)]), []);
         for (rows, expected) in [
-            // The noted sum differs from what went back.
+            // The recorded sum differs from the amount that went back.
             (vec![paid((1_000, 0)), refund(1_000, 190)], "10 and 1.9 of tax 10 and 0 of tax"),
             (vec![paid((0, 0)), dispute(1_000, 190)], "10 and 1.9 of tax 0 and 0 of tax"),
             (vec![paid((1_000, 190))], "0 and 0 of tax 10 and 1.9 of tax"),
-            // The tax goes back twice, or nothing but net.
+            // The tax goes back twice, or only the net amount does.
             (vec![paid((1_000, 950)), refund(1_000, 950)], "10 and 4.75 of tax 10 and 9.5 of tax"),
             (vec![paid((2_975, 0)), refund(2_975, 0)], "25 and 0 of tax 29.75 and 0 of tax"),
             (vec![paid((2_510, -10)), refund(2_510, -10)], "25 and 0 of tax 25.1 and -0.1 of tax"),

@@ -106,7 +106,7 @@ impl fmt::Display for SumKey {
 }
 
 impl DailyKey {
-    /// Returns the keys of the sums in which the row is.
+    /// Returns the keys of the sums to which the row belongs.
     fn sum_keys(&self) -> [SumKey; 2] {
         [("model", &self.model), ("caller", &self.api_key_id)].map(|(grouped_by, group_id)| SumKey {
             project_id: self.project_id.clone(),
@@ -265,7 +265,7 @@ impl Usage {
             compare(Invariant::DailySums, &key.to_string(), *sums, UsageSums::default())
         }));
         let first = DailyKey {
-            // Nothing is between an id and the id with this byte.
+            // No id is between an id and the id with this byte appended.
             project_id: self.summed_project.as_ref().map(|id| format!("{id}\0")).unwrap_or_default(),
             day: Day::from_unix_days(i64::MIN),
             api_key_id: String::new(),
@@ -288,7 +288,7 @@ impl Usage {
         true
     }
 
-    /// Checks a total, after all daily rows. Daily rows are kept for ever, so the comparison is exact.
+    /// Checks a total, after all daily rows. Daily rows are kept forever, so the comparison is exact.
     pub fn total(&mut self, row: &TotalRow) -> Option<Drift> {
         let expected = self.totals.remove(&row.subject_id).unwrap_or_default();
         compare_totals(&row.subject_id, expected, (row.requests.into(), row.tokens.into()))
@@ -308,7 +308,7 @@ impl Usage {
         compare(Invariant::EventMonth, &subject, format!("a row billed in {month}"), "none")
     }
 
-    /// Subtracts credit notes from what is billed in a month: the amount that they posted while it was open.
+    /// Subtracts credit notes from the amount billed in a month: the amount that they posted while it was open.
     pub fn subtract_credit_notes(&mut self, booked: Month, posted: Nano) {
         self.credited = self.credited.saturating_add(posted.units());
         let sum = self.posted.entry(booked).or_default();

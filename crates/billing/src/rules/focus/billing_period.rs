@@ -21,12 +21,12 @@ pub struct BillingPeriod {
     pub month: Month,
     pub issuer: String,
     pub created_at: Time,
-    /// When it was closed; `None` while it is open.
+    /// The time at which it was closed; `None` while it is open.
     pub closed_at: Option<Time>,
 }
 
 impl BillingPeriod {
-    /// Returns the period of all organizations of both, which is open until it is closed for the last one.
+    /// Returns the period of the organizations of both; it is open until it is closed for all of them.
     #[must_use]
     pub fn merge(self, other: &Self) -> Self {
         let closed_at = self.closed_at.zip(other.closed_at).map(|(one, other)| one.max(other));

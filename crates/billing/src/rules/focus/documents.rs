@@ -8,8 +8,8 @@ use super::subjects::{Subject, subject};
 use super::{Category, Charge, Metered};
 use crate::rules::invoicing::{self, Item, ItemKind};
 
-/// A line of an invoice that is not usage: a discount, rounding, a debt that an earlier version charged once more. `None` for other lines, which
-/// [`super::usage`] makes from daily rows.
+/// A line of an invoice other than usage: a discount, rounding, or a debt that an earlier version charged again.
+/// `None` for other lines, which [`super::usage`] makes from daily rows.
 pub fn of_invoice(item: &Item, month: Month, document: Option<&str>) -> Option<Charge> {
     let category = match item.kind {
         ItemKind::Discount => Category::Credit,
@@ -76,8 +76,8 @@ fn of_line(
     }
 }
 
-/// Returns what a line of a credit note takes back. The line names the component, but not always the price version; `None`
-/// if it has no price any more.
+/// Returns the usage that a line of a credit note takes back. The line names the component, but not always the
+/// price version; `None` if it no longer has a price.
 fn taken_back(item: &Item, model: &str) -> Option<Metered> {
     let all = [Kind::Chat, Kind::Embeddings]
         .into_iter()

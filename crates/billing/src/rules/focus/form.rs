@@ -1,4 +1,4 @@
-//! The versions of the specification, and the datasets that each has.
+//! The versions of the specification, and the datasets of each.
 
 use kernel::csv::{self, Cell};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ impl Version {
     pub const ALL: &[Self] = Self::VARIANTS;
 }
 
-/// The records that a file has.
+/// The dataset of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Dataset {
@@ -88,7 +88,7 @@ impl Form {
         self.dataset
     }
 
-    /// Returns the line with the names of the columns, with which a file begins.
+    /// Returns the header line with the names of the columns.
     pub fn header(self) -> String {
         let names: Vec<_> = match self.dataset {
             Dataset::CostAndUsage => {

@@ -1,5 +1,5 @@
-//! The dataset of invoices: their lines, and those of credit notes, as sums of charges. So each line equals the sum of its
-//! charges to the last digit.
+//! The dataset of invoices: their lines, and those of credit notes, as sums of charges. So each line equals the
+//! sum of its charges to the last digit.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ const PAYMENT_TERMS: &str = "Due on receipt";
 pub struct Document {
     pub issued_at: Time,
     pub voided_at: Option<Time>,
-    /// The invoice that a credit note is about.
+    /// The invoice that a credit note corrects.
     pub reference: Option<String>,
 }
 
@@ -62,12 +62,12 @@ pub struct InvoiceDetails {
 }
 
 impl InvoiceDetails {
-    /// No lines of a billing period yet.
+    /// Creates an empty set of lines of a billing period.
     pub fn new(month: Month) -> Self {
         Self { month, lines: BTreeMap::new() }
     }
 
-    /// Adds a charge to its line; one without a document has none. `None` if a sum overflows.
+    /// Adds a charge to its line; a charge without a document has none. `None` if a sum overflows.
     pub fn add(&mut self, charge: Charge) -> Option<()> {
         let Some(document) = charge.document.clone() else { return Some(()) };
         let (cost, quantity) = (charge.cost, charge.metered.as_ref().map_or(0, |metered| metered.quantity));
@@ -79,7 +79,8 @@ impl InvoiceDetails {
         Some(())
     }
 
-    /// Returns the lines of CSV, in the order of [`COLUMNS`]. A line whose charges cancel each other isn't on the document.
+    /// Returns the lines of CSV, in the order of [`COLUMNS`]. A line whose charges cancel each other isn't on the
+    /// document.
     pub fn lines(&self, account: &Account, documents: &BTreeMap<String, Document>) -> String {
         let mut text = String::new();
         for ((document_id, line_id), line) in &self.lines {
@@ -102,7 +103,7 @@ impl Line {
     ) -> [Cell; COLUMNS.len()] {
         let null = || Cell::value("");
         let Self { first, cost, quantity } = self;
-        // Usage whose price isn't known any more has units with a price each.
+        // Usage whose price is no longer known has units with a price each.
         let metered = first.metered.as_ref().filter(|metered| !metered.is_unpriced());
         let created_at = instant(document.issued_at);
         let status = if document.voided_at.is_some() { "Voided" } else { "Issued" };
@@ -136,8 +137,9 @@ impl Line {
 pub(super) const UNPRICED: &str = "usage at a price that has left the catalog";
 
 impl Charge {
-    /// Returns the id of the charge's line on its document in this billing period. Usage at one price is one line: its id is that
-    /// of the price, after the month of use if that is another one. Other lines have their text as id.
+    /// Returns the id of the charge's line on its document in this billing period. Usage at one price is one line:
+    /// its id is that of the price, after the month of use if that is another one. Other lines have their text as
+    /// id.
     pub(super) fn line_id(&self, month: Month) -> String {
         let Some((metered, price)) =
             self.metered.as_ref().and_then(|metered| Some((metered, metered.price.as_ref()?)))

@@ -123,7 +123,7 @@ fn row_has_a_line_for_each_kind_of_tokens() {
     assert_eq!(Form::default().header().trim_end().split(',').count(), 42);
 }
 
-/// 1.3 names providers anew, 1.4 drops the old names and has the line of the document.
+/// Version 1.3 renames the providers; 1.4 drops the old names and has the line of the document.
 #[test]
 fn later_versions_differ_in_a_few_columns() {
     let names = |version| {
@@ -151,7 +151,8 @@ fn later_versions_differ_in_a_few_columns() {
     }
 }
 
-/// Keys and days are summed, months of use and prices aren't; what a credit note took out of an invoice cancels itself.
+/// Keys and days are summed, months of use and prices aren't; usage that a credit note took out of an invoice
+/// cancels itself.
 #[test]
 fn line_of_a_document_is_the_sum_of_its_charges() {
     let mut details = InvoiceDetails::new(FEBRUARY);
@@ -250,7 +251,7 @@ fn usage_of_an_earlier_month_is_a_correction() {
         of(&row("embed-1", "2026-01-31", (10, 0, 0), "0.00002")),
         ["Late usage of 2026-01: embed-1, input tokens: 10 x 0.000002 = 0.00002, no document, correction"]
     );
-    // Cached tokens were taken back, others are late.
+    // Cached tokens were taken back; other tokens are late.
     assert_eq!(
         of(&row("chat-1", "2026-01-31", (5, -5, 0), "0.0000175")),
         [
@@ -291,7 +292,7 @@ fn documents_have_the_rest_of_an_invoice() {
     let before = row("embed-1", "2026-01-10", (100, 0, 0), "0.0002");
     let used = [late, now].map(|row| BilledUsage { posted: row.used.amount.floor_nano(), ..row.used });
     let mut bill = invoicing::bill(FEBRUARY, &used, &[before.used], &book()).unwrap();
-    // As earlier versions have charged a debt.
+    // A debt, as charged by earlier versions.
     let debt = Pico::from_units(7_000);
     bill.items.push(Item::single(ItemKind::CarriedOver, "Carried over".to_owned(), debt));
     bill.amount = bill.amount.checked_add(Nano::from_units(7)).unwrap();

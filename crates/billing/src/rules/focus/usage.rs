@@ -37,8 +37,8 @@ pub fn of_row(
     Some(charges.into_iter().map(subject).collect())
 }
 
-/// Returns the charges that take out of a month what credit notes took back while it was open: `credited`, which is
-/// negative, is in the rows of that month and isn't on its invoice. They belong to no project or caller.
+/// Returns the charges that remove the usage that credit notes took back while a month was open: `credited`, which
+/// is negative, is in the rows of that month and isn't on its invoice. They belong to no project or caller.
 pub fn on_credit_notes(
     credited: &BilledUsage,
     month: Month,
@@ -131,7 +131,7 @@ struct Counted {
     quantity_unit: &'static str,
 }
 
-/// Usage whose price isn't known any more: one unit, as on an invoice; minus one where it is taken back.
+/// Usage whose price is no longer known: one unit, as on an invoice; minus one if it is taken back.
 fn unpriced(used: &BilledUsage) -> Option<Metered> {
     let consumed = used.prompt_tokens.checked_add(used.completion_tokens)?;
     let (quantity, unit_price) = match used.amount < Pico::ZERO {

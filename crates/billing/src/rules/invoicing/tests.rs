@@ -163,7 +163,7 @@ fn cached_tokens_are_a_line_of_their_own() {
         ]
     );
     assert_eq!(both.amount.to_string(), "0.0028");
-    // Without a price of their own they are among the others: 1,000 x 0.000002 + 200 x 0.000006.
+    // Without their own price, cached tokens count as other tokens: 1,000 x 0.000002 + 200 x 0.000006.
     let row = used("m", Kind::Chat, day("2026-01-05"), 0, (1_000, 200), (2_000_000, 6_000_000));
     let row = BilledUsage { cached_prompt_tokens: 400, ..row };
     let plain = bill(MONTH, &[row], &[], &book(&[("m", price(0, 2_000_000, 6_000_000))], &[])).unwrap();
@@ -267,7 +267,7 @@ fn half_above_a_million() -> PriceBook {
 #[test]
 fn discount_belongs_to_the_month_of_use() {
     let book = half_above_a_million();
-    // January 1 M; 3 M more of it come late: 1 M at list price, 3 M at half of it, so 2.5 together.
+    // January has 1 M; 3 M more are reported late: 1 M at list price, 3 M at half of it, so 2.5 together.
     let january = bill(MONTH, &[million("2026-01-05", 1)], &[], &book).unwrap();
     assert_eq!(january.amount.to_string(), "1");
     let late = bill(MONTH.plus(1), &[million("2026-01-20", 3)], &[million("2026-01-05", 1)], &book).unwrap();
@@ -296,7 +296,7 @@ fn month_has_the_tiers_of_its_start() {
 #[test]
 fn credit_note_takes_back_the_discount() {
     let book = half_above_a_million();
-    // 2 M cost 1.5, 1 M costs 1: what is given back of 1 M is 0.5; of both it is 1.5.
+    // 2 M cost 1.5, 1 M costs 1: the refund for 1 M is 0.5; for both it is 1.5.
     let before = [million("2026-01-05", 2)];
     let one = credit_note(&[million("2026-01-05", -1)], &before, &book).unwrap();
     assert_eq!((one.amount.to_string().as_str(), one.credited.to_string().as_str()), ("-0.5", "-0.5"));

@@ -193,7 +193,7 @@ impl FromRow for EventRow {
         Ok(Self {
             source: row.get("source")?,
             event_id: row.get("event_id")?,
-            // A correction counts on the day of what it corrects, and isn't a request.
+            // A correction counts on the day of the event that it corrects, and isn't a request.
             key: daily_key(row, occurred_at.day())?,
             sums: UsageSums {
                 parts: recording::parts(row)?,

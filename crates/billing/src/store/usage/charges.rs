@@ -59,7 +59,7 @@ fn caller(row: &Row) -> Result<Caller, db::Error> {
     Ok(Caller { is_key: !reports::is_user(&named.id), named })
 }
 
-/// Reads a part of what is billed, without what was charged for it in whole nanos.
+/// Reads a part of the billed usage, without its charge in whole nanos.
 fn used(row: &Row) -> Result<BilledUsage, db::Error> {
     Ok(BilledUsage {
         model: row.get("model")?,

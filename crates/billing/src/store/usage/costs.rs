@@ -1,5 +1,5 @@
-//! Costs of calls by day, organization, model and upstream: the table `daily_costs`. Only calls by routes
-//! that have a cost are in it, whole: with their requests, tokens and list price.
+//! Costs of calls by day, organization, model and upstream: the table `daily_costs`. It contains only calls on
+//! routes that have a cost, completely: with their requests, tokens and list price.
 
 use std::sync::LazyLock;
 
@@ -45,7 +45,7 @@ impl CostSums {
     }
 }
 
-/// The limits of a row, as of `usage_daily_sums`.
+/// The limits of a row, the same as in `usage_daily_sums`.
 const LIMITS: RowLimits = super::sums::LIMITS;
 
 const COLUMNS: usize = 11;
@@ -69,8 +69,8 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to the rows of organizations whose wallets are locked. Returns `false` if one of them can't hold the sum: then
-/// nothing may be committed.
+/// Adds to the rows of organizations whose wallets are locked. Returns `false` if one of them can't hold the sum:
+/// then the caller must not commit.
 pub async fn add(tx: &mut Tx, added: &[(CostKey<'_>, CostSums)]) -> Result<bool, db::Error> {
     let mut changed = 0;
     for (text, chunk) in ADD.chunks(added) {

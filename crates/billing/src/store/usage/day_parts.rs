@@ -160,7 +160,7 @@ pub struct RowParts {
 }
 
 impl RowParts {
-    /// Returns `true` if they are of this row.
+    /// Returns `true` if they belong to this row.
     pub fn are_of(&self, project_id: &str, api_key_id: &str, used: &BilledUsage) -> bool {
         (&*self.project_id, &*self.api_key_id) == (project_id, api_key_id) && self.sum.is_of(used)
     }

@@ -1,4 +1,4 @@
-//! Daily rows: adds recorded events to them, and returns how much that raises the posted amounts.
+//! Daily rows: adds recorded events to them, and returns the rise of the posted amounts.
 
 use std::sync::LazyLock;
 
@@ -65,7 +65,7 @@ impl<'a> DailyKey<'a> {
         self.day
     }
 
-    /// Returns the project and, unless a person called, the API key in whose totals the row is.
+    /// Returns the project and, unless a user called, the API key whose totals include the row.
     pub fn subjects(&self) -> impl Iterator<Item = Subject> + use<> {
         let api_key = match self.caller {
             CallerId::ApiKey(id) => Some(Subject::ApiKey(id)),
@@ -74,7 +74,7 @@ impl<'a> DailyKey<'a> {
         [Some(Subject::Project(self.project_id)), api_key].into_iter().flatten()
     }
 
-    /// Returns the two rows of `usage_daily_sums` in which the row is.
+    /// Returns the two rows of `usage_daily_sums` that include the row.
     pub fn sum_keys(&self) -> [SumKey<'a>; 2] {
         let Self { organization_id, project_id, day, kind, .. } = *self;
         [SumGroup::Model(self.model), SumGroup::Caller(self.caller)].map(|group| SumKey {
@@ -191,7 +191,7 @@ fn fits(amount: Pico) -> bool {
     (-max..=max).contains(&amount.units())
 }
 
-/// A daily row, after it was added to.
+/// A daily row after an addition.
 struct DailyRow {
     organization_id: OrganizationId,
     project_id: ProjectId,
@@ -235,7 +235,7 @@ const COLUMNS: usize = 16;
 pub(super) struct Accumulation {
     /// The sums of these columns, for SET.
     pub set: String,
-    /// The amount that the row has then, in whole units and pico.
+    /// The resulting amount of the row, in whole units and pico.
     whole: String,
     pico: String,
     /// The condition for rows that can hold the sums.
@@ -243,7 +243,7 @@ pub(super) struct Accumulation {
 }
 
 impl Accumulation {
-    /// Returns the parts for a table whose rows hold this much, in either direction.
+    /// Returns the parts for a table whose rows have these limits, in either direction.
     pub fn of(table: &str, most: RowLimits) -> Self {
         let AmountSum { whole, pico, fits: amount_fits } = AmountSum::of(table, "amount", most);
         let set = format!(
@@ -262,7 +262,7 @@ impl Accumulation {
 
 /// The parts of a statement that adds to an amount of two columns, `…_whole` and `…_pico`.
 pub(super) struct AmountSum {
-    /// The amount that the row has then, in whole units and pico.
+    /// The resulting amount of the row, in whole units and pico.
     pub whole: String,
     pub pico: String,
     /// The condition for rows that can hold the sum.

@@ -32,7 +32,7 @@ pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, d
     .await
 }
 
-/// Returns the payer of a project, including deleted ones, and whether the user exists. `None` if the project
+/// Returns the payer of a project, including a deleted one, and whether the user exists. `None` if the project
 /// never existed.
 pub async fn user_payer(
     tx: &mut Tx,
@@ -54,7 +54,7 @@ pub async fn user_payer(
 #[derive(Clone, Debug)]
 pub struct RatedEvent {
     pub payer: Payer,
-    /// The program that reports it.
+    /// The program that reported it.
     pub source: Arc<str>,
     /// Unique within the source.
     pub event_id: Arc<str>,

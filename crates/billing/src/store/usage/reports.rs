@@ -18,7 +18,7 @@ pub struct DayUsage {
     /// In UTC; the first day of the period that has usage.
     pub day: Day,
     pub kind: Kind,
-    /// The columns that usage isn't grouped by are empty.
+    /// Columns by which usage isn't grouped are empty.
     pub group: Group,
     pub requests: i64,
     pub prompt_tokens: i64,
@@ -45,7 +45,7 @@ pub struct Group {
 /// The quantity of a component in one period, kind and group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DayComponent {
-    /// In UTC; the first day of the period that has some.
+    /// In UTC; the first day of the period that has the component.
     pub day: Day,
     pub kind: Kind,
     /// Without names.
@@ -150,7 +150,7 @@ struct Source {
     table: &'static str,
     /// The condition for its rows.
     filter: String,
-    /// The columns of the model and the caller, as far as usage is grouped by them.
+    /// The columns of the model and the caller, if usage is grouped by them.
     model: Option<&'static str>,
     caller: Option<&'static str>,
 }
@@ -168,12 +168,12 @@ impl Source {
         Self { table, filter, model, caller }
     }
 
-    /// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and what to group by.
-    /// Days that are billed in several months are summed up, and so are the days of a week or a month. The first days
-    /// of the months after the first one are the parameters from `$months` on.
+    /// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and the
+    /// expressions to group by. Days that are billed in several months are summed up, and so are the days of a
+    /// week or a month. The first days of the months after the first one are the parameters from `$months` on.
     fn grouped(&self, groups: Groups, months: usize) -> (String, String) {
         let (day, period) = match groups.period {
-            // The sign keeps SQLite from reading the rows in the order of an index by day, each of them by a search.
+            // The sign prevents SQLite from reading the rows in the order of an index by day, each with a search.
             Period::Day => ("+u.day AS day", "+u.day".to_owned()),
             // 1970-01-01 was a Thursday, and a week begins on Monday.
             Period::Week => ("MIN(u.day) AS day", "(u.day + 3) / 7".to_owned()),
@@ -187,8 +187,8 @@ impl Source {
     }
 }
 
-/// Returns the expression for the number of a day's month, which is between `low` and `high`; the first month of the
-/// report has number 0. It is searched by halves: no more than four comparisons a row.
+/// Returns the expression for the number of a day's month, which is between `low` and `high`; the first month of
+/// the report has number 0. It is a binary search: at most four comparisons per row.
 fn month_number(months: usize, low: usize, high: usize) -> String {
     if low >= high {
         return low.to_string();
@@ -203,7 +203,7 @@ fn bind_range(statement: Statement, range: Range, limit: i64) -> Statement {
     statement.bind(range.start).bind(range.end_exclusive).bind(limit)
 }
 
-/// Binds the months that [`Source::grouped`] asks for.
+/// Binds the months that [`Source::grouped`] needs.
 fn bind_months(statement: Statement, range: Range, period: Period) -> Statement {
     if period != Period::Month {
         return statement;
@@ -213,7 +213,7 @@ fn bind_months(statement: Statement, range: Range, period: Period) -> Statement 
     months.fold(statement, Statement::bind)
 }
 
-/// Names in a report.
+/// The names that a report includes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Names {
     /// Of API keys and users.
@@ -221,11 +221,12 @@ struct Names {
     projects: bool,
 }
 
-/// Returns the statement for usage `rows` with the names of its callers and projects, at most `limit` rows. Each id is
-/// looked up once, not for each day; and by itself: with joins, PostgreSQL would read all users for a few rows.
+/// Returns the statement for usage `rows` with the names of its callers and projects, at most `limit` rows. Each
+/// id is looked up once, not for each day, and by itself: with joins, PostgreSQL would read all users for a few
+/// rows.
 ///
-/// The limit isn't in `rows`: PostgreSQL would expect to read a part of them only, and would sort all days to group
-/// them, which takes longer than hashing.
+/// The limit isn't in `rows`: PostgreSQL would expect to read only a part of them, and would sort all days to
+/// group them, which takes longer than hashing.
 fn limited(rows: &str, limit: &str, names: Names) -> String {
     let (mut lookups, mut joins) = (String::new(), String::new());
     if names.callers {
@@ -357,7 +358,7 @@ pub async fn of_project(
     bind_months(bind_range(statement, range, limit), range, groups.period).heavy().all(tx).await
 }
 
-/// The number of the first parameter of [`components_text`] behind those that every such statement has.
+/// The number of the first parameter of [`components_text`] after those that every such statement has.
 const AFTER_MONTH: usize = 6;
 
 /// Returns the statement of [`components`], of one project or of all.

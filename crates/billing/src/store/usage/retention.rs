@@ -36,7 +36,7 @@ pub const COUNT_OLDER: &str = "SELECT COUNT(*) FROM usage_events
      WHERE (organization_id, source, event_id) > ($1, $2, $3)
        AND (organization_id, source, event_id) <= ($4, $5, $6) AND occurred_at < $7";
 
-/// Returns how many events of a slice are older than this.
+/// Returns the number of events of a slice that are older than this.
 pub async fn count_older(
     tx: &mut Tx,
     after: &Position,
@@ -47,7 +47,7 @@ pub async fn count_older(
     Ok(count)
 }
 
-/// Deletes the events of a slice that are older than this. Returns how many. Call [`allow_deletion`] before.
+/// Deletes the events of a slice that are older than this. Returns their number. Call [`allow_deletion`] before.
 pub async fn remove_older(
     tx: &mut Tx,
     after: &Position,

@@ -9,7 +9,7 @@ use db::{Tx, sql};
 use kernel::clock::Day;
 use kernel::ids::{CallerId, OrganizationId, ProjectId};
 
-/// The model or caller that usage is added up for.
+/// The model or caller whose usage is added up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SumGroup<'a> {
     Model(&'a str),
@@ -31,8 +31,8 @@ pub struct SumKey<'a> {
     pub kind: &'static str,
 }
 
-/// The limits of a row: it must hold more than a daily row. The sum of two halves of tokens, each rounded towards zero, is
-/// one below that of the wholes at most, so no sum of tokens up to here passes 64 bits.
+/// The limits of a row, which must exceed those of a daily row. The sum of two halves of tokens, each rounded
+/// towards zero, is at most one below that of the wholes, so no sum of tokens up to this limit passes 64 bits.
 pub(super) const LIMITS: RowLimits =
     RowLimits { whole: 4_000_000_000_000_000_000, half_tokens: i64::MAX / 2 - 1 };
 
@@ -52,7 +52,7 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
 });
 
 /// Adds to the rows of organizations whose wallets are locked. Returns `false` if one of them can't hold the sum:
-/// then nothing may be committed.
+/// then the caller must not commit.
 pub async fn add(tx: &mut Tx, added: &[(SumKey<'_>, DailySums)]) -> Result<bool, db::Error> {
     let mut changed = 0;
     for (text, chunk) in ADD.chunks(added) {

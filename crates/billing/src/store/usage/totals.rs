@@ -6,7 +6,7 @@ use db::sized::{Sizes, values};
 use db::{Tx, Value, sql};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
 
-/// The project or API key that usage is added up for.
+/// The project or API key whose usage is added up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Subject {
     Project(ProjectId),
@@ -44,7 +44,7 @@ impl Totals {
 pub const GET: &str =
     "SELECT requests, tokens FROM usage_totals WHERE organization_id = $1 AND subject_id = $2";
 
-/// Returns all usage ever of a project or key of this organization.
+/// Returns the total usage of a project or key of this organization.
 pub async fn get(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -74,7 +74,7 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
 });
 
 /// Adds to the totals of organizations whose wallets are locked. Returns `false` if one of them can't hold the
-/// sum: then nothing may be committed.
+/// sum: then the caller must not commit.
 pub async fn add(tx: &mut Tx, added: &[((OrganizationId, Subject), Totals)]) -> Result<bool, db::Error> {
     let mut changed = 0;
     for (text, chunk) in ADD.chunks(added) {

@@ -50,7 +50,7 @@ fn due_is_the_unpaid_amount() {
     assert_eq!(check("open", 6, 4, &[note(-3)], &none), "", "a note that charges goes to the next invoice");
     assert_eq!(check("open", 5, 4, &[], &none), "invoice_due invoice_1 0.000000006 0.000000005");
     assert_eq!(check("paid", 0, 10, &[], &none), "");
-    // 10 and 7 that were owed before, of which 4 are paid.
+    // 10 and 7 of earlier debts, of which 4 are paid.
     let forward = |status, due| {
         let invoice = InvoiceRow { brought_forward: Some(nano(7)), ..invoice(status, 10, due) };
         let uses = [CreditUseRow { month: MAY, credit_id: "credit_1".into(), amount: nano(4) }];
@@ -110,7 +110,7 @@ fn later_bills_and_notes_widen_the_due() {
     assert_eq!([open(4), open(6), open(9)], ["", "", ""]);
     assert_eq!(open(10), "invoice_due invoice_1 0.000000004 to 0.000000009 0.00000001");
 
-    // The bill may give back more than is left.
+    // The bill may give back more than the rest.
     let more = [other(1, -7)];
     let open = |due| check(&invoice("open", 10, due), &more, &[], &none);
     assert_eq!([open(0), open(6)], ["", ""]);
@@ -123,7 +123,7 @@ fn later_bills_and_notes_widen_the_due() {
     assert_eq!(paid(7), "", "1 of rounding and 2 given back");
     assert_eq!(paid(8), "invoice_paid invoice_1 payments that cover it 0.000000004 unpaid");
 
-    // A note that charged for this invoice may be part of what was written off.
+    // A note that charged for this invoice may be part of the written-off amount.
     let of_invoice = [note("invoice_1", 2, -5), note("invoice_0", 2, -50)];
     let notes = [&notes[..], &of_invoice].concat();
     let written_off = |amount| {
