@@ -280,8 +280,8 @@ async fn run_writer(billing: Billing) {
 }
 
 /// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more than
-/// one for a few. After a large batch it yields more often, which includes clients that send their next request
-/// immediately; that takes about ten microseconds.
+/// one for a few. After a large batch it yields more often, so that the next requests of fast clients are
+/// included; that takes about ten microseconds.
 async fn await_more_operations(books: &Books, batch_size: usize) {
     let (mut queued, mut idle) = (books.len(), 0);
     let max_idle = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };

@@ -40,7 +40,7 @@ impl RunningBudget {
         Self { budget, period_start, spent: used.spent, currency: currency.to_owned() }
     }
 
-    /// Returns the rest of the limit: negative if more than the limit is spent and reserved.
+    /// Returns the remaining limit: negative if more than the limit is spent and reserved.
     pub fn left(&self) -> Pico {
         rules::left(self.budget.limit, self.spent, self.budget.reserved)
     }

@@ -185,11 +185,11 @@ pub struct CreditTakeBack {
     pub wallet: Wallet,
 }
 
-/// Takes back the rest of a credit, or a part of it: a refunded purchase, or a grant by mistake. Amounts that were
+/// Takes back the remainder of a credit, or a part of it: a refunded purchase, or a grant by mistake. Amounts that were
 /// used or are reserved for calls in progress aren't touched.
 ///
 /// # Errors
-/// The credit doesn't exist, or its rest is smaller than the amount; the database fails.
+/// The credit doesn't exist, or its remainder is smaller than the amount; the database fails.
 pub async fn take_back(
     billing: &Billing,
     id: CreditId,

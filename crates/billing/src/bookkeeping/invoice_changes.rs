@@ -199,7 +199,7 @@ pub async fn write_off_dust(
     Ok(())
 }
 
-/// Takes a part of the rest of a credit out of the wallet permanently.
+/// Takes a part of the remainder of a credit out of the wallet permanently.
 ///
 /// # Errors
 /// The database fails.

@@ -86,13 +86,13 @@ pub async fn receive(
 /// The credits from which an amount may be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// The rest of the payment's own credits.
+    /// The remainder of the payment's own credits.
     FromOwnCredits,
     /// The payment's own credits first, then all others; the rest is a debt.
     FromWallet,
 }
 
-/// Returns the rest of the credits of a payment.
+/// Returns the remainder of the credits of a payment.
 ///
 /// # Errors
 /// The database fails.
@@ -103,7 +103,7 @@ pub async fn left_of(tx: &mut Tx, wallet: &Wallet, payment_id: PaymentId) -> Res
 }
 
 /// Takes an amount of a payment out of a locked wallet, for a refund or a dispute, and writes the wallet. Returns
-/// `false`, and takes nothing, if the payment's own credits must cover the amount and don't, or if their rest is
+/// `false`, and takes nothing, if the payment's own credits must cover the amount and don't, or if their remainder is
 /// reserved.
 ///
 /// # Errors

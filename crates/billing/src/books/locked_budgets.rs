@@ -2,8 +2,8 @@
 //! memory, written once.
 //!
 //! Usage counts in the period of its day. Reservations don't belong to a period: while it exists, a reservation
-//! lowers the rest of every budget of its organization, project and API key, so that a call that begins in one
-//! period and is captured in the next can't exceed the limit of either.
+//! lowers the remaining amount of every budget of its organization, project and API key, so that a call that
+//! begins in one period and is captured in the next can't exceed the limit of either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,8 +161,8 @@ impl LockedBudgets {
         Ok(())
     }
 
-    /// Returns the rest of the hard budgets of a call after its reservation, `None` without any; or the refusal of
-    /// one that doesn't cover it. The budgets are loaded; nothing is changed.
+    /// Returns the remaining amounts of the hard budgets of a call after its reservation, `None` without any; or
+    /// the refusal of one that doesn't cover it. The budgets are loaded; nothing is changed.
     pub(crate) async fn check(
         &mut self,
         tx: &mut Tx,

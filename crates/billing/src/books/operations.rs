@@ -140,7 +140,7 @@ pub struct BudgetRefusal {
     /// The day, the month, or `in all`.
     pub period: String,
     pub limit: Nano,
-    /// The rest of the limit; negative if more than the limit is used.
+    /// The remaining limit; negative if more than the limit is used.
     pub left: Nano,
 }
 

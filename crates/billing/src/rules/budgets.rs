@@ -180,7 +180,7 @@ pub fn is_used_up(spent: Pico, limit: Nano) -> bool {
     has_reached(spent, limit, 100)
 }
 
-/// Returns the rest of a limit: negative if more than the limit is spent and reserved.
+/// Returns the remaining part of a limit: negative if more than the limit is spent and reserved.
 pub fn left(limit: Nano, spent: Pico, reserved: Nano) -> Pico {
     Pico::from_units((limit.units() - reserved.units()).saturating_mul(1_000).saturating_sub(spent.units()))
 }

@@ -55,7 +55,7 @@ pub enum Reason {
     UnknownEvent,
     /// The correction names another caller, model or kind than the corrected event.
     CorrectionMismatch,
-    /// The correction takes back more than the rest of the event.
+    /// The correction takes back more than the remainder of the event.
     CorrectionTooLarge,
     /// The correction has positive token counts, or corrects a correction.
     InvalidCorrection,
@@ -158,7 +158,7 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
     )
 }
 
-/// Returns the refusal of a correction that takes back more than the rest, which is these tokens.
+/// Returns the refusal of a correction that takes back more than the remainder, which is these tokens.
 pub fn correction_too_large(left: Tokens) -> Refusal {
     let Tokens { prompt, cached_prompt, completion, parts } = left;
     let cached = match cached_prompt {
