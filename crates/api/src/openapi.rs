@@ -421,7 +421,7 @@ fn error_schema() -> Value {
                 "properties": {"param": {"type": "string"}, "code": {"type": "string"}, "message": {"type": "string"}},
             }},
         },
-        "examples": [{"message": "There is no such organization.", "type": "invalid_request_error", "param": null,
+        "examples": [{"message": "No such organization.", "type": "invalid_request_error", "param": null,
                       "code": "organization_not_found", "details": []}],
     })
 }

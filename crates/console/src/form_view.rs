@@ -214,11 +214,11 @@ fn with_labels(message: &str, labels: Labels) -> String {
         .collect()
 }
 
-/// Returns the sentence of an error; a wait is said in words.
+/// Returns the sentence of an error, with the wait in words.
 fn words(error: &Error) -> String {
     let message = error.public_message();
-    match message.split_once("wait as long as") {
-        // That names a header.
+    match message.split_once("retry after the delay in") {
+        // The message names a header, which the user doesn't see.
         Some((before, _)) => {
             format!("{}. {}", before.trim_end_matches([' ', ',', ':', ';']), crate::show::wait(error))
         }

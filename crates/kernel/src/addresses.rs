@@ -1,4 +1,4 @@
-//! E-mail addresses: when two are equal, and which of them mail can reach.
+//! E-mail addresses: when two are equal, and which ones mail can reach.
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use lettre::Address;
@@ -22,11 +22,12 @@ pub fn fold(address: &str) -> String {
     format!("{}@{domain}", texts::fold(local))
 }
 
-/// The mailbox that an address most likely belongs to, in a plain form: folded as by [`fold`], without quotes and without
-/// the tag that many servers ignore. `"ada"@example.com`, `Ada+shop@example.com` and `ada@example.com` have the same one.
+/// The mailbox that an address most likely belongs to, in a plain form: folded as by [`fold`], without quotes
+/// and without the tag that many servers ignore. `"ada"@example.com`, `Ada+shop@example.com` and
+/// `ada@example.com` all map to the same one.
 ///
-/// It is for counting alone: what one mailbox may have once or so many times. Whose account an address is never depends on
-/// it, as on some servers these are different people.
+/// Use it only for counting, such as limits per mailbox. Never use it to identify the owner of an account: on
+/// some servers these are different people.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PlainMailbox(String);
 

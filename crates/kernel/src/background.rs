@@ -1,4 +1,4 @@
-//! Threads for work that takes a processor for long, which give way to those that answer requests.
+//! Threads for CPU-heavy work, at a lower priority than the threads that answer requests.
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinError;
@@ -6,15 +6,15 @@ use tokio::task::JoinError;
 /// The niceness that is added, from 0 to 19: each step gives a thread a fifth less of a contested processor (nice(2)).
 pub const NICENESS: i32 = 10;
 
-/// Threads of a lower priority, started when they are needed. They do no other work.
+/// Threads of a lower priority, started on demand. They do no other work.
 #[derive(Debug)]
 pub struct BackgroundThreads {
-    /// `None` if the system refuses to make one, and while this is dropped.
+    /// `None` if the system refuses to create one, and while this is dropped.
     runtime: Option<Runtime>,
 }
 
 impl BackgroundThreads {
-    /// Returns at most so many threads of this name.
+    /// Returns a pool of at most `max` threads with this name.
     pub fn new(name: &str, max: usize) -> Self {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(max.max(1))
@@ -24,10 +24,10 @@ impl BackgroundThreads {
         Self { runtime: runtime.ok() }
     }
 
-    /// Does a piece of work as soon as a thread is free. It is done to its end, also if this is dropped.
+    /// Runs `work` as soon as a thread is free. The work runs to its end even if this future is dropped.
     ///
     /// # Errors
-    /// `None` if there are no threads. The error of a work that panics.
+    /// `None` if no threads could be started. The `JoinError` if the work panics.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -38,7 +38,7 @@ impl BackgroundThreads {
 
 impl Drop for BackgroundThreads {
     fn drop(&mut self) {
-        // Dropping a runtime blocks, which is not allowed on an async thread; its threads end by themselves.
+        // Dropping a runtime blocks, which isn't allowed on an async thread. Its threads end on their own.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -50,7 +50,7 @@ impl Drop for BackgroundThreads {
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     if rustix::process::nice(NICENESS).is_err() {
-        // Then the work keeps the normal priority.
+        // If this fails, the work keeps its normal priority.
     }
 }
 

@@ -110,7 +110,7 @@ impl Time {
         let ms_of_day = self.0.rem_euclid(DAY_MS);
         let (hour, minute) = (ms_of_day / HOUR_MS, ms_of_day / MINUTE_MS % 60);
         let (second, ms) = (ms_of_day / SECOND_MS % 60, ms_of_day % SECOND_MS);
-        // Each number with the index behind its last digit.
+        // Each number with the index after its last digit.
         for (end, number) in
             [(4, year), (7, month), (10, day), (13, hour), (16, minute), (19, second), (23, ms)]
         {

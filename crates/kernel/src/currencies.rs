@@ -23,7 +23,7 @@ const CODES: [(u32, &str); 4] = [
 /// The most common codes, preferred in suggestions.
 const COMMON: [&str; 10] = ["USD", "EUR", "GBP", "JPY", "CNY", "CHF", "CAD", "AUD", "INR", "BRL"];
 
-/// The digits of the minor unit of a currency that isn't known any more.
+/// The digits of the minor unit of a currency that is no longer known.
 const DEFAULT_DIGITS: u32 = 2;
 
 fn codes() -> impl Iterator<Item = (&'static str, u32)> {
@@ -39,8 +39,8 @@ pub fn minor_digits(code: &str) -> Option<u32> {
     DIGITS.get(code).copied()
 }
 
-/// The currencies of which one dollar buys about as many as the number says, to the power of ten: from half of it to five
-/// times as many, by the rates of 2026.
+/// Currencies by the order of magnitude of one dollar in them: from half of that power of ten to five times as
+/// much, at the rates of 2026.
 const MAGNITUDES: [(i64, &str); 5] = [
     (
         10,
@@ -60,9 +60,9 @@ const MAGNITUDES: [(i64, &str); 5] = [
     (100_000, "IRR LBP"),
 ];
 
-/// Returns the power of ten of a currency that is worth about one dollar; 1 for one that isn't known.
+/// Returns the power of ten of a currency that is worth about one dollar; 1 if the currency is unknown.
 ///
-/// It makes amounts of the same size in all currencies, such as the bounds of payments, and isn't a rate.
+/// Use it for amounts of similar size in all currencies, such as bounds of payments. It isn't an exchange rate.
 pub fn magnitude(code: &str) -> i64 {
     let is_it = |codes: &str| codes.split_ascii_whitespace().any(|other| other == code);
     MAGNITUDES.iter().find(|(_, codes)| is_it(codes)).map_or(1, |(magnitude, _)| *magnitude)
@@ -104,17 +104,17 @@ pub fn payable(amount: Nano, code: &str) -> Nano {
     Nano::from_units(if short == 0 { amount.units() } else { amount.units() - short + step })
 }
 
-/// The currencies whose digits the processor of cards counts differently.
+/// Currencies whose digits the card processor counts differently.
 const CHARGED_DIFFERENTLY: [(&str, u32); 3] = [("ISK", 2), ("MGA", 0), ("UGX", 2)];
-/// The most digits of an amount that a card can be charged.
+/// The maximum number of digits of an amount that can be charged to a card.
 const MAX_CHARGE_DIGITS: u32 = 2;
 
-/// The unit in which a processor of cards counts a currency, as Stripe does: its minor unit, with three exceptions.
+/// The unit in which a card processor counts a currency, as Stripe does: its minor unit, with three exceptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChargeUnit {
     /// The digits of the unit.
     digits: u32,
-    /// The digits of the smallest amount that can be charged: never more than two, and never more than the currency's.
+    /// The digits of the smallest amount that can be charged: at most two, and at most those of the currency.
     charged_digits: u32,
 }
 
@@ -144,7 +144,7 @@ impl ChargeUnit {
         i64::try_from(steps.checked_mul(step)? / nanos(self.digits)).ok()
     }
 
-    /// Returns the units of an amount; `None` if it is finer than what can be charged, or past 64 bits.
+    /// Returns the units of an amount; `None` if it is finer than the smallest charge, or past 64 bits.
     pub fn exactly(self, amount: Nano) -> Option<i64> {
         self.covering(amount).filter(|units| self.amount(*units) == amount)
     }
@@ -155,7 +155,7 @@ fn nanos(digits: u32) -> i128 {
     10_i128.pow(9_u32.saturating_sub(digits))
 }
 
-/// Formats an amount with separated thousands and at least the digits of the minor unit; finer digits stay,
+/// Formats an amount with separated thousands and at least the digits of the minor unit. Finer digits are kept,
 /// because they count.
 pub fn format(amount: Pico, code: &str) -> String {
     let digits = usize::try_from(minor_digits(code).unwrap_or(DEFAULT_DIGITS)).unwrap_or(2);
@@ -262,7 +262,7 @@ mod tests {
             // Thousandths, of which only whole tens can be charged.
             ("1.23", "KWD", Some(1_230)),
             ("1.234", "KWD", None),
-            // No minor unit, and yet counted in hundredths.
+            // No minor unit, but counted in hundredths.
             ("5", "ISK", Some(500)),
             ("5.5", "ISK", None),
             ("7", "UGX", Some(700)),

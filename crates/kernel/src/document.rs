@@ -1,7 +1,7 @@
 //! TOML documents that are read into structs with `serde`: the configuration and the catalog.
 //!
-//! A mistake has its line, its key and what would be right. No message of it quotes the text, which may hold a
-//! secret. [`values`] reads texts, numbers and lists, and explains wrong ones.
+//! A mistake has its line, its key and the expected value. Its message never quotes the text, which may contain
+//! a secret. [`values`] reads texts, numbers and lists, and explains wrong ones.
 
 pub mod values;
 
@@ -28,11 +28,11 @@ pub struct Mistake<'t> {
 pub enum MistakeKind<'t> {
     /// The text isn't TOML, for this reason.
     Syntax(String),
-    /// There is no such key in this place; the known ones are given.
+    /// The key is unknown in this place; the known ones are given.
     UnknownKey(Vec<String>),
-    /// The key is needed.
+    /// A required key is missing.
     MissingKey,
-    /// The value is wrong. The message says what is expected.
+    /// The value is wrong. `expected` describes a valid one.
     Wrong { expected: String, found: DeValue<'t> },
 }
 
@@ -65,7 +65,7 @@ pub fn read<'t, T: DeserializeOwned>(table: &DeTable<'_>, text: &'t str) -> Resu
 impl<'t> Mistake<'t> {
     fn new(error: &toml::de::Error, text: &'t str) -> Self {
         let (message, span) = (error.message(), error.span().unwrap_or_default());
-        // Only the text of the error has the keys, behind the message.
+        // Only the text of the error has the keys, after the message.
         let keys = error
             .to_string()
             .strip_prefix(message)
@@ -76,7 +76,7 @@ impl<'t> Mistake<'t> {
         } else if message.starts_with(MISSING_KEY) {
             (quoted.next(), MistakeKind::MissingKey)
         } else {
-            // The header of a table is no value.
+            // The header of a table isn't a value.
             let found = text.get(span.clone()).and_then(|text| DeValue::parse(text).ok());
             let found = found.map_or_else(|| DeValue::Table(DeTable::new()), Spanned::into_inner);
             (None, MistakeKind::Wrong { expected: explain(message), found })
@@ -86,12 +86,12 @@ impl<'t> Mistake<'t> {
     }
 }
 
-/// Returns what a message says about the expected value, without the value that was found.
+/// Returns the expected value that a message describes, without the value that was found.
 fn explain(message: &str) -> String {
     if message.starts_with("expected ") {
         return message.to_owned();
     }
-    // Messages of serde end with it: "invalid type: string \"x\", expected a boolean".
+    // A serde message ends with the expected type: "invalid type: string \"x\", expected a boolean".
     match message.rsplit_once(", expected ").map(|(_, expected)| expected) {
         Some("a boolean") => "expected true or false".to_owned(),
         Some("a sequence") => "expected a list".to_owned(),

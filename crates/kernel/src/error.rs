@@ -24,7 +24,7 @@ pub enum Type {
     Permission,
     /// 429.
     RateLimit,
-    /// 402: credit is missing, or a budget is used up. Trying again doesn't help.
+    /// 402: insufficient credit, or a budget is used up. Retrying doesn't help.
     InsufficientQuota,
     /// 5xx.
     Api,
@@ -59,7 +59,7 @@ impl Code {
         StatusCode::from_u16(self.row().0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The `type` that goes with this code.
+    /// The `type` that belongs to this code.
     pub const fn error_type(self) -> Type {
         if matches!(self, Self::InsufficientQuota | Self::BudgetExceeded) {
             return Type::InsufficientQuota;
@@ -108,17 +108,17 @@ pub struct RateLimit {
 #[derive(Debug)]
 pub struct Error {
     pub code: Code,
-    /// JSON path of the invalid field, if there is one.
+    /// JSON path of the invalid field, if any.
     pub param: Option<Cow<'static, str>>,
     /// Replaces the code's default message.
     pub message: Option<String>,
-    /// One entry per invalid field.
+    /// The invalid fields, one entry each.
     pub details: Vec<Detail>,
     /// The exhausted limit, for a 429.
     pub rate_limit: Option<RateLimit>,
-    /// Seconds after which the call may be made again, where the code's default is too soon.
+    /// Seconds after which the call may be retried, where the code's default is too short.
     pub retry_after_s: Option<u64>,
-    /// The content codings that the path takes, as a header lists them, for a 415.
+    /// The content codings that the path accepts, as a header lists them, for a 415.
     pub accept_encoding: Option<&'static str>,
     /// The cause, for the log only.
     pub internal: Option<String>,
@@ -144,12 +144,12 @@ impl Error {
         Self { internal: Some(cause.to_string()), ..Self::new(Code::Internal) }
     }
 
-    /// An `invalid_request` error with all `details`; the path of the first becomes `param`. A list longer
-    /// than [`MAX_DETAILS`] is cut, and its last entry says so.
+    /// Returns an `invalid_request` error with all `details`; the path of the first becomes `param`. A list
+    /// longer than [`MAX_DETAILS`] is truncated, and its last entry notes it.
     pub fn invalid(mut details: Vec<Detail>) -> Self {
         if details.len() > MAX_DETAILS {
             details.truncate(MAX_DETAILS - 1);
-            let message = "More is wrong than is listed here: correct these first.".to_owned();
+            let message = "More fields are invalid than are listed here. Correct these first.".to_owned();
             details.push(Detail { param: "body".to_owned(), code: "too_many", message });
         }
         let param = details.first().map(|d| Cow::Owned(d.param.clone()));
@@ -174,7 +174,7 @@ impl Error {
         self
     }
 
-    /// The message that the caller sees.
+    /// The message shown to the caller.
     pub fn public_message(&self) -> &str {
         self.message.as_deref().unwrap_or(self.code.message())
     }

@@ -13,7 +13,7 @@ pub struct FairQueue<G, T> {
     groups: HashMap<G, VecDeque<T>>,
 }
 
-/// The outcome of an entry that was let in: the entry that had to go, if any.
+/// The outcome of adding an entry: the entry that was displaced, if any.
 pub type Displaced<T> = Option<T>;
 
 impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
@@ -27,13 +27,13 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
         self.len
     }
 
-    /// Returns whether there is no entry.
+    /// Returns `true` if the queue has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds an entry. If the queue is full, the newest entry of the largest group gives way, if that group has at
-    /// least two more than this one; else `None`.
+    /// Adds an entry. If the queue is full, the newest entry of the largest group is displaced, provided that
+    /// this group has at least two more entries than the new one's. Otherwise returns `None`.
     pub fn push(&mut self, group: G, entry: T) -> Option<Displaced<T>> {
         let mut displaced = None;
         if self.len >= self.max {
@@ -60,15 +60,15 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
         Some(displaced)
     }
 
-    /// Removes the next entry: the oldest one of the group of which this returns least, and among equals of the group
-    /// whose turn it is. Groups without a number are passed over.
+    /// Removes the next entry: the oldest one of the group with the smallest number, and among equals of the
+    /// group whose turn it is. Groups without a number are skipped.
     pub fn pop_of_least<N: Ord>(&mut self, number: impl Fn(&G) -> Option<N>) -> Option<(G, T)> {
         let numbers = self.turns.iter().enumerate().filter_map(|(at, group)| Some((number(group)?, at)));
         let (_, at) = numbers.min()?;
         self.take(at)
     }
 
-    /// Removes the next entry: the oldest one of the first group in turn that may have its entry removed now.
+    /// Removes the next entry: the oldest one of the first group in turn whose entry may be removed now.
     pub fn pop_where(&mut self, may: impl Fn(&G, &T) -> bool) -> Option<(G, T)> {
         let oldest = |group: &G| self.groups.get(group).and_then(VecDeque::front);
         let at = self.turns.iter().position(|group| oldest(group).is_some_and(|entry| may(group, entry)))?;
@@ -94,7 +94,7 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
         self.pop_of_least(|_| Some(0)).map(|(_, entry)| entry)
     }
 
-    /// Removes the first entry that is found with this property, if there is one.
+    /// Removes the first entry with this property, if any.
     pub fn remove_where(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let found =
             self.groups.iter().find_map(|(group, entries)| Some((*group, entries.iter().position(&is_it)?)));
@@ -142,7 +142,7 @@ mod tests {
             assert_eq!(queue.push('a', entry), Some(None));
         }
         assert_eq!(queue.push('a', 4), None);
-        // The newest of the largest group gives way, as long as that makes it fairer.
+        // The newest entry of the largest group is displaced, as long as that makes the queue fairer.
         assert_eq!(queue.push('b', 5), Some(Some(3)));
         assert_eq!(queue.push('b', 6), None, "2 of a, 1 of b: no fairer the other way round");
         assert_eq!(queue.push('c', 7), Some(Some(2)));

@@ -1,12 +1,12 @@
-//! Files that appear whole or not at all.
+//! Files that appear completely or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Result};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Gives the content of `temporary` the name `file` as well, unless that exists, and syncs both to disk. Returns `false`
-/// if `file` exists already; it then stays as it is. The caller removes `temporary`.
+/// Links the content of `temporary` to the name `file`, unless that exists, and syncs both to disk. Returns
+/// `false` if `file` exists already, and leaves it unchanged. The caller removes `temporary`.
 ///
 /// # Errors
 /// Those of the file system.
@@ -20,14 +20,14 @@ pub fn publish(temporary: &Path, file: &Path) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
         other => other?,
     }
-    // The entry of the folder must survive a power cut too.
+    // The folder's entry must also survive a power failure.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()?;
     Ok(true)
 }
 
-/// Gives the content of `temporary` the name `file`, and syncs both to disk. Returns `false` if `file` has that content
-/// already; it then stays as it is. `temporary` is gone afterwards.
+/// Renames `temporary` to `file`, and syncs both to disk. Returns `false` if `file` has that content already,
+/// and leaves it unchanged. `temporary` no longer exists afterwards.
 ///
 /// # Errors
 /// Those of the file system.
@@ -43,7 +43,7 @@ pub fn replace(temporary: &Path, file: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns `true` if both files are there and have the same content.
+/// Returns `true` if both files exist and have the same content.
 fn is_same(one: &Path, other: &Path) -> Result<bool> {
     let (one, other) = match (File::open(one)?, File::open(other)) {
         (one, Ok(other)) => (one, other),
@@ -68,12 +68,12 @@ fn is_same(one: &Path, other: &Path) -> Result<bool> {
     }
 }
 
-/// For file systems without hard links. A concurrent reader may see the file while it is being written.
+/// Copies the file, for file systems without hard links. A concurrent reader may see an incomplete file.
 fn copy_to_new(temporary: &Path, file: &Path) -> Result<()> {
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     let copied = File::open(temporary).and_then(|mut from| std::io::copy(&mut from, &mut copy));
     if let Err(error) = copied.and_then(|_| copy.sync_all()) {
-        // It is ours, and incomplete.
+        // This call created the file, and it is incomplete.
         std::fs::remove_file(file).ok();
         return Err(error);
     }
@@ -103,7 +103,7 @@ mod tests {
             for (content, is_new) in [("first", true), ("second", false)] {
                 std::fs::write(path("temporary"), content).unwrap();
                 assert_eq!(publish(&path("temporary"), &file).unwrap(), is_new);
-                // It may be the same file under two names.
+                // Both names may refer to the same file.
                 std::fs::remove_file(path("temporary")).unwrap();
                 assert_eq!(std::fs::read_to_string(&file).unwrap(), "first");
             }

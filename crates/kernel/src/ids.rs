@@ -41,7 +41,7 @@ pub mod kind {
     pub enum Session {}
     /// A passkey of a person.
     pub enum Passkey {}
-    /// One request to this service.
+    /// A request to this service.
     pub enum Request {}
     /// An access or refresh token.
     pub enum Token {}
@@ -63,7 +63,7 @@ pub mod kind {
     pub enum CreditNote {}
     /// A budget of an organization.
     pub enum Budget {}
-    /// An endpoint that gets events.
+    /// An endpoint that receives events.
     pub enum Webhook {}
     /// An event for webhooks.
     pub enum Event {}
@@ -188,7 +188,7 @@ pub type InvoiceId = Id<kind::Invoice>;
 pub type CreditNoteId = Id<kind::CreditNote>;
 /// The id of a budget, `budget_…`.
 pub type BudgetId = Id<kind::Budget>;
-/// The id of an endpoint that gets events, `webhook_…`.
+/// The id of an endpoint that receives events, `webhook_…`.
 pub type WebhookId = Id<kind::Webhook>;
 /// The id of an event for webhooks, `event_…`: the header `webhook-id` of each of its deliveries.
 pub type EventId = Id<kind::Event>;
@@ -199,7 +199,7 @@ pub type PaymentId = Id<kind::Payment>;
 /// The id of a refund of a payment, `refund_…`.
 pub type RefundId = Id<kind::Refund>;
 
-/// The caller of a model, to whom its usage is attributed: an API key, or a person with an access token.
+/// The caller of a model, to which its usage is attributed: an API key, or a person with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CallerId {
     /// An API key.
@@ -249,7 +249,7 @@ pub struct Id<K> {
 }
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// The value of each byte as a digit; 255 for bytes outside of the alphabet.
+/// The value of each byte as a digit; 255 for bytes outside the alphabet.
 const DIGITS: [u8; 256] = digits();
 const SUFFIX_LEN: usize = 26;
 

@@ -1,8 +1,8 @@
-//! Bytes of a connection in turns: a task that moves many lets others run in between.
+//! Turns for the bytes of a connection: a task that moves many bytes lets others run in between.
 //!
-//! A task that has moved [`MAX_TURN_BYTES`] in a short time stands in a line with the other ones that move as many. The
-//! line lets one of them go on for each thread of the runtime, and the next after the other tasks that are ready have run.
-//! So a thousand large transfers delay a small call by a few turns, and not by a thousand.
+//! A task that has moved [`MAX_TURN_BYTES`] in a short time waits in a line with other such tasks. The line
+//! lets one of them continue for each thread of the runtime, and the next one after all other ready tasks have
+//! run. So a thousand large transfers delay a small call by a few turns, not by a thousand.
 
 use std::fmt;
 use std::future::Future;
@@ -15,37 +15,40 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// The most bytes that a task moves in one direction before the other tasks that are ready run. The runtime itself counts
-/// operations, of which one may move megabytes.
+/// The maximum number of bytes that a task moves in one direction before the other ready tasks run. The runtime
+/// itself counts operations, each of which may move megabytes.
 pub const MAX_TURN_BYTES: usize = 64 * 1024;
 
-/// The bytes from which on a turn is timed, so that small requests and answers don't read the clock.
+/// The number of bytes from which a turn is timed, so that small requests and answers don't read the clock.
 const TIMED_FROM_BYTES: usize = MAX_TURN_BYTES / 4;
-/// A turn that took longer than this is of a slow transfer, such as a stream of events, which doesn't stand in the line.
+/// A turn that took longer than this belongs to a slow transfer, such as a stream of events, which skips the
+/// line.
 const SLOW_TURN: Duration = Duration::from_millis(100);
-/// The longest that a task stands in the line. One that is to go on, and isn't polled, would hold up the others.
+/// The longest that a task waits in the line. A task that isn't polled when its turn comes would block the
+/// others.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// The line of large transfers. It has a place at its head for each thread of the runtime in which it is first used.
+/// The line of large transfers, with a place at its head for each thread of the runtime that first uses it.
 static LINE: LazyLock<Semaphore> = LazyLock::new(|| {
     let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
     Semaphore::new(threads.max(1))
 });
 
-/// The bytes that were moved in one direction since other tasks ran.
+/// The bytes moved in one direction since other tasks ran.
 #[derive(Default)]
 pub struct IoTurn {
     moved: usize,
-    /// When [`TIMED_FROM_BYTES`] of them had been moved.
+    /// The time at which [`TIMED_FROM_BYTES`] of them had been moved.
     since: Option<Instant>,
-    /// The line; `None` for that of the process.
+    /// The line; `None` for the one of the process.
     line: Option<&'static Semaphore>,
-    /// `Some` while the task stands in the line.
+    /// `Some` while the task waits in the line.
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl IoTurn {
-    /// Returns `true` if other tasks are to run first. The caller then returns `Poll::Pending`, and is polled again after them.
+    /// Returns `true` if other tasks should run first. The caller then returns `Poll::Pending`, and is polled
+    /// again after them.
     pub fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         if self.waiting.is_none() && self.moved < MAX_TURN_BYTES {
             return false;
@@ -67,7 +70,8 @@ impl IoTurn {
         is_waiting
     }
 
-    /// Returns the part of these bytes that may be moved in this turn; at least one, if there are some.
+    /// Returns the part of these bytes that may be moved in this turn: at least one byte, unless they are
+    /// empty.
     pub fn part<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let left = MAX_TURN_BYTES.saturating_sub(self.moved).max(1);
         bytes.get(..left).unwrap_or(bytes)
@@ -82,7 +86,7 @@ impl IoTurn {
         }
     }
 
-    /// Notes that there was nothing to move: the task waits, so others run.
+    /// Notes that no bytes could be moved: the task waits, so others run.
     pub fn end(&mut self) {
         self.moved = 0;
         self.waiting = None;
@@ -95,12 +99,12 @@ impl fmt::Debug for IoTurn {
     }
 }
 
-/// Waits until it is this one's turn among the large transfers, and until the other tasks that are ready have run. Then the
-/// next one's turn comes.
+/// Waits until it is this task's turn among the large transfers, and until the other ready tasks have run. Then
+/// the next turn begins.
 async fn stand_in(line: &'static Semaphore) {
     let place = tokio::time::timeout(LONGEST_WAIT, line.acquire()).await;
     tokio::task::yield_now().await;
-    // Whether it was a place or the end of the longest wait makes no difference.
+    // A timeout is treated like a place in the line.
     drop(place);
 }
 
@@ -113,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A line of a test's own.
+    /// A separate line for a test.
     fn line() -> &'static Semaphore {
         Box::leak(Box::new(Semaphore::new(1)))
     }
@@ -160,7 +164,7 @@ mod tests {
         })
         .await;
         assert!(polls.load(Ordering::Relaxed) > 1, "others were to run first");
-        // Who waits has had no turn.
+        // A waiting task has had no turn.
         turn.note(MAX_TURN_BYTES);
         turn.end();
         poll_fn(|cx| {
@@ -180,7 +184,7 @@ mod tests {
                 tokio::spawn(async move { transfer(10 * MAX_TURN_BYTES, line, &moved).await })
             })
             .collect();
-        // Each begins with a turn, as it isn't known to be large yet.
+        // Each transfer begins with a turn, because it isn't known to be large yet.
         while moved.load(Ordering::Relaxed) < 50 * MAX_TURN_BYTES {
             tokio::task::yield_now().await;
         }
@@ -209,7 +213,7 @@ mod tests {
         drop(place);
     }
 
-    /// A transfer that is to go on and isn't polled delays the others once.
+    /// A transfer that isn't polled when its turn comes delays the others once.
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_one_that_stops() {
         let (line, moved) = (line(), AtomicUsize::new(0));

@@ -40,7 +40,7 @@ impl Limiter {
     pub fn check(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowance, RateLimit> {
         let now_ms = now.unix_ms();
         let Some(mut shard) = self.shards.of(key) else {
-            // There is always a shard. If there were none, refusing every request would be worse.
+            // Unreachable, because every key has a shard. Refusing every request would be worse.
             return Ok(Allowance { remaining: 0, reset_ms: 0 });
         };
         shard.sweep_when_due(now_ms, Meter::is_used);
@@ -89,8 +89,8 @@ pub enum Subject<'a> {
     Address(Option<IpAddr>),
 }
 
-/// Returns the limiter's key for a limit and a subject: 128 bits of SHA-256, so that no caller can collide
-/// with another one on purpose. Ids are random, and nobody chooses theirs, so they need no digest.
+/// Returns the limiter's key for a limit and a subject: 128 bits of SHA-256, so that no caller can deliberately
+/// collide with another. Ids are random and can't be chosen, so they need no digest.
 pub fn key_for(scope: &str, subject: Subject<'_>) -> u128 {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(scope.as_bytes());
@@ -247,7 +247,7 @@ mod tests {
                 let (taken, due) = (limiter.check(1, 60, at(ms)), reference.check(1, 60, at(ms)));
                 assert_eq!(taken, due, "{ms}");
             }
-            // Undone later, even after all of it has drained.
+            // Undone late, after the request has fully drained.
             limiter.check(2, 60, at(ms)).unwrap();
             limiter.give_back(2, at(ms + 500));
             assert_eq!(limiter.check(2, 60, at(ms + 500)).map(|allowed| allowed.remaining), Ok(59));

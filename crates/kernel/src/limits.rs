@@ -4,50 +4,50 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::document::values::whole;
 
-/// Table `limits`. Restrictions of API keys hold whether it is enabled or not.
+/// Table `limits`. Restrictions of API keys apply whether it is enabled or not.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// `true` if the limits of this table apply.
     pub enabled: bool,
-    /// Management calls that only read, a minute and caller.
+    /// Read-only management calls per minute and caller.
     #[serde(deserialize_with = "count")]
     pub reads_per_minute: u32,
-    /// Management calls that write, a minute and caller.
+    /// Management calls that write, per minute and caller.
     #[serde(deserialize_with = "count")]
     pub writes_per_minute: u32,
-    /// Login attempts, a minute and client address.
+    /// Login attempts per minute and client address.
     #[serde(deserialize_with = "count")]
     pub logins_per_minute: u32,
-    /// Registrations, a minute and client address.
+    /// Registrations per minute and client address.
     #[serde(deserialize_with = "count")]
     pub registrations_per_minute: u32,
-    /// Requests for a password reset, an hour and e-mail address.
+    /// Requests for a password reset, per hour and e-mail address.
     #[serde(deserialize_with = "count")]
     pub password_resets_per_hour: u32,
     /// Failed logins of an account from one network before the waits begin.
     #[serde(deserialize_with = "whole::<1, 1_000, _, _>")]
     pub login_failures: u32,
-    /// Failed logins of an account from all networks without a good login, before the waits of all of these
-    /// begin.
+    /// Failed logins of an account from all networks without a successful login, before the waits of all of
+    /// these begin.
     #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub login_failures_all_networks: u32,
-    /// Unknown API keys and wrong service tokens, a minute and client network.
+    /// Unknown API keys and wrong service tokens, per minute and client network.
     #[serde(deserialize_with = "count")]
     pub bad_credentials_per_minute: u32,
-    /// Mails that verify an e-mail address, an hour and address.
+    /// Mails that verify an e-mail address, per hour and address.
     #[serde(deserialize_with = "count")]
     pub verifications_per_hour: u32,
-    /// Mails besides resets and verifications, an hour and e-mail address.
+    /// Mails other than resets and verifications, per hour and e-mail address.
     #[serde(deserialize_with = "count")]
     pub mails_per_recipient_hour: u32,
-    /// Mails that a person causes, an hour; their API keys count as they do.
+    /// Mails that a person causes per hour, including those that their API keys cause.
     #[serde(deserialize_with = "count")]
     pub mails_per_account_hour: u32,
-    /// Mails caused from a client address, an hour.
+    /// Mails caused from a client address, per hour.
     #[serde(deserialize_with = "count")]
     pub mails_per_address_hour: u32,
-    /// Organizations that a person has made and that still exist.
+    /// Existing organizations that a person has created.
     #[serde(deserialize_with = "count")]
     pub organizations_per_person: u32,
     /// Projects of an organization.
@@ -62,10 +62,10 @@ pub struct Limits {
     /// Webhooks of an organization.
     #[serde(deserialize_with = "whole::<1, 100, _, _>")]
     pub webhooks_per_organization: u32,
-    /// Changes of an account's password, an hour.
+    /// Changes of an account's password, per hour.
     #[serde(deserialize_with = "count")]
     pub password_changes_per_hour: u32,
-    /// Live sessions of a person; a login too many ends the oldest.
+    /// Live sessions of a person; a login beyond that ends the oldest.
     #[serde(deserialize_with = "whole::<1, 10_000, _, _>")]
     pub sessions_per_person: u32,
 }

@@ -1,11 +1,11 @@
-//! Merge patches: a field is left as it was, cleared, or set.
+//! Merge patches: a field is kept, cleared or set.
 
 /// The effect of a merge patch on one field (RFC 7396).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Patch<T> {
-    /// It was not named: as it was.
+    /// The field was absent: it keeps its value.
     Keep,
-    /// Null: empty from now on.
+    /// The field was null: it is cleared.
     Clear,
     /// A new value.
     Set(T),
@@ -30,7 +30,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// The same patch of what `f` makes of the value.
+    /// The same patch, with `f` applied to its value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Patch<U> {
         match self {
             Self::Keep => Patch::Keep,

@@ -2,18 +2,17 @@
 
 use crate::texts::Problem;
 
-/// Digits of a number with its country code. E.164 has a most only; 7 is the shortest that any country gives
-/// out.
+/// Digits of a number with its country code. E.164 defines only a maximum; 7 is the shortest that any country
+/// assigns.
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
-/// Longer texts aren't looked at: 15 digits, however they are grouped.
+/// The maximum length of a text that is parsed: 15 digits, however they are grouped.
 const LONGEST_TEXT: usize = 40;
 
-/// A number with `+` and country code, as people write it: spaces, dashes, dots, slashes and brackets are
-/// dropped, and so is the `(0)` that only callers from inside the country dial. What is returned is `+` and
-/// digits.
+/// Reads a number with `+` and country code, as people write it: spaces, dashes, dots, slashes and brackets are
+/// dropped, and so is the `(0)` that only callers inside the country dial. Returns `+` and digits.
 ///
-/// Only the country code is checked against a table. The lengths and areas of each country change monthly,
-/// and a server that isn't updated as often would refuse people their new numbers.
+/// Only the country code is checked against a table. The lengths and areas of each country change monthly, and
+/// a server that isn't updated as often would refuse people their new numbers.
 ///
 /// # Errors
 /// `invalid_phone`.
@@ -40,7 +39,7 @@ pub fn phone(text: &str) -> Result<String, Problem> {
 }
 
 fn is_separator(c: char) -> bool {
-    // Also the spaces and dashes that typesetters and word processors put in.
+    // Includes the spaces and dashes that typesetters and word processors insert.
     matches!(
         c,
         ' ' | '-' | '.' | '/' | '(' | ')' | '\u{a0}' | '\u{2009}' | '\u{202f}' | '\u{2010}'
@@ -83,7 +82,7 @@ const fn is_calling_code(code: u16) -> bool {
 mod tests {
     use super::*;
 
-    /// One number a country, as it is written there.
+    /// A number of each country, as written there.
     const COUNTRIES: [(&str, &str, &str); 62] = [
         ("Argentina", "+54 9 11 2345-6789", "+5491123456789"),
         ("Australia", "+61 412 345 678", "+61412345678"),
@@ -215,7 +214,7 @@ mod tests {
         for code in &codes {
             assert!(![code / 10, code / 100].iter().any(|shorter| codes.contains(shorter)), "{code}");
         }
-        // In front of nine digits each of them makes a number, and no other three digits do.
+        // With nine more digits, each code makes a number, and no other three digits do.
         for code in 0..1_000 {
             let due = [code, code / 10, code / 100].iter().any(|start| *start > 0 && codes.contains(start));
             let due = due && code >= 100;

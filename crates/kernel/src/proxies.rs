@@ -18,12 +18,12 @@ pub fn parse_range(text: &str) -> Option<IpNet> {
     }
 }
 
-/// The address of the client behind the trusted proxies: the right-most hop that isn't one of them. `None`
-/// when a trusted proxy doesn't say where the client is, or says it unreadably.
+/// Returns the address of the client behind the trusted proxies: the right-most hop that isn't one of them.
+/// `None` if a trusted proxy doesn't send the client's address, or sends an unreadable one.
 ///
-/// `forwarded_for` gives every `X-Forwarded-For` value in the order of the headers. It counts only when the
-/// TCP peer is trusted, because anyone can send the header. The peer's own address never stands in for an
-/// unreadable hop: a client could otherwise pass as the proxy.
+/// `forwarded_for` contains every `X-Forwarded-For` value in the order of the headers. It counts only if the
+/// TCP peer is trusted, because anyone can send the header. The peer's own address never replaces an unreadable
+/// hop: otherwise a client could pass as the proxy.
 pub fn client_address<'a>(
     peer: IpAddr,
     forwarded_for: impl DoubleEndedIterator<Item = &'a [u8]>,
@@ -36,10 +36,10 @@ pub fn client_address<'a>(
     forwarded_address(forwarded_for, trusted)
 }
 
-/// As [`client_address`], for the header of a proxy that is already trusted, for instance by its token.
+/// Like [`client_address`], for the header of a proxy that is already trusted, for instance by its token.
 ///
-/// The values are bytes, because a header may hold any; each hop is read by itself, so that bytes a client
-/// sent can't hide the hop that the proxy added.
+/// The values are bytes, because a header may contain any. Each hop is read separately, so that bytes sent by a
+/// client can't hide the hop that the proxy added.
 pub fn forwarded_address<'a>(
     forwarded_for: impl DoubleEndedIterator<Item = &'a [u8]>,
     trusted: &[IpNet],
@@ -59,7 +59,7 @@ fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|range| range.contains(&address))
 }
 
-/// One hop: an address, which some proxies put in brackets or write with a port.
+/// Parses a hop: an address, which some proxies put in brackets or write with a port.
 fn parse_hop(hop: &str) -> Option<IpAddr> {
     let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     if let Some(inner) = bare {
@@ -132,7 +132,7 @@ mod tests {
             let trusted = [parse_range("10.0.0.0/8").unwrap()];
             let proxy = IpAddr::from([10, 0, 0, 1]);
             let client = IpAddr::from(client);
-            // By `$proxy_add_x_forwarded_for`, and by a proxy that adds a header of its own.
+            // As from `$proxy_add_x_forwarded_for`, and from a proxy that adds its own header.
             let own = client.to_string().into_bytes();
             let mut values = sent.clone();
             match values.last_mut().filter(|_| is_appended) {
@@ -146,8 +146,8 @@ mod tests {
             if !is_trusted(client, &trusted) {
                 proptest::prop_assert_eq!(found, Some(client));
             }
-            // Without the proxy's hop nothing makes the client the proxy itself, unless it is said in so many
-            // words.
+            // Without the proxy's hop, the client is never taken for the proxy itself, unless the header names
+            // the proxy's address.
             let found = client_address(proxy, sent.iter().map(Vec::as_slice), &trusted);
             let says_so = sent.concat().windows(8).any(|part| part == b"10.0.0.1");
             proptest::prop_assert!(found != Some(proxy) || says_so);

@@ -6,7 +6,7 @@ use crate::error::RateLimit;
 /// The units that one request adds to a meter. Each millisecond drains `per_minute` units: as a minute has
 /// 60,000 milliseconds, every rate is a whole number, even those that don't divide a minute's nanoseconds.
 pub const REQUEST: u64 = 60_000;
-/// How far the clock may step back before a meter follows it, in milliseconds. Threads that read the clock a
+/// The maximum step back of the clock, in milliseconds, that a meter ignores. Threads that read the clock a
 /// moment apart look like small steps back; following those would drain the meter twice for the same
 /// millisecond.
 pub const STEP_BACK_MS: i64 = SECOND_MS;

@@ -54,7 +54,7 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// SHA-256 (FIPS 180-4). Good for storing secrets of 256 random bits; passwords need a slow hash.
+/// SHA-256 (FIPS 180-4). Suitable for storing secrets of 256 random bits; passwords need a slow hash.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());

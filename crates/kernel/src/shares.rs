@@ -1,37 +1,37 @@
-//! Bounds that everybody shares, of which nobody can take all.
+//! Bounds that all callers share and none can exhaust alone.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Who takes a part of a [`SharedBound`].
+/// The holder of a part of a [`SharedBound`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
-    /// An inference server, or the service itself: it may take all.
+    /// An inference server, or the service itself: it may take everything.
     Trusted,
-    /// Somebody with a credential: a key of an organization, or a session of a person.
+    /// A caller with a credential: an API key of an organization, or a session of a person.
     Member {
         /// The organization, or the person.
         group: u128,
         /// The key, or the session.
         member: u128,
     },
-    /// Somebody without a credential, by the network of the address. `None`: the address isn't known.
+    /// A caller without a credential, by the network of the address. `None`: the address isn't known.
     Network(Option<IpAddr>),
 }
 
 impl Holder {
-    /// Returns the group. `None` for who may take all.
+    /// Returns the group. `None` for a holder that may take everything.
     pub(crate) fn group(self) -> Option<Group> {
         self.ids().map(|(group, _)| group)
     }
 
-    /// Returns the group and the member. `None` for who may take all.
+    /// Returns the group and the member. `None` for a holder that may take everything.
     fn ids(self) -> Option<(Group, u128)> {
         match self {
             Self::Trusted => None,
             Self::Member { group, member } => Some((Group::Id(group), member)),
-            // An IPv6 network gives its machines more addresses than anybody could count.
+            // An IPv6 network gives its machines more addresses than could be counted.
             Self::Network(Some(IpAddr::V6(address))) => Some((Group::Network(address.to_bits() >> 64), 0)),
             Self::Network(Some(IpAddr::V4(address))) => {
                 Some((Group::Network(u128::from(address.to_bits()) | 1 << 127), 0))
@@ -47,12 +47,13 @@ pub(crate) enum Group {
     Network(u128),
 }
 
-/// A bound on something that everybody takes of: bytes, places, tasks.
+/// A bound on a shared resource: bytes, places, tasks.
 ///
-/// A group (an organization, a person, a network) may hold at most as much as it leaves free, and a member of it (a key,
-/// a session) at most as much as it leaves free for its group. Alone, a group so gets a half of the bound, and a member a
-/// third. Whoever comes next always finds room: with two groups a third of the bound stays free, with nine a tenth. Nothing
-/// is set aside for those who don't come. The rule is that of dynamic thresholds in switches (Choudhury and Hahne, 1998).
+/// A group (an organization, a person, a network) may hold at most as much as it leaves free, and a member of
+/// it (a key, a session) at most as much as it leaves free for its group. A group alone therefore gets half of
+/// the bound, and a member a third. The next caller always finds room: with two groups a third of the bound
+/// stays free, with nine a tenth. Nothing is reserved for absent callers. The rule is that of dynamic
+/// thresholds in switches (Choudhury and Hahne, 1998).
 #[derive(Debug)]
 pub struct SharedBound {
     max: usize,
@@ -76,13 +77,13 @@ struct HeldByGroup {
 pub struct Permit {
     bound: Arc<SharedBound>,
     holder: Holder,
-    /// The most that all may hold, for this permit to grow.
+    /// The maximum that all holders together may hold while this permit grows.
     ceiling: usize,
     amount: usize,
 }
 
 impl SharedBound {
-    /// Returns a bound of which nothing is taken.
+    /// Returns an unused bound.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { max, state: Mutex::default() })
     }
@@ -92,8 +93,8 @@ impl SharedBound {
         self.try_take_within(holder, amount, self.max)
     }
 
-    /// Takes a part, like [`try_take`](Self::try_take), as if the bound were this ceiling: what is less important leaves room
-    /// for the rest.
+    /// Takes a part, like [`try_take`](Self::try_take), as if the bound were this ceiling: less important work
+    /// leaves room for the rest.
     pub fn try_take_within(
         self: &Arc<Self>,
         holder: Holder,
@@ -110,7 +111,7 @@ impl SharedBound {
         Permit { bound: Arc::clone(self), holder, ceiling: self.max, amount: 0 }
     }
 
-    /// Returns how much is taken, and how much can be.
+    /// Returns the amount taken and the maximum.
     pub fn load(&self) -> (usize, usize) {
         (self.state().used, self.max)
     }
@@ -159,7 +160,7 @@ impl State {
 }
 
 impl Permit {
-    /// Returns who has taken it.
+    /// Returns the holder.
     pub fn holder(&self) -> Holder {
         self.holder
     }
@@ -177,7 +178,7 @@ impl Permit {
         is_taken
     }
 
-    /// Gives back what is more than this amount.
+    /// Gives back everything above this amount.
     pub fn shrink_to(&mut self, amount: usize) {
         let less = self.amount.saturating_sub(amount);
         if less > 0 {
@@ -221,7 +222,7 @@ mod tests {
         let other = fill(&bound, member(2, 1));
         assert_eq!(other.len(), 22);
         assert_eq!(bound.load(), (75, 120));
-        // Who may take all gets what is left, and then nobody gets any.
+        // A trusted holder gets everything that is left, and then nothing remains for others.
         let trusted = fill(&bound, Holder::Trusted);
         assert_eq!((trusted.len(), bound.load().0), (45, 120));
         assert!(bound.try_take(member(3, 1), 1).is_none());
@@ -239,7 +240,7 @@ mod tests {
             assert!(!permits.is_empty(), "group {group} finds nothing");
             held.push(permits);
         }
-        // Each of nine that came one after the other left twice of what it took.
+        // Each of the nine groups, in turn, left twice of what it took.
         let taken: Vec<_> = held.iter().map(Vec::len).collect();
         assert_eq!(taken, [333, 222, 148, 99, 66, 44, 29, 19, 13]);
     }

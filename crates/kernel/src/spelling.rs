@@ -1,10 +1,10 @@
-//! Suggestions for misspelt names.
+//! Suggestions for misspelled names.
 
-/// The most characters of a name that are compared.
+/// The maximum number of characters of a name that are compared.
 const MAX_CHARS: usize = 64;
 
-/// Returns the candidate that a misspelt name was probably meant to be: at most a third of its letters differ, without
-/// regard to case.
+/// Returns the candidate that a misspelled name was probably meant to be: at most a third of its letters
+/// differ, ignoring case.
 pub fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.chars().take(MAX_CHARS).collect::<String>().to_lowercase();
     candidates

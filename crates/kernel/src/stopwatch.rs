@@ -1,4 +1,4 @@
-//! Measuring of durations, apart from the injected clock.
+//! Measures durations, independently of the injected clock.
 
 use std::time::Instant;
 

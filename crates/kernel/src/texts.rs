@@ -1,4 +1,4 @@
-//! Texts from users: how two are compared, and how a broken rule is told.
+//! Texts from users: how they are compared, and how a broken rule is described.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -17,10 +17,10 @@ impl Problem {
     }
 }
 
-/// Returns the form in which two texts are compared without regard to case: NFKC, lower case, NFKC.
+/// Returns the form in which two texts are compared, ignoring case: NFKC, lower case, NFKC.
 ///
-/// Characters are lower-cased one by one, and a final sigma becomes an ordinary one, so that the end of a
-/// word makes no difference.
+/// Characters are lower-cased one by one, and a final sigma becomes an ordinary one, so that the end of a word
+/// makes no difference.
 pub fn fold(text: &str) -> String {
     let lower = text.nfkc().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c });
     lower.nfkc().collect()

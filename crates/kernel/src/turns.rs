@@ -1,4 +1,4 @@
-//! Processor time that everybody shares: what keeps a thread busy for long is done in turns.
+//! Shared processor time: work that keeps a thread busy for long is done in turns.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,10 +9,11 @@ use crate::background::BackgroundThreads;
 use crate::fair_queue::FairQueue;
 use crate::shares::{Group, Holder};
 
-/// Turns at work that the threads of the runtime do for everybody: some at a time, and each group's in turn.
+/// Turns for work that the threads of the runtime do for all callers: a few at a time, and each group in turn.
 ///
-/// Tasks that are ready run one after the other. If one organization has sixty that each have a large piece of work to do,
-/// then a task of another one waits for all sixty, at each of its steps. Here the sixty wait for each other instead.
+/// Ready tasks run one after the other. If one organization has sixty tasks, each with a large piece of work, a
+/// task of another organization waits for all sixty at each of its steps. With turns, the sixty wait for each
+/// other instead.
 #[derive(Debug)]
 pub struct Turns {
     state: Mutex<State>,
@@ -25,22 +26,22 @@ struct State {
     waiting: FairQueue<Option<Group>, oneshot::Sender<Turn>>,
 }
 
-/// A turn, until it is dropped.
+/// A turn, which ends when it is dropped.
 #[derive(Debug)]
 #[must_use = "the turn ends when this is dropped"]
 pub struct Turn {
-    /// `None` once the turn is another's.
+    /// `None` once the turn was passed on.
     turns: Option<Arc<Turns>>,
 }
 
 impl Turns {
-    /// Returns turns of which as many may be taken at a time as there are processors.
+    /// Returns as many concurrent turns as the machine has processors.
     pub fn per_processor() -> Arc<Self> {
         Self::with_places(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
     fn with_places(places: usize) -> Arc<Self> {
-        // Each entry is a task that is there anyway.
+        // Each entry belongs to a task that already exists, so the queue needs no bound.
         let state = State { free: places, waiting: FairQueue::new(usize::MAX) };
         Arc::new(Self { state: Mutex::new(state), threads: BackgroundThreads::new("turns", places) })
     }
@@ -58,7 +59,7 @@ impl Turns {
                 state.waiting.push(holder.group(), sender);
                 receiver
             };
-            // The queue has room for all, so none gives way.
+            // The queue has room for all tasks, so none is displaced.
             if let Ok(turn) = receiver.await {
                 return turn;
             }
@@ -73,20 +74,20 @@ impl Turns {
         done
     }
 
-    /// Does a large piece of work in a turn, on a thread of its own that has a lower priority. `None` if it panics.
+    /// Does a large piece of work in a turn, on a separate thread with a lower priority. `None` if it panics.
     pub async fn run_aside<T: Send + 'static>(
         self: &Arc<Self>,
         holder: Holder,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let turn = self.take(holder).await;
-        // The processor is busy until the work is done, whoever waits for it.
+        // The processor is busy until the work is done, even if the caller no longer waits for it.
         let (done, turn) = self.threads.run(move || (work(), turn)).await?.ok()?;
         turn.end().await;
         Some(done)
     }
 
-    /// Passes a turn on to who waits.
+    /// Passes a turn on to the next waiting task.
     fn give_back(self: &Arc<Self>) {
         loop {
             let next = {
@@ -98,7 +99,7 @@ impl Turns {
             let Some(next) = next else { return };
             match next.send(Turn { turns: Some(Arc::clone(self)) }) {
                 Ok(()) => return,
-                // The task that waited was dropped: the next one gets the turn.
+                // The waiting task was dropped: the next one gets the turn.
                 Err(mut turn) => drop(turn.turns.take()),
             }
         }
@@ -110,7 +111,7 @@ impl Turns {
 }
 
 impl Turn {
-    /// Ends the turn after all other tasks that are ready have run.
+    /// Ends the turn after all other ready tasks have run.
     pub async fn end(self) {
         yield_now().await;
     }
@@ -204,7 +205,7 @@ mod tests {
         stays.await.unwrap();
         assert_eq!(turns.state().free, 1);
         assert!(turns.state().waiting.is_empty());
-        // One that leaves after it was given the turn gives it back.
+        // A task that is dropped after it was given the turn gives it back.
         let first = turns.take(A).await;
         let mut late = Box::pin(turns.take(B));
         assert!(is_pending(&mut late).await);
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(turns.state().free, 1);
     }
 
-    /// Polls once. Returns `true` if there is nothing yet.
+    /// Polls once. Returns `true` if the future is pending.
     async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
         std::future::poll_fn(|cx| {
             std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx).is_pending())

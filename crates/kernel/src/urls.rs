@@ -34,10 +34,10 @@ impl<'de> Deserialize<'de> for PublicUrl {
     }
 }
 
-/// The URL below which another server has its operations, such as `http://10.0.0.5:8000/v1`: `http` or
-/// `https`, without a trailing slash.
+/// The URL below which another server has its operations, such as `http://10.0.0.5:8000/v1`: `http` or `https`,
+/// without a trailing slash.
 ///
-/// It prints without its path, which may hold a secret.
+/// It prints without its path, which may contain a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl {
     text: String,
@@ -70,7 +70,7 @@ impl BaseUrl {
         self.uri.scheme_str() == Some("https")
     }
 
-    /// Returns `true` if the host is this machine or in a private network, as far as its name tells.
+    /// Returns `true` if the host is this machine or in a private network, judging by its name.
     pub fn is_private(&self) -> bool {
         let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
         match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
@@ -119,7 +119,6 @@ pub fn parse_origin(text: &str) -> Option<String> {
     (origin == text.to_lowercase()).then_some(origin)
 }
 
-/// Reads an `http` or `https` URL with a host and without login and fragment.
 /// Returns `true` if the host of a URL is this machine, by its name or its address.
 pub fn is_loopback(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -127,6 +126,7 @@ pub fn is_loopback(uri: &Uri) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
+/// Reads an `http` or `https` URL with a host and without login and fragment.
 fn http_uri(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;
     let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));

@@ -1,4 +1,4 @@
-//! Usernames that are refused: those that suggest the service itself, and those of mixed scripts, which can
+//! Usernames that are refused: those that suggest the service itself, and those with mixed scripts, which can
 //! look like another username (docs/contract/accounts.md#usernames).
 
 use unicode_script::{Script, ScriptExtension, UnicodeScript};

@@ -1,4 +1,4 @@
-//! Versions of what callers read and change, so that a change can be refused if another one came first
+//! Versions of objects that callers read and change, so that a change can be refused if another one came first
 //! (docs/contract/README.md#concurrent-changes).
 
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::{Code, Error};
 use crate::secrets::sha256;
 
-/// The version of an object: a digest of what reading it shows. Each change makes another version.
+/// The version of an object: a digest of its visible values. Each change makes another version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version(u128);
 
@@ -23,7 +23,7 @@ impl Version {
         Ok(Self(half.fold(0, |number, byte| number << 8 | u128::from(byte))))
     }
 
-    /// Parses the text of a version; `None` if there is no version with this text.
+    /// Parses the text of a version; `None` if the text isn't one.
     pub fn parse(text: &str) -> Option<Self> {
         let version = Self(u128::from_str_radix(text, 16).ok()?);
         (version.to_string() == text).then_some(version)
@@ -39,9 +39,9 @@ impl fmt::Display for Version {
 /// The version that a change expects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Expected {
-    /// Any: the object is changed, whatever happened to it meanwhile.
+    /// Any version: the object is changed even if it has changed in the meantime.
     Any,
-    /// One of these.
+    /// A list of accepted versions.
     OneOf(Vec<Version>),
 }
 

@@ -164,5 +164,6 @@ fn refusal(excess: &Excess) -> Error {
         }
         Counter::PasswordReset => return error,
     };
-    error.message(format!("{mails}, which is the most: wait as long as `retry-after` says."))
+    error
+        .message(format!("{mails}, which is the maximum; retry after the delay in the `retry-after` header."))
 }

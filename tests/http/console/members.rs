@@ -151,7 +151,7 @@ async fn asking_page_says_what_goes_and_what_goes_on(world: World) {
     let page = browser.page(&world, &own).await;
     assert!(page.contains("This is the last owner") && !page.contains("<button class=\"bad\""), "{page}");
     let refused = browser.post(&world, &own, &[]).send().await;
-    assert_error(&refused, 409, "make somebody else an owner first");
+    assert_error(&refused, 409, "Make another member an owner first");
     assert!(browser.page(&world, &member(&place, &ada)).await.contains("the last owner of the organization"));
     // Others leave.
     let leaving = world.browser(cy.id).await;
@@ -201,13 +201,13 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     assert!(page.contains("The invitation is on its way.") && page.contains("guest@example.com"), "{page}");
     // Sent twice, it is one invitation, and the page says where.
     let again = browser.post(&world, &invite, &fields).send().await;
-    assert_error(&again, 409, "There is an open invitation for this address.");
+    assert_error(&again, 409, "This address already has an open invitation.");
     assert!(again.text.contains(&format!("{list}?status=pending")), "{}", again.text);
     let member = [("email", "bob@example.com"), ("role", "member")];
     assert_error(
         &browser.post(&world, &invite, &member).send().await,
         409,
-        "This person is a member already.",
+        "This person is already a member.",
     );
     let owner = [("email", "x@example.com"), ("role", "owner")];
     assert_eq!(admin.post(&world, &invite, &owner).send().await.status, 403);

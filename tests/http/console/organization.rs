@@ -113,7 +113,7 @@ async fn deletion_takes_the_name_and_a_settled_balance(world: World) {
         let refused = browser.post(&world, &path, &[("name", "Acme")]).send().await;
         assert_eq!(refused.status, 409);
         assert!(
-            refused.text.contains("settle that first") && refused.text.contains(words),
+            refused.text.contains("Settle its balance first") && refused.text.contains(words),
             "{}",
             refused.text
         );

@@ -170,9 +170,7 @@ fn failures_of_the_server_behind_the_model_are_sentences(database: Database) {
         ]);
         let answer = browser.post(world, &path, &CHAT).send().await;
         assert_eq!(answer.status, 503, "{}", answer.text);
-        assert!(
-            answer.text.contains("Every server behind this model is busy: nothing was done. Try again in")
-        );
+        assert!(answer.text.contains("Every server of this model is busy. Nothing was done. Try again in"));
         assert!(answer.text.contains("hi</textarea>"), "{}", answer.text);
         assert_eq!(scene.used().await, []);
 

@@ -51,7 +51,7 @@ async fn mistakes_are_told_at_their_fields(world: World) {
     let fields = [("email", EMAIL), ("username", "other"), ("password", PASSWORD)];
     let answer = browser.post(&world, "/console/register", &fields).send().await;
     assert_eq!(answer.status, 409);
-    assert!(answer.text.contains("<a href=\"#email\">There is an account with this e-mail address."));
+    assert!(answer.text.contains("<a href=\"#email\">An account with this e-mail address already exists."));
 }
 
 #[on_each_database]

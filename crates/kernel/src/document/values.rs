@@ -1,5 +1,5 @@
-//! Readers of texts, numbers and lists in a document, for `#[serde(deserialize_with = "…")]` and for types of
-//! their own. An error says what is expected, and never what was found.
+//! Readers of texts, numbers and lists in a document, for `#[serde(deserialize_with = "…")]` and for custom
+//! types. An error describes the expected value, and never the value that was found.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::currencies;
 use crate::money::Decimal;
 use crate::secrets::{HIDDEN, Secret};
 
-/// A struct that is written as a table. By itself serde would take a list of its values too.
+/// A struct that is written as a table. On its own, serde would also accept a list of its values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table<T>(pub T);
 
@@ -46,7 +46,7 @@ pub fn table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) ->
     Table::deserialize(deserializer).map(|Table(value)| value)
 }
 
-/// Reads any value. A number beyond 64 bits becomes an empty table, which is as wrong everywhere.
+/// Reads any value. A number beyond 64 bits becomes an empty table, which is equally invalid everywhere.
 fn any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Value::deserialize(deserializer).or_else(|error| match error.to_string() {
         message if message.starts_with(MISSING_KEY) => Err(error),
@@ -58,8 +58,8 @@ fn expected<T, E: Error>(what: impl Display) -> Result<T, E> {
     Err(E::custom(format_args!("expected {what}")))
 }
 
-/// Reads a text with `parse`, whose error says what is expected. It must refuse the empty text, which stands
-/// for a value that is no text.
+/// Reads a text with `parse`, whose error describes the expected text. `parse` must refuse the empty text,
+/// which stands for a value that isn't a text.
 ///
 /// # Errors
 /// That of `parse`.

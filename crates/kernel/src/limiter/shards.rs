@@ -60,7 +60,7 @@ impl<T> Shards<T> {
         self.each().map(|shard| shard.entries.len()).sum()
     }
 
-    /// Returns `true` if there are no entries.
+    /// Returns `true` if the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.each().all(|shard| shard.entries.is_empty())
     }

@@ -1,9 +1,9 @@
 //! The two secrets that the service keeps in files, the master key and the service token
 //! (docs/contract/operators.md#secret-files), and credentials that operators put into files.
 //!
-//! The two are created at the first start, readable by the owner only. Processes that start at the same time
-//! agree on one secret: a new one is written to a temporary file and then hard-linked to its path, which
-//! fails if that exists.
+//! Both are created at the first start, readable only by the owner. Processes that start at the same time agree
+//! on one secret: a new one is written to a temporary file and then hard-linked to its path, which fails if
+//! that exists.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -19,9 +19,9 @@ use crate::random::Random;
 use crate::secrets::token::MailToken;
 use crate::secrets::{SECRET_BYTES, Secret, base62};
 
-/// Bytes of a secret file that are read at most; a secret is a single line.
+/// The maximum number of bytes read from a secret file; a secret is a single line.
 const MAX_FILE_BYTES: u64 = 4_096;
-/// The rule for a service token, for error messages. A shorter token may be guessed.
+/// The rule for a service token, for error messages. A shorter token could be guessed.
 pub const SERVICE_TOKEN_RULE: &str = "a secret of at least 20 characters (for instance from \
      `openssl rand -hex 24`): letters, digits and ASCII signs, without spaces, at most 512";
 /// The length of a service token.
@@ -146,7 +146,7 @@ pub fn service_token(text: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(text))
 }
 
-/// Reads a file with a credential for another server. The warning says that other users can read it.
+/// Reads a file with a credential for another server. The warning is set if other users can read the file.
 ///
 /// # Errors
 /// A sentence for the operator, without the content.
@@ -158,10 +158,10 @@ pub fn read_credential(file: &Path) -> Result<(Secret, Option<String>), String> 
         .map_err(failed)?
         .map(|mode| format!("the file {name} is open to other users (mode {mode:o}): `chmod 600` it"));
     let mut content = String::new();
-    // A line end may follow, of two bytes at most, and one byte more tells that there is too much.
+    // Allows a line end of up to two bytes, plus one byte to detect content that is too long.
     let most = u64::try_from(MAX_CREDENTIAL_BYTES).unwrap_or(u64::MAX).saturating_add(3);
     match opened.take(most).read_to_string(&mut content) {
-        // It isn't UTF-8, so no credential either.
+        // Content that isn't UTF-8 isn't a credential.
         Err(error) if error.kind() == ErrorKind::InvalidData => content.clear(),
         read => drop(read.map_err(failed)?),
     }
@@ -176,7 +176,7 @@ pub fn read_credential(file: &Path) -> Result<(Secret, Option<String>), String> 
 /// [`CREDENTIAL_RULE`].
 pub fn credential(text: &str) -> Result<Secret, &'static str> {
     let fits = (1..=MAX_CREDENTIAL_BYTES).contains(&text.len());
-    // It is sent in a header, like a service token.
+    // The credential is sent in a header, like a service token.
     if !fits || !text.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(CREDENTIAL_RULE);
     }
@@ -206,7 +206,7 @@ fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Resul
     if create(file, new, random).map_err(failed)? {
         tracing::info!(file = %file.display(), "made a new {what}");
     }
-    // If another process was first, its secret counts.
+    // If another process was first, its secret is used.
     read(file, what).map_err(failed)
 }
 
@@ -303,7 +303,7 @@ mod tests {
         let file = folder.with("secret", b"x");
         let nowhere = folder.file("link");
         std::os::unix::fs::symlink(folder.file("nowhere"), &nowhere).unwrap();
-        // Neither is a folder, and none can be created there.
+        // Neither path is a folder, and no folder can be created there.
         for place in [file, nowhere] {
             let below = place.join("below/a/file");
             let error = read_or_create(&below, "service token", b"new", &Random::system()).unwrap_err();

@@ -1,9 +1,9 @@
 //! Sealing: authenticated encryption under the master key, for secrets in the database.
 //!
 //! AES-256-GCM (NIST SP 800-38D). A sealed secret is one format byte, a nonce of 12 random bytes, the
-//! ciphertext and a tag of 16 bytes. Format byte and associated text are authenticated too, so that a sealed
-//! secret can't be moved to another row. Random nonces are safe for 2^32 encryptions per key
-//! (NIST SP 800-38D, section 8.3).
+//! ciphertext and a tag of 16 bytes. The format byte and the associated text are also authenticated, so that a
+//! sealed secret can't be moved to another row. Random nonces are safe for 2^32 encryptions per key (NIST SP
+//! 800-38D, section 8.3).
 
 use std::fmt;
 
@@ -22,12 +22,14 @@ pub struct Sealer {
     derivation: hmac::Key,
 }
 
-/// A key for one purpose, which is derived from the master key: the same on every server with that key, and with each start.
+/// A key for one purpose, derived from the master key: the same on every server with that key and after every
+/// restart.
 #[derive(Clone)]
 pub struct DerivedKey(hmac::Key);
 
 impl DerivedKey {
-    /// Returns the tag of a text, which tells nothing of the key and, without it, nothing of the text (HMAC-SHA256, RFC 2104).
+    /// Returns the tag of a text, which reveals nothing about the key and, without the key, nothing about the
+    /// text (HMAC-SHA256, RFC 2104).
     pub fn tag(&self, text: &[u8]) -> [u8; 32] {
         let mut tag = [0; 32];
         tag.copy_from_slice(hmac::sign(&self.0, text).as_ref());
@@ -86,13 +88,13 @@ impl Sealer {
         Self { key: cipher(&key), previous: None, derivation: hmac::Key::new(hmac::HMAC_SHA256, &key) }
     }
 
-    /// Derives a key for a purpose. Another master key makes another one.
+    /// Derives a key for a purpose. A different master key derives a different one.
     pub fn derive(&self, purpose: &str) -> DerivedKey {
         let seed = hmac::sign(&self.derivation, format!("tollkeeper derived key: {purpose}").as_bytes());
         DerivedKey(hmac::Key::new(hmac::HMAC_SHA256, seed.as_ref()))
     }
 
-    /// Adds a previous key, which opens and doesn't seal: for the time of a change of the master key.
+    /// Adds a previous key, which only opens and never seals, while the master key is being replaced.
     #[must_use]
     pub fn with_previous(self, previous: [u8; 32]) -> Self {
         Self { previous: cipher(&previous), ..self }
@@ -137,7 +139,7 @@ impl Sealer {
     /// Opens a result of [`Sealer::seal`] with the same associated text.
     ///
     /// # Errors
-    /// The bytes were changed, or the master key or the associated text is another.
+    /// The bytes were changed, or the master key or the associated text differs.
     pub fn open(&self, sealed: &[u8], associated: &str) -> Result<Vec<u8>, SealError> {
         let key = self.key.as_ref().ok_or(SealError::NoKey)?;
         match (open(key, sealed, associated), &self.previous) {

@@ -45,7 +45,7 @@ fn a_password_opens_no_account_but_an_operators(database: Database) {
         let fields = [("email", "ada@example.com"), ("password", PASSWORD)];
         let answer = Browser::signed_out().post(&world, BY_PASSWORD, &fields).send().await;
         assert_eq!(answer.status, 403, "{}", answer.text);
-        assert!(answer.text.contains("passwords are good for operators only"), "{}", answer.text);
+        assert!(answer.text.contains("only operators can sign in with a password"), "{}", answer.text);
         roles::grant(&world.app.operators, ada.id, &Trail::operator()).await.unwrap();
         log_in(&world, "ada", PASSWORD).data().await;
         assert_eq!(Browser::signed_out().post(&world, BY_PASSWORD, &fields).send().await.status, 303);
