@@ -991,7 +991,7 @@ async fn bodies_have_the_documented_fields(world: World) {
             let details = answer.json()["error"]["details"].as_array().unwrap().clone();
             let unknown = details.iter().find(|detail| detail["code"] == "unknown_field").unwrap();
             let message = unknown["message"].as_str().unwrap();
-            let names = message.split("the fields here are: ").nth(1).unwrap().trim_end_matches('.');
+            let names = message.split("the valid fields are: ").nth(1).unwrap().trim_end_matches('.');
             let names: BTreeSet<_> = names.split(", ").collect();
             let documented: BTreeSet<_> =
                 schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();

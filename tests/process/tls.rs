@@ -246,9 +246,9 @@ fn start_with_invalid_files_names_them() {
         &["/none.key: the file can't be read", "`tls.key_file`", key],
     );
     let swapped = public.clone().set(certificate, &names("server.key"));
-    refused(&swapped, &["server.key: there is no certificate in it", "`tls.certificate_file`"]);
+    refused(&swapped, &["server.key: it contains no certificate", "`tls.certificate_file`"]);
     let swapped = public.clone().set(key, &names("server.pem"));
-    refused(&swapped, &["server.pem: there is no private key in it", "`tls.key_file`"]);
+    refused(&swapped, &["server.pem: it contains no readable private key", "`tls.key_file`"]);
     let foreign = public.clone().set(key, other.0.join("server.key").to_str().unwrap());
     refused(&foreign, &["the key is not the one of the certificate", "server.pem", "`tls.key_file`"]);
     let half = Start::new(&folder.0).set("TOLLKEEPER_TLS__SERVICE_KEY_FILE", &names("server.key"));

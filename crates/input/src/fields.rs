@@ -290,9 +290,9 @@ impl<'a, S> Fields<'a, S> {
             let name = truncated(&name);
             let path = self.path(&name);
             let message = match meant {
-                Some(meant) => format!("There is no field `{path}`; did you mean `{}`?", self.path(meant)),
+                Some(meant) => format!("Unknown field `{path}`; did you mean `{}`?", self.path(meant)),
                 None => {
-                    format!("There is no field `{path}`; the fields here are: {}.", self.names.join(", "))
+                    format!("Unknown field `{path}`; the valid fields are: {}.", self.names.join(", "))
                 }
             };
             self.problems.add::<()>(

@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
                 _ => !names.insert(name.clone()),
             };
             if is_duplicate {
-                return Err(A::Error::custom(format_args!("the key {name:?} stands twice in one object")));
+                return Err(A::Error::custom(format_args!("the key {name:?} appears twice in one object")));
             }
             object.push((name, value));
         }
@@ -187,7 +187,7 @@ mod tests {
             let error = parse(bad.as_bytes()).unwrap_err();
             assert_eq!(error.code, Code::InvalidJson, "{bad:.20}");
         }
-        assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" stands twice"));
+        assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" appears twice"));
         // A small object, the sizes around the border, and a large one, with any key repeated at the end.
         for size in [2, MAX_COMPARED_KEYS, MAX_COMPARED_KEYS + 1, MAX_COMPARED_KEYS + 2, MAX_MEMBERS - 1] {
             let members: Vec<_> = (0..size).map(|index| format!("\"k{index}\":1")).collect();

@@ -1,5 +1,5 @@
-//! A shared limit on the memory of unfinished request bodies, so that clients who send large ones slowly can't exhaust
-//! it.
+//! A shared limit on the memory of unfinished request bodies, so that clients that send large bodies slowly
+//! can't exhaust it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +9,17 @@ use kernel::shares::{Holder, Permit, SharedBound};
 use kernel::turns::Turns;
 use tokio::time::Instant;
 
-/// The budget for the bodies of both listeners. Nobody can take all of it ([`SharedBound`]).
+/// The budget for the bodies of both listeners. No caller can take all of it ([`SharedBound`]).
 #[derive(Debug)]
 pub struct BodyBudget {
     bound: Arc<SharedBound>,
-    /// Turns at copying what has arrived.
+    /// Turns for copying bytes that have arrived.
     turns: Arc<Turns>,
-    /// Turns at decoding large bodies. They take longer, so nobody who copies waits for them.
+    /// Turns for decoding large bodies. Decoding takes longer, so it has its own turns and doesn't delay
+    /// copying.
     decoding: Arc<Turns>,
     refused: AtomicU64,
-    /// When the log last had a warning that the budget is exhausted.
+    /// The time of the log's last warning that the budget is exhausted.
     warned_at: Mutex<Option<Instant>>,
 }
 
@@ -30,7 +31,7 @@ pub struct BodyPermit<'a> {
 }
 
 impl BodyBudget {
-    /// Returns a budget of which nothing is taken.
+    /// Returns an unused budget.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             bound: SharedBound::new(max_bytes),
@@ -53,17 +54,17 @@ impl BodyBudget {
         Some(BodyPermit { budget: self, permit: permit? })
     }
 
-    /// Returns the bytes that are taken, and the most that can be.
+    /// Returns the bytes taken, and the maximum.
     pub fn load(&self) -> (usize, usize) {
         self.bound.load()
     }
 
-    /// Returns how many bodies were refused.
+    /// Returns the number of refused bodies.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Counts a refusal, and warns at most once a second, so that a flood doesn't fill the log.
+    /// Counts a refusal, and logs a warning at most once per second, so that a flood doesn't fill the log.
     fn note_refusal(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,23 +88,23 @@ impl<'a> BodyPermit<'a> {
         has_grown
     }
 
-    /// Does something with a piece of the body in a turn of its holder.
+    /// Processes a piece of the body in a turn of its holder.
     pub async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
         self.budget.turns.run(self.permit.holder(), work).await
     }
 
-    /// Does a small piece of work at once, which may let the part grow.
+    /// Does a small piece of work immediately. The work may let the part grow.
     pub fn at_once<T>(&mut self, work: impl FnOnce(&mut Permit) -> T) -> T {
         work(&mut self.permit)
     }
 
-    /// Counts that the part couldn't grow in such a work.
+    /// Counts a refusal: the part couldn't grow during such work.
     pub fn note_refusal(&self) {
         self.budget.note_refusal();
     }
 
-    /// Does a large piece of work in a turn of its holder, on a thread of its own that has a lower priority. The work may let
-    /// the part grow, and is done to its end, also if this is dropped. `None` if it panics.
+    /// Does a large piece of work in a turn of its holder, on a separate thread with a lower priority. The work
+    /// may let the part grow, and runs to its end even if this future is dropped. `None` if it panics.
     pub async fn in_turn_aside<T: Send + 'static>(
         self,
         work: impl FnOnce(&mut Permit) -> T + Send + 'static,

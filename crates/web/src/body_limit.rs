@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-/// The most bytes of an HTML form.
+/// Maximum number of bytes of an HTML form.
 pub const MAX_FORM_BYTES: usize = 16 * 1024;
-/// The longest time for the body of a call outside of the service listener, regardless of the configuration:
-/// the credential was checked before the body.
+/// The longest time for the body of a call on the public listener, regardless of the configuration: the
+/// credential was checked before the body.
 const PUBLIC_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limits of a request body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BodyLimit {
     pub max_bytes: usize,
-    /// The longest time until the body has arrived; the configuration may set less.
+    /// The longest time until the body has arrived; the configuration may set a shorter one.
     pub timeout: Duration,
-    /// `true` for bodies from inference servers, which may take all of the budget for unfinished ones.
+    /// `true` for bodies from inference servers, which may take the whole budget for unfinished bodies.
     pub is_trusted: bool,
 }
 
 impl BodyLimit {
-    /// Returns the limit of a body from an inference server: all of the budget, and the configured timeout.
+    /// Returns the limit of a body from an inference server: the whole budget, and the configured timeout.
     pub const fn service(max_bytes: usize) -> Self {
         Self { max_bytes, timeout: Duration::MAX, is_trusted: true }
     }
@@ -29,8 +29,8 @@ impl BodyLimit {
         Self { max_bytes, timeout: PUBLIC_BODY_TIMEOUT, is_trusted: false }
     }
 
-    /// Returns the limit of a model call's body on the public listener: large prompts may take as long as the
-    /// configuration says.
+    /// Returns the limit of a model call's body on the public listener: large prompts have the whole configured
+    /// timeout.
     pub const fn model_call(max_bytes: usize) -> Self {
         Self { max_bytes, timeout: Duration::MAX, is_trusted: false }
     }

@@ -1,4 +1,4 @@
-//! One request on its way to a handler.
+//! A request on its way to a handler.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ pub struct Call<C> {
     pub request_id: RequestId,
     /// The body, not read yet.
     pub body: Body,
-    /// The fields of an HTML form, once its body has been read: names with their values, in their order.
+    /// The fields of an HTML form, once its body has been read: names with their values, in order.
     pub form: Option<Vec<(String, String)>>,
     /// The caller's name in the log; empty while unknown.
     pub caller: String,
@@ -30,7 +30,7 @@ pub struct Call<C> {
 }
 
 impl<C> Call<C> {
-    /// Returns a path parameter, or the empty text if there is none of this name.
+    /// Returns a path parameter, or an empty text if none has this name.
     pub fn path(&self, name: &str) -> &str {
         self.path.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -38,7 +38,7 @@ impl<C> Call<C> {
     /// Returns the bearer token of the header `Authorization` (RFC 6750, section 2.1).
     ///
     /// # Errors
-    /// 401 `missing_credentials` unless there is exactly one such header, with a token.
+    /// 401 `missing_credentials` unless the request has exactly one such header, with a token.
     pub fn bearer(&self) -> Result<&str, Error> {
         let mut values = self.headers.get_all(header::AUTHORIZATION).iter();
         let Some(value) = values.next() else {
@@ -49,7 +49,7 @@ impl<C> Call<C> {
                 Error::new(Code::MissingCredentials).message("Send one `Authorization` header, not several.")
             );
         }
-        // A value that isn't ASCII has no valid scheme or token: refused like an empty one.
+        // A value that isn't ASCII has no valid scheme or token, so it is refused like an empty one.
         let text = value.to_str().unwrap_or_default();
         match text.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() => {

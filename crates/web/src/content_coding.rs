@@ -9,14 +9,14 @@ use kernel::error::{Code, Error};
 
 /// The codings that JSON bodies may have, for the header `Accept-Encoding` of a 415.
 const ACCEPTED: &str = "gzip, zstd, br";
-/// The codings of a body that is taken as it is, for the same header.
+/// The coding of a body that must be sent unencoded, for the same header.
 const ACCEPTED_AS_SENT: &str = "identity";
 /// The longest list of codings that an error repeats.
 const MAX_LIST_LENGTH: usize = 60;
-/// The largest window of a frame of zstd, as a power of two: 8 MiB, which every encoder for HTTP has to keep to
-/// (RFC 9659). Those of gzip and brotli have at most 32 KiB and 16 MiB.
+/// The largest window of a zstd frame, as a power of two: 8 MiB, the limit for every HTTP encoder (RFC 9659).
+/// The windows of gzip and brotli have at most 32 KiB and 16 MiB.
 const MAX_ZSTD_WINDOW_LOG: u32 = 23;
-/// How much is decoded at a time.
+/// The number of bytes decoded at a time.
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// The coding of a body.
@@ -27,17 +27,17 @@ pub enum ContentCoding {
     Brotli,
 }
 
-/// The reason why a body couldn't be decoded; `E` is of who takes what is decoded.
+/// The reason why a body couldn't be decoded; `E` is the error of the consumer of the decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecodeError<E> {
-    /// It is corrupt, ends too early, or has bytes behind its end.
+    /// The body is corrupt, ends too early, or has bytes after its end.
     Invalid,
-    /// What is decoded isn't taken.
+    /// The consumer refused the decoded bytes.
     Refused(E),
 }
 
 impl ContentCoding {
-    /// Returns the coding that the headers of a JSON body name; `None` if it is sent as it is.
+    /// Returns the coding that the headers of a JSON body name; `None` if the body is unencoded.
     ///
     /// # Errors
     /// 415 `unsupported_encoding` for another coding, and for several.
@@ -61,7 +61,7 @@ impl ContentCoding {
         }
     }
 
-    /// Returns the message about a body that isn't valid.
+    /// Returns the message for an invalid body.
     pub const fn invalid_message(self) -> &'static str {
         match self {
             Self::Gzip => {
@@ -75,10 +75,10 @@ impl ContentCoding {
         }
     }
 
-    /// Decodes a body piece by piece. It is one member of gzip, one frame of zstd, or one stream of brotli.
+    /// Decodes a body piece by piece. The body is one gzip member, one zstd frame, or one brotli stream.
     ///
     /// # Errors
-    /// The body isn't valid, or `take` doesn't take a piece, which ends the decoding.
+    /// The body is invalid, or `take` refuses a piece, which ends the decoding.
     pub fn decode<E>(
         self,
         body: &[u8],
@@ -107,7 +107,7 @@ impl ContentCoding {
     }
 }
 
-/// Checks that a body is sent as it is: a form, or what is signed.
+/// Checks that a body is sent unencoded: a form, or a signed body.
 ///
 /// # Errors
 /// 415 `unsupported_encoding` for any coding.
@@ -123,7 +123,7 @@ pub fn check_as_sent(headers: &HeaderMap) -> Result<(), Error> {
 /// Returns the names of all codings in lower case, in the order in which they were applied.
 fn names(headers: &HeaderMap) -> Vec<String> {
     let lines = headers.get_all(header::CONTENT_ENCODING).iter();
-    // What isn't ASCII is no name of a coding.
+    // A value that isn't ASCII isn't the name of a coding.
     let names = lines.flat_map(|line| line.to_str().unwrap_or("?").split(','));
     // Lists may have empty elements (RFC 9110, section 5.6.1).
     names.map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
@@ -143,7 +143,7 @@ fn unsupported(names: &[String], accepted: &'static str, instead: &str) -> Error
         accept_encoding: Some(accepted),
         ..Error::new(Code::UnsupportedEncoding)
             .param("content-encoding")
-            .message(format!("This path doesn't take {what}: send the body as it is, {instead}."))
+            .message(format!("This path doesn't accept {what}. Send the body uncompressed, {instead}."))
     }
 }
 
@@ -162,9 +162,10 @@ fn read_to_end<E>(
     }
 }
 
-/// Decodes brotli. The reader of the library takes windows of a gigabyte, and reads past the end of the stream.
+/// Decodes brotli. The library's own reader accepts windows of a gigabyte, and reads past the end of the
+/// stream.
 struct BrotliDecoder<'a> {
-    /// What isn't decoded yet.
+    /// The input that isn't decoded yet.
     rest: &'a [u8],
     state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
 }

@@ -1,4 +1,4 @@
-//! Work that goes on if its client hangs up.
+//! Work that continues if its client hangs up.
 
 use kernel::error::Error;
 use kernel::futures::BoxFuture;
@@ -11,7 +11,7 @@ pub async fn run<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
     let (id, trace) = (telemetry::request_id(), telemetry::current_trace());
-    // Without the type of the future: a task is compiled once for each type.
+    // Boxed to erase the type of the future, because a task is compiled once for each type.
     let work: BoxFuture<'static, Result<T, Error>> = Box::pin(work);
     let task = tokio::spawn(telemetry::InRequest::new(id, trace, work));
     task.await.unwrap_or_else(|_| Err(Error::internal("the handler panicked")))

@@ -1,5 +1,5 @@
-//! Entity tags: the version of an object in the header `ETag` of a reply, and the expected ones in `If-Match`
-//! of a change (docs/contract/README.md#concurrent-changes).
+//! Entity tags: the version of an object in the header `ETag` of a reply, and the expected versions in
+//! `If-Match` of a change (docs/contract/README.md#concurrent-changes).
 
 use http::{HeaderMap, HeaderValue, header};
 use serde_json::json;
@@ -26,8 +26,8 @@ impl<S: State, I: Input<S>> Input<S> for IfMatch<I> {
     }
     fn describe() -> Description {
         let mut description = I::describe();
-        let text = "The `ETag` that a read or an earlier change has answered: if it isn't the current one any more, \
-                    the answer is 412. Several are separated by commas; `*` stands for any.";
+        let text = "The `ETag` from a read or an earlier change. If it is no longer current, the response is 412. \
+                    Separate several with commas; `*` matches any version.";
         description
             .headers
             .push((IF_MATCH, json!({"type": "string", "description": text, "examples": ["*"]})));
@@ -59,7 +59,7 @@ fn expected(headers: &HeaderMap) -> Result<Expected, Error> {
 
 /// Parses `If-Match` (RFC 9110, section 13.1.1); `None` if it is malformed.
 ///
-/// Weak tags never match, and neither do tags that we can't have made: both are left out.
+/// Weak tags never match, and neither do tags that this service can't have created: both are left out.
 fn parse_if_match(value: &[u8]) -> Option<Expected> {
     if value.trim_ascii() == b"*" {
         return Some(Expected::Any);
@@ -90,7 +90,7 @@ fn parse_if_match(value: &[u8]) -> Option<Expected> {
     }
 }
 
-/// Splits an opaque tag without its quotes from what follows it (RFC 9110, section 8.8.3).
+/// Splits an opaque tag without its quotes from the text after it (RFC 9110, section 8.8.3).
 fn split_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"\"")?;
     let end = text.iter().position(|byte| *byte == b'"')?;
@@ -103,7 +103,8 @@ fn split_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// Returns what `If-Match` with these lines expects: `any`, `malformed`, or the first digit of each version.
+    /// Returns the expectation of `If-Match` with these lines: `any`, `malformed`, or the first digit of each
+    /// version.
     fn read(lines: &[&[u8]]) -> String {
         let mut headers = HeaderMap::new();
         for line in lines {
@@ -136,7 +137,7 @@ mod tests {
             (&[&format!(",, {a} ,,{b},")], "ab"),
             (&[&a, &b], "ab"),
             (&[&a, ""], "a"),
-            // Valid, but never a version of ours.
+            // Valid tags that this service never creates.
             (&["\"\""], ""),
             (&["\"x\""], ""),
             (&["\"x,y\""], ""),

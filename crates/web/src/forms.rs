@@ -1,4 +1,4 @@
-//! HTML forms whose fields are those of a JSON body.
+//! HTML forms with the fields of a JSON body.
 
 use std::borrow::Cow;
 
@@ -11,35 +11,35 @@ use ::input::json::{Json, Members};
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 
-/// The body of an HTML form, read by the record that also reads the JSON body of the same operation
-/// ([`forms`] says how). The handler shows what is wrong with its fields, beside the form.
+/// The body of an HTML form, read by the record that also reads the JSON body of the same operation (see
+/// [`forms`]). The handler shows mistakes next to the fields of the form.
 pub struct ObjectForm<T> {
     fields: Option<Result<T, Error>>,
     sent: Vec<(String, String)>,
 }
 
 impl<T> ObjectForm<T> {
-    /// Takes the record out of the form, or all its mistakes; what was sent stays.
+    /// Takes the record out of the form, or all its mistakes. The fields as they were sent are kept.
     ///
     /// # Errors
-    /// 400; also if it was taken before.
+    /// 400; also if the record was already taken.
     pub fn take(&mut self) -> Result<T, Error> {
         self.fields.take().unwrap_or_else(|| Err(Code::InvalidRequest.into()))
     }
 
-    /// Returns the fields as they were sent, valid or not, in their order.
+    /// Returns the fields as they were sent, valid or not, in order.
     pub fn pairs(&self) -> &[(String, String)] {
         &self.sent
     }
 
-    /// Returns the first value of a field as it was sent, or the empty text if there is none of this name.
+    /// Returns the first value of a field as it was sent, or an empty text if none has this name.
     pub fn sent(&self, name: &str) -> &str {
         self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
     }
 }
 
 impl<T> std::fmt::Debug for ObjectForm<T> {
-    /// Hidden: fields may hold passwords.
+    /// Hidden, because fields may contain passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ObjectForm(***)")
     }
@@ -48,7 +48,7 @@ impl<T> std::fmt::Debug for ObjectForm<T> {
 impl<S: State, T: Record<S>> Input<S> for ObjectForm<T> {
     async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
         let sent = read_pairs(state, call).await?;
-        // If the session ends meanwhile, the page of the error keeps what was typed.
+        // If the session ends in the meantime, the error page keeps the user's input.
         call.form = Some(sent.clone());
         let schema = fields::describe::<S, T>().to_value();
         Ok(Self { fields: Some(fields::read(state, forms::members(&schema, &sent))), sent })
@@ -58,8 +58,8 @@ impl<S: State, T: Record<S>> Input<S> for ObjectForm<T> {
     }
 }
 
-/// A form that is sent as a query string, such as the filters of a page. The handler shows what is wrong with its
-/// fields, beside the form. A field that was left empty is absent; unknown parameters are ignored.
+/// A form that is sent as a query string, such as the filters of a page. The handler shows mistakes next to the
+/// fields of the form. An empty field is treated as absent; unknown parameters are ignored.
 #[derive(Debug)]
 pub struct QueryForm<T>(pub ObjectForm<T>);
 
@@ -76,7 +76,7 @@ impl<S: State, T: Record<S>> Input<S> for QueryForm<T> {
     }
 }
 
-/// Returns the query parameters that aren't empty, for a record and as they were sent.
+/// Returns the non-empty query parameters, for a record and as they were sent.
 fn filled_parameters<C>(call: &Call<C>) -> Result<(Members<'_>, Vec<(String, String)>), Error> {
     let mut query = query_parameters(call)?;
     query.retain(|(_, value)| !matches!(value, Json::Text(text) if text.is_empty()));
@@ -85,7 +85,7 @@ fn filled_parameters<C>(call: &Call<C>) -> Result<(Members<'_>, Vec<(String, Str
     Ok((query, sent))
 }
 
-/// Reads the body of a form as names with their values, in their order.
+/// Reads the body of a form as names with their values, in order.
 ///
 /// # Errors
 /// It isn't a form, isn't UTF-8, or is too long.
@@ -115,7 +115,7 @@ fn pair(name: &str, value: Json<'_>) -> Option<(String, String)> {
     }
 }
 
-/// The query parameters of a page. A field of a filter that was left empty is absent; unknown parameters are
+/// The query parameters of a page. An empty field of a filter is treated as absent; unknown parameters are
 /// ignored.
 #[derive(Debug)]
 pub struct Filters<T> {
@@ -125,7 +125,7 @@ pub struct Filters<T> {
 }
 
 impl<T> Filters<T> {
-    /// Returns a parameter as it was sent, or the empty text if there is none of this name.
+    /// Returns a parameter as it was sent, or an empty text if none has this name.
     pub fn sent(&self, name: &str) -> &str {
         self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
     }

@@ -58,7 +58,7 @@ impl Frame {
         }
     }
 
-    /// Marks the start as finished: requests that need the database are let through.
+    /// Marks the start as finished: from now on, requests that need the database are admitted.
     pub fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
     }

@@ -1,7 +1,7 @@
 //! Inputs of handlers: bodies and query parameters, read with all mistakes reported at once.
 //!
 //! A request type lists its fields once (`Record::read`). That description reads a body, suggests names for
-//! misspelt fields, and documents the body in the OpenAPI document, so the three can't disagree.
+//! misspelled fields, and documents the body in the OpenAPI document, so the three can't disagree.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -27,7 +27,7 @@ use kernel::error::{Code, Detail, Error};
 use kernel::shares::Holder;
 use serde_json::Value;
 
-/// The most parameters of a query string, and fields of an HTML form.
+/// Maximum number of parameters of a query string, and of fields of an HTML form.
 pub const MAX_PARAMETERS: usize = 256;
 
 /// An argument of a handler, read from the request.
@@ -46,13 +46,13 @@ pub trait Input<S: State>: Sized + Send + 'static {
 /// The fields of an endpoint by their source, for the OpenAPI document.
 #[derive(Debug, Default)]
 pub struct Description {
-    /// The JSON body, if it takes one.
+    /// The JSON body, if the endpoint has one.
     pub body: Option<ObjectSchema>,
-    /// The HTML form, if it takes one.
+    /// The HTML form, if the endpoint has one.
     pub form: Option<ObjectSchema>,
-    /// The query parameters, if it takes any.
+    /// The query parameters, if the endpoint has any.
     pub query: Option<ObjectSchema>,
-    /// Name and schema of each header that it reads; none is required.
+    /// Name and schema of each header that the endpoint reads; none is required.
     pub headers: Vec<(&'static str, Value)>,
 }
 
@@ -87,7 +87,7 @@ impl<S: State, T: Record<S>> Input<S> for Body<T> {
 
 /// The description of a JSON body that its handler parses.
 pub trait DescribeBody: Send + 'static {
-    /// Returns the fields that matter to us.
+    /// Returns the fields that this service reads.
     fn describe() -> ObjectSchema;
 }
 
@@ -98,7 +98,7 @@ pub struct RawJson<T> {
 }
 
 impl<T> std::fmt::Debug for RawJson<T> {
-    /// Without the bytes: they are a person's words.
+    /// Hides the bytes, because they contain a person's words.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RawJson").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }
@@ -144,7 +144,7 @@ impl<S: State, T: Record<S>> Input<S> for QueryOrBody<T> {
     }
 }
 
-/// The body of an HTML form. The handler shows what is wrong with its fields, beside the form.
+/// The body of an HTML form. The handler shows mistakes next to the fields of the form.
 pub struct Form<T> {
     /// The fields, or all their mistakes.
     pub fields: Result<T, Error>,
@@ -152,14 +152,14 @@ pub struct Form<T> {
 }
 
 impl<T> Form<T> {
-    /// Returns a field as it was sent, valid or not, or the empty text if there is none of this name.
+    /// Returns a field as it was sent, valid or not, or an empty text if none has this name.
     pub fn sent(&self, name: &str) -> &str {
         self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
     }
 }
 
 impl<T> std::fmt::Debug for Form<T> {
-    /// Hidden: fields may hold passwords.
+    /// Hidden, because fields may contain passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Form(***)")
     }
@@ -184,7 +184,7 @@ impl<S: State, T: Record<S>> Input<S> for Form<T> {
 /// The content type of HTML forms.
 pub const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// Reads the body of a call that takes an HTML form, without parsing it. Browsers send forms without a content coding.
+/// Reads the body of an HTML form, without parsing it. Browsers send forms without a content coding.
 pub(crate) async fn read_form<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
@@ -205,7 +205,7 @@ pub(crate) fn form_text(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| not_utf8("body", "form"))
 }
 
-/// Reads the body of a call that takes JSON, decoded and without a byte order mark, but not parsed.
+/// Reads a JSON body, decoded and without a byte order mark, but not parsed.
 pub async fn read_json<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
@@ -213,7 +213,7 @@ pub async fn read_json<'a, S: State>(
     Ok(read_decoded(state, call).await?.without_byte_order_mark())
 }
 
-/// Reads the body of a call that takes JSON, decoded: the call has no content coding any more.
+/// Reads and decodes a JSON body: afterwards the call no longer has a content coding.
 pub async fn read_decoded<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
@@ -232,7 +232,7 @@ pub async fn read_decoded<'a, S: State>(
     decoded.map_err(|error| unread(error, limit))
 }
 
-/// Reads the body of a call that takes signed JSON, in the bytes as they were sent: the signature is of these.
+/// Reads a signed JSON body, in the bytes as they were sent: the signature covers these.
 ///
 /// # Errors
 /// 415 for a content coding, and those of a body.
@@ -248,7 +248,7 @@ pub async fn read_signed_json<'a, S: State>(
     Ok(body)
 }
 
-/// Parses a body as a record. The error holds all its mistakes.
+/// Parses a body as a record. The error contains all its mistakes.
 pub fn parse_record<S, T: Record<S>>(state: &S, bytes: &[u8]) -> Result<T, Error> {
     fields::read(state, object(bytes)?)
 }
@@ -271,12 +271,12 @@ async fn read_body<'a, S: State>(
     read.map_err(|error| unread(error, limit))
 }
 
-/// Returns whose the body of a call is.
+/// Returns the holder of a call's body.
 fn holder<S: State>(state: &S, call: &Call<S::Credential>, limit: BodyLimit) -> Holder {
     if limit.is_trusted { Holder::Trusted } else { state.holder(call) }
 }
 
-/// Returns the answer to a body that couldn't be read.
+/// Returns the error for a body that couldn't be read.
 fn unread(error: BodyError, limit: BodyLimit) -> Error {
     let invalid = |message| Error::new(Code::InvalidJson).param("body").message(message);
     match error {
@@ -295,7 +295,7 @@ fn too_large(limit: BodyLimit) -> Error {
     let kib = limit.max_bytes / 1024;
     Error::new(Code::PayloadTooLarge)
         .param("body")
-        .message(format!("The body is larger than {kib} KiB, the most that this path takes."))
+        .message(format!("The body is larger than {kib} KiB, the maximum for this path."))
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
@@ -324,7 +324,7 @@ fn not_utf8(param: &'static str, what: &str) -> Error {
 /// Parses names and values in the format `application/x-www-form-urlencoded`.
 ///
 /// # Errors
-/// They aren't UTF-8, or there are more than [`MAX_PARAMETERS`].
+/// They aren't UTF-8, or have more than [`MAX_PARAMETERS`] entries.
 pub(crate) fn parse_pairs<'a>(text: &'a str, param: &'static str, what: &str) -> Result<Members<'a>, Error> {
     let mut members = Members::new();
     for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
@@ -335,7 +335,7 @@ pub(crate) fn parse_pairs<'a>(text: &'a str, param: &'static str, what: &str) ->
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let decoded = |text: &'a str| decode_percent(text).ok_or_else(|| not_utf8(param, what));
         let (name, value) = (decoded(name)?, Json::Text(decoded(value)?));
-        // Several clients write a repeated parameter as `name[]`.
+        // Some clients write a repeated parameter as `name[]`.
         let name = name.strip_suffix("[]").map(|name| Cow::Owned(name.to_owned())).unwrap_or(name);
         match members.iter_mut().find(|(other, _)| *other == name) {
             None => members.push((name, value)),

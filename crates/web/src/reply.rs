@@ -20,7 +20,7 @@ pub use axum::body::Body;
 pub use body::whole;
 pub use kept::KeptResponse;
 
-/// The header of an answer that was given before.
+/// The header of a response that is sent again.
 pub const IDEMPOTENCY_REPLAYED: &str = "idempotency-replayed";
 
 /// A reply of a handler.
@@ -31,7 +31,7 @@ pub trait Reply: Send + 'static {
     fn content_type() -> &'static str {
         "application/json"
     }
-    /// Returns a second content type that the client can ask for, for the OpenAPI document.
+    /// Returns a second content type that the client can request, for the OpenAPI document.
     fn other_content_type() -> Option<&'static str> {
         None
     }
@@ -47,7 +47,7 @@ pub trait Reply: Send + 'static {
 #[derive(Debug)]
 pub struct Cacheable<T> {
     pub data: T,
-    /// How long caches may keep it, in seconds.
+    /// The number of seconds that caches may keep it.
     pub max_age_s: u32,
 }
 
@@ -99,7 +99,7 @@ pub fn ok<T: Serialize>(data: T) -> Enveloped<T> {
     Enveloped { data, no_store: false }
 }
 
-/// Returns a successful reply in the envelope that no cache may keep, because it holds a secret or personal
+/// Returns a successful reply in the envelope that no cache may store, because it contains a secret or personal
 /// data.
 pub fn private<T: Serialize>(data: T) -> Enveloped<T> {
     Enveloped { data, no_store: true }
@@ -163,7 +163,7 @@ pub fn versioned<T: Serialize>(version: Version, data: T) -> Versioned<T> {
     Versioned { reply: ok(data), version }
 }
 
-/// As [`versioned`], of what no cache may keep.
+/// Like [`versioned`], for data that no cache may store.
 pub fn private_versioned<T: Serialize>(version: Version, data: T) -> Versioned<T> {
     Versioned { reply: private(data), version }
 }
@@ -240,7 +240,7 @@ pub fn anthropic_error_response(error: &Error) -> Response<Body> {
     response
 }
 
-/// The types of errors in Anthropic's API that are sent.
+/// The error types of Anthropic's API that this service sends.
 pub const ANTHROPIC_ERROR_TYPES: [&str; 10] = [
     "invalid_request_error",
     "authentication_error",
@@ -335,7 +335,7 @@ pub struct ErrorObject<'a> {
     details: &'a [Detail],
 }
 
-/// Adds the headers by which programs handle an error.
+/// Adds the headers with which programs handle an error.
 pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     let status = error.code.status();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -359,10 +359,10 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         // RFC 9110, section 15.5.22.
         headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
     }
-    // Until an operator acts, trying again changes nothing.
+    // Retrying doesn't help until an operator acts.
     let is_not_served = error.code == Code::ModelNotServed;
     let is_running = error.code == Code::IdempotencyInProgress;
-    // The others of 4xx are the same for the same request, until somebody changes something.
+    // Other 4xx errors don't change for the same request until someone makes a change.
     let may_pass = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
     if is_running {
         headers.insert("x-should-retry", HeaderValue::from_static("true"));
@@ -374,7 +374,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     }
     if let Some(limit) = error.rate_limit {
         let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).max(1);
-        // SDKs sleep for as long as this says, so it is at most a minute, except for waits of accounts
+        // SDKs sleep for this time, so it is at most a minute, except for waits of accounts
         // (docs/contract/README.md#headers).
         let seconds = if error.code == Code::TooManyAttempts { seconds } else { seconds.min(60) };
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

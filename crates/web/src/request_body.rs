@@ -17,13 +17,14 @@ use crate::body_budget::{BodyBudget, BodyPermit};
 use crate::body_limit::BodyLimit;
 use crate::content_coding::{ContentCoding, DecodeError};
 
-/// The step in which the budget is taken.
+/// The step by which a body's part of the budget grows.
 const BUDGET_STEP_BYTES: usize = 16 * 1024;
-/// The most bytes that are decoded at once, which takes about a millisecond: what has more is decoded in a turn.
+/// Maximum number of bytes that are decoded immediately, which takes about a millisecond. Larger bodies are
+/// decoded in a turn.
 const MAX_DECODED_AT_ONCE: usize = 256 * 1024;
-/// The most bytes that are decoded at once, as they were sent.
+/// Maximum number of encoded bytes that are decoded immediately.
 const MAX_CODED_AT_ONCE: usize = 64 * 1024;
-/// The start of a text in UTF-8 that some programs write. A parser of JSON may ignore it (RFC 8259, section 8.1).
+/// The UTF-8 byte order mark, which some programs write. A JSON parser may ignore it (RFC 8259, section 8.1).
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// An arriving body. If it isn't read to the end, the rest goes back to its connection.
@@ -33,7 +34,7 @@ struct IncomingBody {
     unread: Arc<UnreadBody>,
 }
 
-/// The slot in which a connection finds the body that a handler didn't read to the end.
+/// The slot in which a connection finds a body that a handler didn't read to the end.
 #[derive(Debug, Default)]
 pub struct UnreadBody(Mutex<Option<Incoming>>);
 
@@ -41,15 +42,15 @@ pub struct UnreadBody(Mutex<Option<Incoming>>);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyError {
     TooLong,
-    /// It took too long to arrive.
+    /// The body took too long to arrive.
     Timeout,
     /// The connection ended, or violated the protocol, before the end of the body.
     Incomplete,
     /// Other unfinished bodies use up the budget.
     BudgetExhausted,
-    /// It isn't valid in its content coding.
+    /// The body is invalid in its content coding.
     Undecodable(ContentCoding),
-    /// Decoding it has failed for no fault of its own.
+    /// The decoder failed, through no fault of the body.
     Failed,
 }
 
@@ -61,7 +62,7 @@ pub struct ReceivedBody<'a> {
 }
 
 impl ReceivedBody<'_> {
-    /// Takes a byte order mark off its start, if it has one.
+    /// Removes a leading byte order mark.
     #[must_use]
     pub fn without_byte_order_mark(self) -> Self {
         if !self.bytes.starts_with(BYTE_ORDER_MARK) {
@@ -70,7 +71,8 @@ impl ReceivedBody<'_> {
         Self { bytes: self.bytes.slice(BYTE_ORDER_MARK.len()..), ..self }
     }
 
-    /// Returns the bytes, and gives the part of the budget back: that is for bodies that are still arriving.
+    /// Returns the bytes and gives back the part of the budget, which is only for bodies that are still
+    /// arriving.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
     }
@@ -84,7 +86,7 @@ impl Deref for ReceivedBody<'_> {
 }
 
 impl UnreadBody {
-    /// Takes the unread body, if there is one.
+    /// Takes the unread body, if any.
     pub fn take(&self) -> Option<Incoming> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -131,8 +133,8 @@ impl Drop for IncomingBody {
     }
 }
 
-/// Reads a whole body, within its limit. It may take as long as `body_timeout` to arrive. What has arrived of it counts in
-/// the budget as the holder's: a declared length alone takes no memory.
+/// Reads a whole body, within its limit. The body may take up to `body_timeout` to arrive. Only bytes that have
+/// arrived count in the holder's part of the budget: a declared length alone takes no memory.
 ///
 /// # Errors
 /// The body isn't complete, and the rest goes back to its connection.
@@ -162,12 +164,12 @@ pub async fn read(
     Ok(ReceivedBody { bytes: buffer.into_bytes(), permit })
 }
 
-/// Decodes a body, within the limit of a body that is sent as it is. What is decoded counts in the budget as it appears, like
-/// what arrives. A large body is decoded in a turn: only then there is more in memory than what is counted, namely the body as
-/// it was sent and the decoder's window, for one body on each processor.
+/// Decodes a body, within the limit for unencoded bodies. Decoded bytes count in the budget as they appear,
+/// like arriving bytes. A large body is decoded in a turn. Only then is memory in use that isn't counted,
+/// namely the encoded body and the decoder's window, for one body per processor.
 ///
 /// # Errors
-/// The body isn't valid, or is too long once it is decoded; the decoding ends there.
+/// The body is invalid, or too long once it is decoded; decoding stops there.
 pub async fn decode<'a>(
     body: ReceivedBody<'a>,
     coding: ContentCoding,
@@ -193,7 +195,7 @@ pub async fn decode<'a>(
     Ok(ReceivedBody { bytes: decoded?.into(), permit: Some(permit) })
 }
 
-/// Decodes a body of which at most `max_bytes` may come out.
+/// Decodes a body into at most `max_bytes` bytes.
 fn decode_within(
     max_bytes: usize,
     body: &[u8],
@@ -219,7 +221,7 @@ fn decode_within(
     }
 }
 
-/// Returns what is taken of the budget for this many bytes.
+/// Returns the part of the budget that this many bytes need.
 fn due(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(BUDGET_STEP_BYTES)
 }
@@ -246,7 +248,7 @@ impl BodyBuffer {
         if self.whole.is_empty() { self.first } else { self.whole.into() }
     }
 
-    /// Reads to the end. If this is dropped before, the bytes that have arrived stay in the buffer.
+    /// Reads to the end. If this is dropped early, the bytes that have arrived stay in the buffer.
     async fn fill(
         &mut self,
         body: &mut Body,

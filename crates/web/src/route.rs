@@ -42,11 +42,11 @@ pub trait Access<S: State>: Send + Sync + 'static {
 pub struct AccessDoc {
     /// The security scheme of the OpenAPI document; none where the route is public.
     pub scheme: Option<&'static str>,
-    /// A second scheme, by which the same credential can be sent.
+    /// A second scheme with which the same credential can be sent.
     pub other_scheme: Option<&'static str>,
-    /// One line of text.
+    /// A description in one line.
     pub text: String,
-    /// The place and the names of the roles that admit a caller, if it takes a role.
+    /// The place and the names of the roles that admit a caller, if the access requires a role.
     pub roles: Option<(&'static str, Vec<&'static str>)>,
     /// The codes of its refusals.
     pub codes: Vec<Code>,
@@ -92,14 +92,14 @@ impl AccessDoc {
 pub enum Listener {
     /// The listener for people and their programs.
     Public,
-    /// The listener for inference servers, with its own port and token.
+    /// The listener for inference servers, with a separate port and token.
     Service,
     Both,
 }
 
-/// The way in which a group of routes answers, whatever their handlers do: for pages that look alike.
+/// The form of a group of routes' responses, independent of their handlers: for pages that look alike.
 pub struct Pages<S: State> {
-    /// Returns the response to an error. The call's body may have been read or not.
+    /// Returns the response to an error. The call's body may or may not have been read.
     pub error: ErrorPage<S>,
     /// Completes the headers of every response.
     pub headers: fn(&S, &mut HeaderMap),
@@ -122,7 +122,7 @@ impl<S: State> Copy for Pages<S> {}
 pub struct Outcome {
     /// The response, or the error to send.
     pub result: Result<Response<Body>, Error>,
-    /// The response to the error, if the route has pages of its own.
+    /// The response to the error, if the route has custom pages.
     pub error_page: Option<Response<Body>>,
     /// The caller's name in the log; empty when unknown.
     pub caller: String,
@@ -135,11 +135,11 @@ impl Outcome {
     }
 }
 
-/// One endpoint.
+/// An endpoint.
 #[derive(Clone)]
 pub struct Route<S: State> {
     pub method: Method,
-    /// With `{parameters}`.
+    /// The path with `{parameters}`.
     pub path: &'static str,
     pub access: AccessDoc,
     pub listener: Listener,
@@ -152,17 +152,17 @@ pub struct Route<S: State> {
     pub reply: fn(&mut SchemaGenerator) -> Value,
     /// The content type of the reply.
     pub content_type: &'static str,
-    /// A second content type that the client can ask for.
+    /// A second content type that the client can request.
     pub other_content_type: Option<&'static str>,
     /// `true` if the reply has an `ETag`.
     pub has_entity_tag: bool,
-    /// How it answers errors, if not like its path (`error_shape`).
+    /// The error pages, if errors don't have the format of the path (`error_shape`).
     pub pages: Option<Pages<S>>,
     endpoint: Endpoint<S>,
 }
 
-/// Admits the caller, reads the input and runs the handler. Each route has its own, so whatever all of them do is
-/// in [`Route::call`].
+/// Admits the caller, reads the input and runs the handler. It is compiled once per route, so the steps that
+/// all routes share are in [`Route::call`].
 type Endpoint<S> = Arc<
     dyn for<'a> Fn(
             &'a S,
@@ -201,7 +201,7 @@ where
     }
 }
 
-/// Returns an endpoint without its type.
+/// Returns an endpoint with its type erased.
 fn endpoint<S: State>(
     endpoint: impl for<'a> Fn(&'a S, &'a mut Call<S::Credential>) -> BoxFuture<'a, Result<Response<Body>, Error>>
     + Send
@@ -240,8 +240,8 @@ where
     handler(state.clone().into(), scope, input).await?.into_response()
 }
 
-/// Returns `true` if a change is answered with what an earlier try may have done: it isn't there any more, it is there already,
-/// or the first answer is given again. Then the earlier try counts as acknowledged.
+/// Returns `true` if a change's response reveals the effect of an earlier attempt: the object no longer exists,
+/// it already exists, or the first response is sent again. The earlier attempt then counts as acknowledged.
 fn rests_on_reads<S: State>(call: &Call<S::Credential>, answer: &Result<Response<Body>, Error>) -> bool {
     if call.is_read() || S::is_model_path(call.uri.path()) {
         return false;
@@ -259,7 +259,7 @@ impl<S: State> Route<S> {
         Self { listener, ..self }
     }
 
-    /// Answers errors, and completes responses, in this way.
+    /// Sets the pages that answer errors and complete responses.
     #[must_use]
     pub fn with_pages(self, pages: Pages<S>) -> Self {
         Self { pages: Some(pages), ..self }
@@ -273,7 +273,7 @@ impl<S: State> Route<S> {
     /// Admits the caller, reads the input and runs the handler.
     pub async fn call(&self, state: &S, mut call: Call<S::Credential>) -> Outcome {
         let result = AssertUnwindSafe((self.endpoint)(state, &mut call));
-        // Caught here, where a page of the error can still be made.
+        // Panics are caught here, where an error page can still be rendered.
         let result = result.catch_unwind().await;
         let mut result = result.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
         if rests_on_reads::<S>(&call, &result)

@@ -66,8 +66,8 @@ impl BoundListeners {
         self.start(public, service)
     }
 
-    /// Starts accepting connections for these dispatchers. It has no type parameter, so that the server is compiled
-    /// here, once.
+    /// Starts accepting connections for these dispatchers. This function has no type parameter, so that the
+    /// server is compiled here, once.
     fn start(self, to_public: Dispatcher, to_service: Dispatcher) -> RunningListeners {
         let Self { public, service, certificates } = self;
         let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -128,8 +128,8 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// The most connections that are taken from the socket's queue at a stop: the queue isn't longer
-/// (`SOMAXCONN`, and the backlog that std passes).
+/// Maximum number of connections taken from the socket's queue at a stop: the queue isn't longer (`SOMAXCONN`,
+/// and the backlog that std passes).
 const MAX_QUEUED_CONNECTIONS: usize = 4096;
 
 /// A listener that accepts connections.
@@ -174,7 +174,7 @@ impl Acceptor {
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept(&mut warned_at) => accepted,
-                // An error means that the sender is gone, which is a stop as well.
+                // An error means that the sender was dropped, which is also a stop.
                 _ = stopped.wait_for(|stop| *stop) => break,
             };
             match accepted {
@@ -218,13 +218,14 @@ impl Acceptor {
     }
 }
 
-/// Takes the connections that wait in the socket's queue. They are established for their clients, who may
-/// have sent requests that would be lost with the listener.
+/// Takes the connections that wait in the socket's queue. For their clients they are established, and requests
+/// already sent on them would be lost with the listener.
 fn drain_accept_queue(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     let Ok(same) = listener.as_fd().try_clone_to_owned() else { return Vec::new() };
     let same = std::net::TcpListener::from(same);
     let mut queued = Vec::new();
-    // The socket doesn't block: `WouldBlock` is the end of the queue; other errors are clients that are gone.
+    // The socket doesn't block: `WouldBlock` marks the end of the queue; other errors are clients that have
+    // hung up.
     for accepted in same.incoming().take(MAX_QUEUED_CONNECTIONS) {
         match accepted.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
             Ok((peer, stream)) => {
@@ -261,13 +262,13 @@ impl Connections {
     }
 }
 
-/// Lets each piece of a response leave at once. Otherwise the second one would wait for the client's
-/// acknowledgement of the first, which takes up to 40 ms. If it can't be set, responses are late, not lost.
+/// Sends each piece of a response immediately. Otherwise the second piece would wait up to 40 ms for the
+/// client's acknowledgment of the first. If the option can't be set, responses are late, not lost.
 fn send_at_once(stream: &TcpStream) {
     stream.set_nodelay(true).ok();
 }
 
-/// Ignores clients that are gone already. For other errors, such as too many open files, waits a second.
+/// Ignores clients that have already hung up. For other errors, such as too many open files, waits a second.
 async fn handle_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {

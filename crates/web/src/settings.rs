@@ -14,7 +14,7 @@ pub struct Settings {
     pub server: Server,
     /// Peers whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Origins whose pages may call the public listener from a browser; empty: none.
+    /// Origins whose pages may call the public listener from a browser; none if empty.
     pub cors_origins: Vec<String>,
     /// `true` if pages of every origin may make model calls and list models.
     pub allows_model_calls_from_browsers: bool,
@@ -26,27 +26,27 @@ pub struct Settings {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
-    /// How long the head of a request, and a TLS handshake before it, may take to arrive, in seconds.
+    /// The time that the head of a request, and a TLS handshake before it, may take to arrive, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub head_timeout_seconds: u32,
-    /// How long a body may take to arrive, in seconds.
+    /// The time that a body may take to arrive, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub body_timeout_seconds: u32,
-    /// How long a client may take to read an answer, in seconds.
+    /// The time that a client may take to read a response, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub write_timeout_seconds: u32,
-    /// How long a connection may wait for its next request, in seconds.
+    /// The time that a connection may wait for its next request, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub idle_timeout_seconds: u32,
-    /// The most connections of a listener; further ones wait to be accepted.
+    /// Maximum number of connections of a listener; further ones wait to be accepted.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub max_connections: u32,
-    /// The most bytes of all unfinished request bodies together. The largest body, of 16 MiB, has to fit into the quarter
-    /// that one credential gets.
+    /// Maximum number of bytes of all unfinished request bodies together. The largest body, of 16 MiB, must fit
+    /// into the quarter that one credential gets.
     #[serde(deserialize_with = "whole::<0x400_0000, 0x100_0000_0000, _, _>")]
     pub body_budget_bytes: usize,
-    /// How long browsers are told to use only HTTPS for this host, in seconds; 0: the header isn't sent. At
-    /// most two years, as the preload lists of browsers ask for.
+    /// The time that browsers use only HTTPS for this host, in seconds; with 0 the header isn't sent. At most
+    /// two years, the time that browsers' preload lists ask for.
     #[serde(deserialize_with = "whole::<0, 63_072_000, _, _>")]
     pub hsts_seconds: u32,
 }
@@ -61,8 +61,8 @@ impl Default for Server {
             head_timeout_seconds: 10,
             body_timeout_seconds: 30,
             write_timeout_seconds: 30,
-            // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep their connections: if the
-            // server closed first, a request could meet the close.
+            // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep their connections: if the server
+            // closed first, a request could arrive during the close.
             idle_timeout_seconds: 150,
             max_connections: 10_000,
             body_budget_bytes: 128 * 1024 * 1024,
@@ -71,7 +71,7 @@ impl Default for Server {
     }
 }
 
-/// Table `tls`. A listener with a certificate accepts nothing but TLS.
+/// Table `tls`. A listener with a certificate accepts only TLS.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {

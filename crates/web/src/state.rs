@@ -1,4 +1,4 @@
-//! The part of a program that the frame uses.
+//! The interface of a program to the frame.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum ErrorShape {
     Enveloped,
     /// `error` alone.
     Bare,
-    /// `error` with `"type": "error"` beside it, as in Anthropic's API.
+    /// `error` next to `"type": "error"`, as in Anthropic's API.
     Anthropic,
     /// An HTML page.
     Page,
@@ -31,11 +31,11 @@ pub trait State: Clone + Send + Sync + 'static {
     /// The credential of a call, kept until the body has been read.
     type Credential: Default + Send + Sync + 'static;
 
-    /// Returns what both listeners share.
+    /// Returns the state shared by both listeners.
     fn frame(&self) -> &Arc<Frame>;
 
     /// Checks that the call's credential is still valid. A body may take long to arrive, and a request whose
-    /// credential was revoked meanwhile must not continue.
+    /// credential was revoked in the meantime must not continue.
     ///
     /// # Errors
     /// 401.
@@ -44,25 +44,26 @@ pub trait State: Clone + Send + Sync + 'static {
         call: &mut Call<Self::Credential>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Returns once all that could be read before is durable: then an answer that rests on it holds.
+    /// Returns once everything that could be read before is durable, so that a response based on it stays true.
     ///
     /// # Errors
     /// 503.
     fn confirm(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Returns whose an admitted call is, for bounds that everybody shares.
+    /// Returns the holder of an admitted call, for shared bounds.
     fn holder(&self, call: &Call<Self::Credential>) -> Holder;
 
     /// Returns the format of errors under this path, including paths without a route.
     fn error_shape(path: &str) -> ErrorShape;
 
-    /// Returns the error of a request whose path no route has, or not with its method: one of these two codes, with a
-    /// message that names the way out where there is one.
+    /// Returns the error of a request whose path, or whose method on that path, has no route: one of these two
+    /// codes, with a message that names the way out, if any.
     fn no_route(code: Code, _method: &Method, _path: &str) -> Error {
         code.into()
     }
 
-    /// Returns `true` if pages of every origin may call this path, where the configuration allows that for model calls.
+    /// Returns `true` if pages of every origin may call this path, where the configuration allows that for
+    /// model calls.
     fn is_model_path(_path: &str) -> bool {
         false
     }

@@ -177,14 +177,14 @@ fn invalid_tls_settings_stop_the_start() {
         ("sslmode=verify-full".to_owned(), "needs sslrootcert=FILE"),
         ("sslcert=client.pem&sslkey=client.key".to_owned(), "sslcert is not supported"),
         (full(&missing), "it can't be read"),
-        (full(&file("empty.pem", "nothing")), "there is no certificate in it"),
+        (full(&file("empty.pem", "nothing")), "it contains no certificate"),
         (
             full(&file("bad.pem", "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----")),
             "this is not PEM",
         ),
         (
             full(&file("odd.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")),
-            "no certificate that can be used",
+            "it contains no usable certificate",
         ),
     ];
     for (query, expected) in cases {

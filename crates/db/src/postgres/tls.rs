@@ -75,9 +75,7 @@ fn load(roots: &Roots) -> Result<Arc<RootCertStore>, Error> {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
             let read = read.map_err(|error| refused(format!("this is not PEM: {error}")))?;
             if read.is_empty() {
-                return Err(refused(
-                    "there is no certificate in it (`-----BEGIN CERTIFICATE-----`)".to_owned(),
-                ));
+                return Err(refused("it contains no certificate (`-----BEGIN CERTIFICATE-----`)".to_owned()));
             }
             read
         }
@@ -85,7 +83,7 @@ fn load(roots: &Roots) -> Result<Arc<RootCertStore>, Error> {
     // Unusable certificates are common among those of a system. In a file, they show at the first handshake.
     store.add_parsable_certificates(certificates);
     if store.is_empty() {
-        return Err(Error::Internal("sslrootcert: there is no certificate that can be used".to_owned()));
+        return Err(Error::Internal("sslrootcert: it contains no usable certificate".to_owned()));
     }
     Ok(Arc::new(store))
 }

@@ -11,7 +11,7 @@ const ALL: [ContentCoding; 3] = [ContentCoding::Gzip, ContentCoding::Zstd, Conte
 const TEXT: &[u8] =
     b"{\"model\": \"chat-1\", \"messages\": [{\"role\": \"user\", \"content\": \"hi hi hi hi hi\"}]}";
 
-/// Encodes a body as programs do.
+/// Encodes a body as client programs do.
 pub(crate) fn encode(coding: ContentCoding, body: &[u8]) -> Vec<u8> {
     match coding {
         ContentCoding::Gzip => {
@@ -71,7 +71,7 @@ fn broken_bodies_are_refused() {
             assert_eq!(decode(coding, &longer), Err(DecodeError::Invalid), "{coding:?} {rest:?}");
         }
         assert_eq!(decode(coding, TEXT), Err(DecodeError::Invalid), "{coding:?}: not encoded");
-        // Whatever a byte is changed to, nothing panics. gzip has a checksum: another text never comes out.
+        // Changing any byte must not cause a panic. gzip has a checksum, so another text never comes out.
         for place in 0..encoded.len() {
             for bit in 0..8 {
                 let mut changed = encoded.clone();
@@ -146,14 +146,14 @@ fn headers_name_one_coding() {
 fn other_codings_are_named_and_refused() {
     let long = "x".repeat(MAX_LIST_LENGTH + 1);
     let cases: [(&[&[u8]], &str); 8] = [
-        (&[b"Deflate"], "take the content coding `deflate`: send the body as it is, or with"),
-        (&[b"gzip, zstd"], "take several content codings (`gzip, zstd`): send"),
-        (&[b"gzip", b"zstd"], "take several content codings (`gzip, zstd`): send"),
-        (&[b"gzip,gzip"], "take several content codings (`gzip, gzip`): send"),
-        (&[b"identity,gzip"], "take several content codings (`identity, gzip`): send"),
-        (&[b"\xe9"], "take the content coding `?`: send"),
-        (&[b"a\tb"], "take this content coding: send"),
-        (&[long.as_bytes()], "take this content coding: send"),
+        (&[b"Deflate"], "accept the content coding `deflate`. Send the body uncompressed, or with"),
+        (&[b"gzip, zstd"], "accept several content codings (`gzip, zstd`). Send"),
+        (&[b"gzip", b"zstd"], "accept several content codings (`gzip, zstd`). Send"),
+        (&[b"gzip,gzip"], "accept several content codings (`gzip, gzip`). Send"),
+        (&[b"identity,gzip"], "accept several content codings (`identity, gzip`). Send"),
+        (&[b"\xe9"], "accept the content coding `?`. Send"),
+        (&[b"a\tb"], "accept this content coding. Send"),
+        (&[long.as_bytes()], "accept this content coding. Send"),
     ];
     for (lines, message) in cases {
         let error = ContentCoding::of(&headers(lines)).unwrap_err();

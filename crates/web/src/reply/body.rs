@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 
-/// The most bytes that a connection gets at a time. A connection copies what it is about to send, so clients
-/// that read nothing must not each hold a copy of a large body.
+/// Maximum number of bytes that a connection gets at a time. A connection copies the bytes that it is about to
+/// send, so clients that read nothing must not each hold a copy of a large body.
 const PIECE_BYTES: usize = 32 * 1024;
 
 /// Returns the body of a response that is complete in memory.

@@ -1,4 +1,4 @@
-//! Responses that are kept, to be sent again.
+//! Stored responses, which can be sent again.
 
 use axum::body::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -19,14 +19,14 @@ pub struct KeptResponse {
 }
 
 impl std::fmt::Debug for KeptResponse {
-    /// Without the body, which may hold secrets.
+    /// Leaves out the body, which may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeptResponse").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
 impl KeptResponse {
-    /// Reads a response; `code` is that of the error that it shows.
+    /// Reads a response; `code` is the code of the error in it.
     ///
     /// # Errors
     /// The body or a header isn't text.
@@ -44,10 +44,10 @@ impl KeptResponse {
         })
     }
 
-    /// Returns it as bytes.
+    /// Returns the response as bytes.
     ///
     /// # Errors
-    /// None that can happen.
+    /// None in practice.
     pub fn to_bytes(&self) -> Result<Bytes, Error> {
         to_json(self)
     }
@@ -55,18 +55,18 @@ impl KeptResponse {
     /// Reads the result of [`KeptResponse::to_bytes`].
     ///
     /// # Errors
-    /// It is something else.
+    /// The bytes are something else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         serde_json::from_slice(bytes).map_err(Error::internal)
     }
 
-    /// Returns the code of the error that it shows, if it does and this version knows it.
+    /// Returns the code of the error in the response, if it has one that this version knows.
     pub fn code(&self) -> Option<Code> {
         let word = self.code.as_deref()?;
         Code::ALL.iter().copied().find(|code| code.as_str() == word)
     }
 
-    /// Returns it as a response, whose extensions hold the code of an error.
+    /// Returns the stored response, with the code of its error in the extensions.
     ///
     /// # Errors
     /// It isn't a valid response.

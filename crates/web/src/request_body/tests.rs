@@ -14,7 +14,7 @@ fn limit(max_bytes: usize) -> BodyLimit {
     BodyLimit::model_call(max_bytes)
 }
 
-/// Returns a body that arrives in these pieces; `is_slow` if there is a pause before each.
+/// Returns a body that arrives in these pieces, with a pause before each if `is_slow`.
 fn arriving(pieces: &[&[u8]], is_slow: bool) -> Body {
     let pieces: Vec<_> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
     let frames = stream::iter(pieces).then(move |piece| async move {
@@ -61,7 +61,7 @@ async fn bodies_are_decoded_however_they_are_split() {
 async fn decoded_bodies_keep_to_the_limit() {
     let budget = BodyBudget::new(64 * MIB);
     for coding in ALL {
-        // Below, at and above what is decoded at once.
+        // Below, at and above the limit for immediate decoding.
         for max_bytes in [1_000, 16 * 1024, MAX_DECODED_AT_ONCE - 1, MAX_DECODED_AT_ONCE, MIB] {
             for (length, is_taken) in [(max_bytes, true), (max_bytes + 1, false), (3 * max_bytes, false)] {
                 let encoded = encode(coding, &vec![0; length]);
@@ -70,7 +70,7 @@ async fn decoded_bodies_keep_to_the_limit() {
                 assert_eq!(decoded.map(|bytes| bytes.len()), due, "{coding:?} {max_bytes} {length}");
             }
         }
-        // What is sent keeps to it as well, and what hardly shrinks is decoded in a turn.
+        // The limit also applies to encoded bytes: a body that hardly shrinks is decoded in a turn.
         let noise: Vec<u8> = (0..MAX_CODED_AT_ONCE as u64 * 2)
             .map(|n| (n * n).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0])
             .collect();

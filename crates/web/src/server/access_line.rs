@@ -10,10 +10,11 @@ use kernel::stopwatch::Stopwatch;
 use metrics::RouteMetrics;
 use telemetry::{Ending, Trace};
 
-/// The known facts of a request before its response. The path itself is not logged: links carry tokens.
+/// The known facts of a request before its response. The path itself isn't logged, because links contain
+/// tokens.
 pub struct AccessLine<'a> {
     pub method: Method,
-    /// The route's path, `-` if there is none.
+    /// The route's path, or `-` without a route.
     pub route: &'static str,
     pub request_id: RequestId,
     /// The client's address, if known.

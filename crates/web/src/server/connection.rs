@@ -1,4 +1,4 @@
-//! One connection: serves its requests in turn and closes it when the client is too slow.
+//! A connection: serves its requests in turn, and closes when the client is too slow.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -26,21 +26,22 @@ use crate::reply::Body;
 use crate::request_body::{self, UnreadBody};
 use kernel::error::{Code, Error};
 
-/// The most bytes of a request's head. hyper itself limits the lines to 100, which need no heap memory.
+/// Maximum number of bytes of a request's head. hyper itself limits the lines to 100, which need no heap
+/// memory.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// The most bytes of a request that are buffered unread.
+/// Maximum number of bytes of a request that are buffered unread.
 const MAX_BUFFER_BYTES: usize = 64 * 1024;
-/// How long a client may take to read our final response, and how long its remaining bytes are still read. A
-/// connection that is closed while bytes arrive would be reset, and the response lost with it.
+/// The time that a client has to read the final response, while its remaining bytes are still read. Closing a
+/// connection while bytes arrive would reset it, and the response would be lost.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long an idle connection is still read after the stop. A request that was sent before the stop may not
-/// have been read yet, and would be lost.
+/// The time that an idle connection is still read after the stop. A request that was sent before the stop may
+/// not have been read yet, and would be lost.
 const FINAL_READ_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long the unread rest of a small body may take to arrive, so that the connection can continue.
+/// The time that the unread rest of a small body has to arrive, so that the connection can continue.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// The most bytes of the unread rest of a body that are drained.
+/// Maximum number of unread bytes of a body that are drained.
 const MAX_DRAIN_BYTES: usize = 16 * 1024;
-/// The most bytes that are read and discarded before the connection closes.
+/// Maximum number of bytes that are read and discarded before the connection closes.
 const MAX_LINGER_BYTES: usize = 1024 * 1024;
 
 /// The client of a connection.
@@ -76,7 +77,7 @@ impl Client {
         let mut check_timer = pin::pin!(sleep_until(watchdog.first_check_at(&self.timeouts)));
         let stop_seen = stopped.clone();
         let mut stop = pin::pin!(async move {
-            // An error means that the sender is gone, which is a stop as well.
+            // An error means that the sender was dropped, which is also a stop.
             stopped.wait_for(|stop| *stop).await.is_ok()
         });
         let (mut idle, mut is_stopping, mut is_final_read, mut waits) =
@@ -88,8 +89,7 @@ impl Client {
                 if let Poll::Ready(outcome) = pin::Pin::new(&mut connection).poll(cx) {
                     return Poll::Ready(Event::Ended(outcome));
                 }
-                // Both wake this task once they have been polled: polling them again for each request is not
-                // needed.
+                // Once polled, both wake this task, so they needn't be polled again for each request.
                 if waits
                     && !check_timer.is_elapsed()
                     && (is_stopping || !stop_seen.has_changed().unwrap_or(true))
@@ -132,7 +132,7 @@ impl Client {
         self.close(stream, refusal).await;
     }
 
-    /// Logs the error with which a connection has ended, if it did. hyper has already responded to bytes that are no
+    /// Logs the error that ended a connection, if any. hyper has already responded to bytes that aren't a
     /// request, except to the preface of HTTP/2.
     fn note_outcome(&self, outcome: hyper::Result<()>) {
         let Err(error) = outcome else { return };
@@ -164,7 +164,7 @@ impl Client {
                 let request = request.map(|body| request_body::incoming(body, unread));
                 let mut response = self.dispatcher.answer(request, self.peer).await;
                 // hyper would close the connection without notice, and the client could already have sent its
-                // next request. Boxed: it is rare, and otherwise every connection would reserve memory for
+                // next request. Boxed because it is rare: otherwise every connection would reserve memory for
                 // it.
                 if let Some(rest) = unread.take()
                     && (asks_first || !Box::pin(drain(rest)).await)
@@ -183,7 +183,7 @@ impl Client {
         Ok(response.map(|body| WatchedBody::new(body, watchdog)))
     }
 
-    /// Sends a final error, if there is one, and closes the connection so that the client can still read it.
+    /// Sends a final error, if any, and closes the connection so that the client can still read it.
     pub async fn close(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, refusal: Option<Error>) {
         if let Some(error) = refusal {
             let response = self.dispatcher.refuse(error, self.peer);
@@ -199,12 +199,12 @@ impl Client {
             return;
         }
         let mut rest = stream.take(u64::try_from(MAX_LINGER_BYTES).unwrap_or_default());
-        // The connection ends here, whatever the outcome.
+        // The connection ends here in either case.
         timeout(LINGER_TIMEOUT, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await.ok();
     }
 }
 
-/// Polls a future even if the task has used up its budget: else the future would not be registered to wake
+/// Polls a future even if the task has used up its budget. Otherwise the future wouldn't be registered to wake
 /// the task.
 fn poll_regardless<F: Future>(future: pin::Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
     pin::pin!(tokio::task::unconstrained(future)).poll(cx)
@@ -249,7 +249,7 @@ fn head_timeout_error() -> Error {
 /// Encodes a response as HTTP/1.1, for errors that hyper doesn't send.
 async fn encode_response(response: Response<Body>) -> Vec<u8> {
     let (head, body) = response.into_parts();
-    // The body is in memory already.
+    // The body is already in memory.
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let mut wire = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
     for (name, value) in &head.headers {

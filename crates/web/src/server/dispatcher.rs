@@ -1,4 +1,5 @@
-//! From a request to its route and back: axum's router over the table of routes, inside one stack of layers.
+//! Dispatches a request to its route and back: axum's router over the table of routes, inside a stack of
+//! layers.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -32,13 +33,14 @@ use telemetry::{InRequest, Trace};
 
 /// Sends the requests of one listener to their routes. Every request gets exactly one response.
 ///
-/// It doesn't have the type of the program's state: so what serves connections is compiled in this crate.
+/// The type has no parameter for the program's state, so that the code that serves connections is compiled in
+/// this crate.
 #[derive(Clone)]
 pub struct Dispatcher {
     router: Router,
     frame: Arc<Frame>,
     listener: Listener,
-    /// The counters of requests without a route, and of bytes that are no request.
+    /// The counters of requests without a route, and of bytes that aren't a request.
     unrouted: Arc<RouteMetrics>,
     hsts: Option<HeaderValue>,
 }
@@ -50,7 +52,7 @@ impl std::fmt::Debug for Dispatcher {
 }
 
 impl Dispatcher {
-    /// Returns the dispatcher of a listener, with those of the routes that are on it.
+    /// Returns the dispatcher of a listener, with the routes of that listener.
     pub fn new<S: State>(state: &S, routes: &[Route<S>], listener: Listener) -> Self {
         let frame = state.frame();
         let is_here = |route: &&Route<S>| route.listener == listener || route.listener == Listener::Both;
@@ -90,7 +92,7 @@ impl Dispatcher {
             .clone()
             .map(|value| SetResponseHeaderLayer::overriding(header::STRICT_TRANSPORT_SECURITY, value));
         let cors = cors::<S>(settings).filter(|_| is_public);
-        // Each layer costs a request some allocations, so there are only those that do something.
+        // Each layer costs a request some allocations, so only the required layers are added.
         let router = match (set_hsts, cors) {
             (None, None) => router,
             (hsts, cors) => {
@@ -100,12 +102,12 @@ impl Dispatcher {
         Self { router, frame: Arc::clone(frame), listener, unrouted, hsts }
     }
 
-    /// Returns what both listeners share.
+    /// Returns the state shared by both listeners.
     pub(super) fn frame(&self) -> &Frame {
         &self.frame
     }
 
-    /// Returns the listener whose requests it gets.
+    /// Returns the listener whose requests this dispatches.
     pub(super) fn listener(&self) -> Listener {
         self.listener
     }
@@ -119,8 +121,8 @@ impl Dispatcher {
         }
     }
 
-    /// Responds to a request that isn't valid HTTP/1.1. There may be no path yet that could promise another
-    /// format.
+    /// Responds to a request that isn't valid HTTP/1.1. Its path may not be known yet, so the format of the
+    /// error can't depend on it.
     pub fn refuse(&self, error: Error, peer: IpAddr) -> Response {
         let line = self.unreadable(peer);
         let render = |error: &Error| reply::error_response(error, false);
@@ -136,7 +138,7 @@ impl Dispatcher {
         response
     }
 
-    /// Logs and counts bytes that are no request; the connection has responded to them with this status.
+    /// Logs and counts bytes that aren't a request; the connection has responded to them with this status.
     pub fn note_unreadable(&self, status: StatusCode, peer: IpAddr) {
         let line = self.unreadable(peer);
         let code = Code::MalformedRequest;
@@ -147,7 +149,7 @@ impl Dispatcher {
     fn unreadable(&self, peer: IpAddr) -> AccessLine<'_> {
         let frame = &self.frame;
         AccessLine {
-            // Valid as a method, but no request has it.
+            // A valid method that no request has.
             method: Method::from_bytes(b"-").unwrap_or_default(),
             route: "-",
             request_id: frame.next_request_id(),
@@ -195,7 +197,7 @@ fn cors<S: State>(settings: &Settings) -> Option<CorsLayer> {
     }
     let layer = CorsLayer::new()
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        // Browser SDKs send headers of their own. All are allowed: only the bearer has authority.
+        // Browser SDKs send custom headers. All are allowed, because only the bearer token has authority.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED_HEADERS.map(HeaderName::from_static))
         .max_age(Duration::from_secs(600));
@@ -214,17 +216,17 @@ struct Peer(IpAddr);
 /// The target of requests: a row of the table, or a refusal.
 enum Target<S: State> {
     Route(Box<Route<S>>),
-    /// With the pages of the other routes of this path.
+    /// A refusal, with the pages of the other routes of this path.
     Refused(Code, Option<Pages<S>>),
 }
 
-/// A target with all that its log line needs.
+/// A target with everything that its log line needs.
 struct Endpoint<S: State> {
     state: S,
     listener: Listener,
     /// The path of the route; `None` if no route has the path.
     path: Option<&'static str>,
-    /// The format of its errors; `None` if no route has the path, so that each request has its own.
+    /// The format of its errors; `None` if no route has the path, so that it depends on each request.
     shape: Option<ErrorShape>,
     target: Target<S>,
     measured: Arc<RouteMetrics>,
@@ -241,8 +243,8 @@ impl<S: State> Endpoint<S> {
         })
     }
 
-    /// Gives a request its id and its trace, calls the target, renders its error, and writes the line of the
-    /// access log, whatever happens.
+    /// Gives a request its id and its trace, calls the target, renders its error, and in all cases writes the
+    /// line of the access log.
     async fn serve(&self, request: Request) -> Response {
         let stopwatch = Stopwatch::start();
         let frame = self.state.frame();
@@ -250,7 +252,7 @@ impl<S: State> Endpoint<S> {
         let peer = parts.extensions.get::<Peer>();
         let address = peer.and_then(|Peer(peer)| frame.client_address(&parts.headers, *peer));
         let request_id = frame.next_request_id();
-        // Parameters that aren't UTF-8 are left out, and so read as unknown ids.
+        // Parameters that aren't UTF-8 are dropped, so they are treated as unknown ids.
         let parameters: Vec<_> = RawPathParams::from_request_parts(&mut parts, &()).await.map_or_else(
             |_| Vec::new(),
             |all| all.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
@@ -305,7 +307,7 @@ impl<S: State> Endpoint<S> {
         response
     }
 
-    /// Runs the handler, if there is one and it can answer yet.
+    /// Runs the handler, if the path has one that is ready to answer.
     async fn run(&self, mut call: Call<S::Credential>, trace: Option<Arc<Trace>>) -> Outcome {
         let error = match self.open_route(&call) {
             Ok(route) => {
@@ -331,7 +333,7 @@ impl<S: State> Endpoint<S> {
         }
     }
 
-    /// Returns the route, if there is one and it can answer yet.
+    /// Returns the route, if the path has one that is ready to answer.
     fn open_route(&self, call: &Call<S::Credential>) -> Result<&Route<S>, Error> {
         match &self.target {
             Target::Route(route) => {
@@ -354,7 +356,7 @@ impl<S: State> Endpoint<S> {
     }
 }
 
-/// Returns `true` if a request asks to change to WebSocket.
+/// Returns `true` if a request asks for an upgrade to WebSocket.
 fn asks_for_websocket(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
     values
@@ -362,22 +364,21 @@ fn asks_for_websocket(headers: &HeaderMap) -> bool {
         .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Writes the access line of a request that is dropped before its end, because the client hung up or the
-/// server stops.
+/// Writes the access line of a request that is dropped early, because the client hung up or the server stops.
 struct LogOnDrop<'a> {
     line: Option<&'a AccessLine<'a>>,
 }
 
 impl Drop for LogOnDrop<'_> {
     fn drop(&mut self) {
-        // No status was sent; nginx logs such requests as 499 too.
+        // No status was sent; nginx also logs such requests as 499.
         if let (Some(line), Ok(status)) = (self.line, StatusCode::from_u16(499)) {
             line.end("", status, "given_up");
         }
     }
 }
 
-/// Renders the error, if that is the outcome, and ends the request in log and metrics.
+/// Renders the error, if any, and ends the request in log and metrics.
 fn finish(
     frame: &Frame,
     outcome: Outcome,
@@ -385,7 +386,7 @@ fn finish(
     line: &AccessLine<'_>,
 ) -> Response {
     let (mut response, code) = match outcome.result {
-        // A page may show an error and be a success all the same, such as a form with its mistakes.
+        // A page may show an error and still be a success, such as a form with its mistakes.
         Ok(response) => {
             let code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
             (response, code)
@@ -402,7 +403,7 @@ fn finish(
                     | Code::UpstreamFailed
                     | Code::UpstreamTimeout
             );
-            // Requests during the start aren't errors to act on; the start logs what it waits for.
+            // Requests during the start aren't actionable errors; the start logs its progress.
             if error.code.status().is_server_error() && !logs_itself && frame.is_ready() {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }

@@ -1,5 +1,5 @@
-//! Looks for `Content-Length` in the head of a request as it arrives. If there is also a `Transfer-Encoding`,
-//! hyper silently removes the length, and such a request has to be refused (RFC 9112, section 6.1).
+//! Scans the head of an arriving request for `Content-Length`. If the head also has a `Transfer-Encoding`,
+//! hyper silently removes the length, and such a request must be refused (RFC 9112, section 6.1).
 
 /// The start of a line that gives the length of the body.
 const CONTENT_LENGTH_NAME: &[u8] = b"content-length:";
@@ -42,7 +42,7 @@ impl HeadScan {
         bytes
     }
 
-    /// Keeps the start of an incomplete line.
+    /// Stores the start of an incomplete line.
     fn keep(&mut self, part: &[u8]) {
         for (to, from) in self.line_start.iter_mut().skip(self.line_start_length).zip(part) {
             *to = *from;
@@ -50,7 +50,7 @@ impl HeadScan {
         self.line_start_length = (self.line_start_length + part.len()).min(CONTENT_LENGTH_NAME.len());
     }
 
-    /// Checks a line, or the start of it that was kept.
+    /// Checks a line, or its stored start.
     fn end_line(&mut self, line: &[u8]) {
         match line {
             // Blank lines may precede a request.

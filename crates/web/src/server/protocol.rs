@@ -11,7 +11,7 @@ use kernel::error::{Code, Error};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     Unambiguous,
-    /// The head may have had a `Content-Length` beside the encoding: no further request is read on this
+    /// The head may have had a `Content-Length` in addition to the encoding: no further request is read on this
     /// connection.
     Ambiguous,
 }
@@ -19,18 +19,18 @@ pub enum Framing {
 /// Checks a request against RFC 9112, sections 3.2 and 6.1.
 ///
 /// # Errors
-/// 400; the connection has to be closed.
+/// 400; the connection must be closed.
 pub fn check<T>(request: &Request<T>, head: HeadInfo) -> Result<Framing, Error> {
     let malformed = |message: &str| Err(Error::new(Code::MalformedRequest).message(message));
     let headers = request.headers();
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) if request.version() == Version::HTTP_11 => {
-            return malformed("Send the header `Host`: HTTP/1.1 asks for it.");
+            return malformed("Send the header `Host`, which HTTP/1.1 requires.");
         }
         (Some(_), Some(_)) => return malformed("Send one header `Host`, not several."),
         (Some(host), None) if !is_host(host.as_bytes()) => {
-            return malformed("The header `Host` must be a host name or an address, and a port if need be.");
+            return malformed("The header `Host` must be a host name or an address, optionally with a port.");
         }
         _ => {}
     }
@@ -71,8 +71,8 @@ fn is_host(value: &[u8]) -> bool {
     host.iter().all(|byte| is_in_names(*byte))
 }
 
-/// Returns `true` for a byte that a `reg-name` of RFC 3986 or an IPv4 address may have. What follows a `%`
-/// isn't checked.
+/// Returns `true` for a byte that a `reg-name` of RFC 3986 or an IPv4 address may have. The characters after a
+/// `%` aren't checked.
 fn is_in_names(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
 }

@@ -21,12 +21,13 @@ use super::connection::Client;
 use crate::settings;
 use kernel::error::{Code, Error};
 
-/// How often the files are read without a signal: programs that renew certificates need not signal us.
+/// The interval at which the files are read without a signal, so that programs that renew certificates needn't
+/// send one.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 /// The first byte of a TLS handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The certificates of both listeners; `None`: that listener speaks plain HTTP.
+/// The certificates of both listeners; with `None`, that listener speaks plain HTTP.
 #[derive(Debug)]
 pub struct Certificates {
     pub public: Option<Arc<Certificate>>,
@@ -54,7 +55,7 @@ impl Certificates {
         Ok(Self { public, service })
     }
 
-    /// Reloads the files when they change: checks once a minute, and at once on SIGHUP, after which the
+    /// Reloads the files when they change: checks every minute, and immediately on SIGHUP, after which the
     /// result is always logged. Runs until it is dropped.
     pub async fn reload_on_change(self) {
         let mut hangups = match signal(SignalKind::hangup()) {
@@ -160,10 +161,10 @@ impl Certificate {
     async fn handshake(&self, client: &Client, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let mut first = [0; 1];
         if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first != [HANDSHAKE_RECORD] {
-            // A letter is probably the start of a plain HTTP request: the client gets an explanation.
+            // A letter is probably the start of a plain HTTP request, so the client gets an explanation.
             if first.iter().all(u8::is_ascii_alphabetic) {
                 let error =
-                    Error::new(Code::MalformedRequest).message("This port takes TLS only: use https.");
+                    Error::new(Code::MalformedRequest).message("This port accepts only TLS. Use https.");
                 client.close(stream, Some(error)).await;
             }
             return None;
@@ -207,10 +208,10 @@ impl CertificateFiles {
             .collect::<Result<_, _>>()
             .map_err(|error| self.problem(0, format!("this is not PEM: {error}")))?;
         if chain.is_empty() {
-            return Err(self.problem(0, "there is no certificate in it (`-----BEGIN CERTIFICATE-----`)"));
+            return Err(self.problem(0, "it contains no certificate (`-----BEGIN CERTIFICATE-----`)"));
         }
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
-            self.problem(1, "there is no private key in it that can be read (PEM, without a passphrase)")
+            self.problem(1, "it contains no readable private key (PEM, without a passphrase)")
         })?;
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
     use crate::server::testing::{LogBuffer, TempDir};
 
-    /// Calls the check that otherwise runs once a minute.
+    /// Calls the check that otherwise runs every minute.
     #[test]
     fn changed_files_are_reloaded_and_a_broken_pair_is_logged_once() {
         let folder = TempDir::new();

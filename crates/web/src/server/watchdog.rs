@@ -1,8 +1,8 @@
 //! The state of a connection and when it was entered, so that one timer per connection finds slow clients.
 //!
-//! The connection's stream and its service record events, all on one task. A request that arrives in one
-//! piece and whose response is sent at once reads no clock and touches no timer: a time is recorded only when
-//! the connection has to wait.
+//! The connection's stream and its service record events, all on one task. A request that arrives in one piece
+//! and whose response is sent immediately reads no clock and touches no timer: a time is recorded only when the
+//! connection has to wait.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::head_scan::HeadScan;
 use crate::settings;
 use kernel::io_turns::IoTurn;
 
-/// How long a client may take.
+/// The times that a client has.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For the head of a request, or a TLS handshake.
+    /// The time for the head of a request, or a TLS handshake.
     pub head: Duration,
-    /// For reading a response.
+    /// The time for reading a response.
     pub write: Duration,
-    /// For sending the next request.
+    /// The time for sending the next request.
     pub idle: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Timeouts {
         }
     }
 
-    /// Returns the shortest timeout: checking this often is never late.
+    /// Returns the shortest timeout, which is frequent enough for checks.
     fn shortest(&self) -> Duration {
         self.head.min(self.write).min(self.idle)
     }
@@ -61,9 +61,9 @@ const UNSET: u64 = u64::MAX;
 pub struct Watchdog {
     opened: Instant,
     state: AtomicU8,
-    /// When the wait for the rest of a head began, in milliseconds since the connection was opened.
+    /// The start of the wait for the rest of a head, in milliseconds since the connection was opened.
     head_since_ms: AtomicU64,
-    /// When the wait for the client to read a response began, in milliseconds since the connection was
+    /// The start of the wait for the client to read a response, in milliseconds since the connection was
     /// opened.
     write_since_ms: AtomicU64,
     /// The number of requests; wraps around.
@@ -79,19 +79,19 @@ pub struct Watchdog {
 /// The result of scanning the head of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeadInfo {
-    /// It was scanned from its first byte.
+    /// The head was scanned from its first byte.
     Scanned {
         /// `true` if it had a line `Content-Length`.
         has_content_length: bool,
     },
-    /// It may have arrived in part with the previous request, so it was not scanned as a whole.
+    /// The head may have arrived in part with the previous request, so it wasn't scanned completely.
     Pipelined,
 }
 
 /// The result of a check for a slow client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Liveness {
-    /// The client is in time; check again at this time.
+    /// The client is on time; check again at this time.
     CheckAt(Instant),
     /// Part of a head has arrived, and the rest is overdue.
     SlowHead,
@@ -99,7 +99,7 @@ pub enum Liveness {
     TimedOut(&'static str),
 }
 
-/// Idleness as the last check saw it: its start is not recorded when it begins.
+/// Idleness as the last check saw it: its start isn't recorded when it begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdleState {
     requests: u32,
@@ -108,8 +108,8 @@ pub struct IdleState {
     is_in_grace: bool,
 }
 
-/// How long a connection is still read after its idle timeout: its next request may have arrived already, and
-/// a busy machine reports the timer first.
+/// The time that a connection is still read after its idle timeout: its next request may have arrived already,
+/// and a busy machine reports the timer first.
 const IDLE_GRACE: Duration = Duration::from_millis(100);
 
 impl Watchdog {
@@ -232,7 +232,7 @@ pub struct WatchedStream<S> {
     ended: bool,
     read_turn: IoTurn,
     write_turn: IoTurn,
-    /// The number of the request whose answer `write_turn` is about.
+    /// The number of the request whose response `write_turn` covers.
     answered: u32,
 }
 
@@ -307,7 +307,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        // Many small answers are no large transfer: the task waits for a request before each.
+        // Many small responses aren't a large transfer: the task waits for a request before each.
         let requests = self.watchdog.requests.load(Ordering::Relaxed);
         if requests != self.answered {
             self.answered = requests;
@@ -343,15 +343,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     }
 }
 
-/// The most bytes of a frame of a response. hyper copies a frame whole, however slowly its client reads, and asks for the
-/// next one once there is room.
+/// Maximum number of bytes of a frame of a response. hyper copies a whole frame, however slowly its client
+/// reads, and asks for the next one once it has room.
 const MAX_FRAME_BYTES: usize = 64 * 1024;
 
-/// The body of a response. The request ends with it: a stream may take as long as it likes, while the client
-/// reads it.
+/// The body of a response. The request ends with it: a stream may take any time while the client reads it.
 pub struct WatchedBody {
     body: Body,
-    /// What is left of a frame that was too large.
+    /// The rest of a frame that was too large.
     rest: Bytes,
     watchdog: Arc<Watchdog>,
 }

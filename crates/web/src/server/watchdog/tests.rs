@@ -8,7 +8,7 @@ const TIMEOUTS: Timeouts = Timeouts {
     idle: Duration::from_secs(150),
 };
 
-/// Checks as the connection does. Returns after how many seconds it times out and how, or 3,600 if it
+/// Checks as the connection does. Returns the seconds until it times out and the outcome, or 3,600 if it
 /// doesn't within an hour.
 fn timeout_of(watchdog: &Watchdog, idle: &mut IdleState) -> (u64, Liveness) {
     let mut at = watchdog.first_check_at(&TIMEOUTS);
@@ -46,7 +46,7 @@ fn each_state_has_its_timeout() {
     watchdog.start_timer(&watchdog.write_since_ms);
     assert_eq!(check(&watchdog), (30, Liveness::TimedOut("it does not read its response")));
     watchdog.on_flushed();
-    // Idleness is noticed at the first check, ten seconds in.
+    // The first check, after ten seconds, notices the idleness.
     assert_eq!(check(&watchdog), (160, Liveness::TimedOut("it has been idle for too long")));
     watchdog.on_read();
     assert_eq!(check(&watchdog).0, 3_600, "nothing is waited for yet");
@@ -103,7 +103,7 @@ async fn other_tasks_run_while_a_large_body_is_read_or_written() {
     for is_read in [true, false] {
         let before = turns.load(Ordering::Relaxed);
         if is_read {
-            // hyper's buffer is of this size.
+            // The size of hyper's buffer.
             for part in bytes.chunks_mut(MAX_TURN_BYTES) {
                 stream.read_exact(part).await.unwrap();
             }
@@ -116,7 +116,7 @@ async fn other_tasks_run_while_a_large_body_is_read_or_written() {
     other.abort();
 }
 
-/// A connection on which one request follows the other has none of the large transfers that others wait for.
+/// A connection with one request after the other never waits in the line of large transfers.
 #[tokio::test]
 async fn small_answers_stand_in_no_line() {
     use kernel::io_turns::MAX_TURN_BYTES;
