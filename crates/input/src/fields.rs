@@ -11,18 +11,18 @@ use kernel::spelling::closest;
 
 /// An object that is read field by field.
 ///
-/// Declare one with [`record!`](macro@crate::record): by hand, a field that is read after a `?` would not be described,
-/// and its problems would not be reported.
+/// Declare one with [`record!`](macro@crate::record). In a manual implementation, a field that is read after a
+/// `?` would not be described, and its problems would not be reported.
 ///
 /// `S` is the program's state, for fields that are checked against the clock or other data.
 pub trait Record<S>: Sized + Send + 'static {
-    /// Reads all fields; `None` if one of them is invalid, which is then among the problems.
+    /// Reads all fields; `None` if one of them is invalid, which is then one of the problems.
     fn read(fields: &mut Fields<'_, S>) -> Option<Self>;
 }
 
 /// The type of a field.
 pub trait Field: Sized {
-    /// Reads the value; `None` if it is invalid, which is then among the problems.
+    /// Reads the value; `None` if it is invalid, which is then one of the problems.
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self>;
     /// Returns the JSON schema, with an example.
     fn schema() -> Value;
@@ -59,10 +59,10 @@ pub struct Location<'a> {
     pub origin: Origin,
 }
 
-/// The most unknown fields that are reported by name: finding the closest known name takes time.
+/// Maximum number of unknown fields that are reported by name: finding the closest known name takes time.
 pub const MAX_UNKNOWN_FIELDS: usize = 20;
 
-/// The problems of an input, as many as an error can list.
+/// The problems of an input, up to the number that an error can list.
 #[derive(Debug, Default)]
 pub struct Problems {
     details: Vec<Detail>,
@@ -72,7 +72,7 @@ pub struct Problems {
 impl Problems {
     /// Adds a problem, and returns `None`, so that `problems.add(…)` can be returned in place of a value.
     pub fn add<T>(&mut self, at: &Location<'_>, code: &'static str, message: impl Into<String>) -> Option<T> {
-        // One more than an error lists, so that the error says that there are more.
+        // Stores one more than an error lists, so that the error can note that its list is incomplete.
         if self.details.len() <= MAX_DETAILS {
             self.details.push(Detail { param: at.path.to_owned(), code, message: message.into() });
         }
@@ -98,14 +98,14 @@ impl Problems {
     }
 }
 
-/// One object being read or described.
+/// An object that is being read or described.
 pub struct Fields<'a, S> {
     state: Option<&'a S>,
     sent: Sent<'a>,
     prefix: &'a str,
     problems: &'a mut Problems,
     names: Vec<&'static str>,
-    /// Set only while the fields are being described: a schema costs more than reading the field.
+    /// Set only while the fields are described, because a schema costs more than reading the field.
     schema: Option<ObjectSchema>,
 }
 
@@ -135,7 +135,7 @@ impl ObjectSchema {
 }
 
 impl<'a, S> Fields<'a, S> {
-    /// Returns the program's state; `None` while the fields are only being described.
+    /// Returns the program's state; `None` while the fields are only described.
     pub fn state(&self) -> Option<&'a S> {
         self.state
     }
@@ -182,7 +182,7 @@ impl<'a, S> Fields<'a, S> {
         }
     }
 
-    /// Reads a field that may be absent or null, and then has the default value.
+    /// Reads a field that has a default value if it is absent or null.
     pub fn or<T: Field>(&mut self, name: &'static str, default: T) -> Option<T> {
         self.optional(name).map(|value| value.unwrap_or(default))
     }
@@ -250,8 +250,8 @@ impl<'a, S> Fields<'a, S> {
         self.sent.body.iter().all(|(other, _)| other != name)
     }
 
-    /// Adds a problem of a field that was found outside its own reader, for instance one that concerns
-    /// several fields.
+    /// Adds a problem of a field that was found outside its own reader, for instance one that concerns several
+    /// fields.
     pub fn problem<T>(&mut self, name: &str, code: &'static str, message: impl Into<String>) -> Option<T> {
         let path = self.path(name);
         self.problems.add(&Location { path: &path, origin: Origin::Body }, code, message)
@@ -279,7 +279,7 @@ impl<'a, S> Fields<'a, S> {
         })
     }
 
-    /// Refuses unknown fields; a misspelt `restrictions` must not create an unrestricted key.
+    /// Refuses unknown fields; a misspelled `restrictions` must not create an unrestricted key.
     fn finish(mut self) {
         let mut unknown = std::mem::take(&mut self.sent.body);
         unknown.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -327,7 +327,7 @@ pub fn describe<S, T: Record<S>>() -> ObjectSchema {
         names: Vec::new(),
         schema: Some(ObjectSchema::default()),
     };
-    // Reading without values visits every field; the problems it finds don't matter here.
+    // Reading without values visits every field; the problems that it finds don't matter here.
     drop(T::read(&mut fields));
     fields.schema.unwrap_or_default()
 }
@@ -345,14 +345,14 @@ fn read_at<S, T: Record<S>>(
     value
 }
 
-/// Reads a body without the program's state: what needs the state isn't checked.
+/// Reads a body without the program's state: rules that need the state aren't checked.
 pub fn read_without_state<S, T: Record<S>>(bytes: &[u8]) -> Option<T> {
     let members = object(bytes).ok()?;
     let mut problems = Problems::default();
     read_at(None::<&S>, members.into(), "", &mut problems).filter(|_| problems.is_empty())
 }
 
-/// Cuts a name from the input, so that it can be repeated in a message.
+/// Shortens a name from the input, so that a message can repeat it.
 fn truncated(name: &str) -> String {
     name.chars().take(64).collect()
 }

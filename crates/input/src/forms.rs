@@ -1,16 +1,16 @@
-//! An HTML form as the object that it stands for.
+//! Converts an HTML form to the equivalent object.
 //!
-//! A form knows texts only. The schema of a record tells what each of them is: `restrictions.rate_limit=60` is
-//! a number in an object, `permissions=chat&permissions=models` an array. So one record reads both a JSON body
-//! and the form for the same operation, with the same mistakes under the same paths.
+//! A form contains only texts. The schema of a record determines the type of each: `restrictions.rate_limit=60`
+//! is a number in an object, `permissions=chat&permissions=models` an array. So one record reads both a JSON
+//! body and the form of the same operation, with the same mistakes under the same paths.
 //!
-//! * A field that wasn't sent is absent; an empty text is null.
-//! * A field of an array has one value a line, and may be sent several times.
-//! * Browsers don't send unchecked boxes. A form names its boxes in fields called [`SHOWN`]: a box that was shown
-//!   and not sent is `false`, and a group of boxes none of which was sent is an empty array.
-//! * A field `was.NAME` has what the field NAME was filled with. If that is what was sent, the field is absent: a
-//!   change doesn't set what nobody has changed.
-//! * Fields that the record doesn't have are left out.
+//! * An absent field is absent in the object; an empty text is null.
+//! * A field of an array has one value per line, and may be sent several times.
+//! * Browsers don't send unchecked boxes. A form names its boxes in fields called [`SHOWN`]: a box that was
+//!   shown and not sent is `false`, and a group of boxes of which none was sent is an empty array.
+//! * A field `was.NAME` has the initial value of the field NAME. If the same value was sent, the field is
+//!   absent, so a change doesn't set fields that the user left alone.
+//! * Fields that the record doesn't have are dropped.
 
 use std::borrow::Cow;
 
@@ -21,13 +21,13 @@ use crate::json::{Json, Members};
 /// The name of the fields that name the checkboxes of a form.
 pub const SHOWN: &str = "shown";
 
-/// What the names of fields begin with that tell what other fields were filled with.
+/// The prefix of the names of fields that contain other fields' initial values.
 pub const WAS: &str = "was.";
 
-/// The fields of a form, in their order.
+/// The fields of a form, in order.
 pub type Pairs = [(String, String)];
 
-/// Returns the members of the object that a form stands for; `schema` describes the object.
+/// Returns the members of the object that is equivalent to a form; `schema` describes the object.
 pub fn members(schema: &Value, form: &Pairs) -> Members<'static> {
     let is_unchanged = |name: &str| {
         let mut filled = form.iter().filter(|(other, _)| other.strip_prefix(WAS) == Some(name)).peekable();
@@ -38,7 +38,7 @@ pub fn members(schema: &Value, form: &Pairs) -> Members<'static> {
     object(schema, "", &form.iter().filter(is_changed).cloned().collect::<Vec<_>>())
 }
 
-/// Returns the lines of fields; empty ones are left out.
+/// Returns the non-empty lines of fields.
 fn lines<'a>(fields: impl Iterator<Item = &'a (String, String)>) -> impl Iterator<Item = &'a str> {
     fields.flat_map(|(_, value)| value.lines()).map(str::trim).filter(|line| !line.is_empty())
 }
@@ -62,7 +62,7 @@ fn object(schema: &Value, prefix: &str, form: &Pairs) -> Members<'static> {
     properties.into_iter().flatten().filter_map(member).collect()
 }
 
-/// What a text stands for.
+/// The type of the value that a text is converted to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Object,
@@ -134,7 +134,7 @@ fn text(words: &str) -> Json<'static> {
     Json::Text(Cow::Owned(words.to_owned()))
 }
 
-/// Returns a number, or the text if it is none: the record says what is wrong with it.
+/// Returns a number, or the text if it isn't one, so that the record reports the mistake.
 fn number(literal: &str) -> Json<'static> {
     let is_literal = literal.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+'));
     if let Ok(whole) = literal.parse() {

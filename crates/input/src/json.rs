@@ -1,4 +1,4 @@
-//! A JSON parser that refuses duplicate keys: they would let two readers of one body disagree (RFC 8259,
+//! A JSON parser that refuses duplicate keys, which would let two readers of one body disagree (RFC 8259,
 //! section 4).
 
 use std::borrow::Cow;
@@ -9,9 +9,9 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 
 use kernel::error::{Code, Detail, Error};
 
-/// The most members of one object.
+/// Maximum number of members of an object.
 pub const MAX_MEMBERS: usize = 256;
-/// The start of the parser's message about an object with more members; no other message starts so.
+/// The start of the parser's message about an object with more members; no other message starts like this.
 const TOO_MANY: &str = "an object has more than";
 
 /// A JSON value. Texts without an escape are parts of the parsed text.
@@ -75,7 +75,7 @@ impl<'de> Deserialize<'de> for Json<'de> {
     }
 }
 
-/// Up to this many keys of an object are compared one by one; hashing so few costs more.
+/// Up to this number, the keys of an object are compared one by one; hashing so few costs more.
 const MAX_COMPARED_KEYS: usize = 16;
 
 /// The capacity for the members of an object whose number isn't known yet.
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(error.code, Code::InvalidJson, "{bad:.20}");
         }
         assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" appears twice"));
-        // A small object, the sizes around the border, and a large one, with any key repeated at the end.
+        // A small object, the sizes around the limit, and a large one, with any key repeated at the end.
         for size in [2, MAX_COMPARED_KEYS, MAX_COMPARED_KEYS + 1, MAX_COMPARED_KEYS + 2, MAX_MEMBERS - 1] {
             let members: Vec<_> = (0..size).map(|index| format!("\"k{index}\":1")).collect();
             assert!(parse(format!("{{{}}}", members.join(",")).as_bytes()).is_ok());
@@ -210,7 +210,7 @@ mod tests {
         assert!(parse(object(MAX_MEMBERS).as_bytes()).is_ok());
         assert!(parse(format!("[{0},{0}]", object(MAX_MEMBERS)).as_bytes()).is_ok());
         let large = object(MAX_MEMBERS + 1);
-        // At any depth, and without reading what follows.
+        // At any depth, and without reading the rest.
         for text in [large.clone(), format!("{{\"a\":[{large}]}}"), large.replace('}', ",}")] {
             let error = parse(text.as_bytes()).unwrap_err();
             assert_eq!((error.code, error.param.as_deref()), (Code::InvalidRequest, Some("body")));

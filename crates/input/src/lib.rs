@@ -1,9 +1,8 @@
 //! Input of requests: one description of a record reads it, refuses invalid values, and documents it.
 //!
 //! * [`json`] parses a body into a tree.
-//! * [`fields`] reads the fields of an object, collects all problems, and describes the fields as JSON
-//!   schema.
-//! * [`forms`] turns the fields of an HTML form into the object that they stand for.
+//! * [`fields`] reads the fields of an object, collects all problems, and describes the fields as JSON schema.
+//! * [`forms`] converts the fields of an HTML form to the equivalent object.
 //! * [`objects`] are fields that another library reads.
 //! * [`types`] are the types of fields that several operations share.
 

@@ -1,11 +1,11 @@
 //! The macro that declares a record together with its reader.
 
-/// Declares a struct that is read field by field: what `Record::read` asks for and what the struct holds can't
-/// differ, and all fields are asked for before one of them ends the reading.
+/// Declares a struct that is read field by field. `Record::read` reads exactly the fields of the struct, and reads
+/// all of them before it fails because of one.
 ///
 /// Each field names the method of [`Fields`](crate::fields::Fields) that reads it, and its default where the
 /// method takes one. Fields in `reads` are read like the others but not kept. `check` sees every field as an
-/// `Option`, `None` where it is invalid, and reports what concerns several of them or the program's state.
+/// `Option`, `None` where it is invalid, and reports problems that concern several fields or the program's state.
 ///
 /// ```
 /// # use input::{fields::Fields, record, types::Text};

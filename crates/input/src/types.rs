@@ -1,4 +1,4 @@
-//! Types of fields. Each reads a value, and describes in its errors what is expected.
+//! Types of fields. Each reads a value, and describes the expected value in its errors.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -95,13 +95,13 @@ fn to_integer(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
-/// The most digits of a number in JSON that every reader keeps, apart from zeros at its ends.
+/// Maximum number of digits of a JSON number that every reader keeps, apart from zeros at its ends.
 const MAX_NUMBER_DIGITS: usize = 15;
-/// The most that an [`Amount`] may be, in nano: 9,000,000,000 of the currency.
+/// Maximum of an [`Amount`], in nano: 9,000,000,000 of the currency.
 const MAX_AMOUNT: Nano = Nano::from_units(9_000_000_000_000_000_000);
 
-/// An amount of money, more than 0, with at most nine decimals: a number, or a string where it has more digits
-/// than programs keep of a number.
+/// An amount of money, more than 0, with at most nine decimals: a number, or a string if it has more digits
+/// than programs keep in a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amount(pub Nano);
 
@@ -130,7 +130,7 @@ impl Field for Amount {
     }
 }
 
-/// As [`Amount`], but it may also be 0 or less.
+/// Like [`Amount`], but it may also be 0 or less.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignedAmount(pub Nano);
 

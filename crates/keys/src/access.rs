@@ -17,9 +17,8 @@ use trail::Trail;
 
 /// An action on an API key. Each needs the right to manage the project's keys.
 ///
-/// A change or a rotation also needs at least the current roles of the key's creator, because the key acts
-/// with those. Deleting it or ending its previous secret needs no more: every caller who manages keys can stop
-/// one.
+/// A change or a rotation also needs at least the current roles of the key's creator, because the key acts with
+/// those. Deleting the key or ending its previous secret doesn't: every caller who manages keys can stop one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyAction {
     /// Reads the key.
@@ -40,7 +39,7 @@ pub struct KeyScope {
     project: ProjectScope,
     api_key: ApiKey,
     action: KeyAction,
-    /// The caller's roles, as `admit` found them.
+    /// The caller's roles, as read by `admit`.
     roles: Roles,
 }
 
@@ -69,7 +68,7 @@ impl KeyScope {
         })
     }
 
-    /// Returns `true` if the caller may do this to the key, too.
+    /// Returns `true` if the caller may also do this to the key.
     ///
     /// # Errors
     /// The database fails.
@@ -82,12 +81,12 @@ impl KeyScope {
         }
     }
 
-    /// The key, as `admit` found it.
+    /// Returns the key as read by `admit`.
     pub fn api_key(&self) -> &ApiKey {
         &self.api_key
     }
 
-    /// Returns the key as `admit` found it.
+    /// Returns the key as read by `admit`.
     pub fn into_api_key(self) -> ApiKey {
         self.api_key
     }
@@ -105,8 +104,8 @@ impl KeyScope {
         self.project.trail()
     }
 
-    /// Takes the organization's lock and repeats the check of `admit`. Removing the project or the
-    /// organization takes that lock too, so that no deadlock over the rows of keys is possible.
+    /// Takes the organization's lock and repeats the check of `admit`. Removing the project or the organization
+    /// takes the same lock, so that deadlocks over the rows of keys are impossible.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -119,10 +118,10 @@ impl KeyScope {
         Ok((tx, key))
     }
 
-    /// As [`Self::lock_and_recheck`], with the sealed copy of the key's current secret, if one was kept.
+    /// Like [`Self::lock_and_recheck`], with the sealed copy of the key's current secret, if one was kept.
     ///
     /// # Errors
-    /// As of [`KeyScope::lock_and_recheck`].
+    /// Those of [`KeyScope::lock_and_recheck`].
     pub async fn lock_and_recheck_with_secret<'t>(
         &self,
         tx: &'t mut Tx,
@@ -160,15 +159,16 @@ fn roles_of<T>(held: &LockedProject<T>) -> Roles {
 pub struct Rotation {
     /// The key, with the sealed copy of its current secret.
     pub found: ApiKeyAndSecret,
-    /// The person who rotates it, if that isn't its creator: the new secret is bound to their roles as well.
+    /// The person who rotates it, if that isn't its creator: the new secret is also bound to this person's
+    /// roles.
     pub rotated_by: Option<UserId>,
-    /// `true` if the person may see the current secret: its creator and the organization's owners may.
+    /// `true` if the person may see the current secret: the key's creator and the organization's owners may.
     pub may_see_previous: bool,
 }
 
 impl KeyAction {
-    /// Refuses a key that is the caller itself, a key whose creator has higher roles than the caller, and to
-    /// a calling key the rotation of a key with wider restrictions than its own.
+    /// Refuses a key that is the caller itself, and a key whose creator has higher roles than the caller. To a
+    /// calling key it also refuses the rotation of a key with wider restrictions than its own.
     async fn check(
         self,
         tx: &mut Tx,
@@ -215,8 +215,8 @@ impl LiveKey {
     /// Returns the key as a caller of management endpoints. `may_manage` is `true` if the configuration lets
     /// keys make this request.
     ///
-    /// A key handed out by it doesn't outlive the secret either: a secret that ends soon after a rotation
-    /// leaves nothing behind that lasts longer.
+    /// A key that it creates doesn't outlive the secret either: a secret that ends soon after a rotation leaves
+    /// nothing behind that lasts longer.
     pub fn caller(&self, may_manage: bool) -> Caller {
         let ends = [self.expires_at, self.secret_ends_at];
         let key = KeyLimits {

@@ -1,6 +1,5 @@
-//! Operations on API keys. Each checks the caller's right again under the lock that it needs, and adds an
-//! audit entry; the functions of [`crate::store::api_keys`] that write also announce the change to every
-//! replica.
+//! Operations on API keys. Each checks the caller's right again under the lock that it needs, and adds an audit
+//! entry. The functions of [`crate::store::api_keys`] that write also announce the change to every replica.
 
 use crate::rules::permissions::Permissions;
 use crate::rules::rotation::grace_period_end;
@@ -32,24 +31,24 @@ use super::access::{KeyScope, Rotation};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restrictions {
     pub allowed_ips: Option<AllowedIps>,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: Option<i64>,
-    /// The most tokens of one request.
+    /// Maximum number of tokens per request.
     pub max_tokens: Option<i64>,
-    /// Models it may be used with, of the catalog.
+    /// Models of the catalog that the key may use.
     pub models: Option<Vec<String>>,
 }
 
 /// A key to create.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct New {
-    /// The id, of [`new_ids`](crate::new_ids); `None` for another one.
+    /// The id, from [`new_ids`](crate::new_ids); `None` to generate one.
     pub id: Option<ApiKeyId>,
     /// Unique within the project.
     pub name: Name,
     pub description: Option<String>,
     pub permissions: Permissions,
-    /// When it expires, in the future; `None` for never.
+    /// The time of its expiry, in the future; `None` for never.
     pub expires_at: Option<Time>,
     pub restrictions: Restrictions,
 }
@@ -64,9 +63,9 @@ pub struct Created {
 /// Creates a key.
 ///
 /// # Errors
-/// 403 without the right, or if the key would exceed the API key that calls; 404 if the project is gone; 412 if
-/// the key with this id has been made already; 409 if its name is taken or the project has as many keys as it may
-/// have.
+/// 403 without the right, or if the key would exceed the calling API key; 404 if the project no longer exists;
+/// 412 if a key with this id was already created; 409 if its name is taken or the project has reached its
+/// maximum number of keys.
 pub fn create<'a>(
     keys: &'a Keys,
     scope: &'a ProjectScope,
@@ -133,7 +132,7 @@ pub fn create<'a>(
     })
 }
 
-/// Refuses an id that a key has, or had.
+/// Refuses an id that a key has or had.
 async fn check_is_new(tx: &mut Tx, chosen_id: Option<ApiKeyId>) -> Result<(), Error> {
     match chosen_id {
         Some(id) if store::api_keys::has_existed(tx, id).await? => Err(Code::PreconditionFailed.into()),
@@ -141,7 +140,7 @@ async fn check_is_new(tx: &mut Tx, chosen_id: Option<ApiKeyId>) -> Result<(), Er
     }
 }
 
-/// One page of a project's keys.
+/// A page of a project's keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyList {
     /// The keys of the page, newest first.
@@ -179,11 +178,11 @@ pub struct Change {
     pub description: Patch<String>,
     pub permissions: Option<Permissions>,
     pub allowed_ips: Patch<AllowedIps>,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: Patch<i64>,
-    /// The most tokens of one request.
+    /// Maximum number of tokens per request.
     pub max_tokens: Patch<i64>,
-    /// Models it may be used with, of the catalog.
+    /// Models of the catalog that the key may use.
     pub models: Patch<Vec<String>>,
 }
 
@@ -214,8 +213,8 @@ pub struct Changed {
 /// Changes a key, and returns it after the change. A change to the same values writes nothing.
 ///
 /// # Errors
-/// 403 without the right, or if the key would exceed the API key that calls; 404 if it is gone; 412 if it
-/// hasn't the expected version; 409 if its name is taken.
+/// 403 without the right, or if the key would exceed the calling API key; 404 if the key no longer exists; 412
+/// if it doesn't have the expected version; 409 if its name is taken.
 pub fn update<'a>(
     keys: &'a Keys,
     scope: &'a KeyScope,
@@ -239,21 +238,21 @@ pub fn update<'a>(
     })
 }
 
-/// What is known of a key's secrets.
+/// Facts about a key's secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secrets {
-    /// The version of the current one: each rotation makes another.
+    /// The version of the current one; each rotation creates a new version.
     pub version: Version,
-    /// When the current one was made.
+    /// The time at which the current one was created.
     pub created_at: Time,
-    /// When the previous one ends, while it is good.
+    /// The end of the previous one, while it is valid.
     pub previous_ends_at: Option<Time>,
 }
 
-/// Returns what is known of a key's secrets.
+/// Returns the facts about a key's secrets.
 ///
 /// # Errors
-/// 404 if the key is gone; the database fails.
+/// 404 if the key no longer exists; the database fails.
 pub async fn secrets(keys: &Keys, scope: &KeyScope) -> Result<Secrets, Error> {
     let now = keys.clock.now();
     let found = store::api_keys::of_key(&mut keys.db.read().await?, scope.api_key_id()).await?;
@@ -278,14 +277,14 @@ pub struct Rotated {
     pub previous_ends_at: Time,
 }
 
-/// Gives a key a new secret; everything else about it stays. The previous one is good for `grace_seconds`,
-/// checked by [`check_grace`](crate::rules::rotation::check_grace), or `None` for the configured grace period.
-/// Concurrent rotations run one after the other, so each answer is true when it is sent. `expected` is the version
-/// of the current secret ([`Secrets`]).
+/// Gives a key a new secret and leaves everything else unchanged. The previous secret stays valid for
+/// `grace_seconds`, checked by [`check_grace`](crate::rules::rotation::check_grace), or with `None` for the
+/// configured grace period. Concurrent rotations run one after the other, so each answer is true when it is
+/// sent. `expected` is the version of the current secret ([`Secrets`]).
 ///
 /// # Errors
-/// 403 without the right, 404 if the key is gone, 412 if its secret hasn't the expected version, 409 if it has
-/// expired.
+/// 403 without the right, 404 if the key no longer exists, 412 if its secret doesn't have the expected version,
+/// 409 if it has expired.
 pub fn rotate<'a>(
     keys: &'a Keys,
     scope: &'a KeyScope,
@@ -316,10 +315,11 @@ pub fn rotate<'a>(
     })
 }
 
-/// Ends the previous secret of a rotated key. From the commit on only the current one can be used.
+/// Ends the previous secret of a rotated key. From the commit on, only the current one is valid.
 ///
 /// # Errors
-/// 403 without the right, 404 if the key is gone, 409 if it has no previous secret, or that has ended.
+/// 403 without the right, 404 if the key no longer exists, 409 if it has no previous secret, or if that has
+/// ended.
 pub fn end_rotation<'a>(
     keys: &'a Keys,
     scope: &'a KeyScope,
@@ -336,10 +336,10 @@ pub fn end_rotation<'a>(
     })
 }
 
-/// Deletes a key. From the commit on it can't be used.
+/// Deletes a key, which is invalid from the commit on.
 ///
 /// # Errors
-/// 403 without the right, 404 if the key is gone, 412 if it hasn't the expected version.
+/// 403 without the right, 404 if the key no longer exists, 412 if it doesn't have the expected version.
 pub fn delete<'a>(
     keys: &'a Keys,
     scope: &'a KeyScope,
@@ -384,7 +384,7 @@ async fn emit(
     Ok(events::emit(tx, &changed, now, &keys.random).await?)
 }
 
-/// Returns the secret, sealed for its next rotation; `None` if the configuration keeps hashes only.
+/// Returns the secret, sealed for its next rotation; `None` if the configuration keeps only hashes.
 fn sealed_copy(keys: &Keys, secret: &ApiKeySecret, id: ApiKeyId) -> Result<Option<Vec<u8>>, Error> {
     if !keys.settings.keep_sealed {
         return Ok(None);

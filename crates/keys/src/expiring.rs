@@ -6,13 +6,13 @@ use events::data::ApiKeyExpiring;
 use kernel::clock::DAY_MS;
 use kernel::error::Error;
 
-/// How long before its end a key expires soon.
+/// The time before its end from which a key expires soon.
 const SOON_MS: i64 = 7 * DAY_MS;
 /// Maximum number of keys that one read finds.
 const MAX_AT_ONCE: i64 = 100;
 
-/// Tells webhooks of every key that expires within a week, once. Returns of how many; replicas that run at the same
-/// time tell of each once. The caller trusts the clock.
+/// Notifies webhooks once of every key that expires within a week. Returns the number of keys; replicas that
+/// run at the same time notify of each key only once. The caller trusts the clock.
 ///
 /// # Errors
 /// The database fails.

@@ -1,9 +1,9 @@
 //! The cache of API keys, so that a model call doesn't wait for a query.
 //!
-//! A key is read on first use and held until a change of it, its project or its organization arrives by
+//! A key is read on first use and cached until a change of it, its project or its organization arrives through
 //! [`cluster::feed`]. Its expiry and the end of its secret are checked at every use. Unknown keys are
-//! remembered in a cache of their own for [`UNKNOWN_KEY_MS`], so that a flood of them evicts no known key,
-//! and many concurrent calls with one key cost one query.
+//! remembered in a separate cache for [`UNKNOWN_KEY_MS`], so that a flood of them evicts no known key, and many
+//! concurrent calls with one key cost one query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use tenants::rules::allowed_ips;
 
 use crate::store::api_keys::LiveKey;
 
-/// How long an unknown key is remembered as unknown, in milliseconds.
+/// The time for which an unknown key is remembered as unknown, in milliseconds.
 pub const UNKNOWN_KEY_MS: i64 = 1_000;
 
-/// The most memory that cached keys may take, in bytes; beyond it the least used ones make room. A key
-/// without restrictions takes about 400.
+/// Maximum memory of cached keys, in bytes; beyond it the least used ones are evicted. A key without
+/// restrictions takes about 400.
 const CAPACITY_BYTES: u64 = 512 << 20;
 /// The estimated number of cached keys, which sizes the cache's record of evicted ones.
 const CAPACITY_KEYS: usize = 1_000_000;
-/// The most unknown keys that are remembered, at about 100 bytes each.
+/// Maximum number of unknown keys that are remembered, at about 100 bytes each.
 pub const MAX_UNKNOWN_KEYS: usize = 16_384;
 
 impl LiveKey {
-    /// Refuses an address that isn't allowed; with a list, an unknown address too. This is checked first at
-    /// each use: an allowed address is stored as the origin of the use.
+    /// Refuses an address that isn't allowed, and, if the key has a list of addresses, an unknown address. Each
+    /// use checks this first, because an allowed address is stored as the origin of the use.
     pub fn admit_address(&self, address: Option<IpAddr>) -> Result<(), Error> {
         if allowed_ips::ip_allowed(self.allowed_ips.as_ref(), address) {
             self.last_use.set_address(address);
@@ -98,7 +98,7 @@ struct ByteWeighter;
 
 impl Weighter<[u8; 32], CachedKey> for ByteWeighter {
     fn weight(&self, _: &[u8; 32], cached: &CachedKey) -> u64 {
-        // The cache itself takes 21 bytes an entry, in a table that is at most two thirds full.
+        // The cache itself takes 21 bytes per entry, in a table that is at most two thirds full.
         let entry = (size_of::<[u8; 32]>() + size_of::<CachedKey>() + 21) * 2;
         let bytes = entry + cached.key.memory_bytes();
         u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -116,8 +116,8 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// An empty keyring. It reads keys from this database on first use, and holds them while the feed reports
-    /// no change of them.
+    /// Returns an empty keyring. It reads keys from this database on first use, and caches them while the feed
+    /// reports no change of them.
     pub fn new(db: Db, feed: Arc<Feed>, prefix: String) -> Self {
         Self {
             db,
@@ -131,9 +131,10 @@ impl Keyring {
     /// Returns the live key of this secret.
     ///
     /// # Errors
-    /// 401 if there is none, with a code of its own if it has expired; 503 if the database can't be read.
+    /// 401 if no key has this secret, with a separate code if the key has expired; 503 if the database can't be
+    /// read.
     pub async fn authenticate(&self, secret: &str, now: Time) -> Result<Arc<LiveKey>, Error> {
-        // The checksum refuses typos and random texts without a look-up.
+        // The checksum refuses typos and random texts without a lookup.
         let secret = ApiKeySecret::parse(&self.prefix, secret).ok_or(Code::InvalidApiKey)?;
         let hash = secret.hash();
         let key = match self.cached_key(&hash, now) {
@@ -182,18 +183,19 @@ impl Keyring {
             }
             match self.cache.get_value_or_guard_async(&hash).await {
                 Ok(cached) if cached.is_current(&self.feed) => return Ok(Some(cached.key)),
-                // Remove the outdated entry, so that one of many concurrent callers reads the key again and
-                // the others wait for it.
+                // Remove the outdated entry, so that one of many concurrent callers reads the key again and the
+                // others wait for it.
                 Ok(_) => {
                     self.cache.remove_if(&hash, |cached| !cached.is_current(&self.feed));
                 }
-                // The previous holder of the guard may have found out that there is no such key.
+                // The previous holder of the guard may have found that no such key exists.
                 Err(_) if self.is_unknown(&hash, now) => return Ok(None),
                 Err(guard) => {
                     let (stamp, key) = self.feed.epochs.stamped(self.load(hash, now)).await;
                     let key = key?;
                     if let Some(key) = &key {
-                        // The insertion fails only if another caller inserted meanwhile, which is as good.
+                        // The insertion fails only if another caller has inserted the key in the meantime,
+                        // which is equally fine.
                         drop(guard.insert(CachedKey { key: Arc::clone(key), stamp }));
                     }
                     return Ok(key);

@@ -1,5 +1,5 @@
-//! The last uses of keys, written behind: stored in memory at each use, written every few seconds and at
-//! shutdown. A crash loses the last seconds and nothing else.
+//! The last uses of keys, with deferred writes: stored in memory at each use, written every few seconds and at
+//! shutdown. A crash loses only the last seconds.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -12,9 +12,10 @@ use kernel::error::Error;
 use crate::store;
 use crate::store::api_keys::{KeyUse, LiveKey};
 
-/// The most keys that may wait to be written; a use beyond that is stored with the key's next one.
+/// Maximum number of keys that wait to be written; further uses are stored with the key's next one.
 const CAPACITY: usize = 1 << 20;
-/// The most keys that one transaction writes. It takes some milliseconds, and other writers wait.
+/// Maximum number of keys that one transaction writes. It takes some milliseconds, during which other writers
+/// wait.
 const KEYS_PER_TRANSACTION: usize = 2_048;
 
 /// The keys that were used since the last write.
@@ -24,7 +25,7 @@ pub struct LastUses {
 }
 
 impl LastUses {
-    /// An empty queue of writes to this database.
+    /// Returns an empty queue of writes to this database.
     pub fn new(db: Db) -> Self {
         Self { db, queue: Mutex::default() }
     }
@@ -41,7 +42,7 @@ impl LastUses {
         self.queue().len()
     }
 
-    /// Returns the number of keys that wait, and the most that may.
+    /// Returns the number of waiting keys and the maximum.
     pub fn load(&self) -> (usize, usize) {
         (self.len(), CAPACITY)
     }
@@ -51,10 +52,10 @@ impl LastUses {
         self.len() == 0
     }
 
-    /// Writes the uses of at most `limit` keys, in the order of the queue; returns how many were written.
+    /// Writes the uses of at most `limit` keys, in the order of the queue; returns the number written.
     ///
     /// # Errors
-    /// The database can't be written. What was not written waits for the next call.
+    /// The database can't be written. Uses that were not written wait for the next call.
     pub async fn flush(&self, limit: usize) -> Result<usize, Error> {
         let queued: Vec<_> = {
             let mut queue = self.queue();
@@ -62,8 +63,8 @@ impl LastUses {
             queue.drain(..count).collect()
         };
         let mut waiting: Vec<_> = queued.into_iter().map(|key| (key.last_use.take(key.id), key)).collect();
-        // All replicas write in one order, to prevent deadlocks; chunks are taken from the end. If a key was
-        // read again meanwhile, the later use wins.
+        // All replicas write in the same order, to prevent deadlocks; chunks are taken from the end. If a key
+        // was read again in the meantime, the later use wins.
         waiting.sort_unstable_by_key(|(used, _)| Reverse((used.api_key_id.as_u128(), used.at)));
         waiting.dedup_by_key(|(used, _)| used.api_key_id);
         let mut unwritten = UnwrittenUses { uses: self, waiting };
@@ -96,7 +97,7 @@ impl LastUses {
     }
 }
 
-/// Uses that are queued again if they could not be written, also if the write is cancelled.
+/// Uses that are queued again if they can't be written, also if the write is canceled.
 struct UnwrittenUses<'a> {
     uses: &'a LastUses,
     waiting: Vec<(KeyUse, Arc<LiveKey>)>,

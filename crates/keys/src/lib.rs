@@ -2,16 +2,16 @@
 //!
 //! * [`access`] creates the scopes of keys: the right to read, change, rotate or delete one.
 //! * [`api_keys`] holds the operations: create, list, change, rotate, end a rotation and delete.
-//! * [`expiring`] tells webhooks of keys that expire soon.
-//! * [`makers`] lists the keys that a member has made.
+//! * [`expiring`] notifies webhooks of keys that expire soon.
+//! * [`makers`] lists the keys that a member has created.
 //! * [`new_ids`] gives a form the id of the key that it will create.
 //! * [`uses`] is the path of a call with a key: the key is found, its rate is counted, its use is stored. A
 //!   cached key costs no query and no allocation.
 //! * [`model_callers`] finds the caller of a model: a key, or a person.
-//! * [`reclaiming`] deletes the keys that were created with an account before its owner came; [`seals`]
-//!   reseals stored secrets under a new master key.
-//! * In memory are the keys ([`keyring`]), their last uses ([`last_uses`]) and the request rates that
-//!   replicas share ([`rates`]).
+//! * [`reclaiming`] deletes the keys that were created with an account before its owner came; [`seals`] reseals
+//!   stored secrets under a new master key.
+//! * Memory holds the keys ([`keyring`]), their last uses ([`last_uses`]) and the request rates that replicas
+//!   share ([`rates`]).
 //!
 //! [`secret`] is the format of a secret, [`fields`] reads permissions from input, [`rules`] holds the pure
 //! rules and [`store`] the SQL.
@@ -104,7 +104,7 @@ pub struct Shared {
 }
 
 impl Keys {
-    /// A handle with empty caches.
+    /// Returns a handle with empty caches.
     pub fn new(shared: Shared, settings: Settings, limits: Limits) -> Self {
         let Shared { accounts, db, clock, random, feed, limiter, sealer } = shared;
         Self(Arc::new(Parts {

@@ -1,4 +1,4 @@
-//! The keys that members have made, for those who decide about the members: keys go on working when their maker
+//! The keys that members have created, for the people who remove members: keys keep working when their creator
 //! leaves.
 
 use kernel::error::Error;
@@ -9,19 +9,19 @@ use crate::store::api_keys::makers::{self, Filter};
 
 pub use crate::store::api_keys::makers::MadeKey;
 
-/// The most keys in a list.
+/// Maximum number of keys in a list.
 const MAX_LISTED: usize = 50;
 
-/// Keys that a member has made.
+/// Keys that a member has created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MadeKeys {
-    /// At most 50, the newest first.
+    /// At most 50 keys, the newest first.
     pub shown: Vec<MadeKey>,
-    /// `true` if there are more.
+    /// `true` if the member has created more keys.
     pub has_more: bool,
 }
 
-/// Returns the keys that a member has made in the organization and that haven't expired.
+/// Returns the unexpired keys that a member has created in the organization.
 ///
 /// # Errors
 /// The database fails.
@@ -30,7 +30,7 @@ pub async fn of_member(keys: &Keys, scope: &MemberScope) -> Result<MadeKeys, Err
     list(keys, Filter { organization_id, project_id: None, maker, now: keys.clock.now() }).await
 }
 
-/// Returns the keys that a member has made in the project, as [`of_member`].
+/// Returns the keys that a member has created in the project, like [`of_member`].
 ///
 /// # Errors
 /// The database fails.

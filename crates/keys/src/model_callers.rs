@@ -1,7 +1,7 @@
 //! The caller of a model, found by the credential that an inference server or a proxy received.
 //!
-//! That isn't the caller of the listener, so there is no scope; but the credential is checked, and a person's
-//! role, all the same.
+//! That isn't the caller of the listener, so no scope exists; but the credential, and a person's role, are
+//! still checked.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tenants::roles::ProjectAction;
 
 use super::Keys;
 
-/// What a model call is made with.
+/// The credential of a model call.
 #[derive(Clone, Copy)]
 pub enum Credential<'a> {
     /// An API key or an access token, as it was sent.
@@ -98,10 +98,10 @@ pub async fn find(
             return Box::pin(find_person(keys, session, organization, project)).await;
         }
     };
-    // Only access tokens contain a point. A foreign key has none, so its caller is told that it is no key of
-    // ours.
+    // Only access tokens contain a point. A foreign key has none, so its caller gets the error about an unknown
+    // key.
     if !keys.is_key(credential) && credential.contains('.') {
-        // Boxed, so that the common call with a key doesn't carry the state of this one.
+        // Boxed, so that the common call with a key doesn't carry this state.
         let person = async {
             let session = keys.accounts.live_session(credential, TokenKind::Access).await?;
             find_person(keys, session, organization, project).await

@@ -1,15 +1,15 @@
 //! Request rates of API keys and of models, shared by all replicas.
 //!
-//! On SQLite there is one server, and its own [`Limiter`] decides: nothing here costs a query. On PostgreSQL
-//! a row of `rate_meters` decides ([`Pool`], which also explains why all replicas together keep to the
-//! limit). A replica borrows a few requests at a time and counts calls against them without a query; at the
-//! next exchange it reports how many it has used. It borrows from one request up to what the rate gives in
-//! five seconds, depending on how many it used lately. A lease lasts for five seconds. Its unused rest is
-//! then returned, by [`Rates::return_leases`] if no call comes before.
+//! On SQLite only one server exists, and its own [`Limiter`] decides: nothing here costs a query. On PostgreSQL
+//! a row of `rate_meters` decides ([`Pool`], which also explains why all replicas together keep to the limit).
+//! A replica borrows a few requests at a time and counts calls against them without a query; at the next
+//! exchange it reports the number used. It borrows between one request and the rate of five seconds, depending
+//! on its recent use. A lease lasts for five seconds. Its unused rest is then returned, by
+//! [`Rates::return_leases`] if no call comes first.
 //!
-//! One call at a time queries the database for a meter, the others wait for it. A lease that is nearly used
-//! up is renewed while the rest of it is used. If the pool has nothing to lend, the meter read there tells
-//! until when, and until then calls are refused without a query.
+//! One call at a time queries the database for a meter, the others wait for it. A lease that is nearly used up
+//! is renewed while the rest of it is used. If the pool has nothing to lend, the meter read there gives the
+//! time until it has, and until then calls are refused without a query.
 //!
 //! While the database can't be reached, each replica counts for itself: a limit must not become an outage.
 
@@ -31,32 +31,32 @@ use kernel::futures::BoxFuture;
 use kernel::limiter::{Limiter, Shards};
 use kernel::rates::Allowance;
 
-/// How long a call waits for the database before it is decided locally.
+/// The time that a call waits for the database before it is decided locally.
 const DATABASE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long the database isn't queried after a failure, in milliseconds.
+/// The time that the database isn't queried after a failure, in milliseconds.
 const RETRY_AFTER_FAILURE_MS: i64 = SECOND_MS;
-/// How long an unused shared meter is kept, in milliseconds: by then it has been empty for a while.
+/// The time that an unused shared meter is kept, in milliseconds: by then it has been empty for a while.
 const UNUSED_METER_RETENTION_MS: i64 = 2 * MINUTE_MS;
-/// The number of locks: so many meters can be queried at the same time.
+/// The number of locks, and so of meters that can be queried at the same time.
 const METER_LOCKS: usize = 256;
 
 /// The request rates of keys and models.
 pub struct Rates {
     db: Db,
     clock: Clock,
-    /// Decides alone if there are no other replicas.
+    /// The limiter that decides alone if no other replicas exist.
     limiter: Arc<Limiter>,
     shares: Shards<Share>,
     /// Locks by meter, held during an exchange with the database.
     meter_locks: Vec<Mutex<()>>,
-    /// When the database last failed, in Unix milliseconds; [`NEVER`] after a success.
+    /// The time of the database's last failure, in Unix milliseconds; [`NEVER`] after a success.
     failed_at_ms: AtomicI64,
 }
 
 const NEVER: i64 = i64::MIN;
 
 impl Rates {
-    /// Without any leases.
+    /// Returns rates without any leases.
     pub fn new(db: Db, clock: Clock, limiter: Arc<Limiter>) -> Self {
         Self {
             db,
@@ -73,7 +73,7 @@ impl Rates {
         self.shares.sweep(now.unix_ms(), Share::is_used);
     }
 
-    /// Removes unused shared meters from the database; returns how many.
+    /// Removes unused shared meters from the database; returns the number removed.
     ///
     /// # Errors
     /// The database fails.
@@ -95,7 +95,7 @@ impl Rates {
         self.len() == 0
     }
 
-    /// Returns `true` if there may be other replicas.
+    /// Returns `true` if other replicas may exist.
     fn is_shared(&self) -> bool {
         self.db.is_postgres()
     }
@@ -123,11 +123,11 @@ impl Rates {
         let now_ms = now.unix_ms();
         let result =
             self.with_share(key, per_minute, now_ms, |share| share.check_locally(per_minute, now_ms));
-        // The shard always exists; if it didn't, refusing every call would be the worse mistake.
+        // Unreachable, because every meter has a shard. Refusing every call would be worse.
         result.unwrap_or(Ok(Allowance { remaining: 0, reset_ms: 0 }))
     }
 
-    /// Returns `true` if the database may be queried: during an outage one call a second tries.
+    /// Returns `true` if the database may be queried: during an outage, one call per second tries.
     fn may_query(&self, now: Time) -> bool {
         let (failed_at, now_ms) = (self.failed_at_ms.load(Ordering::SeqCst), now.unix_ms());
         if failed_at == NEVER {
@@ -157,7 +157,7 @@ impl Rates {
     }
 
     /// Counts one request of the meter `key` (see [`kernel::limiter::key_for`]) against `per_minute` requests
-    /// a minute.
+    /// per minute.
     ///
     /// # Errors
     /// The limit is used up, as in [`Limiter::check`].
@@ -205,8 +205,8 @@ impl Rates {
         }
     }
 
-    /// Returns the unused rest of leases that have lapsed, or of `all` leases; returns the number of meters
-    /// concerned. What can't be returned counts as used a few seconds later.
+    /// Returns the unused rest of lapsed leases, or of `all` leases; returns the number of meters concerned. A
+    /// rest that can't be returned counts as used a few seconds later.
     pub async fn return_leases(&self, all: bool) -> usize {
         let now = self.clock.now();
         let mut due = Vec::new();
@@ -248,7 +248,7 @@ impl Rates {
             return result;
         }
         let is_renewed = self.renew(key, per_minute, true, now).await;
-        // If nothing was lent because all is used, the share now tells that.
+        // If nothing was lent because everything is used, the share can decide now.
         let result = if is_renewed { self.decide_locally(key, per_minute, now) } else { None };
         result.unwrap_or_else(|| self.check_locally(key, per_minute, now))
     }
@@ -322,7 +322,7 @@ impl Rates {
         request: PoolRequest,
         now: Time,
     ) -> Result<(Pool, Loan), db::Error> {
-        // A crash of the database may lose this write: a second of some meters.
+        // A crash of the database may lose this write: a second of a few meters.
         let mut tx = self.db.write_behind().await?;
         let mut pool = store::rate_meters::lock(&mut tx, key, per_minute, now).await?;
         let loan = request.apply(&mut pool, per_minute, now.unix_ms());

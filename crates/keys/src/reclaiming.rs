@@ -1,4 +1,4 @@
-//! Deletion of what was made with an account before its owner came.
+//! Deletion of everything that was created with an account before its owner came.
 
 use db::Tx;
 use events::data::{ApiKeyChange, ApiKeyChanged};
@@ -11,11 +11,11 @@ use accounts::store::users::User;
 use tenants::store::organization_members::Membership;
 use trail::{Action, Event, Trail};
 
-/// The most organizations that the mail to the owner lists.
+/// Maximum number of organizations that the mail to the owner lists.
 const MAX_LISTED_ORGANIZATIONS: usize = 50;
 
 /// Deletes the API keys that were created with an account and ends the invitations that were sent with it;
-/// returns the organizations that it belongs to, one line each.
+/// returns the organizations that the account belongs to, one line each.
 ///
 /// # Errors
 /// The database fails.

@@ -9,7 +9,7 @@ use trail::{Action, Event, Trail};
 
 use super::Keys;
 
-/// The most secrets that are read at a time.
+/// Maximum number of secrets that are read at a time.
 const PAGE_SIZE: i64 = 500;
 
 /// Counts of secrets by whether they had to be resealed.

@@ -1,7 +1,7 @@
 //! The text of an API key: prefix, 43 base62 characters of secret, 6 of checksum
 //! (docs/contract/api-keys.md#format).
 //!
-//! The checksum lets a scanner and the server recognise a typo without a query.
+//! The checksum lets a scanner and the server recognize a typo without a query.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub struct ApiKeySecret {
 }
 
 impl ApiKeySecret {
-    /// A new key with 256 random bits.
+    /// Returns a new key with 256 random bits.
     pub fn generate(prefix: &str, random: &Random) -> Self {
         Self::from_secret(prefix, random.bytes())
     }
@@ -29,8 +29,8 @@ impl ApiKeySecret {
     /// Parses a key with this prefix, exactly as [`ApiKeySecret::generate`] writes one; `None` for a typo or
     /// any other text. A refusal allocates nothing.
     ///
-    /// The 43 characters could encode a number of 2^256 or more, which no key of ours has: the look-up then
-    /// finds no such key.
+    /// The 43 characters could encode a number of 2^256 or more, which no generated key has: the lookup then
+    /// finds no key.
     pub fn parse(prefix: &str, text: &str) -> Option<Self> {
         if text.len() != prefix.len() + base62::SECRET_CHARS + CHECKSUM_CHARS {
             return None;
@@ -56,7 +56,7 @@ impl ApiKeySecret {
         &self.text
     }
 
-    /// Returns enough of the text to recognise the key, and far too little to use it: `tk_AbCd…6789`.
+    /// Returns enough of the text to recognize the key, and far too little to use it: `tk_AbCd…6789`.
     pub fn redacted(&self) -> String {
         let head = self.text.get(..self.prefix_len + SHOWN_CHARS).unwrap_or_default();
         let tail = self.text.get(self.text.len().saturating_sub(SHOWN_CHARS)..).unwrap_or_default();
@@ -143,7 +143,7 @@ mod tests {
         {
             assert!(!parses(&bad), "{bad:?}");
         }
-        // Multi-byte characters at every border leave the byte length right.
+        // Multi-byte characters at every border keep the right length in bytes.
         for at in 0..good.len() - 1 {
             let bad = format!("{}é{}", &good[..at], &good[at + 2..]);
             assert!(!parses(&bad), "{bad}");

@@ -17,7 +17,7 @@ pub struct Settings {
     pub prefix: String,
     /// `true` if a sealed copy of a key's secret is kept, so that a rotation can return the previous one.
     pub keep_sealed: bool,
-    /// How long the previous secret of a rotated key stays valid, in hours.
+    /// The time that the previous secret of a rotated key stays valid, in hours.
     #[serde(deserialize_with = "whole::<0, MAX_GRACE_HOURS, _, _>")]
     pub rotation_grace_hours: u32,
 }

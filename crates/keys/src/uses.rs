@@ -9,10 +9,10 @@ use kernel::limiter::{self, Allowance, Subject};
 
 use super::Keys;
 
-/// The rate of a key, and its rest.
+/// The rate of a key, and the remaining part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemainingRate {
-    /// Requests a minute.
+    /// Requests per minute.
     pub limit: u32,
     /// The requests that remain after the one that was just admitted.
     pub allowed: Allowance,
@@ -22,7 +22,8 @@ impl Keys {
     /// Returns the live key of this secret.
     ///
     /// # Errors
-    /// 401 if there is none, with a code of its own if it has expired; 503 if the database can't be read.
+    /// 401 if no key has this secret, with a separate code if the key has expired; 503 if the database can't be
+    /// read.
     pub fn authenticate(
         &self,
         secret: &str,
@@ -46,7 +47,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Counts one request against the key's own rate. Returns the rest of it; `None` if the key has no rate.
+    /// Counts one request against the key's own rate. Returns the remaining part; `None` if the key has no
+    /// rate.
     ///
     /// # Errors
     /// 429 if the rate is used up.

@@ -67,7 +67,7 @@ fn dots_name_fields_of_objects() {
     assert_eq!(read(&[("restrictions", "60")]), vec![]);
 }
 
-/// An object of the schema above, and the fields by which a form sends it.
+/// An object of the schema above, and the form fields that send it.
 #[derive(Clone, Debug)]
 struct Example {
     object: Members<'static>,

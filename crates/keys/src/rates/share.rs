@@ -1,20 +1,20 @@
-//! One replica's share of a shared rate, as pure code.
+//! A replica's share of a shared rate, as pure code.
 
 use crate::rules::rate_pool::{LEASE_MS, Loan, Pool, Report, max_lease};
 use kernel::error::RateLimit;
 use kernel::rates::{Allowance, Meter, REQUEST, STEP_BACK_MS};
 
-/// A lease is renewed when only one part in this many is left. A smaller lease is used up first: calls are
-/// few, and there may be no more.
+/// A lease is renewed when only one part in this many is left. A smaller lease is used up first: calls are few,
+/// and no more may follow.
 const RENEWAL_DIVISOR: u32 = 8;
 /// The factor by which a lease may exceed the previous one.
 const MAX_GROWTH: u32 = 4;
 
-/// One replica's share of a shared rate.
+/// A replica's share of a shared rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// The whole rate as far as this replica knows: what all replicas have used or borrowed, without the
-    /// unused rest of our leases.
+    /// The whole rate as far as this replica knows: the requests that all replicas have used or borrowed,
+    /// without the unused rest of its own leases.
     meter: Meter,
     /// The older lease, which is used up first.
     old: Lease,
@@ -43,7 +43,7 @@ pub(super) enum Decision {
     Final(Result<Allowance, RateLimit>),
     /// The call is admitted, and the lease is nearly used up.
     Renew(Allowance),
-    /// There is no lease to decide by.
+    /// No lease can decide the call.
     Borrow,
 }
 
@@ -70,13 +70,13 @@ impl PoolRequest {
 }
 
 impl Share {
-    /// A share without leases.
+    /// Returns a share without leases.
     pub fn new(per_minute: u32, now_ms: i64) -> Self {
         let (meter, lease) = (Meter::empty(per_minute, now_ms), Lease::default());
         Self { meter, old: lease, new: lease, is_renewing: false, unleased: 0 }
     }
 
-    /// Returns the limit that it was last used with.
+    /// Returns the limit at its last use.
     pub fn per_minute(&self) -> u32 {
         self.meter.per_minute
     }
@@ -108,7 +108,7 @@ impl Share {
         Decision::Final(Ok(allowed))
     }
 
-    /// Counts a call by the knowledge of this replica alone.
+    /// Counts a call with only the knowledge of this replica.
     pub fn check_locally(&mut self, per_minute: u32, now_ms: i64) -> Result<Allowance, RateLimit> {
         self.meter = self.meter_at(per_minute, now_ms);
         let allowed = self.meter.take(now_ms)?;
@@ -139,7 +139,7 @@ impl Share {
     pub fn request(&mut self, call_waits: bool, now_ms: i64) -> PoolRequest {
         let wanted = self.next_lease_size(now_ms);
         self.meter.drain(now_ms);
-        // Calls of long ago have drained from the meter.
+        // Calls from long ago have drained from the meter.
         let in_meter = u32::try_from(self.meter.level.div_ceil(REQUEST)).unwrap_or(u32::MAX);
         PoolRequest {
             wanted,
@@ -149,8 +149,8 @@ impl Share {
         }
     }
 
-    /// Returns the report for the pool if a lease has lapsed with unused requests, or if `all` leases are to
-    /// be returned.
+    /// Returns the report for the pool if a lease has lapsed with unused requests, or if `all` leases must be
+    /// returned.
     pub fn return_lapsed(&mut self, all: bool, now_ms: i64) -> Option<PoolRequest> {
         let is_due = |lease: &Lease| lease.left > 0 && (all || !lease.is_current(now_ms));
         if !is_due(&self.old) && !is_due(&self.new) {
@@ -164,7 +164,7 @@ impl Share {
         [&mut self.old, &mut self.new].map(|lease| lease.report(now_ms))
     }
 
-    /// Takes in a loan of the pool.
+    /// Adds a loan from the pool.
     pub fn settle(&mut self, pool: &Pool, loan: Loan, now_ms: i64) {
         (self.is_renewing, self.unleased) = (false, 0);
         self.old = self.new;
@@ -180,14 +180,14 @@ impl Share {
         self.meter = Meter { level: pool.taken().saturating_sub(ours), ..pool.meter };
     }
 
-    /// Drops all leases after an exchange with an unknown outcome: whatever the pool has lent counts as used
-    /// there in the end.
+    /// Drops all leases after an exchange with an unknown outcome: any requests that the pool has lent
+    /// eventually count as used there.
     pub fn give_up(&mut self) {
         self.is_renewing = false;
         (self.old, self.new) = (Lease::default(), Lease::default());
     }
 
-    /// Returns `true` if the share has to stay in memory.
+    /// Returns `true` if the share must stay in memory.
     pub fn is_used(&self, now_ms: i64) -> bool {
         self.is_renewing || self.old.left > 0 || self.new.left > 0 || self.meter.is_used(now_ms)
     }
@@ -199,8 +199,8 @@ impl Share {
         meter
     }
 
-    /// Returns the size of the next lease: as many requests as were used lately in the time of a lease. What
-    /// one replica doesn't use is missing for others meanwhile.
+    /// Returns the size of the next lease: the recent number of requests in the time of a lease. Requests that
+    /// one replica borrows but doesn't use are missing for the others in the meantime.
     fn next_lease_size(&self, now_ms: i64) -> u32 {
         let lease = &self.new;
         let used = i64::from(lease.size - lease.left.min(lease.size));
@@ -216,7 +216,7 @@ impl Lease {
         self.left > 0 && self.is_current(now_ms)
     }
 
-    /// Returns `true` if the lease has neither lapsed nor lies in the future, from which the clock has been
+    /// Returns `true` if the lease has neither lapsed nor lies in the future, which happens if the clock was
     /// set back.
     fn is_current(&self, now_ms: i64) -> bool {
         (1..=LEASE_MS + STEP_BACK_MS).contains(&self.until_ms.saturating_sub(now_ms))

@@ -17,8 +17,8 @@ pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {
     })
 }
 
-/// Returns the models that the catalog lacks, each with its index in the list: a key can be restricted only
-/// to models of the catalog.
+/// Returns the models that the catalog lacks, each with its index in the list: a key can only be restricted to
+/// models of the catalog.
 pub fn unknown_models(catalog: &Catalog, models: &[String]) -> Vec<(usize, Problem)> {
     let unknown = models.iter().enumerate().filter(|(_, id)| catalog.get(id).is_none());
     unknown.map(|(index, id)| (index, unknown_model(id))).collect()

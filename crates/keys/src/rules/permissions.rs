@@ -20,7 +20,7 @@ pub enum Permission {
 }
 
 impl Permission {
-    /// Every permission, in the order in which lists show them.
+    /// Every permission, in the order used in lists.
     pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Returns the word in JSON.
@@ -38,7 +38,7 @@ impl Permission {
     }
 }
 
-/// A set of permissions. The database has the words, separated by spaces.
+/// A set of permissions, stored in the database as words separated by spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Permissions(u8);
 

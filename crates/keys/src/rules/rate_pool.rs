@@ -1,32 +1,31 @@
 //! A rate that several replicas share: the used requests, and those lent to replicas.
 //!
-//! A replica borrows a few requests at a time, admits calls with them, and reports later how many it used.
-//! Used requests drain as in any meter. Lent ones don't until they are reported, so a late report gains
-//! nothing. Lent requests that aren't reported count as used when the term after the one in which they were
-//! lent is over: a replica that has fallen silent blocks its share for between one and two times `TERM_MS`,
-//! no longer.
+//! A replica borrows a few requests at a time, admits calls with them, and later reports the number used. Used
+//! requests drain as in any meter. Lent ones don't until they are reported, so a late report gains nothing.
+//! Lent requests that aren't reported count as used at the end of the term after the one in which they were
+//! lent: a replica that has fallen silent blocks its share for between one and two times `TERM_MS`, no longer.
 //!
-//! **Proof that replicas keep to the limit.** Let U be the level of a single meter that sees each call when
-//! it is admitted. At all times U ≤ `level` + requests that are lent and used: lending adds to neither, a
-//! call adds one to both, a report moves used requests from one part of the right side to the other, and time
-//! takes from U at least what it takes from `level`. And `level` + `lent` + `lent_before` ≤ limit +
-//! `MAX_ADVANCE_MS` of the rate, because [`Pool::lend`] lends no more and nothing else raises the sum but
-//! [`Pool::catch_up`], after an outage. So all replicas together admit what one would, and at most two
-//! seconds of the rate more: less than one lease, which is five.
+//! **Proof that replicas keep to the limit.** Let U be the level of a single meter that sees each call when it
+//! is admitted. At all times U ≤ `level` + requests that are lent and used: lending adds to neither, a call
+//! adds one to both, a report moves used requests from one part of the right side to the other, and time takes
+//! from U at least as much as from `level`. And `level` + `lent` + `lent_before` ≤ limit + `MAX_ADVANCE_MS` of
+//! the rate, because [`Pool::lend`] lends no more and nothing else raises the sum except [`Pool::catch_up`],
+//! after an outage. So all replicas together admit as many calls as one would, plus at most two seconds of the
+//! rate: less than one lease, which is five.
 
 use kernel::clock::{MINUTE_MS, SECOND_MS};
 use kernel::rates::{Meter, REQUEST, capacity};
 
-/// How long a replica may use a lease, in milliseconds.
+/// The time that a replica may use a lease, in milliseconds.
 pub const LEASE_MS: i64 = 5 * SECOND_MS;
-/// The length of a term, in milliseconds: longer than a lease, so that there is time to report, and for
+/// The length of a term, in milliseconds: longer than a lease, to leave time for the report, and to allow for
 /// clocks that differ a little.
 const TERM_MS: i64 = 6 * SECOND_MS;
-/// How far ahead of time requests are lent when all are used, in milliseconds. A replica under a flood of
-/// calls then borrows at most twice a second, and not for each request that becomes free.
+/// The time by which requests are lent in advance when all are used, in milliseconds. Under a flood of calls, a
+/// replica then borrows at most twice per second, and not for each request that becomes free.
 const MAX_ADVANCE_MS: u64 = 2_000;
 
-/// Returns the most requests of one lease: what the rate gives in [`LEASE_MS`], at least one.
+/// Returns the maximum number of requests in one lease: the rate of [`LEASE_MS`], at least one.
 pub fn max_lease(per_minute: u32) -> u32 {
     per_minute.div_ceil(12).max(1)
 }
@@ -58,12 +57,13 @@ pub struct Report {
 pub struct Loan {
     /// Their number.
     pub granted: u32,
-    /// How many of them are already counted as used: the one of a waiting call, if it may go at once.
+    /// The number of them that are already counted as used: the one of a waiting call, if it may proceed
+    /// immediately.
     pub precounted: u32,
 }
 
 impl Pool {
-    /// An unused rate.
+    /// Returns an unused rate.
     pub fn new(per_minute: u32, now_ms: i64) -> Self {
         Self { meter: Meter::empty(per_minute, now_ms), lent: 0, lent_before: 0 }
     }
@@ -73,8 +73,8 @@ impl Pool {
         self.meter.at_ms.div_euclid(TERM_MS)
     }
 
-    /// Lets the time pass. It never goes back, as clocks of replicas may; only a clock that was wrong by more
-    /// than a minute isn't waited for.
+    /// Advances the time. It never goes back, although clocks of replicas may, unless it is more than a minute ahead of
+    /// this clock.
     pub fn advance(&mut self, now_ms: i64) {
         if self.meter.at_ms > now_ms.saturating_add(MINUTE_MS) {
             self.meter.at_ms = now_ms;
@@ -93,7 +93,7 @@ impl Pool {
         }
     }
 
-    /// Takes in a report. Requests that are reported too late have been counted as used.
+    /// Adds a report. Requests that are reported too late have already been counted as used.
     pub fn settle(&mut self, report: Report) {
         let term = self.term();
         let lent = match term.saturating_sub(report.term) {
@@ -106,8 +106,8 @@ impl Pool {
         self.add_used(used);
     }
 
-    /// Lends up to `wanted` requests, one of them to a waiting call if there is one. A replica that wants
-    /// several, because it has that many calls, gets some ahead of time, to be used when their time has come.
+    /// Lends up to `wanted` requests, one of them to a waiting call, if any. A replica that wants several,
+    /// because it has that many calls, gets some in advance, to be used when their time has come.
     pub fn lend(&mut self, wanted: u32, call_waits: bool) -> Loan {
         let per_minute = self.meter.per_minute;
         let ahead = match wanted {
@@ -173,7 +173,7 @@ mod tests {
             (5_999, pool(5_999, 0, 2, 3)),
             (6_000, pool(6_000, 3, 0, 2)),
             (7_000, pool(7_000, 2, 0, 2)),
-            // Six of them have drained meanwhile.
+            // Six of them have drained in the meantime.
             (12_000, pool(12_000, 2, 0, 0)),
             (13_000, pool(13_000, 1, 0, 0)),
         ] {
@@ -209,7 +209,7 @@ mod tests {
             (58, 1, true, 1, 1),
             (59, 1, true, 1, 1),
             (60, 1, true, 0, 0),
-            // Ahead of time, so the waiting call can't go yet.
+            // Lent in advance, so the waiting call can't proceed yet.
             (60, 2, true, 2, 0),
             (60, 5, true, 2, 0),
             (59, 5, true, 3, 1),

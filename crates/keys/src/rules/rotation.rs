@@ -9,7 +9,7 @@ pub const MAX_GRACE_HOURS: i64 = 30 * 24;
 /// The same in seconds.
 pub const MAX_GRACE_SECONDS: i64 = MAX_GRACE_HOURS * HOUR_MS / SECOND_MS;
 
-/// Checks the grace period that a rotation asks for: it is at most the configured one
+/// Checks the requested grace period of a rotation: it may be at most the configured one
 /// (docs/contract/api-keys.md#rotation).
 pub fn check_grace(grace_seconds: i64, configured_hours: u32) -> Result<(), Problem> {
     let max_seconds = i64::from(configured_hours) * HOUR_MS / SECOND_MS;
@@ -22,7 +22,7 @@ pub fn check_grace(grace_seconds: i64, configured_hours: u32) -> Result<(), Prob
     Err(Problem::new("out_of_range", message))
 }
 
-/// Returns when the previous secret ends: after the grace period, but never later than the key itself
+/// Returns the end of the previous secret: after the grace period, but never later than the key itself
 /// (docs/contract/api-keys.md#rotation).
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! API keys: as they are managed here, as the keyring caches them in `live`, their secrets in `secrets`.
+//! API keys as they are managed; as the keyring caches them in `live`; their secrets in `secrets`.
 
 pub mod endings;
 pub mod listing;
@@ -35,11 +35,11 @@ pub struct ApiKey {
     pub description: Option<String>,
     pub permissions: Permissions,
     pub allowed_ips: Option<AllowedIps>,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: Option<i64>,
-    /// Most tokens of one request.
+    /// Maximum number of tokens per request.
     pub max_tokens: Option<i64>,
-    /// Models it may be used with.
+    /// Models that the key may use.
     pub models: Option<Vec<String>>,
     pub created_at: Time,
     /// The last change by a person.
@@ -59,7 +59,7 @@ impl ApiKey {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Returns the version, which changes with everything that reading the key shows, except its usage.
+    /// Returns the version, which changes with all visible values of the key except its usage.
     pub fn version(&self, now: Time) -> Result<Version, Error> {
         let Self {
             id,
@@ -121,8 +121,8 @@ impl FromRow for ApiKey {
     }
 }
 
-/// Reads time and address of the last use. They are in `api_key_last_uses`, or, if a server from before that
-/// table wrote a later use, in the key's own row.
+/// Reads time and address of the last use. They are in `api_key_last_uses`, or in the key's own row if a server
+/// version from before that table wrote a later use.
 fn last_use(row: &Row) -> Result<(Option<Time>, Option<String>), db::Error> {
     let noted: Option<Time> = row.get("noted_at")?;
     let own: Option<Time> = row.get("last_used_at")?;
@@ -160,11 +160,11 @@ pub struct NewApiKey<'a> {
     pub description: Option<&'a str>,
     pub permissions: Permissions,
     pub allowed_ips: Option<&'a AllowedIps>,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: Option<i64>,
-    /// Most tokens of one request.
+    /// Maximum number of tokens per request.
     pub max_tokens: Option<i64>,
-    /// Models it may be used with.
+    /// Models that the key may use.
     pub models: Option<&'a [String]>,
     pub created_by: UserId,
     pub expires_at: Option<Time>,
@@ -211,7 +211,7 @@ fn json(list: &impl serde::Serialize) -> Result<String, db::Error> {
     serde_json::to_string(list).map_err(|error| db::Error::Internal(format!("list as JSON: {error}")))
 }
 
-/// Returns `true` if there is a key with this id, or was one.
+/// Returns `true` if a key with this id exists or existed.
 pub async fn has_existed(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<bool, db::Error> {
     let (count,): (i64,) = sql("SELECT (SELECT COUNT(*) FROM api_keys WHERE id = $1)
               + (SELECT COUNT(*) FROM former_api_keys WHERE id = $1) AS value")
@@ -244,8 +244,8 @@ pub async fn update(tx: &mut LockedTx<'_>, key: &ApiKey) -> Result<(), db::Error
     changes::record(tx, Change::ApiKey(key.id), key.updated_at).await
 }
 
-/// Removes a key with its secrets, and announces it. A trigger keeps its name for reports. The caller has
-/// found it while holding the organization's lock.
+/// Removes a key with its secrets, and announces it. A trigger keeps its name for reports. The caller has read
+/// the key while holding the organization's lock.
 pub async fn delete(
     tx: &mut LockedTx<'_>,
     project_id: ProjectId,
@@ -260,8 +260,7 @@ pub async fn delete(
     changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
-/// Returns the organizations in which a person has created keys that still exist, in the order in which they
-/// have to be locked.
+/// Returns the organizations in which a person has created keys that still exist, in locking order.
 pub async fn organizations_with_keys_of(
     tx: &mut Tx,
     creator: UserId,
@@ -274,8 +273,8 @@ pub async fn organizations_with_keys_of(
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
-/// Removes every key that a person has created, as [`delete`] does for one; returns each with its
-/// organization and project. Only one change an organization is announced. The caller holds the locks of
+/// Removes every key that a person has created, as [`delete`] does for one; returns each with its organization
+/// and project. Only one change per organization is announced. The caller holds the locks of
 /// [`organizations_with_keys_of`].
 pub async fn delete_created_by(
     tx: &mut Tx,

@@ -14,8 +14,7 @@ impl FromRow for Pool {
     }
 }
 
-/// Locks and returns a pool. The row is created if there is none, and stays locked until the transaction
-/// ends.
+/// Locks and returns a pool. A missing row is created. The row stays locked until the transaction ends.
 pub async fn lock(tx: &mut Tx, meter: u128, per_minute: u32, now: Time) -> Result<Pool, db::Error> {
     sql("INSERT INTO rate_meters (meter, per_minute, level, at, lent, lent_before) VALUES ($1, $2, 0, $3, 0, 0)
          ON CONFLICT (meter) DO UPDATE SET at = rate_meters.at
@@ -42,8 +41,8 @@ pub async fn set(tx: &mut Tx, meter: u128, pool: &Pool) -> Result<(), db::Error>
     Ok(())
 }
 
-/// Removes meters without a use since `time`; returns how many. A meter without a use for a minute and two
-/// terms is empty.
+/// Removes meters without a use since `time`; returns the number removed. A meter without a use for a minute
+/// and two terms is empty.
 pub async fn remove_unused_since(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM rate_meters WHERE at < $1").bind(time).execute(tx).await
 }

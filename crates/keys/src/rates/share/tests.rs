@@ -21,7 +21,7 @@ impl Reference {
         Self { rate: i128::from(rate), arrival: 0 }
     }
 
-    /// Counts a call unconditionally; returns by how much it exceeds the limit, in milliseconds of the rate.
+    /// Counts a call unconditionally; returns the excess over the limit, in milliseconds of the rate.
     fn count(&mut self, now_ms: i64) -> i128 {
         let now = i128::from(now_ms) * self.rate;
         self.arrival = self.arrival.max(now) + Self::MINUTE;
@@ -158,8 +158,8 @@ proptest! {
         prop_assert!(replicas.max_excess <= 2_000, "{} ms of the rate beyond the limit", replicas.max_excess);
     }
 
-    /// Calls so rare that each borrows for itself are counted exactly from the first one on, with any number
-    /// of replicas.
+    /// Calls that are so rare that each borrows for itself are counted exactly from the first one on, with any
+    /// number of replicas.
     #[test]
     fn rare_calls_are_exact(rate in 1_u32..13, calls in prop::collection::vec((0_usize..3, 0_i64..40_000), 1..100)) {
         let mut replicas = Replicas::new(3, rate);
@@ -170,7 +170,7 @@ proptest! {
         }
     }
 
-    /// A single replica counts like a single meter, as long as that doesn't run empty meanwhile.
+    /// A single replica counts like a single meter, as long as that doesn't run empty in the meantime.
     #[test]
     fn one_replica_is_exact(rate in 1_u32..1_000, waits in prop::collection::vec(0_i64..300, 1..400)) {
         let mut replicas = Replicas::new(1, rate);
@@ -191,8 +191,8 @@ proptest! {
     }
 }
 
-/// Makes so many calls a second on each replica, evenly, for so many seconds. Returns the numbers of admitted
-/// calls and of exchanges.
+/// Makes `per_second` calls each second on each replica, evenly, for `seconds` seconds. Returns the numbers of
+/// admitted calls and of exchanges.
 fn run(rate: u32, per_second: &[i64], seconds: i64) -> (u32, u32) {
     let mut replicas = Replicas::new(per_second.len(), rate);
     for ms in 0..seconds * SECOND {
@@ -219,20 +219,20 @@ fn every_replica_gets_its_share_with_few_exchanges() {
         assert_eq!(admitted, 600, "{per_second:?}");
         assert!(exchanges <= 17 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
     }
-    // Beyond it: the burst and the rate, less one lease for each replica.
+    // Beyond the limit: the burst and the rate, less one lease for each replica.
     for per_second in [&[100][..], &[50, 50], &[90, 10], &[100, 100, 100]] {
         let (admitted, exchanges) = run(600, per_second, 60);
         let expected = 600 + 600 - max_lease(600) * u32::try_from(per_second.len()).unwrap();
         assert!(admitted >= expected, "{per_second:?}: {admitted}");
         assert!(exchanges <= 60 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
     }
-    // Few calls cost an exchange each, and no unused lease.
+    // A few calls cost one exchange each, and no unused lease.
     assert_eq!(run(60, &[1], 120).0, 120);
 }
 
 #[test]
 fn bursts_waste_nothing() {
-    // 22 calls at once every 2.5 s on one replica, every 4 s on another: 858 a minute of 1,000.
+    // 22 calls at once every 2.5 s on one replica, every 4 s on another: 858 per minute, with a limit of 1,000.
     let mut replicas = Replicas::new(2, 1_000);
     for ms in (0..300 * SECOND).step_by(500) {
         replicas.now = START + ms;
@@ -253,8 +253,8 @@ fn lease_of_a_silent_replica_counts_as_used() {
     for _ in 0..25 {
         replicas.call(0, false).unwrap();
     }
-    // It has borrowed 71, used 25, and reports nothing any more. The other replica gets the rest at once, and
-    // what drains later.
+    // The first replica has borrowed 71 requests, used 25, and reports nothing more. The other replica gets the
+    // rest immediately, and later the requests that drain.
     let mut rest = 0;
     while replicas.call(1, false).is_ok() {
         rest += 1;

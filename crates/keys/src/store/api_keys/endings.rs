@@ -1,4 +1,4 @@
-//! Keys that expire, and secrets that a rotation has replaced, by their ends.
+//! Keys that expire, and secrets that a rotation has replaced, by the time of their end.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -39,7 +39,7 @@ pub async fn expiring(
     sql(EXPIRING).bind(organization_id).bind(user_id).bind(after).bind(until).bind(limit).all(tx).await
 }
 
-/// The statement of [`rotating`]. It steps over the previous secrets of all organizations, of which there are few:
+/// The statement of [`rotating`]. It reads the previous secrets of all organizations, which are few because
 /// they live for hours.
 pub const ROTATING: &str = "SELECT k.id, k.name, k.project_id, p.name AS project_name, s.ends_at, m.role
      FROM api_key_secrets s CROSS JOIN api_keys k CROSS JOIN projects p
@@ -59,7 +59,7 @@ pub async fn rotating(
     sql(ROTATING).bind(organization_id).bind(user_id).bind(after).bind(limit).all(tx).await
 }
 
-/// A key that expires soon, of which webhooks weren't told.
+/// A key that expires soon, of which webhooks haven't been notified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAnnounced {
     pub id: ApiKeyId,
@@ -74,8 +74,8 @@ db::row!(NotAnnounced { id, organization_id, project_id, expires_at });
 pub const NOT_ANNOUNCED: &str = "SELECT id, organization_id, project_id, expires_at FROM api_keys
      WHERE expires_at > $1 AND expires_at <= $2 AND expiry_announced_at IS NULL ORDER BY expires_at, id LIMIT $3";
 
-/// Returns keys that expire after the first instant and not after the second, and of which webhooks weren't told, the
-/// next first.
+/// Returns keys that expire after the first instant and not after the second, and of which webhooks haven't
+/// been notified, the next first.
 pub async fn not_announced(
     tx: &mut Tx,
     (after, until): (Time, Time),
@@ -84,7 +84,8 @@ pub async fn not_announced(
     sql(NOT_ANNOUNCED).bind(after).bind(until).bind(limit).all(tx).await
 }
 
-/// Marks a key as one of which webhooks were told that it expires; `false` if it was before, or is gone.
+/// Marks a key whose expiry webhooks have been notified of; `false` if it was already marked or no longer
+/// exists.
 pub async fn set_announced(tx: &mut Tx, id: ApiKeyId, now: Time) -> Result<bool, db::Error> {
     let changed =
         sql("UPDATE api_keys SET expiry_announced_at = $2 WHERE id = $1 AND expiry_announced_at IS NULL")

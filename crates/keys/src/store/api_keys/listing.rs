@@ -32,11 +32,11 @@ pub struct Filter {
     pub now: Time,
 }
 
-/// All keys of a project, newest first. The index steps over the rows before the page, and the table is read for the
-/// page only. `CROSS JOIN` keeps SQLite to this order.
+/// All keys of a project, newest first. The index skips the rows before the page, and the table is read only
+/// for the page. `CROSS JOIN` makes SQLite keep this order.
 pub static FROM_START: LazyLock<String> = LazyLock::new(|| all_from("created_at DESC, id"));
 
-/// As [`FROM_START`], stepping over the rows after the page.
+/// Like [`FROM_START`], skipping the rows after the page.
 pub static FROM_END: LazyLock<String> = LazyLock::new(|| all_from("created_at, id DESC"));
 
 fn all_from(order: &str) -> String {
@@ -44,8 +44,9 @@ fn all_from(order: &str) -> String {
     of_page(&page)
 }
 
-/// Returns the statement of the keys of a page, whose ids another statement selects, newest first. The limit is that of
-/// pages: PostgreSQL doesn't know the parameter when it makes its plan, and would expect a tenth of all keys.
+/// Returns the statement of the keys of a page, whose ids another statement selects, newest first. The limit is
+/// the maximum page size as a literal: PostgreSQL doesn't know the parameter when it makes its plan, and would
+/// expect a tenth of all keys.
 fn of_page(page: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM (SELECT id FROM ({page}) of_page LIMIT 100) page CROSS JOIN {JOINED}

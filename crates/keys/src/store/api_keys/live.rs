@@ -13,7 +13,7 @@ use tenants::rules::allowed_ips::AllowedIps;
 
 use super::{allowed_ips, permissions, string_list};
 
-/// An API key as the keyring caches it: everything that decides about a call.
+/// An API key as the keyring caches it: everything that decides a call.
 #[derive(Debug)]
 pub struct LiveKey {
     pub id: ApiKeyId,
@@ -21,19 +21,19 @@ pub struct LiveKey {
     pub project_id: ProjectId,
     /// The creator, with whose roles the key acts.
     pub created_by: UserId,
-    /// The person who made this secret by a rotation, if that isn't the creator: the lower roles of both
+    /// The person who created this secret by a rotation, if that isn't the creator: the lower roles of both
     /// apply.
     pub rotated_by: Option<UserId>,
     pub permissions: Permissions,
     pub allowed_ips: Option<AllowedIps>,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: Option<u32>,
-    /// Most tokens of one request.
+    /// Maximum number of tokens per request.
     pub max_tokens: Option<i64>,
-    /// Models it may be used with.
+    /// Models that the key may use.
     pub models: Option<Vec<String>>,
     pub expires_at: Option<Time>,
-    /// When this secret of the key ends, after a rotation.
+    /// The end of this secret of the key, after a rotation.
     pub secret_ends_at: Option<Time>,
     /// The last use, as far as it isn't written yet.
     pub last_use: LastUse,
@@ -45,7 +45,7 @@ impl LiveKey {
         [self.expires_at, self.secret_ends_at].into_iter().flatten().all(|at| at > now)
     }
 
-    /// Returns about how much memory it takes, in bytes.
+    /// Returns the approximate memory of the key, in bytes.
     pub fn memory_bytes(&self) -> usize {
         // An `Arc` adds two counters; an entry of the list of models is a `String`.
         let lists = self.allowed_ips.as_ref().map_or(0, AllowedIps::heap_bytes)
@@ -109,13 +109,13 @@ impl LastUse {
     }
 
     /// Stores the time of a use. Returns `true` if it is the first since [`LastUse::take`], so that the key
-    /// has to be queued.
+    /// must be queued.
     pub fn mark_used(&self, now: Time) -> bool {
         self.at_ms.fetch_max(now.unix_ms(), Ordering::SeqCst);
         !self.is_queued.load(Ordering::SeqCst) && !self.is_queued.swap(true, Ordering::SeqCst)
     }
 
-    /// Returns the stored use. Later uses have to be queued again.
+    /// Returns the stored use. Later uses must be queued again.
     pub fn take(&self, api_key_id: ApiKeyId) -> KeyUse {
         self.is_queued.store(false, Ordering::SeqCst);
         KeyUse {

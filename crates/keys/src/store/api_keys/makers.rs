@@ -1,10 +1,10 @@
-//! The keys that a member of an organization has made.
+//! The keys that a member of an organization has created.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
-/// A key that a member has made.
+/// A key that a member has created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MadeKey {
     pub id: ApiKeyId,
@@ -16,11 +16,11 @@ pub struct MadeKey {
 
 db::row!(MadeKey { id, name, project_id, project });
 
-/// The maker of keys, and where they are.
+/// The creator of keys, and where they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter {
     pub organization_id: OrganizationId,
-    /// The project; `None` for all of the organization.
+    /// The project; `None` for the whole organization.
     pub project_id: Option<ProjectId>,
     pub maker: UserId,
     /// Only keys that haven't expired at this time.
@@ -40,7 +40,7 @@ pub async fn list(tx: &mut Tx, filter: &Filter, limit: i64) -> Result<Vec<MadeKe
         .await
 }
 
-/// The statement of [`list`]. It reads the keys of the maker.
+/// The statement of [`list`]. It reads the keys of the creator.
 pub const LIST: &str = "SELECT k.id, k.name, k.project_id, p.name AS project
      FROM api_keys k /*+ INDEXED BY api_keys_created_by */ CROSS JOIN projects p
      WHERE k.created_by = $2 AND k.organization_id = $1 AND ($3 = '' OR k.project_id = $3)

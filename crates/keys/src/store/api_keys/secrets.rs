@@ -14,7 +14,7 @@ pub struct NewSecret<'a> {
     pub hash: [u8; 32],
     /// The sealed secret; `None` if only hashes are kept.
     pub sealed: Option<&'a [u8]>,
-    /// The person who made it by a rotation, if that isn't the key's creator.
+    /// The person who created it by a rotation, if that isn't the key's creator.
     pub rotated_by: Option<UserId>,
 }
 
@@ -36,8 +36,8 @@ pub async fn insert_secret(
     .await
 }
 
-/// Gives a key a new secret, and announces it. The current secret ends at `previous_ends_at`, older ones at
-/// once. The sealed copy of the current secret is removed: it is not needed any more.
+/// Gives a key a new secret, and announces it. The current secret ends at `previous_ends_at`, older ones
+/// immediately. The sealed copy of the current secret is removed, because it is no longer needed.
 ///
 /// A secret that ends now is removed, because the clock of another replica may be behind.
 pub async fn replace_secret(
@@ -64,12 +64,12 @@ pub async fn replace_secret(
     changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
-/// A secret as it is shown.
+/// A secret in its public form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShownSecret {
     pub secret_hash: Vec<u8>,
     pub created_at: Time,
-    /// When it ends; `None` for the current one.
+    /// The time of its end; `None` for the current one.
     pub ends_at: Option<Time>,
 }
 
@@ -83,7 +83,7 @@ pub async fn of_key(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Vec<ShownSecret
         .await
 }
 
-/// Removes the previous secret of a key, and announces it; `false` if there is none, or if it has ended.
+/// Removes the previous secret of a key, and announces it; `false` if it has none, or if that has ended.
 pub async fn end_previous_secret(
     tx: &mut LockedTx<'_>,
     api_key_id: ApiKeyId,
@@ -124,7 +124,7 @@ pub async fn fetch_sealed(
     .await
 }
 
-/// Replaces the sealed copy of a secret, unless a rotation has removed it meanwhile.
+/// Replaces the sealed copy of a secret, unless a rotation has removed it in the meantime.
 pub async fn set_sealed(tx: &mut Tx, secret_hash: &[u8], sealed_secret: &[u8]) -> Result<(), db::Error> {
     sql("UPDATE api_key_secrets SET sealed_secret = $2 WHERE secret_hash = $1 AND sealed_secret IS NOT NULL")
         .bind(secret_hash)
