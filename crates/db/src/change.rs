@@ -1,8 +1,8 @@
-//! Changes that a transaction announces, so that data held in memory is dropped.
+//! Changes that a transaction announces, so that cached data is dropped.
 
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
-/// A change that makes data held in memory stale.
+/// A change that makes cached data stale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// A session has ended.

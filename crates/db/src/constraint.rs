@@ -1,27 +1,27 @@
-//! Violated constraints, by the names that the databases give them.
+//! Violated constraints, by their names in the databases.
 
 /// A unique constraint. Each maps to an error response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Constraint {
-    /// One account per e-mail address.
+    /// An e-mail address has at most one account.
     UserEmail,
-    /// One account per username.
+    /// A username has at most one account.
     UserUsername,
-    /// One organization per name, among those of the same creator.
+    /// A name has at most one organization among those of the same creator.
     OrganizationName,
-    /// One open invitation per address, within its organization.
+    /// An address has at most one open invitation within an organization.
     OpenInvitation,
-    /// One project per name, within its organization.
+    /// A name has at most one project within an organization.
     ProjectName,
-    /// One API key per name, within its project.
+    /// A name has at most one API key within a project.
     ApiKeyName,
-    /// One budget per name, within its organization.
+    /// A name has at most one budget within an organization.
     BudgetName,
-    /// One ledger transaction per idempotency key, within its organization.
+    /// An idempotency key has at most one ledger transaction within an organization.
     LedgerKey,
-    /// One credit per reference, within its organization.
+    /// A reference has at most one credit within an organization.
     CreditReference,
-    /// One payment per request of a caller with an idempotency key.
+    /// A request of a caller with an idempotency key has at most one payment.
     PaymentRequest,
     /// A constraint that no valid request violates, by the driver's name.
     Other(String),
@@ -37,8 +37,8 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// From PostgreSQL's name of a foreign key: table, column, `fkey`. On SQLite, which has one writer at a
-    /// time, the target can't disappear between its look-up and the write.
+    /// Parses PostgreSQL's name of a foreign key: table, column, `fkey`. On SQLite, which has one writer at a
+    /// time, the target can't disappear between its lookup and the write.
     pub(super) fn from_foreign_key(name: &str) -> Self {
         if name.ends_with("_organization_id_fkey") {
             Self::Organization
@@ -50,7 +50,7 @@ impl Reference {
     }
 }
 
-/// Per constraint, the index that PostgreSQL reports and the columns that SQLite reports.
+/// The constraints, each with the index that PostgreSQL reports and the columns that SQLite reports.
 const NAMES: &[(&str, &str, Constraint)] = &[
     ("users_email_folded", "users.email_folded", Constraint::UserEmail),
     ("users_username_folded", "users.username_folded", Constraint::UserUsername),
@@ -85,13 +85,13 @@ const NAMES: &[(&str, &str, Constraint)] = &[
 ];
 
 impl Constraint {
-    /// From the name of the index, which PostgreSQL reports.
+    /// Parses the name of the index, which PostgreSQL reports.
     pub(super) fn from_index(index: &str) -> Self {
         let row = NAMES.iter().find(|(name, _, _)| *name == index);
         row.map_or_else(|| Self::Other(index.to_owned()), |(_, _, constraint)| constraint.clone())
     }
 
-    /// From SQLite's message, `UNIQUE constraint failed: table.column, table.column`.
+    /// Parses SQLite's message, `UNIQUE constraint failed: table.column, table.column`.
     pub(super) fn from_sqlite(message: &str) -> Self {
         let columns = message.strip_prefix("UNIQUE constraint failed: ").unwrap_or(message);
         let row = NAMES.iter().find(|(_, names, _)| *names == columns);

@@ -1,4 +1,4 @@
-//! The handle on a database: begins transactions, and reads outside of them.
+//! The handle of a database: begins transactions, and reads outside of them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Connections {
     pub in_use: usize,
     /// Maximum number of open connections.
     pub max: usize,
-    /// Tasks that wait for a connection, where that is known; else 0.
+    /// Tasks that wait for a connection, if known; otherwise 0.
     pub waiting: usize,
 }
 
@@ -48,13 +48,13 @@ pub enum Settings {
     },
     /// A server.
     Postgres {
-        /// `postgres://user:password@host:port/database`, several hosts with a comma between them.
+        /// `postgres://user:password@host:port/database`, with commas between several hosts.
         /// `?pool_mode=transaction` for a pooler that shares its connections by transaction.
         url: String,
     },
 }
 
-/// Without the URL, which contains a password.
+/// Leaves out the URL, which contains a password.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,7 +68,7 @@ impl fmt::Debug for Settings {
 #[derive(Clone)]
 pub struct Db {
     driver: Driver,
-    /// Serves reports while its lag is small enough.
+    /// The standby that serves reports while its lag is small enough.
     standby: Option<Arc<Standby>>,
     shared: Arc<Shared>,
 }
@@ -80,7 +80,7 @@ enum Driver {
 }
 
 impl Db {
-    /// Prepares a database without opening it: each statement opens a connection if there is none, so that a
+    /// Prepares a database without opening it: a statement opens a connection if none is open, so that a
     /// database that comes up later needs no restart.
     ///
     /// # Errors
@@ -106,39 +106,40 @@ impl Db {
         Ok(self)
     }
 
-    /// Measures the lag of the standby until the future is dropped. Returns at once without a standby.
+    /// Measures the lag of the standby until the future is dropped. Returns immediately without a standby.
     pub async fn watch_standby(&self) {
         if let (Some(standby), Driver::Postgres(primary)) = (&self.standby, &self.driver) {
             standby.watch(Arc::clone(primary)).await;
         }
     }
 
-    /// Looks for a newer primary among the hosts of the URL until the future is dropped. Returns at once if there is one
-    /// host, and on SQLite.
+    /// Looks for a newer primary among the hosts of the URL until the future is dropped. Returns immediately
+    /// with only one host, and on SQLite.
     pub async fn watch_primary(&self) {
         if let Driver::Postgres(postgres) = &self.driver {
             postgres.watch_primary().await;
         }
     }
 
-    /// Uses no open connection again, so that the next ones look for the primary. On SQLite nothing happens.
+    /// Stops using all open connections, so that the next ones look for the primary. Has no effect on SQLite.
     pub fn look_again(&self) {
         if let Driver::Postgres(postgres) = &self.driver {
             postgres.look_again();
         }
     }
 
-    /// Returns once all that could be read before is durable, with a synchronous standby on that, too.
+    /// Returns once everything that could be read before is durable, also on a synchronous standby.
     ///
-    /// A commit whose wait for its standby was cut short, by an operator or by a restart of the server, can be read, and a
-    /// failover may lose it. So a change that was sent again isn't done because it is found: only once this returns.
+    /// A commit whose wait for its standby was cut short, by an operator or by a restart of the server, can be
+    /// read, although a failover may lose it. So a repeated change counts as done only once this returns, and
+    /// not because its effect can be read.
     ///
     /// # Errors
     /// The standby doesn't confirm it, or the database fails.
     pub async fn confirm(&self) -> Result<(), Error> {
         let Driver::Postgres(_) = &self.driver else { return Ok(()) };
         let mut tx = self.write().await?;
-        // The message makes the commit wait for the standby, and with it for all earlier ones.
+        // The message makes the commit wait for the standby, and so for all earlier commits.
         sql("SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
                          THEN pg_logical_emit_message(true, 'tollkeeper', '') END")
         .execute(&mut tx)
@@ -146,7 +147,7 @@ impl Db {
         tx.commit().await
     }
 
-    /// Returns the highest timeline that was seen of a primary; `None` on SQLite, and where servers don't say it.
+    /// Returns the highest known timeline of a primary; `None` on SQLite, and if servers don't report it.
     pub fn timeline(&self) -> Option<u32> {
         match &self.driver {
             Driver::Sqlite(_) => None,
@@ -162,15 +163,15 @@ impl Db {
     }
 
     /// Sets the callback for announced changes. It is called after the end of each transaction and before
-    /// [`Tx::commit`] returns. Further calls have no effect.
+    /// [`Tx::commit`] returns. Later calls have no effect.
     pub fn on_commit(&self, call: impl Fn(&[Change]) + Send + Sync + 'static) {
         drop(self.shared.on_commit.set(Box::new(call)));
     }
 
-    /// Migrates the schema to this binary's version. Processes may do so at the same time.
+    /// Migrates the schema to this binary's version. Several processes may do so at the same time.
     ///
-    /// A SQLite file is created by this function only, so that a lost file is noticed instead of replaced by
-    /// an empty one.
+    /// Only this function creates an SQLite file, so that a lost file is noticed and not replaced by an empty
+    /// one.
     pub fn migrate(&self) -> BoxFuture<'_, Result<MigrationReport, MigrateError>> {
         match &self.driver {
             Driver::Sqlite(sqlite) => Box::pin(sqlite.migrate()),
@@ -178,8 +179,8 @@ impl Db {
         }
     }
 
-    /// Copies an SQLite database to `file`, which must not exist, while it is in use, and verifies the copy.
-    /// Until then the copy is called `partial`, a path in the same folder.
+    /// Copies an SQLite database in use to `file`, which must not exist, and verifies the copy. Until then the
+    /// copy is called `partial`, a path in the same folder.
     ///
     /// # Errors
     /// The copy failed, and `file` doesn't exist; or this is PostgreSQL, which has `pg_dump`.
@@ -190,7 +191,7 @@ impl Db {
         }
     }
 
-    /// Returns a handle for reads, without connection and transaction: each statement sees what is committed
+    /// Returns a handle for reads, without connection and transaction: each statement sees the data committed
     /// when it runs.
     pub async fn read(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
@@ -200,8 +201,8 @@ impl Db {
         Ok(self.tx(inner))
     }
 
-    /// Returns a handle for reports. Its data may be as old as that of the standby, so don't base decisions
-    /// on it. Without a usable standby, this is [`Db::read`].
+    /// Returns a handle for reports. Its data may be as old as that of the standby, so don't base decisions on
+    /// it. Without a usable standby, this is [`Db::read`].
     pub async fn reports(&self) -> Result<Tx, Error> {
         match (&self.standby, &self.driver) {
             (Some(standby), Driver::Postgres(primary)) if standby.is_usable() => {
@@ -211,7 +212,7 @@ impl Db {
         }
     }
 
-    /// Begins a write transaction. On SQLite there is one at a time, so keep it short.
+    /// Begins a write transaction. SQLite allows only one at a time, so keep it short.
     pub fn write(&self) -> BoxFuture<'_, Result<Tx, Error>> {
         Box::pin(self.begin_write())
     }
@@ -241,7 +242,7 @@ impl Db {
     }
 
     /// Returns a read handle on a snapshot, taken by its first statement; each statement counts as heavy.
-    /// Writers aren't blocked, but space can't be reclaimed meanwhile, so keep it short.
+    /// Writers aren't blocked, but space can't be reclaimed in the meantime, so keep it short.
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Tx, Error>> {
         Box::pin(self.begin_snapshot())
     }

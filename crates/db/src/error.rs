@@ -20,14 +20,14 @@ pub enum Error {
     StorageFull(String),
     /// The database can't be written to.
     ReadOnly(String),
-    /// The configuration of this process doesn't allow the operation. The text goes to the caller.
+    /// The configuration of this process doesn't allow the operation. The text is shown to the caller.
     NotReady(String),
     /// Anything else: a bug or a damaged database.
     Internal(String),
 }
 
 impl Error {
-    /// From an error of the operating system; `context` names the file.
+    /// Converts an error of the operating system; `context` names the file.
     pub(super) fn from_io(context: &str, error: &io::Error) -> Self {
         let text = format!("{context}: {error}");
         match error.kind() {
@@ -37,7 +37,7 @@ impl Error {
         }
     }
 
-    /// From a blocking task that panicked or was cancelled by the end of the runtime.
+    /// Converts the error of a blocking task that panicked or was canceled by the end of the runtime.
     pub(super) fn from_join(error: &tokio::task::JoinError) -> Self {
         Self::Unavailable(format!("the database thread ended: {error}"))
     }

@@ -1,9 +1,8 @@
 //! Migration of the schema to this binary's version.
 //!
-//! There is one file per step and database. All pending steps run in one transaction, and in one process at a
-//! time: on PostgreSQL by an advisory lock of that transaction, on SQLite by a lock on a file beside the
-//! database.
-//! A newer schema is refused.
+//! Each step has one file per database. All pending steps run in one transaction, and in one process at a time:
+//! on PostgreSQL with an advisory lock of that transaction, on SQLite with a lock on a file next to the
+//! database. A newer schema is refused.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -21,7 +20,7 @@ use crate::Error;
 use crate::postgres::{self, Postgres};
 use crate::sqlite::{self, Access, Connection, Sqlite};
 
-/// A step from its version, name and file, with the texts for both databases.
+/// Defines a step from its version, name and file, with the texts for both databases.
 macro_rules! step {
     ($version:literal, $name:literal, $file:literal) => {
         Step {
@@ -90,8 +89,8 @@ const STEPS: &[Step] = &[
     step!(46, "daily_costs", "0046_daily_costs.sql"),
 ];
 
-/// Gives step 1 its present name in the history of a database that an earlier build migrated. Arguments: the
-/// new checksum, which covers the name, and the one before.
+/// Sets step 1 to its present name in the history of a database that an earlier build migrated. Arguments: the
+/// new checksum, which covers the name, and the old one.
 const RENAME_FIRST_STEP: &str = "UPDATE refinery_schema_history SET name = 'initial_schema', checksum = $1
      WHERE version = 1 AND name = 'first_light' AND checksum = $2";
 
@@ -125,7 +124,7 @@ pub struct MigrationReport {
     pub applied: Vec<String>,
 }
 
-/// The error of a migration, which has changed nothing.
+/// The error of a migration that has changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MigrateError {
     /// A newer version of the program has migrated the database.
@@ -137,7 +136,7 @@ pub enum MigrateError {
     },
     /// The database failed.
     Database(Error),
-    /// The migration history isn't that of this program; a sentence for the operator.
+    /// The migration history belongs to another program; a sentence for the operator.
     Other(String),
 }
 
@@ -177,7 +176,7 @@ fn migrate_sqlite(path: &Path) -> Result<MigrationReport, MigrateError> {
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".migrate-lock");
     let lock = OpenOptions::new().append(true).create(true).mode(0o600).open(&lock_path);
-    // Held until the file is closed.
+    // The lock is held until the file is closed.
     let _lock = lock
         .and_then(|file| restrict_to_owner(&file).map(|()| file))
         .and_then(|file| file.lock().map(|()| file))
@@ -202,14 +201,14 @@ fn migrate_sqlite(path: &Path) -> Result<MigrationReport, MigrateError> {
     Ok(report(found, &done))
 }
 
-/// Removes other users' access to a file, which earlier versions have created with the process's umask.
+/// Removes other users' access to a file, which earlier versions created with the process's umask.
 fn restrict_to_owner(file: &File) -> std::io::Result<()> {
     let mode = file.metadata()?.permissions().mode();
     if mode & 0o077 == 0 { Ok(()) } else { file.set_permissions(Permissions::from_mode(0o600)) }
 }
 
 impl Postgres {
-    /// Runs all pending steps on a connection of its own, without a statement timeout.
+    /// Runs all pending steps on a separate connection, without a statement timeout.
     pub(super) async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
         let map = |error: tokio_postgres::Error| postgres::map_error(&error);
         // Dropping the client, also by cancellation, closes the connection, which rolls back.
@@ -237,8 +236,8 @@ impl Postgres {
     }
 }
 
-/// A connection on which the transaction of a migration was begun. The runner's own driver would begin
-/// several, and prepare statements, which a pooler may take to another session of the server.
+/// A connection on which the transaction of a migration has begun. The runner's own driver would begin several,
+/// and prepare statements, which a pooler may move to another session of the server.
 struct InTransaction<'a>(&'a ClientWrapper);
 
 impl AsyncTransaction for InTransaction<'_> {
@@ -293,7 +292,7 @@ fn report(from: i64, done: &Report) -> MigrationReport {
     MigrationReport { from, to, applied: applied.iter().map(ToString::to_string).collect() }
 }
 
-/// Maps an error of the runner, by the driver's error in it where there is one.
+/// Maps an error of the runner, using the driver's error in it, if any.
 fn map_refinery_error(error: &refinery_core::Error, path: &Path) -> MigrateError {
     let refinery_core::error::Kind::Connection(_, cause) = error.kind() else {
         return MigrateError::Other(error.to_string());

@@ -1,8 +1,8 @@
 //! PostgreSQL: reads are pipelined over a few shared connections, and each transaction takes one from a pool.
 //!
 //! A connection is opened when it is first needed and replaced when it is found closed, so that a restart of
-//! the server costs the statements in flight and nothing more. The server ends a statement after 10 s. If the
-//! server doesn't respond at all, statements fail after 15 s, and the start of a transaction after 5 s.
+//! the server only costs the statements in flight. The server ends a statement after 10 s. If the server
+//! doesn't respond at all, statements fail after 15 s, and the start of a transaction after 5 s.
 
 mod connect;
 mod durability;
@@ -45,24 +45,23 @@ use url::Purpose;
 
 /// Maximum number of concurrent transactions.
 const POOL_SIZE: usize = 16;
-/// Connections shared by short reads.
+/// Number of connections shared by short reads.
 const POINT_READS: usize = 4;
-/// Connections shared by heavy reads, so that no short read queues behind one.
+/// Number of connections shared by heavy reads, so that no short read queues behind one.
 const HEAVY_READS: usize = 2;
-/// How long to wait for a connection of the pool, for a new connection, and for `BEGIN`, which takes no
-/// locks.
+/// The maximum wait for a connection of the pool, for a new connection, and for `BEGIN`, which takes no locks.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait for the result of a statement: longer than the server's own timeout below, whose error
-/// says more.
+/// The maximum wait for the result of a statement: longer than the server's own timeout below, whose error is
+/// more specific.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often the hosts of a URL are compared.
+/// The interval at which the hosts of a URL are compared.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The advice where a pooler shares connections by transaction.
+/// The advice if a pooler shares connections by transaction.
 const POOL_MODE_ADVICE: &str = "add the parameter pool_mode=transaction to the URL of the database";
 
-/// protocol_violation, with which PgBouncer says that its server can't be logged in to.
+/// protocol_violation, with which PgBouncer reports that logging in to its server fails.
 const LOGIN_FAILING: &str = "08P01";
 
 /// Selects the server's time, in unix milliseconds.
@@ -75,9 +74,9 @@ pub(super) struct Postgres {
     point_reads: SharedConnections,
     heavy_reads: SharedConnections,
     primary: Arc<Primary>,
-    /// Connections that were opened before aren't used again.
+    /// The time since which connections may be used: older ones aren't used again.
     opened_since: Arc<Mutex<Option<Instant>>>,
-    /// The hosts of the URL, if there are several.
+    /// The hosts of the URL, if it has several.
     hosts: Hosts,
 }
 
@@ -96,7 +95,7 @@ impl Postgres {
         let manager = Manager::from_connect(Config::new(), by_key.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
-            // The last used one: its server process has the statements and pages in its caches.
+            // The last used connection first: its server process has the statements and pages in its caches.
             .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(CONNECT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))
@@ -123,14 +122,14 @@ impl Postgres {
         Ok(client)
     }
 
-    /// Opens a connection. Fails if a pooler gives one session of the server to several connections, and the URL doesn't say
-    /// so. This may remain unnoticed while others use the pooler.
+    /// Opens a connection. Fails if a pooler gives one session of the server to several connections, and the
+    /// URL doesn't declare it. Other traffic on the pooler may hide this.
     async fn connect_to_unshared_session(&self) -> Result<ClientWrapper, Error> {
         let one = self.connector.connect().await?;
         if self.connector.pool_mode() == PoolMode::Transaction {
             return Ok(one);
         }
-        // The role may have no second connection.
+        // The role may not be allowed a second connection.
         let Ok(other) = self.connector.connect().await else { return Ok(one) };
         let session = async |client: &ClientWrapper| -> Option<i32> {
             let row = client.query_typed_one("SELECT pg_backend_pid()", &[]).await.ok()?;
@@ -186,7 +185,7 @@ impl Postgres {
         new.await.map_err(Failure::into_error)
     }
 
-    /// Uses no open connection again, so that the next ones look for the primary.
+    /// Stops using all open connections, so that the next ones look for the primary.
     pub(super) fn look_again(&self) {
         *lock(&self.opened_since) = Some(tokio::time::Instant::now().into_std());
         drop(self.pool.retain(|_, _| false));
@@ -194,20 +193,20 @@ impl Postgres {
         self.heavy_reads.close();
     }
 
-    /// Returns the highest timeline that was seen.
+    /// Returns the highest known timeline.
     pub(super) fn timeline(&self) -> Option<u32> {
         self.primary.timeline()
     }
 
-    /// Notes a timeline that another replica writes to. If it is a new one, the primary is looked for again.
+    /// Notes a timeline that another replica writes to. A new one starts another search for the primary.
     pub(super) fn note_timeline(&self, timeline: u32) {
         if self.primary.note_timeline(timeline) {
             self.look_again();
         }
     }
 
-    /// Looks once a second whether another host of the URL was promoted, until the future is dropped. Returns at once
-    /// with one host.
+    /// Checks every second whether another host of the URL was promoted, until the future is dropped. Returns
+    /// immediately with only one host.
     pub(super) async fn watch_primary(&self) {
         while self.hosts.are_several() {
             let mut primaries = self.hosts.primaries().await.into_iter();
@@ -216,7 +215,7 @@ impl Postgres {
             {
                 self.look_again();
             }
-            // One below it is named in the log.
+            // A server with a lower timeline is named in the log.
             for (host, timeline) in primaries.filter(|(_, it)| Some(*it) < self.primary.timeline()) {
                 self.primary.admit(&host, Some(timeline)).unwrap_or_default();
             }
@@ -232,7 +231,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Prepares the session of a new connection for transactions.
 async fn prepare_session(client: &mut ClientWrapper, pool_mode: PoolMode) -> Result<(), HookError> {
     if pool_mode == PoolMode::Transaction {
-        // Each transaction does it.
+        // Each transaction prepares its own session.
         return Ok(());
     }
     match timeout(CONNECT_TIMEOUT, durability::ensure(client, pool_mode)).await {
@@ -245,8 +244,8 @@ async fn prepare_session(client: &mut ClientWrapper, pool_mode: PoolMode) -> Res
 enum Failure {
     /// The server refused the statement; the connection is fine.
     Refused(Error),
-    /// The statement was prepared before a migration changed its result, and didn't run. It is dropped from
-    /// the cache, so the next try prepares it again.
+    /// The statement was prepared before a migration changed its result, and didn't run. It is dropped from the
+    /// cache, so the next attempt prepares it again.
     Stale(Error),
     /// The connection is lost.
     Disconnected(Error),
@@ -286,8 +285,9 @@ fn disconnected() -> Error {
     Error::Unavailable("the connection was lost".to_owned())
 }
 
-/// Returns `true` if a migration has changed the result of a prepared statement. Its SQLSTATE alone also
-/// stands for features that the server lacks, and its message is in the server's language.
+/// Returns `true` if a migration has changed the result of a prepared statement. The SQLSTATE alone isn't
+/// enough, because it also stands for features that the server lacks, and the message is in the server's
+/// language.
 fn is_stale(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|refusal| refusal.routine() == Some("RevalidateCachedQuery"))
 }
@@ -298,7 +298,8 @@ fn is_disconnected(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => {
             matches!(code.code(), "57P01" | "57P02" | "57P03" | "57P05" | "25P03")
-                // PgBouncer's for a server that it can't log in to: the next connection would get the same.
+                // Except PgBouncer's error for a server that it can't log in to: the next connection would get
+                // the same error.
                 || (code.code().starts_with("08") && code.code() != LOGIN_FAILING)
         }
         None => {
@@ -307,7 +308,7 @@ fn is_disconnected(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Maps an error of the driver, without the detail of a violation, which has personal data.
+/// Maps an error of the driver, without the detail of a violation, which contains personal data.
 pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
     let Some(refusal) = error.as_db_error() else {
         let what = describe(error);
@@ -328,18 +329,18 @@ pub(super) fn map_error(error: &tokio_postgres::Error) -> Error {
         // Too many connections, statement timeout, lock timeout, deadlock, serialization failure: try again
         // later.
         "53300" | "57014" | "55P03" | "40P01" | "40001" | LOGIN_FAILING => Error::Unavailable(what),
-        // The prepared statement doesn't exist, or it does already: the session isn't the one that it was.
+        // The prepared statement doesn't exist, or already exists: the session isn't the same one as before.
         "26000" | "42P05" => Error::Unavailable(format!(
             "{what}: if a pooler shares connections by transaction, {POOL_MODE_ADVICE}"
         )),
-        // No such database, or the login failed: for the operator to fix.
+        // No such database, or the login failed: the operator must fix it.
         "3D000" | "28000" | "28P01" => Error::Unavailable(what),
         _ if is_disconnected(error) || is_stale(error) => Error::Unavailable(what),
         _ => Error::Internal(what),
     }
 }
 
-/// The message of an error with that of its cause.
+/// Returns the message of an error with the message of its cause.
 fn describe(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     let Some(cause) = error.source() else { return error.to_string() };
@@ -351,7 +352,7 @@ fn describe(error: &tokio_postgres::Error) -> String {
 
 fn map_pool_error(error: &PoolError) -> Error {
     match error {
-        // An error while connecting is for the operator or the server to fix.
+        // The operator or the server must fix an error while connecting.
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
             match map_error(error) {
                 Error::Internal(what) => Error::Unavailable(what),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The numbers of rows that a statement may take. Any number below 128 is a sum of at most seven of them.
 const SIZES: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 
-/// An SQL text in each of the sizes.
+/// An SQL text for each of the sizes.
 #[derive(Debug)]
 pub struct Sizes(Vec<(usize, String)>);
 

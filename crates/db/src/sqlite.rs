@@ -2,7 +2,7 @@
 //!
 //! Short reads and the statements of a transaction run inline on the async threads: they take microseconds.
 //! Slower work runs on blocking threads: opening, commits, which wait for the disk, heavy statements, and
-//! waiting for the writer of another process, such as a command beside the server.
+//! waiting for the writer of another process, such as a command that runs next to the server.
 
 mod backup;
 mod connection;
@@ -21,16 +21,16 @@ use crate::statement::{Answer, Statement, Want};
 
 pub(super) use connection::{Access, Connection, create, map_error};
 
-/// How long to wait for the writer, for a reader, and for the writer of another process.
+/// The maximum wait for the writer, for a reader, and for the writer of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent heavy reads. They never block short reads: there are this many more
-/// connections than async threads.
+/// Maximum number of concurrent heavy reads. They never block short reads: the number of connections is this
+/// number plus that of async threads.
 const MAX_HEAVY_READS: usize = 4;
 
-/// One database file.
+/// A database file.
 pub(super) struct Sqlite {
     path: PathBuf,
-    /// Incremented when the file is found to be replaced. Readers of an older generation reopen it.
+    /// Incremented when the file was replaced. Readers of an older generation reopen it.
     generation: AtomicU64,
     writer: Arc<AsyncMutex<Option<Connection>>>,
     readers: Vec<Mutex<Option<Connection>>>,
@@ -38,7 +38,7 @@ pub(super) struct Sqlite {
 }
 
 thread_local! {
-    /// The index of the reader that this thread prefers, for the sake of CPU caches.
+    /// The index of the reader that this thread prefers, which helps CPU caches.
     static USUAL_READER: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
@@ -46,7 +46,7 @@ thread_local! {
 }
 
 impl Sqlite {
-    /// Doesn't open the file.
+    /// Returns the database without opening the file.
     pub(super) fn new(path: PathBuf) -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         Self {
@@ -80,7 +80,7 @@ impl Sqlite {
             .0;
         }
         if !writer.connection()?.begin(Duration::ZERO)? {
-            // Another process writes: wait on a blocking thread.
+            // Another process is writing: wait on a blocking thread.
             writer = blocking(writer, |writer| {
                 let begun = writer.connection()?.begin(BUSY_TIMEOUT)?;
                 if begun { Ok(()) } else { Err(busy("another process writes for too long")) }
@@ -91,7 +91,7 @@ impl Sqlite {
         Ok(Transaction { writer: Some(writer) })
     }
 
-    /// Opens a connection of its own with a snapshot of the current data.
+    /// Opens a separate connection with a snapshot of the current data.
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Error> {
         let path = self.path.clone();
         let opening = spawn_blocking(move || Connection::open_snapshot(&path));

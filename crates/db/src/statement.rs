@@ -42,7 +42,7 @@ impl Lock {
 pub(super) enum Want {
     /// Only the number of changed rows.
     Count,
-    /// The first row, if there is one.
+    /// The first row, if any.
     First,
     /// All rows.
     All,
@@ -74,7 +74,7 @@ impl Statement {
         self
     }
 
-    /// Marks a statement that may read many rows. It runs apart from short statements, so that they don't
+    /// Marks a statement that may read many rows. It runs separately from short statements, so that they don't
     /// queue behind it.
     pub fn heavy(mut self) -> Self {
         self.heavy = true;
@@ -87,7 +87,7 @@ impl Statement {
     }
 
     /// Runs the statement together with the transaction's next one or its commit, where that saves a round
-    /// trip. Its error is then that of the later call. For statements without a result.
+    /// trip. Its error is then returned by the later call. For statements without a result.
     pub async fn defer(self, tx: &mut Tx) -> Result<(), Error> {
         tx.defer(self).await
     }
@@ -106,7 +106,7 @@ impl Statement {
         tx.lock(self).await
     }
 
-    /// Runs the statement and returns the first row, if there is one.
+    /// Runs the statement and returns the first row, if any.
     pub async fn optional<T: FromRow>(self, tx: &mut Tx) -> Result<Option<T>, Error> {
         let answer = tx.run(self, Want::First).await?;
         answer.rows.first().map(T::from_row).transpose()
@@ -115,7 +115,7 @@ impl Statement {
     /// Runs the statement and returns the first row.
     ///
     /// # Errors
-    /// [`Error::Internal`] if there is no row.
+    /// [`Error::Internal`] if the result is empty.
     pub async fn one<T: FromRow>(self, tx: &mut Tx) -> Result<T, Error> {
         let row = self.optional(tx).await?;
         row.ok_or_else(|| Error::Internal("the statement returned no row".to_owned()))
@@ -124,7 +124,8 @@ impl Statement {
     /// Runs the statement and returns all rows.
     pub async fn all<T: FromRow>(self, tx: &mut Tx) -> Result<Vec<T>, Error> {
         let answer = tx.run(self, Want::All).await?;
-        // `collect` into a `Result` doesn't know how many there are, and would copy a long report again and again.
+        // `collect` into a `Result` doesn't know the number of rows, and would copy a long report again and
+        // again.
         let mut rows = Vec::with_capacity(answer.rows.len());
         for row in &answer.rows {
             rows.push(T::from_row(row)?);
@@ -146,7 +147,7 @@ pub(super) fn for_sqlite(text: &str) -> String {
 }
 
 /// Returns the text with `?1` for `$1`. SQLite reads `$1` as a name, and numbers names by their first
-/// appearance. Literals, quoted names and comments stay.
+/// appearance. Literals, quoted names and comments stay unchanged.
 fn numbered_parameters(text: &str) -> String {
     if !text.contains(['\'', '"']) && !text.contains("--") {
         // Every dollar sign begins a parameter.

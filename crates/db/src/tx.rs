@@ -12,12 +12,12 @@ use kernel::futures::BoxFuture;
 /// State that a database shares with its clones and transactions.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// Statements so far.
+    /// The number of statements so far.
     pub(super) statements: AtomicU64,
     pub(super) on_commit: OnceLock<OnCommit>,
 }
 
-/// Callback for the changes that a transaction has announced.
+/// A callback for the changes that a transaction has announced.
 pub(super) type OnCommit = Box<dyn Fn(&[Change]) + Send + Sync>;
 
 /// A write transaction or a read handle, on which statements run.
@@ -25,9 +25,9 @@ pub(super) type OnCommit = Box<dyn Fn(&[Change]) + Send + Sync>;
 /// A transaction that is dropped without [`Tx::commit`] is rolled back.
 pub struct Tx {
     inner: Inner,
-    /// A statement has failed or was cancelled; all further ones fail.
+    /// `true` once a statement has failed or was canceled; all further ones fail.
     failed: bool,
-    /// Run right before the commit.
+    /// Statements to run right before the commit.
     pub(super) at_commit: Vec<Statement>,
     /// Changes to notify of at the commit.
     announced: Vec<Change>,
@@ -53,18 +53,17 @@ impl Tx {
     }
 
     /// Commits the transaction. Announced changes have reached the callback of [`crate::Db::on_commit`] when
-    /// this returns, even with an error, as a commit that the database doesn't confirm may have happened.
+    /// this returns, even with an error, because a commit that the database doesn't confirm may have happened.
     ///
     /// # Errors
-    /// Nothing was written; if the connection was lost during the commit itself, it is unknown whether it
-    /// was.
+    /// Nothing was written. If the connection was lost during the commit itself, the outcome is unknown.
     pub fn commit(self) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(self.commit_all())
     }
 
     async fn commit_all(mut self) -> Result<(), Error> {
         if !self.at_commit.is_empty() {
-            // Boxed: few transactions have any.
+            // Boxed, because few transactions have any.
             Box::pin(self.defer_last_statements()).await?;
         }
         if self.failed {
@@ -83,8 +82,8 @@ impl Tx {
         }
     }
 
-    /// Announces a change of data that replicas hold in memory. The commit tells this process by the
-    /// callback of [`crate::Db::on_commit`]; the others read it from the table `changes`.
+    /// Announces a change of data that replicas cache. The commit notifies this process with the callback of
+    /// [`crate::Db::on_commit`]; other replicas read it from the table `changes`.
     pub fn announce(&mut self, change: Change) {
         self.announced.push(change);
     }
@@ -158,13 +157,13 @@ impl Tx {
                     if let Some(answer) = reader.read(&statement, want).await {
                         return answer;
                     }
-                    // The rest of the report is read from the primary too, so that it isn't of two ages.
+                    // The rest of the report is also read from the primary, so that it isn't a mix of two ages.
                     *standby = None;
                 }
                 primary.read(statement, want).await
             }
             Inner::SqliteWrite(transaction) => {
-                // Set before and cleared after, so that a cancelled statement counts as failed.
+                // Set before and cleared after, so that a canceled statement counts as failed.
                 self.failed = true;
                 let answer = transaction.run(statement, want).await?;
                 self.failed = false;
@@ -180,8 +179,8 @@ impl Tx {
     }
 }
 
-/// Calls the callback for announced changes when it is dropped: even if the commit fails or is cancelled, as
-/// it may have happened.
+/// Calls the callback for announced changes when it is dropped: even if the commit fails or is canceled,
+/// because it may have happened.
 struct NotifyOnDrop {
     announced: Vec<Change>,
     shared: Arc<Shared>,

@@ -17,17 +17,17 @@ impl<T> Uncommitted<T> {
         Self { tx, value, afterwards: None }
     }
 
-    /// Adds what is called once the commit has succeeded, instead of what was added before.
+    /// Sets the function that is called once the commit has succeeded, instead of the previous one.
     pub fn then(self, call: impl FnOnce() + Send + 'static) -> Self {
         Self { afterwards: Some(Box::new(call)), ..self }
     }
 
-    /// Returns the result as another value.
+    /// Maps the result to another value.
     pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Uncommitted<U> {
         Uncommitted { tx: self.tx, value: map(self.value), afterwards: self.afterwards }
     }
 
-    /// Takes the value out of the transaction, which is still to be committed.
+    /// Takes the value out of the transaction, which must still be committed.
     pub fn split(self) -> (T, Uncommitted<()>) {
         (self.value, Uncommitted { tx: self.tx, value: (), afterwards: self.afterwards })
     }
@@ -40,7 +40,7 @@ impl<T> Uncommitted<T> {
     /// Commits the transaction and returns the value.
     ///
     /// # Errors
-    /// As of [`Tx::commit`].
+    /// Those of [`Tx::commit`].
     pub async fn commit(self) -> Result<T, Error> {
         self.tx.commit().await?;
         if let Some(call) = self.afterwards {

@@ -104,10 +104,10 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 /// A type that a column can be read into.
 pub trait FromValue: Sized {
-    /// `true` if texts of the column are words of the program. Errors show an unknown one; any other value may
-    /// be a secret.
+    /// `true` if texts of the column are words defined by the program. Errors show an unknown word; any other
+    /// value may be a secret.
     const IS_WORD: bool = false;
-    /// Converts the value; `None` if it is of another type or out of range.
+    /// Converts the value; `None` if it has another type or is out of range.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -170,7 +170,7 @@ impl<T: FromValue> FromValue for Option<T> {
 }
 
 /// Implements `as_str`, [`FromValue`] and `Into<Value>` for an enum that derives [`strum::EnumString`] and
-/// [`strum::IntoStaticStr`]: a column holds its word.
+/// [`strum::IntoStaticStr`]: a column contains its word.
 ///
 /// [`strum::EnumString`]: https://docs.rs/strum/latest/strum/derive.EnumString.html
 /// [`strum::IntoStaticStr`]: https://docs.rs/strum/latest/strum/derive.IntoStaticStr.html
@@ -216,12 +216,12 @@ pub struct Row {
 #[derive(Clone)]
 pub(super) enum Columns {
     Named(Arc<[String]>),
-    /// In the prepared statement.
+    /// The names in the prepared statement.
     Prepared(Prepared),
 }
 
 impl Columns {
-    /// Returns the index of a column, with a guess at it.
+    /// Returns the index of a column, given a guess.
     fn position(&self, name: &str, guess: usize) -> Option<usize> {
         match self {
             Self::Named(names) => match names.get(guess) {
@@ -247,7 +247,7 @@ impl fmt::Debug for Columns {
     }
 }
 
-/// Column names only: values may be secrets.
+/// Shows column names only, because values may be secrets.
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Row").field("columns", &self.columns).finish_non_exhaustive()

@@ -2,10 +2,10 @@
 
 use crate::Page;
 
-/// A range of rows, counted from the nearer end of the list, as the database has to skip all rows before it.
+/// A range of rows, counted from the nearer end of the list, because the database must skip all rows before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// Counted from the end of the list, with the rows in the opposite order.
+    /// `true` if counted from the end of the list, with the rows in the opposite order.
     pub from_end: bool,
     /// Rows to skip.
     pub offset: i64,

@@ -8,7 +8,7 @@
 //! * [`uses`] is the path of a call with a key: the key is found, its rate is counted, its use is stored. A
 //!   cached key costs no query and no allocation.
 //! * [`model_callers`] finds the caller of a model: a key, or a person.
-//! * [`reclaiming`] deletes the keys that were created with an account before its owner came; [`seals`] reseals
+//! * [`reclaiming`] deletes the keys that were created with an account before its owner took it over; [`seals`] reseals
 //!   stored secrets under a new master key.
 //! * Memory holds the keys ([`keyring`]), their last uses ([`last_uses`]) and the request rates that replicas
 //!   share ([`rates`]).

@@ -1,4 +1,4 @@
-//! Deletion of everything that was created with an account before its owner came.
+//! Deletion of everything that was created with an account before its owner took it over.
 
 use db::Tx;
 use events::data::{ApiKeyChange, ApiKeyChanged};

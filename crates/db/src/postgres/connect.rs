@@ -1,4 +1,4 @@
-//! Connecting: to the best host of a URL, with TLS as the URL asks for.
+//! Connecting: to the best host of a URL, with TLS as the URL requires.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -30,11 +30,11 @@ use kernel::futures::BoxFuture;
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
 type NewConnection = (Client, JoinHandle<()>);
 
-/// How long the known primary may take until all hosts are asked.
+/// The time that the known primary may take before all hosts are asked.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the other hosts may take once one is suitable.
+/// The time that the other hosts may take once one is suitable.
 const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
-/// The least time between two log lines about closed connections to a host.
+/// The minimum time between two log lines about closed connections to a host.
 const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Opens connections. Cheap to clone.
@@ -46,7 +46,7 @@ pub(super) struct Connector {
     pool_mode: PoolMode,
     /// Statements that every new session runs.
     settings: Arc<str>,
-    /// `None` for standbys.
+    /// The primary; `None` for standbys.
     primary: Option<Arc<Primary>>,
 }
 
@@ -61,21 +61,21 @@ struct Host {
 #[derive(Default)]
 struct Closed {
     logged_at: Option<Instant>,
-    /// Those since the last line about it.
+    /// The number of closed connections since the last log line about the host.
     unlogged: u64,
 }
 
 /// A connection to a host.
 struct Connected {
     connection: NewConnection,
-    /// The timeline of a primary, where it says it.
+    /// The timeline of a primary, if it reports one.
     timeline: Option<u32>,
 }
 
 /// The error of each host, by name.
 struct HostErrors(Vec<(Arc<str>, HostError)>);
 
-/// Why a host isn't used.
+/// The reason why a host isn't used.
 enum HostError {
     Driver(tokio_postgres::Error),
     Silent,
@@ -97,8 +97,8 @@ impl Connector {
     }
 
     /// Adds settings of the session, as statements that end with a semicolon. They aren't startup options,
-    /// because poolers of connections refuse those or leave them out. If sessions are shared by transaction,
-    /// this does nothing.
+    /// because connection poolers refuse or drop those. If sessions are shared by transaction, this does
+    /// nothing.
     pub(super) fn with_settings(&self, settings: &str) -> Self {
         if self.pool_mode == PoolMode::Transaction {
             return self.clone();
@@ -106,8 +106,8 @@ impl Connector {
         Self { settings: format!("{}{settings}", self.settings).into(), ..self.clone() }
     }
 
-    /// Returns one connector for each host, which takes any server there. With one host there is nothing to compare, so it
-    /// returns none.
+    /// Returns one connector for each host, which accepts any server there. A single host needs no comparison,
+    /// so the list is then empty.
     pub(super) fn of_each_host(&self) -> Vec<Self> {
         if self.hosts.len() < 2 || self.pool_mode == PoolMode::Transaction {
             return Vec::new();
@@ -133,7 +133,7 @@ impl Connector {
         })
     }
 
-    /// Connects to the primary if it is known from a moment ago, else to the best of all hosts.
+    /// Connects to the primary if it was recently confirmed, otherwise to the best of all hosts.
     async fn try_hosts(&self) -> Result<NewConnection, HostErrors> {
         let known = self.primary.as_ref().and_then(|primary| primary.confirmed_host());
         let host = known.and_then(|known| self.hosts.iter().find(|host| *host.name == *known));
@@ -146,7 +146,7 @@ impl Connector {
         self.try_all_hosts().await
     }
 
-    /// Asks all hosts at once. A silent host costs no time where another one is suitable.
+    /// Asks all hosts at once. A silent host costs no time if another one is suitable.
     async fn try_all_hosts(&self) -> Result<NewConnection, HostErrors> {
         let attempt = |(index, host)| async move {
             let outcome = timeout(CONNECT_TIMEOUT, self.try_host(host)).await;
@@ -170,7 +170,7 @@ impl Connector {
                 Some((index, host, Err(silent))) => errors.push((index, host, silent)),
             }
         }
-        // The first one of the URL among equals.
+        // The first host of the URL among equals.
         found.sort_by_key(|(index, _, connected)| (Reverse(connected.timeline), *index));
         let mut chosen: Option<Connected> = None;
         for (index, host, connected) in found {
@@ -223,7 +223,8 @@ impl Host {
     }
 }
 
-/// Returns the timeline of a server that takes writes; `None` if it doesn't say it, as some managed ones.
+/// Returns the timeline of a server that accepts writes; `None` if it doesn't report one, like some managed
+/// servers.
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
 pub(super) async fn timeline(client: &Client) -> Option<u32> {
     let answer = client.simple_query(primary::WAL_FILE).await.ok()?;
@@ -234,8 +235,8 @@ pub(super) async fn timeline(client: &Client) -> Option<u32> {
     primary::timeline_of(row.get(0)?)
 }
 
-/// Returns `true` if a connection without TLS may work: the handshake failed, or the server refuses logins
-/// over TLS. A server that isn't reached fails in other ways.
+/// Returns `true` if a connection without TLS may work: the handshake failed, or the server refuses logins over
+/// TLS. An unreachable server fails in other ways.
 fn is_about_tls(error: &tokio_postgres::Error) -> bool {
     use std::error::Error as _;
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidData, InvalidInput, UnexpectedEof};
@@ -255,7 +256,7 @@ fn name(host: &Config) -> String {
 }
 
 impl HostErrors {
-    /// Returns one error that names all hosts with theirs.
+    /// Returns one error that names all hosts with their errors.
     fn summary(&self) -> Error {
         let mut words = String::new();
         let mut last = Error::Unavailable(String::new());
@@ -274,7 +275,7 @@ impl HostErrors {
             write!(words, "{separator}{host}: {what}").unwrap_or_default();
         }
         match last {
-            // An error while connecting is for the operator or the server to fix.
+            // The operator or the server must fix an error while connecting.
             Error::Unavailable(_) | Error::Internal(_) => Error::Unavailable(words),
             other => other,
         }
@@ -289,7 +290,7 @@ impl HostErrors {
     }
 }
 
-/// For the pool, which takes errors of the driver only.
+/// Connects for the pool, which accepts only errors of the driver.
 impl Connect for Connector {
     fn connect(&self, _: &Config) -> BoxFuture<'_, Result<NewConnection, tokio_postgres::Error>> {
         Box::pin(async move {
@@ -297,7 +298,7 @@ impl Connect for Connector {
                 Ok(connected) => Ok(connected),
                 Err(errors) => match errors.of_driver() {
                     Some(error) => Err(error),
-                    // There is no error of the driver for that: the pool's timeout reports it.
+                    // The driver has no error for this: the pool's timeout reports it.
                     None => std::future::pending().await,
                 },
             }
@@ -305,8 +306,8 @@ impl Connect for Connector {
     }
 }
 
-/// Polls a connection until it is closed. One to a primary is closed, with what waits for it, once another server was
-/// promoted: its commits may wait forever for standbys that follow the new one.
+/// Polls a connection until it is closed. A connection to a primary is closed, with everything that waits for
+/// it, once another server was promoted: its commits may wait forever for standbys that follow the new one.
 fn drive(
     mut connection: Connection<Socket, Stream>,
     host: &Host,
@@ -344,7 +345,8 @@ fn drive(
 }
 
 impl Closed {
-    /// Logs a connection that was closed, at most one a second and host: when a server stops, all are.
+    /// Logs a closed connection, at most one line per second and host: when a server stops, all its connections
+    /// close.
     fn log(&mut self, host: &str, error: &tokio_postgres::Error) {
         let now = Instant::now();
         if self.logged_at.is_some_and(|at| now - at < CLOSED_INTERVAL) {

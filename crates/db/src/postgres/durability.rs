@@ -1,4 +1,4 @@
-//! Durability of commits against a crash of the server, whatever the settings of the role are.
+//! Durability of commits against a crash of the server, independent of the role's settings.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +8,8 @@ use tokio_postgres::SimpleQueryMessage;
 use super::session::PoolMode;
 
 /// Raises `synchronous_commit` if it allows commits to return before they are on disk, locally and on the
-/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept. `"true"`: until the end of
-/// the transaction; `"false"`: of the session.
+/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept. `"true"`: until the end of the
+/// transaction; `"false"`: for the session.
 macro_rules! raise {
     ($local:literal) => {
         concat!(
@@ -21,8 +21,8 @@ macro_rules! raise {
 }
 pub(super) use raise;
 
-/// Makes every commit of the session durable; those of a pooler's transactions do it themselves. Logs a
-/// warning at the first session that needed it.
+/// Makes every commit of the session durable; with a pooler, each transaction does it instead. Logs a warning
+/// at the first session that needed it.
 pub(super) async fn ensure(client: &ClientWrapper, pool_mode: PoolMode) -> Result<(), tokio_postgres::Error> {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let text = match pool_mode {

@@ -10,13 +10,13 @@ use tokio::time::timeout;
 
 use super::connect::{self, Connector};
 
-/// How long a host may take to answer.
+/// The time that a host may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The hosts of a URL; none if there is only one.
+/// The hosts of a URL; empty for a single host.
 pub(super) struct Hosts(Vec<HostWatch>);
 
-/// A host with the connection by which it is asked.
+/// A host with the connection on which it is asked.
 struct HostWatch {
     connector: Connector,
     client: Mutex<Option<ClientWrapper>>,
@@ -32,7 +32,8 @@ impl Hosts {
         !self.0.is_empty()
     }
 
-    /// Asks all hosts at once. Returns the names and the timelines of those that are primaries, the highest timeline first.
+    /// Asks all hosts at once. Returns the names and the timelines of the primaries, the highest timeline
+    /// first.
     pub(super) async fn primaries(&self) -> Vec<(String, u32)> {
         let answers = join_all(self.0.iter().map(HostWatch::timeline)).await;
         let hosts = self.0.iter().map(|watch| watch.connector.host());

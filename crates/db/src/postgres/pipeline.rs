@@ -1,4 +1,4 @@
-//! Sending several statements at once.
+//! Sends several statements at once.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::statement::{Answer, Statement, Want};
 
 /// Statements that are sent at once. The server runs them in order.
 pub(super) struct Pipeline<'a> {
-    /// The text that begins a transaction, and how long to wait for its result.
+    /// The text that begins a transaction, and the maximum wait for its result.
     pub(super) begin: Option<(&'static str, Duration)>,
     pub(super) statements: &'a [Statement],
     /// The wanted part of the last statement's result.
@@ -33,7 +33,7 @@ pub(super) enum Commit {
 /// A message to the server.
 #[derive(Clone, Copy)]
 enum Message<'a> {
-    /// SQL without parameters and result, and how long to wait for it.
+    /// SQL without parameters and result, and the maximum wait for it.
     Plain(&'a str, Duration),
     Prepared(&'a Prepared, &'a Statement, Want),
     Unprepared(&'a Statement, Want),
@@ -44,7 +44,7 @@ impl Message<'_> {
         if let Self::Plain(_, timeout) = self { timeout } else { RESPONSE_TIMEOUT }
     }
 
-    /// Sends the message. It leaves at the first poll.
+    /// Sends the message, at the first poll.
     async fn send(self, client: &ClientWrapper) -> Result<Option<Answer>, tokio_postgres::Error> {
         match self {
             Self::Plain(text, _) => client.batch_execute(text).await.map(|()| None),
@@ -60,15 +60,15 @@ impl Message<'_> {
 
 impl Pipeline<'_> {
     /// Sends everything. Returns the result of the last statement, or the first error. On a connection that
-    /// tasks share, `sending` keeps the messages of others from getting between these.
+    /// tasks share, `sending` keeps other tasks' messages from interleaving with these.
     pub(super) async fn send(
         &self,
         client: &ClientWrapper,
         pool_mode: PoolMode,
         sending: Option<&Mutex<()>>,
     ) -> Result<Answer, Failure> {
-        // Prepared before anything is sent: preparing may take a round trip, and later messages would
-        // overtake it.
+        // Prepared before anything is sent: preparing may take a round trip, and later messages would overtake
+        // it.
         let mut prepared = Vec::new();
         if pool_mode == PoolMode::Session {
             prepared.reserve_exact(self.statements.len());
@@ -102,7 +102,7 @@ impl Pipeline<'_> {
         Ok(answer.unwrap_or_default())
     }
 
-    /// The messages in their order. Statements that aren't in `prepared` are sent as texts.
+    /// Returns the messages in order. Statements that aren't in `prepared` are sent as texts.
     fn messages<'a>(&'a self, prepared: &'a [Prepared]) -> Vec<Message<'a>> {
         let mut messages = Vec::with_capacity(self.statements.len() + 2);
         messages.extend(self.begin.map(|(text, timeout)| Message::Plain(text, timeout)));

@@ -1,8 +1,8 @@
-//! Which server is the primary.
+//! Finds the primary server.
 //!
-//! After a failover the old primary may still run and take writes, if only the program that watched it has died. Each promotion
-//! begins a timeline with a higher number. So of several servers that take writes, the one with the highest timeline is the
-//! primary, and one below the highest timeline that was ever seen isn't used.
+//! After a failover the old primary may still run and accept writes, if only the program that watched it has
+//! died. Each promotion begins a timeline with a higher number. So of several servers that accept writes, the
+//! one with the highest timeline is the primary, and a server below the highest known timeline isn't used.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,15 +15,15 @@ use tokio_postgres::error::DbError;
 /// Selects the name of the file that the WAL is written to, which begins with the timeline; null on a standby.
 pub(super) const WAL_FILE: &str =
     "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END";
-/// The function of the server that reports a commit whose wait for its standby was cancelled. Texts of the server are in its
-/// own language.
+/// The server function that reports a commit whose wait for its standby was canceled. The server's texts are in
+/// its own language.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
-/// How long a comparison of all hosts counts.
+/// The time for which a comparison of all hosts is valid.
 const CONFIRMED: Duration = Duration::from_secs(3);
-/// The least time between two log lines about an outdated server.
+/// The minimum time between two log lines about an outdated server.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What all connections to a database know of its primary.
+/// The shared knowledge of all connections about a database's primary.
 #[derive(Default)]
 pub(super) struct Primary {
     known: Mutex<Known>,
@@ -37,12 +37,12 @@ pub(super) struct Primary {
 struct Known {
     /// The server with the highest timeline so far.
     newest: Option<Server>,
-    /// When that was found out by a comparison of all hosts of the URL.
+    /// The time at which a comparison of all hosts of the URL confirmed it.
     confirmed_at: Option<Instant>,
     complained_at: Option<Instant>,
 }
 
-/// A server that takes writes.
+/// A server that accepts writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Server {
     host: String,
@@ -50,7 +50,7 @@ struct Server {
 }
 
 impl Primary {
-    /// Takes a server that takes writes. `timeline` is `None` where the server doesn't say it.
+    /// Accepts a server that accepts writes. `timeline` is `None` if the server doesn't report it.
     ///
     /// # Errors
     /// The reason not to use it: another server has been promoted since.
@@ -90,7 +90,8 @@ impl Primary {
         }
     }
 
-    /// Takes the primary that a comparison of all hosts has found. Returns `true` if it is another one than before.
+    /// Accepts the primary that a comparison of all hosts has found. Returns `true` if it differs from the
+    /// previous one.
     pub(super) fn confirm(&self, host: &str, timeline: u32) -> bool {
         let before = self.timeline();
         if self.admit(host, Some(timeline)).is_err() {
@@ -100,7 +101,7 @@ impl Primary {
         before.is_some_and(|before| before < timeline)
     }
 
-    /// Returns the host of the primary, if all hosts were compared a moment ago.
+    /// Returns the host of the primary, if all hosts were recently compared.
     pub(super) fn confirmed_host(&self) -> Option<String> {
         let known = self.known();
         let is_confirmed = known.confirmed_at.is_some_and(|at| at.elapsed() < CONFIRMED);
@@ -110,11 +111,11 @@ impl Primary {
     /// Waits until a higher timeline than this one is known.
     pub(super) async fn outdated(&self, timeline: u32) {
         let mut newest = self.newest.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         newest.wait_for(|newest| *newest > timeline).await.map(drop).unwrap_or_default();
     }
 
-    /// Notes a timeline that another replica writes to. Returns `true` if it is higher than all before.
+    /// Notes a timeline that another replica writes to. Returns `true` if it is higher than all previous ones.
     pub(super) fn note_timeline(&self, timeline: u32) -> bool {
         let mut known = self.known();
         let is_newer = known.newest.as_ref().is_some_and(|newest| newest.timeline < timeline);
@@ -131,7 +132,7 @@ impl Primary {
         self.known().newest.as_ref().map(|newest| newest.timeline)
     }
 
-    /// Takes a notice of the server.
+    /// Handles a notice from the server.
     pub(super) fn take_notice(&self, host: &str, notice: &DbError) {
         if notice.routine() != Some(WAIT_FOR_STANDBY) {
             return;
@@ -145,7 +146,8 @@ impl Primary {
         );
     }
 
-    /// Returns the number of commits so far that no longer waited for their standby. A notice of one comes before its result.
+    /// Returns the number of commits so far that no longer waited for their standby. The notice of one arrives
+    /// before its result.
     pub(super) fn unconfirmed_commits(&self) -> u64 {
         self.unconfirmed_commits.load(Ordering::SeqCst)
     }
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn server_below_the_highest_timeline_is_not_used() {
         let primary = Primary::default();
-        // A server that doesn't say its timeline is as good as any.
+        // A server that doesn't report its timeline is accepted.
         primary.admit("a:1", None).unwrap();
         assert_eq!(primary.timeline(), None);
         primary.admit("a:1", Some(11)).unwrap();
@@ -189,7 +191,7 @@ mod tests {
         primary.admit("b:1", Some(12)).unwrap();
         primary.admit("a:1", Some(13)).unwrap();
         assert_eq!(primary.timeline(), Some(13));
-        // Another replica has seen a later one.
+        // Another replica has seen a later timeline.
         assert!(!primary.note_timeline(13));
         assert!(primary.note_timeline(14));
         primary.admit("a:1", Some(13)).unwrap_err();

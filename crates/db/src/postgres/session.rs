@@ -1,23 +1,25 @@
 //! Settings of sessions and transactions: limits, isolation, plans and durability.
 //!
 //! A session sets them once, after connecting. Behind a pooler that shares sessions of the server by
-//! transaction, a session's settings would reach other clients, so there each transaction begins with its own.
+//! transaction, a session's settings would affect other clients, so there each transaction begins with its own
+//! settings.
 
 use super::durability::raise;
 
 /// The way in which connections get a session of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum PoolMode {
-    /// Each connection keeps its own.
+    /// Each connection keeps its own session.
     #[default]
     Session,
-    /// A pooler gives one to each transaction, and in between to other clients.
+    /// A pooler gives a session to each transaction, and in between to other clients.
     Transaction,
 }
 
-/// Sets the maximum time of a statement, of a wait for a lock, and of idling inside a transaction, in milliseconds: a
-/// replica that hangs, or a path to one, must not keep its locks. Several that hang wait for each other's locks. They give
-/// up before the first one's are freed, so that the next of them doesn't get them only to keep them as long again.
+/// Sets the maximum time of a statement, of a wait for a lock, and of idling inside a transaction, in
+/// milliseconds: a replica that hangs, or whose network hangs, must not keep its locks. Hanging replicas may
+/// wait for each other's locks. They give up before the first one's locks are freed, so that the next of them
+/// doesn't get the locks and keep them as long again.
 macro_rules! limits {
     ($set:literal) => {
         concat!(
@@ -31,15 +33,16 @@ macro_rules! limits {
     };
 }
 
-/// Sets the maximum idle time of a snapshot, which has no locks: its rows go to a client, who may be slow.
+/// Sets the maximum idle time of a snapshot, which has no locks: its rows are sent to a client, which may be
+/// slow.
 macro_rules! snapshot_limit {
     () => {
         "SET LOCAL idle_in_transaction_session_timeout = 30000;"
     };
 }
 
-/// Has the server notice within about ten seconds that this machine is gone, so that it doesn't keep locks and
-/// connections for it. Unix sockets ignore it.
+/// Makes the server notice within about ten seconds that this machine is gone, so that it doesn't keep locks
+/// and connections for it. Unix sockets ignore it.
 macro_rules! keepalive {
     () => {
         " SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
@@ -47,31 +50,31 @@ macro_rules! keepalive {
     };
 }
 
-/// Settings for statements that find rows by keys, which are all that users wait for. They use indexes even
-/// on small tables, because plans that are kept aren't made again when the tables have grown. JIT compilation
-/// would take longer than running.
+/// Settings for statements that find rows by keys: users wait only for these. They use indexes even on small
+/// tables, because cached plans aren't remade when the tables have grown. JIT compilation would take longer
+/// than the statement.
 macro_rules! by_key {
     ($set:literal) => {
         concat!($set, " enable_seqscan = off; ", $set, " jit = off;")
     };
 }
 
-/// Settings of every session: the limits, and the isolation level that the queries are written for, whatever
-/// the role's default is.
+/// Settings of every session: the limits, and the isolation level that the queries are written for, independent
+/// of the role's default.
 pub(super) const LIMITS: &str =
     concat!(limits!("SET"), keepalive!(), " SET default_transaction_isolation = 'read committed';");
 
-/// Settings of sessions for statements that find rows by keys. Plans are made once and kept, as planning the
+/// Settings of sessions for statements that find rows by keys. Plans are made once and cached, as planning the
 /// query of the decision takes ten times as long as running it.
 pub(super) const BY_KEY: &str = concat!("SET plan_cache_mode = force_generic_plan; ", by_key!("SET"));
 
 /// The setting of a session after which the server refuses writes.
 pub(super) const READ_ONLY: &str = "SET default_transaction_read_only = on;";
 
-/// Begins the transaction of a migration. Its statements see what others committed before it got the lock.
+/// Begins the transaction of a migration. Its statements see the commits made before it got the lock.
 pub(crate) const BEGIN_MIGRATION: &str = concat!("BEGIN ISOLATION LEVEL READ COMMITTED; ", raise!("true"));
 
-/// A transaction, by its begin.
+/// A transaction, by how it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Begin {
     /// Writes.
@@ -79,7 +82,7 @@ pub(crate) enum Begin {
     /// Writes that give up on a lock after 200 ms, before the server looks for deadlocks and ends one of the
     /// transactions in it. The commit doesn't wait for the disk.
     WriteBehind,
-    /// Reads on a snapshot, taken by the first statement. They read whole tables, with plans for that.
+    /// Reads on a snapshot, taken by the first statement. They read whole tables, with suitable plans.
     Snapshot,
     /// A statement that finds rows by keys.
     Read,
@@ -88,7 +91,7 @@ pub(crate) enum Begin {
 }
 
 impl Begin {
-    /// Returns the statements that begin it; empty where a statement needs no transaction.
+    /// Returns the statements that begin it; empty if a statement needs no transaction.
     pub(super) fn text(self, pool_mode: PoolMode) -> &'static str {
         match pool_mode {
             PoolMode::Session => match self {

@@ -14,14 +14,15 @@ use super::{CONNECT_TIMEOUT, Failure, RESPONSE_TIMEOUT, types, unresponsive, wit
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
-/// Up to a fixed number of connections. A statement goes to the one with the fewest statements under way, so that a connection is
-/// opened only when all others are busy, and one that hangs gets no more of them.
+/// Up to a fixed number of connections. A statement uses the one with the fewest statements in progress, so
+/// that a connection is opened only when all others are busy, and a hanging one gets no more statements.
 pub(super) struct SharedConnections {
     slots: Vec<Slot>,
 }
 
 impl SharedConnections {
-    /// `begin` is the kind of reads, for servers whose sessions are shared by transaction.
+    /// Returns the connections, none of them open. `begin` is the kind of reads, for servers whose sessions are
+    /// shared by transaction.
     pub(super) fn new(connector: &Connector, begin: Begin, connections: usize) -> Self {
         let connector = connector.with_settings(session::READ_ONLY);
         let slots = (0..connections).map(|_| Slot::new(connector.clone(), begin)).collect();
@@ -33,7 +34,7 @@ impl SharedConnections {
         self.slots.iter().filter(|slot| slot.open_client().is_some()).count()
     }
 
-    /// Closes all connections, once the statements under way have ended.
+    /// Closes all connections, once the statements in progress have ended.
     pub(super) fn close(&self) {
         for slot in &self.slots {
             *slot.client.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -47,14 +48,14 @@ impl SharedConnections {
         slot.read(statement, want).await
     }
 
-    /// Returns the first of the slots with the fewest statements under way.
+    /// Returns the first of the slots with the fewest statements in progress.
     fn least_busy_slot(&self) -> Result<&Slot, Error> {
         let least_busy = self.slots.iter().min_by_key(|slot| slot.under_way.load(Ordering::Relaxed));
         least_busy.ok_or_else(|| Error::Internal("no connections to read through".to_owned()))
     }
 }
 
-/// A statement under way, counted until it has ended or is given up.
+/// A statement in progress, counted until it has ended or is abandoned.
 struct UnderWay<'a>(&'a AtomicUsize);
 
 impl<'a> UnderWay<'a> {
@@ -74,7 +75,7 @@ impl Drop for UnderWay<'_> {
 struct Slot {
     connector: Connector,
     begin: Begin,
-    /// The number of statements that were given to it and haven't ended.
+    /// The number of its statements that haven't ended.
     under_way: AtomicUsize,
     /// Locked while the messages of a transaction are sent.
     sending: Mutex<()>,
@@ -105,7 +106,7 @@ impl Slot {
         let mut client = self.client().await.map_err(Failure::Refused)?;
         let mut answer = self.run(&client, statement, want).await;
         if matches!(answer, Err(Failure::Disconnected(_))) {
-            // The connection was closed meanwhile. A read can be retried safely; once is enough.
+            // The connection was closed in the meantime. A read can be retried safely; once is enough.
             self.discard(&client);
             client = self.client().await.map_err(Failure::Refused)?;
             answer = self.run(&client, statement, want).await;
@@ -137,7 +138,7 @@ impl Slot {
         }
     }
 
-    /// Runs a statement in a read-only transaction of its own, which costs no further round trip.
+    /// Runs a statement in a separate read-only transaction, which costs no further round trip.
     async fn run_in_transaction(
         &self,
         client: &ClientWrapper,
@@ -154,7 +155,7 @@ impl Slot {
         timeout(RESPONSE_TIMEOUT, sent).await.unwrap_or_else(|_| Err(Failure::Unresponsive(unresponsive())))
     }
 
-    /// Returns the connection, opening it if needed. One task connects; those that waited for it share its
+    /// Returns the connection, opening it if needed. One task connects; the tasks that waited for it share its
     /// connection or its error, so that an unreachable server isn't tried once per request.
     async fn client(&self) -> Result<Arc<ClientWrapper>, Error> {
         match self.open_client() {

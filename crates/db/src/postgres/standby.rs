@@ -1,9 +1,9 @@
 //! A standby, which serves reports while its lag is small enough.
 //!
-//! The lag is measured by the clock of this process only: each position of the primary in its WAL is recorded
-//! with the time. A standby that has replayed the WAL up to that position has everything that was committed
-//! by then. As positions are recorded once a second, the lag of a standby that keeps up is measured as up to
-//! one second.
+//! The lag is measured only by the clock of this process: each position of the primary in its WAL is recorded
+//! with the time. A standby that has replayed the WAL up to that position has everything that was committed by
+//! then. As positions are recorded every second, the measured lag of a standby that keeps up is at most one
+//! second.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::statement::{Answer, Statement, Want, sql};
 
 /// The interval of checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a check may take.
+/// The time that a check may take.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of first checks whose failures aren't logged as warnings: the standby may start after this
 /// process.
@@ -34,7 +34,7 @@ const MAX_POSITIONS: usize = 3_700;
 /// Selects how far the primary has written its WAL, in bytes.
 const PRIMARY_POSITION: &str =
     "SELECT CAST(pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS BIGINT) AS position";
-/// Selects how far the standby has replayed the WAL, in bytes; no row on a server that is no standby.
+/// Selects how far the standby has replayed the WAL, in bytes; no row on a server that isn't a standby.
 const STANDBY_POSITION: &str =
     "SELECT CAST(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0') AS BIGINT) AS position
      WHERE pg_is_in_recovery() AND pg_last_wal_replay_lsn() IS NOT NULL";
@@ -43,7 +43,7 @@ const STANDBY_POSITION: &str =
 pub(crate) struct Standby {
     reads: SharedConnections,
     max_lag: Duration,
-    /// The end of the time for which the standby is usable, extended by each check; `None`: it isn't usable.
+    /// The end of the time for which the standby is usable, extended by each check; `None` if it isn't usable.
     usable_until: watch::Sender<Option<Instant>>,
     progress: Mutex<Progress>,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Standby {
 struct Progress {
     /// Positions of the primary with their times, the oldest first.
     primary: VecDeque<(Instant, i64)>,
-    /// The standby has everything that was committed by this time.
+    /// The time up to which the standby has all commits.
     current_at: Option<Instant>,
-    /// The state in the last log line about it.
+    /// The state in the last log line about the standby.
     logged_usable: Option<bool>,
 }
 
@@ -81,12 +81,12 @@ impl Standby {
         let mut usable_until = self.usable_until.subscribe();
         let answer = tokio::select! {
             answer = self.reads.read(statement, want) => answer,
-            // A check has found meanwhile that the standby doesn't answer.
+            // A check has found in the meantime that the standby doesn't answer.
             _ = usable_until.wait_for(Option::is_none) => return None,
         };
         match answer {
             Ok(answer) => Some(Ok(answer)),
-            // A statement that is cancelled here (57014) would be too slow on the primary as well.
+            // A statement that is canceled here (57014) would also be too slow on the primary.
             Err(Failure::Refused(Error::Unavailable(what))) if what.starts_with("57014") => {
                 Some(Err(Error::Unavailable(what)))
             }
@@ -94,7 +94,7 @@ impl Standby {
                 self.mark_unusable(&failure.into_error().to_string());
                 None
             }
-            // For instance a conflict with replay, or a schema that isn't replayed yet.
+            // For instance, a conflict with replay, or a schema that isn't replayed yet.
             Err(failure) => {
                 tracing::debug!("reading a report from the primary: {}", failure.into_error());
                 None
@@ -102,7 +102,7 @@ impl Standby {
         }
     }
 
-    /// Checks the standby once a second, until the future is dropped.
+    /// Checks the standby every second, until the future is dropped.
     pub(crate) async fn watch(&self, primary: Arc<Postgres>) {
         let mut checks: u32 = 0;
         loop {
@@ -122,7 +122,7 @@ impl Standby {
 
     async fn check(&self, primary: &Postgres) -> Result<(), String> {
         let now = Instant::now();
-        // Without the primary, the measured lag grows.
+        // Without the primary's position, the measured lag grows.
         if let Ok(Some(written)) =
             position(timeout(CHECK_TIMEOUT / 2, primary.read(sql(PRIMARY_POSITION), Want::First)).await)
         {
@@ -157,7 +157,7 @@ impl Standby {
     }
 }
 
-/// Returns the column `position` of the first row, if there is one.
+/// Returns the column `position` of the first row, if any.
 fn position(
     answer: Result<Result<Answer, Error>, tokio::time::error::Elapsed>,
 ) -> Result<Option<i64>, Error> {
@@ -168,7 +168,7 @@ fn position(
 impl Progress {
     fn record_primary(&mut self, now: Instant, written: i64) {
         if self.primary.back().is_some_and(|(_, before)| *before > written) {
-            // The WAL went back, for instance by a restored backup.
+            // The WAL position went back, for instance because a backup was restored.
             self.primary.clear();
             self.current_at = None;
         }
@@ -178,7 +178,7 @@ impl Progress {
         self.primary.push_back((now, written));
     }
 
-    /// Takes the position of the standby, and returns the latest time at which the primary was no further.
+    /// Records the position of the standby, and returns the latest time at which the primary was no further.
     fn record_standby(&mut self, replayed: i64) -> Option<Instant> {
         while let Some((at, written)) =
             self.primary.front().copied().filter(|(_, written)| *written <= replayed)
@@ -186,7 +186,7 @@ impl Progress {
             self.current_at = Some(at);
             self.primary.pop_front();
             if self.primary.is_empty() {
-                // Kept, to notice when the WAL goes back.
+                // Kept, to detect a WAL position that goes back.
                 self.primary.push_back((at, written));
                 break;
             }

@@ -1,4 +1,4 @@
-//! TLS to the server: verification of its certificate, by what the URL asks for.
+//! TLS to the server: verifies its certificate as the URL requires.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ pub(super) type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 /// The servers that are trusted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
-    /// Don't use TLS.
+    /// Doesn't use TLS.
     NoTls,
-    /// Any server.
+    /// Trusts any server.
     AnyServer,
-    /// Servers with a certificate of these authorities, for any name.
+    /// Trusts servers with a certificate of these authorities, for any name.
     Authority(Roots),
-    /// Servers with a certificate of these authorities, for the name of the host.
+    /// Trusts servers with a certificate of these authorities, for the name of the host.
     AuthorityAndName(Roots),
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Roots {
     System,
 }
 
-/// Reads the certificates of the authorities, and returns what makes TLS connections. Cheap to clone.
+/// Reads the certificates of the authorities, and returns the connector for TLS connections. Cheap to clone.
 pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, Error> {
     let provider = Arc::new(default_provider());
     let verifier = |roots: &Roots| {
@@ -80,7 +80,7 @@ fn load(roots: &Roots) -> Result<Arc<RootCertStore>, Error> {
             read
         }
     };
-    // Unusable certificates are common among those of a system. In a file, they show at the first handshake.
+    // Unusable certificates are common in a system's list. In a file, they are noticed at the first handshake.
     store.add_parsable_certificates(certificates);
     if store.is_empty() {
         return Err(Error::Internal("sslrootcert: it contains no usable certificate".to_owned()));
@@ -88,10 +88,10 @@ fn load(roots: &Roots) -> Result<Arc<RootCertStore>, Error> {
     Ok(Arc::new(store))
 }
 
-/// Returns advice for the operator if the server's certificate is of an authority that isn't trusted.
+/// Returns advice for the operator if the server's certificate is from an authority that isn't trusted.
 pub(super) fn advice(error: &std::io::Error) -> Option<&'static str> {
     match error.get_ref().and_then(|cause| cause.downcast_ref()) {
-        // A bad signature is that of another authority with the same name.
+        // A bad signature comes from another authority with the same name.
         Some(rustls::Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
         )) => Some("no authority in sslrootcert has signed the server's certificate"),
@@ -113,7 +113,7 @@ impl ServerCertVerifier for AnyNameVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.0.verify_server_cert(certificate, between, name, ocsp, now) {
-            // The name is checked last, when all else is verified.
+            // The name is checked last, when everything else is verified.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

@@ -1,8 +1,8 @@
 //! Transactions with as few round trips as possible.
 //!
 //! `BEGIN` is sent with the first statement, and deferred statements are sent with the next one or with the
-//! commit. The server runs them in order, as if each had been awaited. After an error it refuses the rest,
-//! and a commit that was sent with them rolls back.
+//! commit. The server runs them in order, as if each had been awaited. After an error it refuses the rest, and
+//! a commit that was sent with them rolls back.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ pub(crate) struct Transaction {
     client: Option<Object>,
     pool_mode: PoolMode,
     begin: Begin,
-    /// Nothing was sent yet, not even `begin`.
+    /// `true` until something is sent; `BEGIN` is sent with the first statement.
     unsent: bool,
-    /// Begun, and not known to have ended.
+    /// `true` from the begin until it is known to have ended.
     open: bool,
     deferred: Vec<Statement>,
     primary: Arc<Primary>,
@@ -68,14 +68,14 @@ impl Transaction {
 
     /// Commits.
     ///
-    /// A commit that waits for a standby can be freed of that by an operator. It then succeeds with a warning, but isn't
-    /// durable: it has failed here. If one is freed on any connection, so have all that are under way, for which of them it
-    /// was isn't known.
+    /// An operator can cancel a commit's wait for a standby. The commit then succeeds with a warning, but isn't
+    /// durable, so this returns an error. A canceled wait on any connection fails all commits in progress,
+    /// because its commit isn't known.
     pub(crate) async fn commit(mut self) -> Result<(), Error> {
         let unconfirmed = self.primary.unconfirmed_commits();
         let mut batch = std::mem::take(&mut self.deferred);
         if self.unsent && !batch.is_empty() {
-            // Sent before the commit, to find a dead connection: a commit is never sent twice.
+            // Sent before the commit, to detect a dead connection: a commit is never sent twice.
             self.send(&batch, Want::Count, Commit::No).await.map_err(Failure::into_error)?;
             batch.clear();
         }
@@ -101,16 +101,16 @@ impl Transaction {
         let mut answer = self.begin_and_send(batch, want, commit).await;
         if matches!(answer, Err(Failure::Stale(_))) {
             self.forget_prepared();
-            // The error has failed the transaction, which was empty: a new one can take its place.
+            // The error has failed the transaction, which was empty: a new one can replace it.
             self.roll_back().await?;
             answer = self.begin_and_send(batch, want, commit).await;
         }
         answer
     }
 
-    /// Sends the begin with the first statements. An idle connection may be dead without the client knowing;
-    /// nothing has happened by then, so the next one is tried. After a restart of the server all may be dead.
-    /// If the server is unresponsive, it would be so on the next one too.
+    /// Sends the begin with the first statements. An idle connection may be dead without the client knowing.
+    /// Nothing has happened by then, so the next one is tried; after a restart of the server all may be dead.
+    /// An unresponsive server isn't tried again, because it wouldn't respond on the next connection either.
     async fn begin_and_send(
         &mut self,
         batch: &[Statement],
@@ -136,7 +136,7 @@ impl Transaction {
         commit: Commit,
     ) -> Result<Answer, Failure> {
         let client = self.client.as_ref().ok_or_else(|| Failure::Disconnected(disconnected()))?;
-        // Set first: if the caller is cancelled, the transaction is rolled back.
+        // Set first: if the caller is canceled, the transaction is rolled back.
         self.open = true;
         let pipeline = Pipeline {
             begin: begin.map(|begin| (begin.text(self.pool_mode), CONNECT_TIMEOUT)),
@@ -199,7 +199,7 @@ impl Drop for Transaction {
     }
 }
 
-/// A connection that is closed when it is dropped, instead of going back to the pool.
+/// A connection that is closed when it is dropped, instead of returning to the pool.
 struct CloseOnDrop(Option<Object>);
 
 impl Drop for CloseOnDrop {

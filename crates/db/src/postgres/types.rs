@@ -59,7 +59,7 @@ pub(super) async fn run_prepared(
     answer.inspect_err(|error| forget_stale(client, &statement.text, error))
 }
 
-/// Runs a statement without preparing it, by one message. Its parameters are sent as texts, for which the
+/// Runs a statement without preparing it, in one message. Its parameters are sent as texts, for which the
 /// server infers types as for a prepared statement.
 pub(super) async fn run_unprepared(
     client: &ClientWrapper,

@@ -1,5 +1,5 @@
-//! URLs of PostgreSQL servers, with the meaning that libpq gives them, and the parameter `pool_mode` of our
-//! own. Unsupported parameters are refused by name.
+//! URLs of PostgreSQL servers, with libpq's meaning, and the additional parameter `pool_mode`. Unsupported
+//! parameters are refused by name.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ use crate::Error;
 
 /// The default of `connect_timeout`, per host.
 const HOST_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// TCP keepalive: idle time, interval and number of probes. The server has the same for this end.
+/// TCP keepalive: idle time, interval and number of probes. The server uses the same values for its end.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(2), 3);
-/// The default of `tcp_user_timeout`: how long sent data may stay unacknowledged.
+/// The default of `tcp_user_timeout`: the time that sent data may stay unacknowledged.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Parameters of libpq that aren't supported. Errors name these only: other names may be part of a password.
+/// Parameters of libpq that aren't supported. Errors name only these: other names may be part of a password.
 const UNSUPPORTED: &[&str] = &[
     "client_encoding",
     "fallback_application_name",
@@ -62,7 +62,7 @@ pub(super) enum Purpose {
 pub(super) struct Target {
     pub(super) hosts: Vec<Config>,
     pub(super) trust: Trust,
-    /// Connect without TLS if a host doesn't offer it or the handshake fails.
+    /// `true` to connect without TLS if a host doesn't offer it or the handshake fails.
     pub(super) allow_plain: bool,
     pub(super) pool_mode: PoolMode,
 }
@@ -167,7 +167,7 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
     match mode {
         "disable" => Ok((Trust::NoTls, SslMode::Disable)),
         "prefer" => Ok((Trust::AnyServer, SslMode::Prefer)),
-        // As in libpq: an authority, if there is one, is verified.
+        // As in libpq: the authority is verified, if one is given.
         "require" => Ok((roots.map_or(Trust::AnyServer, Trust::Authority), SslMode::Require)),
         "verify-ca" => Ok((Trust::Authority(needed(roots)?), SslMode::Require)),
         "verify-full" => Ok((Trust::AuthorityAndName(needed(roots)?), SslMode::Require)),
@@ -177,7 +177,7 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
 
 fn session_attrs(value: Option<&str>, purpose: Purpose, hosts: usize) -> Result<TargetSessionAttrs, Error> {
     match (purpose, value) {
-        // A single host may be a proxy that leads to a standby for a moment. `any` lets it be one.
+        // A single host may be a proxy that briefly leads to a standby. `any` allows that.
         (Purpose::Primary, Some("any")) if hosts == 1 => Ok(TargetSessionAttrs::Any),
         (Purpose::Primary, None | Some("any" | "read-write" | "primary")) => {
             Ok(TargetSessionAttrs::ReadWrite)

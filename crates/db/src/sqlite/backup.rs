@@ -1,8 +1,8 @@
 //! Backup of a database in use.
 //!
 //! `VACUUM INTO` reads in one transaction: in WAL mode it blocks no writer and sees a single instant, however
-//! long it takes. SQLite's backup API in small steps starts over with each write of another process, so with
-//! a busy server it never finishes. The copy also has no free pages with remains of deleted rows.
+//! long it takes. SQLite's backup API in small steps starts over with each write of another process, so with a
+//! busy server it never finishes. The copy also has no free pages with remains of deleted rows.
 #![allow(clippy::disallowed_types, reason = "the driver of SQLite")]
 
 use std::fs::OpenOptions;
@@ -21,12 +21,12 @@ impl Sqlite {
     pub(crate) async fn back_up(&self, file: &Path, partial: &Path) -> Result<Backup, Error> {
         let (source, file, partial) = (self.path().to_owned(), file.to_owned(), partial.to_owned());
         let work = tokio::task::spawn_blocking(move || {
-            // Created empty, to be readable by the owner only from the start.
+            // Created empty, so that only the owner can read it from the start.
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
             made.map_err(|e| Error::from_io(&format!("can't make {}", partial.display()), &e))?;
             let done = copy(&source, &partial).and_then(|backup| publish(&partial, &file).map(|()| backup));
             if std::fs::remove_file(&partial).is_err() {
-                // `done` has the error that matters.
+                // `done` has the relevant error.
             }
             done
         });
@@ -35,7 +35,7 @@ impl Sqlite {
 }
 
 fn copy(source: &Path, partial: &Path) -> Result<Backup, Error> {
-    // Read-only by its flags: `query_only` would forbid writing the copy too.
+    // Read-only by its flags: `query_only` would also forbid writing the copy.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let text = partial.to_str().ok_or_else(|| {
         Error::Internal(format!("{}: the name of a backup must be valid UTF-8", partial.display()))
@@ -74,7 +74,7 @@ fn verify(partial: &Path) -> Result<Backup, Error> {
     Ok(Backup { schema, size_bytes: size.len() })
 }
 
-/// Gives the copy its name, unless that is taken.
+/// Renames the copy to its final name, unless that is taken.
 fn publish(partial: &Path, file: &Path) -> Result<(), Error> {
     match files::publish(partial, file) {
         Ok(true) => Ok(()),

@@ -18,14 +18,14 @@ use crate::statement::{Answer, Statement, Want, for_sqlite};
 use crate::value::Columns;
 use crate::{Error, Row, Value};
 
-/// Maximum number of prepared statements per connection: more than there are texts, including the sizes of
+/// Maximum number of prepared statements per connection: larger than the number of texts, including the sizes of
 /// multi-row inserts.
 const MAX_PREPARED: usize = 512;
 /// The size that the WAL file is truncated to after a burst, in bytes.
 const MAX_IDLE_JOURNAL_BYTES: i64 = 64 << 20;
-/// How long a reader waits for recovery or restart of the WAL, which take milliseconds.
+/// The time that a reader waits for recovery or restart of the WAL, which take milliseconds.
 const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the setup of a connection waits for other processes.
+/// The time that the setup of a connection waits for other processes.
 const OPEN_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The allowed kinds of statements on a connection.
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     path: Box<Path>,
     /// For readers: the generation of the file, see [`super::Sqlite`].
     pub(super) generation: u64,
-    /// Per static text.
+    /// Cached data by static text.
     cached: HashMap<&'static str, CachedText>,
     /// Set by an error after which only a new connection sees the current file.
     pub(super) broken: bool,
@@ -72,17 +72,17 @@ impl Connection {
         Ok(reader)
     }
 
-    /// The driver itself, for migrations.
+    /// Returns the driver itself, for migrations.
     pub(crate) fn driver(&mut self) -> &mut rusqlite::Connection {
         &mut self.driver
     }
 
-    /// Returns `true` if the path leads to another file than the open one, or to none.
+    /// Returns `true` if the path leads to a file other than the open one, or to none.
     pub(super) fn was_replaced(&self, path: &Path) -> bool {
         self.file.is_some() && FileId::of(path) != self.file
     }
 
-    /// Begins a write transaction; `false` if another connection has one for all of `wait`.
+    /// Begins a write transaction; `false` if another connection has one during the whole `wait`.
     pub(super) fn begin(&mut self, wait: Duration) -> Result<bool, Error> {
         let begun = self.driver.busy_timeout(wait);
         let begun = begun.and_then(|()| self.execute_cached("BEGIN IMMEDIATE"));
@@ -96,18 +96,18 @@ impl Connection {
     /// Commits the transaction and syncs it to disk.
     pub(super) fn commit(&mut self) -> Result<(), Error> {
         if self.driver.is_autocommit() {
-            // SQLite has rolled back by itself, for instance because the disk is full.
+            // SQLite has already rolled back, for instance because the disk is full.
             return Err(Error::Internal("the transaction had ended before its commit".to_owned()));
         }
         self.execute_cached("COMMIT").map_err(|error| self.failed(&error))
     }
 
-    /// Runs a text of every transaction, which is kept prepared.
+    /// Runs a statement that every transaction uses and that stays prepared.
     fn execute_cached(&self, text: &'static str) -> rusqlite::Result<()> {
         self.driver.prepare_cached(text)?.execute([]).map(drop)
     }
 
-    /// Rolls back the transaction, if there is one; `false` if that failed.
+    /// Rolls back the transaction, if any; `false` if that failed.
     pub(super) fn rollback(&mut self) -> bool {
         self.driver.is_autocommit() || self.driver.execute_batch("ROLLBACK").is_ok()
     }
@@ -143,7 +143,7 @@ impl Connection {
     }
 }
 
-/// Creates the folder and the file if they are missing, readable by the owner only: the file contains sealed
+/// Creates the folder and the file if they are missing, readable only by the owner: the file contains sealed
 /// keys and password hashes. The WAL file inherits its permissions.
 pub(crate) fn create(path: &Path) -> Result<(), Error> {
     let mut folders = DirBuilder::new();
@@ -172,7 +172,7 @@ fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusq
     driver.busy_timeout(OPEN_BUSY_TIMEOUT)?;
     driver.set_prepared_statement_cache_capacity(MAX_PREPARED);
     // Plans don't depend on values. Otherwise SQLite prepares a statement again whenever certain parameters
-    // change, to look for a better plan, which takes longer than the statement itself and without statistics
+    // change, to look for a better plan. That takes longer than the statement itself, and without statistics
     // finds none.
     driver.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if access == Access::Read {
@@ -183,7 +183,7 @@ fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusq
     driver.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     driver.pragma_update(None, "synchronous", "FULL")?;
     driver.pragma_update(None, "foreign_keys", true)?;
-    // Without it INSERT OR REPLACE would get around the triggers that refuse DELETE.
+    // Without it, INSERT OR REPLACE would bypass the triggers that refuse DELETE.
     driver.pragma_update(None, "recursive_triggers", true)?;
     driver.pragma_update_and_check(None, "journal_size_limit", MAX_IDLE_JOURNAL_BYTES, |_| Ok(()))?;
     Ok(driver)
@@ -213,9 +213,9 @@ impl CachedText {
         Self { text: for_sqlite(text).into(), columns: None }
     }
 
-    /// Returns the columns of a result, once its first row was read: if another process has changed the
-    /// schema, SQLite re-prepares the statement at that point. Statements name their columns, so these should
-    /// be the same, but reading the wrong one would be worse than the check.
+    /// Returns the columns of a result, once its first row was read: if another process has changed the schema,
+    /// SQLite re-prepares the statement at that point. Statements name their columns, so these should be the
+    /// same, but the check costs less than reading the wrong column.
     fn columns(&mut self, row: &rusqlite::Row<'_>) -> Columns {
         let statement = row.as_ref();
         let prepared = statement.get_status(StatementStatus::RePrepare);
@@ -310,7 +310,7 @@ pub(crate) fn map_error(error: &rusqlite::Error, path: &Path) -> Error {
         }
         (ErrorCode::DiskFull, _) => Error::StorageFull(text),
         (ErrorCode::ReadOnly | ErrorCode::PermissionDenied, _) => Error::ReadOnly(text),
-        // The file itself is readable, so it is the WAL file that can't be created.
+        // The file itself is readable, so the WAL file can't be created.
         (ErrorCode::CannotOpen, _) if File::open(path).is_ok() => Error::ReadOnly(text),
         (
             ErrorCode::CannotOpen
