@@ -314,7 +314,7 @@ fn file_errors_name_file_line_key_and_expected_value() {
         (
             "billing.credit_limit = \"1e3\"",
             "FILE:1: `billing.credit_limit`: expected an amount from 0 to 9223372036.854775807 such as 25 or \
-             \"25.50\", with at most 9 digits behind the point",
+             \"25.50\", with at most 9 digits after the point",
         ),
         (
             "billing.currency = \"usd\"",

@@ -159,7 +159,7 @@ fn errors_name_line_model_key_and_the_expected_value() {
         (
             price("prompt_tokens = \"0.0000000000001\", completion_tokens = 1"),
             "c:10: model `m`: `prompt_tokens`: expected a price of a single token from 0 to 1000000 such as \
-             \"0.000002\", with at most 12 digits behind the point, found \"0.0000000000001\"",
+             \"0.000002\", with at most 12 digits after the point, found \"0.0000000000001\"",
         ),
         (
             model(&format!(

@@ -267,7 +267,7 @@ impl Transaction {
 
     pub(super) async fn commit(mut self) -> Result<(), Error> {
         let writer = self.writer.take().ok_or_else(lost)?;
-        // The blocking thread owns the writer, so a commit whose caller is cancelled completes.
+        // The blocking thread owns the writer, so a commit whose caller is canceled completes.
         blocking(writer, |writer| writer.connection()?.commit()).await?;
         Ok(())
     }

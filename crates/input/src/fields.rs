@@ -238,7 +238,7 @@ impl<'a, S> Fields<'a, S> {
         self.problem(
             name,
             "required",
-            format!("`{}` can't be null: leave it out to keep it.", self.path(name)),
+            format!("`{}` can't be null. Omit it to keep its value.", self.path(name)),
         )
     }
 

@@ -169,7 +169,7 @@ fn amount(value: &Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Optio
             let digits: String = literal.chars().filter(char::is_ascii_digit).collect();
             if digits.trim_matches('0').len() > MAX_NUMBER_DIGITS {
                 let message = format!(
-                    "`{}` has more than {MAX_NUMBER_DIGITS} digits: send it as a string, which keeps all.",
+                    "`{}` has more than {MAX_NUMBER_DIGITS} digits: send it as a string to keep all of them.",
                     at.path
                 );
                 return problems.add(at, "too_many_digits", message);

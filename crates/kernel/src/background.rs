@@ -59,7 +59,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn threads_have_a_lower_priority() {
-        /// The 19th word of `/proc/…/stat`, the 17th behind the name (proc(5)).
+        /// The 19th word of `/proc/…/stat`, the 17th after the name (proc(5)).
         fn niceness() -> i32 {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()

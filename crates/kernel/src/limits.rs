@@ -1,4 +1,4 @@
-//! Limits of what one caller, account or tenant may do: the table `limits` of the configuration.
+//! Limits of the actions of a caller, account or tenant: the table `limits` of the configuration.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

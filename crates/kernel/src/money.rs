@@ -79,12 +79,12 @@ impl<const SCALE: u32> Decimal<SCALE> {
 const PICO_PER_NANO: i128 = 1_000;
 
 impl Pico {
-    /// Rounds down to nano, towards negative infinity.
+    /// Rounds down to nano, toward negative infinity.
     pub fn floor_nano(self) -> Nano {
         Decimal(self.0.div_euclid(PICO_PER_NANO))
     }
 
-    /// Rounds up to nano, towards positive infinity.
+    /// Rounds up to nano, toward positive infinity.
     pub fn ceil_nano(self) -> Nano {
         Decimal(-(-self.0).div_euclid(PICO_PER_NANO))
     }
@@ -127,7 +127,7 @@ impl<const SCALE: u32> JsonSchema for Decimal<SCALE> {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let description = format!(
-            "An exact decimal with up to {SCALE} digits behind the point; \
+            "An exact decimal with up to {SCALE} digits after the point; \
              read it as a decimal, not as a float"
         );
         json_schema!({"type": "number", "description": description, "examples": [0.25]})

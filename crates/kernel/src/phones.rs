@@ -27,7 +27,9 @@ pub fn phone(text: &str) -> Result<String, Problem> {
         return problem("must begin with `+` and the country code, for instance +14155550123");
     };
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return problem("must have only digits behind the `+`, which spaces, dashes and brackets may group");
+        return problem(
+            "must have only digits after the `+`, optionally grouped with spaces, dashes and brackets",
+        );
     }
     if !DIGITS.contains(&digits.len()) {
         return problem("must have 7 to 15 digits, the country code included");

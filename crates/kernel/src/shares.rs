@@ -240,7 +240,7 @@ mod tests {
             assert!(!permits.is_empty(), "group {group} finds nothing");
             held.push(permits);
         }
-        // Each of the nine groups, in turn, left twice of what it took.
+        // Each of the nine groups, in turn, left twice as much as it took.
         let taken: Vec<_> = held.iter().map(Vec::len).collect();
         assert_eq!(taken, [333, 222, 148, 99, 66, 44, 29, 19, 13]);
     }

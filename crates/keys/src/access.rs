@@ -181,7 +181,7 @@ impl KeyAction {
         }
         let caller = project.caller();
         if caller.key.as_ref().is_some_and(|own| own.id == key.id) {
-            let message = "An API key can't manage itself: use an access token or another key.";
+            let message = "An API key can't manage itself. Use an access token or another key.";
             return Err(Error::new(Code::ManagementNotAllowed).message(message));
         }
         if matches!(self, Self::EndRotation | Self::Delete) {
@@ -191,8 +191,8 @@ impl KeyAction {
             let (organization_id, project_id) = (project.organization_id(), Some(project.project_id()));
             let creator_roles = roles(tx, organization_id, project_id, key.created_by).await?;
             if !caller_roles.cover(creator_roles) {
-                let message = "The person who made this API key has a higher role than you, and the key acts with it: \
-                               ask them or an owner, or delete the key.";
+                let message = "The creator of this API key has a higher role than you, and the key acts with it. Ask \
+                               the creator or an owner, or delete the key.";
                 return Err(Error::new(Code::InsufficientRole).message(message));
             }
         }

@@ -27,7 +27,7 @@ impl Field for Permissions {
             return problems.add(
                 at,
                 "empty",
-                format!("`{}` can't be empty: leave it out for all permissions.", at.path),
+                format!("`{}` can't be empty. Omit it to grant all permissions.", at.path),
             );
         }
         Some(permissions.into_iter().collect())

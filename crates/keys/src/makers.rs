@@ -1,5 +1,5 @@
-//! The keys that members have created, for the people who remove members: keys keep working when their creator
-//! leaves.
+//! The keys that members have created. They keep working when their creator leaves, so the people who remove
+//! members see them.
 
 use kernel::error::Error;
 use tenants::access::{MemberScope, ProjectMemberScope};

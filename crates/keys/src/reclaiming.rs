@@ -51,7 +51,7 @@ async fn organization_lines(tx: &mut Tx, user: &User) -> Result<Vec<String>, Err
         tenants::store::organization_members::memberships_of(tx, user.id, limit.saturating_add(1)).await?;
     let mut lines: Vec<_> = memberships.iter().take(MAX_LISTED_ORGANIZATIONS).map(membership_line).collect();
     if memberships.len() > MAX_LISTED_ORGANIZATIONS {
-        lines.push("further ones, which you see when you log in".to_owned());
+        lines.push("and more, which you can see after signing in".to_owned());
     }
     Ok(lines)
 }

@@ -283,7 +283,7 @@ fn unread(error: BodyError, limit: BodyLimit) -> Error {
         BodyError::TooLong => too_large(limit),
         BodyError::BudgetExhausted => Code::ServerBusy.into(),
         BodyError::Timeout => {
-            Error::new(Code::RequestTimeout).param("body").message("The body did not arrive in time.")
+            Error::new(Code::RequestTimeout).param("body").message("The body didn't arrive in time.")
         }
         BodyError::Incomplete => invalid("The body ended before it was complete."),
         BodyError::Undecodable(coding) => invalid(coding.invalid_message()),

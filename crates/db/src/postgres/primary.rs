@@ -140,7 +140,7 @@ impl Primary {
         self.unconfirmed_commits.fetch_add(1, Ordering::SeqCst);
         tracing::error!(
             host,
-            "a commit was cancelled while it waited for its standby, so a failover may lose it: it is answered with 503, and \
+            "a commit was canceled while it waited for its standby, so a failover may lose it: it is answered with 503, and \
              sent again it counts once. Don't cancel such commits, start the standby: {}",
             notice.message()
         );

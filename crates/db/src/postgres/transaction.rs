@@ -82,7 +82,7 @@ impl Transaction {
         self.send(&batch, Want::Count, Commit::Yes).await.map_err(Failure::into_error)?;
         self.open = false;
         if self.primary.unconfirmed_commits() != unconfirmed {
-            let why = "a commit was cancelled while it waited for its standby";
+            let why = "a commit was canceled while it waited for its standby";
             return Err(Error::Unavailable(why.to_owned()));
         }
         Ok(())

@@ -151,7 +151,7 @@ pub fn decimal<'de, const SCALE: u32, D: Deserializer<'de>>(
     match number {
         Some(number) if (Decimal::ZERO..=max).contains(&number) => Ok(number),
         Some(_) => expected(what),
-        None => expected(format_args!("{what}, with at most {SCALE} digits behind the point")),
+        None => expected(format_args!("{what}, with at most {SCALE} digits after the point")),
     }
 }
 

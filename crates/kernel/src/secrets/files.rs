@@ -112,7 +112,7 @@ pub fn load_or_create_first_account_token(file: &Path, random: &Random) -> Resul
     let new = format!("{}\n", MailToken::generate(random).expose());
     let content = read_or_create(file, FIRST_ACCOUNT, new.as_bytes(), random)?;
     first_account_token(&content).ok_or_else(|| {
-        format!("{FIRST_ACCOUNT} file {}: holds no token: remove it, and start again", file.display())
+        format!("{FIRST_ACCOUNT} file {}: contains no token: remove it and restart", file.display())
     })
 }
 
@@ -204,7 +204,7 @@ fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Resul
     };
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     if create(file, new, random).map_err(failed)? {
-        tracing::info!(file = %file.display(), "made a new {what}");
+        tracing::info!(file = %file.display(), "created a new {what}");
     }
     // If another process was first, its secret is used.
     read(file, what).map_err(failed)

@@ -15,7 +15,7 @@ use crate::random::Random;
 
 const FORMAT: u8 = 1;
 
-/// Seals under the master key, and opens what was sealed under it or under the previous master key.
+/// Seals under the master key, and opens secrets sealed under it or under the previous master key.
 pub struct Sealer {
     key: Option<LessSafeKey>,
     previous: Option<LessSafeKey>,

@@ -104,7 +104,7 @@ async fn decoded_bytes_are_taken_from_the_budget() {
         }
         assert_eq!(budget.refused() - refused_before, 1, "{coding:?}");
     }
-    // Another holder finds room meanwhile, and a small body needs a step.
+    // Another holder finds room in the meantime, and a small body needs a step.
     let taken = budget.try_take(HOLDER, MIB).unwrap();
     let small = || ReceivedBody { bytes: encode(ContentCoding::Gzip, b"{}").into(), permit: None };
     let refused = decode(small(), ContentCoding::Gzip, limit(MIB), &budget, HOLDER).await;

@@ -243,7 +243,7 @@ fn has_unread(stream: &mut (impl AsyncRead + Unpin)) -> bool {
 }
 
 fn head_timeout_error() -> Error {
-    Error::new(Code::RequestTimeout).message("The head of the request did not arrive in time.")
+    Error::new(Code::RequestTimeout).message("The head of the request didn't arrive in time.")
 }
 
 /// Encodes a response as HTTP/1.1, for errors that hyper doesn't send.
