@@ -140,8 +140,8 @@ impl Primary {
         self.unconfirmed_commits.fetch_add(1, Ordering::SeqCst);
         tracing::error!(
             host,
-            "a commit was canceled while it waited for its standby, so a failover may lose it: it is answered with 503, and \
-             sent again it counts once. Don't cancel such commits, start the standby: {}",
+            "a commit was canceled while it waited for its standby, so a failover may lose it. The \
+             request gets a 503, and counts once if it is sent again. Don't cancel such commits, start the standby: {}",
             notice.message()
         );
     }
