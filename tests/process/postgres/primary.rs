@@ -113,7 +113,7 @@ fn commit_that_no_standby_has_is_not_acknowledged(_: Database) {
         });
         assert_eq!((answer.status, answer.header("retry-after")), (503, "1"), "{}", answer.text);
     }
-    assert!(server.log().contains("cancelled while it waited for its standby"), "{}", server.log());
+    assert!(server.log().contains("canceled while it waited for its standby"), "{}", server.log());
     runtime.block_on(change_standbys(""));
     // Sent again, it counts once.
     assert!(until(|| report().status == 200), "{}", server.log());

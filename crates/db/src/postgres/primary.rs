@@ -67,7 +67,7 @@ impl Primary {
                 if known.complained_at.is_none_or(|at| now - at >= COMPLAINT_INTERVAL) {
                     known.complained_at = Some(now);
                     tracing::error!(
-                        "an outdated primary isn't used: {why}. Stop it, or make it a standby: what is written there gets lost. \
+                        "an outdated primary isn't used: {why}. Stop it, or make it a standby: writes to it are lost. \
                          If you have replaced the database, restart this server"
                     );
                 }
