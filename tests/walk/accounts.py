@@ -164,7 +164,7 @@ def settings(w):
     change("ann@example.com", "wrong")
     change("ann@example.org", "wrong")
     change("ADA@example.com")
-    w.mail("ADA@example.com", "Your e-mail address was asked for")
+    w.mail("ADA@example.com", "Someone tried to use your e-mail address")
     w.mail("ann@example.com", "A new e-mail address")
     change("ann@example.org")
     token = w.mail("ann@example.org", "Confirm your new e-mail address")
@@ -210,19 +210,19 @@ def second_factor(w):
     login = lambda **fields: w.post("/v1/auth/login", {"email": "kay@example.com", "password": PASSWORD, **fields})
     for fields in [{}, {"one_time_code": "letters"}, {"one_time_code": 5}, {"one_time_code": codes[0]}, {"one_time_code": codes[0]}]:
         login(**fields)
-    w.mail("kay@example.com", "A recovery code of your account was used")
+    w.mail("kay@example.com", "A recovery code was used on your account")
     prove = lambda body: w.post("/v1/auth/reauthenticate", body, "kay")
     for body in [{}, {"password": "wrong"}, {"password": PASSWORD}, {"password": PASSWORD, "one_time_code": "letters"}]:
         prove(body)
     w.bearers["kay"] = prove({"password": PASSWORD, "one_time_code": codes[1]}).data["access_token"]
-    w.mail("kay@example.com", "A recovery code of your account was used")
+    w.mail("kay@example.com", "A recovery code was used on your account")
     w.post("/v1/auth/recovery-codes", None, "kay")
     w.delete("/v1/auth/totp", "kay")
-    w.mail("kay@example.com", "The second factor of your account was removed")
+    w.mail("kay@example.com", "A second factor was removed from your account")
     login()
     w.command("user", "disable", "kay@example.com")
     login()
-    w.mail("kay@example.com", "Your account was changed by an operator")
+    w.mail("kay@example.com", "An administrator changed your account")
     w.command("user", "show", "kay@example.com")
     w.command("user", "enable", "kay@example.com", "--json")
     login()
@@ -267,7 +267,7 @@ def passkeys(w):
     w.bearers["kai"] = w.post(prove, {"ceremony": options["ceremony"], "credential": signed}, "kai").data["access_token"]
     w.get("/v1/auth/second-factor", "kai")
     w.delete(passkey, "kai")
-    w.mail("kai@example.com", "A passkey of your account was removed")
+    w.mail("kai@example.com", "A passkey was removed from your account")
     w.delete(passkey, "kai")
     w.post(f"{prove}/options", None, "kai")
 

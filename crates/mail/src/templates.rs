@@ -241,9 +241,9 @@ impl Letter<'_> {
     /// Returns how many recovery codes are left, in words.
     fn codes_left(&self) -> String {
         match self.about.codes_left.unwrap_or_default() {
-            0 => "None is left".to_owned(),
-            1 => "One is left".to_owned(),
-            left => format!("{left} are left"),
+            0 => "No recovery codes are left".to_owned(),
+            1 => "One recovery code is left".to_owned(),
+            left => format!("{left} recovery codes are left"),
         }
     }
 

@@ -102,7 +102,7 @@ async fn the_file_reads_as_plain_text() {
         "Date: Sat, 31 Jan 2026 09:30:00 +0000",
         "MIME-Version: 1.0",
         "Auto-Submitted: auto-generated",
-        "Hello countess,",
+        "Hi countess,",
         "https://keys.example.org/verify-email?token=AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE",
         TOKEN,
     ] {
@@ -131,7 +131,7 @@ async fn names_of_any_script_leave_the_token_line_whole() {
         assert_eq!(mail.lines().filter(|line| *line == TOKEN).count(), 1, "{mail}");
         assert!(mail.lines().all(|line| line.len() <= 78), "{mail}");
         let mail = decoded(&mail);
-        assert!(mail.contains(&format!("Hello {name},\n")), "{mail}");
+        assert!(mail.contains(&format!("Hi {name},\n")), "{mail}");
         assert!(mail.contains(&format!("https://keys.example.org/verify-email?token={TOKEN}\n")), "{mail}");
     }
 }
@@ -299,13 +299,9 @@ fn mail_to_a_new_address_has_a_link_unless_the_address_has_an_account() {
     assert_eq!(free.link.as_deref(), Some(url.as_str()));
     assert!(free.text.lines().any(|line| line == TOKEN), "{}", free.text);
     let taken = email_taken("bob", &about);
-    assert_eq!(taken.subject, "Your e-mail address was asked for");
+    assert_eq!(taken.subject, "Someone tried to use your e-mail address");
     assert_eq!(taken.link, None);
-    assert!(
-        taken.text.starts_with("Hello bob,\n") && taken.text.contains("the account ada"),
-        "{}",
-        taken.text
-    );
+    assert!(taken.text.starts_with("Hi bob,\n") && taken.text.contains("the account ada"), "{}", taken.text);
 }
 
 #[test]

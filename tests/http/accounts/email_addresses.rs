@@ -19,7 +19,7 @@ async fn register(world: &World, email: &str, username: &str) {
     let body = json!({"email": email, "password": PASSWORD, "username": username});
     world.post("/v1/auth/register", &body).data().await;
     // File names of mails contain the time, so the clock moves on.
-    let token = world.mailed_token(&format!("Hello {username},")).await;
+    let token = world.mailed_token(&format!("Hi {username},")).await;
     world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
     world.clock.advance_ms(1);
 }
@@ -43,7 +43,7 @@ async fn domains_with_and_without_a_final_sigma_differ(world: World) {
     let mails = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
     let texts = mails.map(|mail| std::fs::read_to_string(mail.unwrap().path()).unwrap());
     let invitation = texts.into_iter().find(|text| text.contains("Invitation to Acme")).unwrap();
-    assert!(!invitation.contains("Hello maria"), "it is for another user: {invitation}");
+    assert!(!invitation.contains("Hi maria"), "it is for another user: {invitation}");
 
     assert_eq!(organizations(&world, &format!("maria@{MEDIAL}")).await, 0);
     let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;

@@ -364,7 +364,7 @@ async fn invitation_text_cannot_change_the_mail(world: World) {
     assert_eq!(head.matches("Subject:").count(), 1, "{head}");
     assert!(head.contains("Invitation to ") && !head.contains("Bcc"), "{head}");
     let (_, html) = rest.split_once("<!doctype html>").unwrap();
-    assert!(!html.contains("<script") && html.contains("to A&#34;&#62;&#60;script&#62;"), "{html}");
+    assert!(!html.contains("<script") && html.contains("join A&#34;&#62;&#60;script&#62;"), "{html}");
     assert!(html.contains("Hi &#60;b&#62;you&#60;/b&#62;<br>"), "{rest}");
     for line in ["> Bcc: x@y[.]example", "> .", &format!("> {fake}"), "ada writes:"] {
         assert!(rest.lines().any(|found| found == line), "{line}: {rest}");

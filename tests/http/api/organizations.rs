@@ -405,7 +405,7 @@ async fn deleting_an_organization_deletes_all_but_its_usage(world: World) {
     let notices: Vec<_> = mails.iter().filter(|mail| mail.contains("Subject: Acme was deleted")).collect();
     assert_eq!(notices.len(), 1, "the caller gets no notice");
     assert!(
-        notices[0].contains("To: bob@example.com") && notices[0].contains("ada has deleted"),
+        notices[0].contains("To: bob@example.com") && notices[0].contains("ada deleted"),
         "{}",
         notices[0]
     );

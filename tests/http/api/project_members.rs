@@ -109,9 +109,9 @@ async fn member_is_added_notified_and_listed(world: World) {
     for words in [
         "bob@example.com",
         "Subject: You were added to Acme project",
-        "ada has added you to the project Acme project",
+        "ada added you to the project Acme project",
         "organization Acme.",
-        "Your role there: developer.",
+        "Your role: developer.",
     ] {
         assert!(mails[0].contains(words), "{words}: {}", mails[0]);
     }

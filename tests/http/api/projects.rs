@@ -385,7 +385,7 @@ async fn all_members_but_the_caller_are_notified(world: World) {
     for file in std::fs::read_dir(world.data_dir.join("mail")).unwrap() {
         let mail = std::fs::read_to_string(file.unwrap().path()).unwrap();
         assert!(mail.contains("Subject: Chat <b> was deleted"), "{mail}");
-        assert!(mail.contains("owner has deleted the project Chat <b>"), "{mail}");
+        assert!(mail.contains("owner deleted the project Chat <b>"), "{mail}");
         assert!(mail.contains("organization Acme.") && !mail.contains("project Chat <b><"), "{mail}");
         assert!(mail.contains("Chat &#60;b&#62;"), "{mail}");
         recipients.push(

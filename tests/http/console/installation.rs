@@ -36,7 +36,9 @@ async fn notices(world: &World, to: &str) -> Vec<String> {
     let mut files: Vec<_> = folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let texts = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
-    texts.filter(|text| text.contains(&format!("To: {to}\n")) && text.contains("an operator of ")).collect()
+    texts
+        .filter(|text| text.contains(&format!("To: {to}\n")) && text.contains("An administrator of "))
+        .collect()
 }
 
 async fn entries(world: &World, action: &str) -> Vec<(String, String)> {

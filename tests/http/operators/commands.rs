@@ -130,11 +130,11 @@ fn money_that_operators_change_is_told_to_the_owners(database: Database) {
         for already in [false, true] {
             assert_eq!(json_of(&start, &add)["already_there"], already);
         }
-        server.wait_for_log("Operator change in Acme");
+        server.wait_for_log("Admin change to Acme");
         let mails = std::fs::read_dir(server.data_dir.join("mail")).unwrap();
         let texts: Vec<_> = mails
             .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
-            .filter(|text| text.contains("an operator of "))
+            .filter(|text| text.contains("An administrator of "))
             .collect();
         assert!(texts.len() <= 2 && !texts.is_empty(), "a repetition isn't told: {texts:?}");
         assert!(texts.iter().all(|text| text.contains("To: ada@example.com")));

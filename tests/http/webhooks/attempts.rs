@@ -164,7 +164,7 @@ fn gone_receiver_is_switched_off_and_its_owners_are_told(database: Database) {
         assert_eq!(deliveries(&world, &ada, &hook, "?state=failed").await.len(), 4);
         let mails = mails(&world).await;
         assert_eq!(mails.len(), 1, "{mails:?}");
-        assert!(mails[0].contains("A webhook of Acme is off"), "{}", mails[0]);
+        assert!(mails[0].contains("Webhook disabled: Acme"), "{}", mails[0]);
         assert!(mails[0].contains("is gone (status 410)"), "{}", mails[0]);
         let log = format!("{}/audit-log?action=webhook.disabled", place.organization_path());
         let log = world.get(&log).bearer(&ada.access_token).data().await;

@@ -215,10 +215,10 @@ fn operators_are_told_when_it_is_switched_off(database: Database) {
         let files = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
         let texts = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
         let [mail] = texts.filter(|text| text.contains("webhook")).collect::<Vec<_>>().try_into().unwrap();
-        assert!(mail.contains("Subject: A webhook of the installation is off"), "{mail}");
+        assert!(mail.contains("Subject: An installation webhook was disabled"), "{mail}");
         assert!(mail.contains("ada@example.com") && mail.contains("is gone (status 410)"), "{mail}");
         assert!(
-            mail.contains("whose operator you are") && mail.contains("tollkeeper webhook update"),
+            mail.contains("installation that you operate") && mail.contains("tollkeeper webhook update"),
             "{mail}"
         );
         let found = entries(&world).await;

@@ -42,7 +42,7 @@ fn balance_below_its_threshold_is_told_once_until_it_is_back(database: Database)
         books.use_today("chat-a", 1_000, 0).await;
         let pair = tokio::join!(told(books), told(books));
         assert_eq!(pair.0 + pair.1, 1);
-        let sent = mails(books.world, "Low balance of Acme").await;
+        let sent = mails(books.world, "Low balance: Acme").await;
         assert_eq!(sent.len(), 1);
         assert!(sent[0].0.contains("ada@example.com"), "{}", sent[0].0);
         for part in ["9.9975 USD", "10 USD"] {

@@ -122,7 +122,7 @@ async fn tenth_failure_of_a_day_notifies_the_owner_once(world: World) {
     let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
     world.post("/v1/auth/register", &body).data().await;
     let notices = async |name: &str| {
-        mails(&world, &format!("{name}@example.com"), "Failed logins to your account").await
+        mails(&world, &format!("{name}@example.com"), "Failed sign-in attempts on your account").await
     };
     let fail = async |name: &str, times: usize, from: &str| {
         for _ in 0..times {
@@ -157,7 +157,7 @@ async fn login_from_a_new_network_notifies_the_owner(world: World) {
     let body = json!({"email": "eve@example.com", "password": PASSWORD, "username": "eve"});
     world.post("/v1/auth/register", &body).data().await;
     let notices =
-        async |name: &str| mails(&world, &format!("{name}@example.com"), "New login to your account").await;
+        async |name: &str| mails(&world, &format!("{name}@example.com"), "New sign-in to your account").await;
     for name in ["ada", "eve"] {
         assert_eq!(outcome(login(&world, name, PASSWORD, HOME)).await, ok());
     }

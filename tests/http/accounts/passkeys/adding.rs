@@ -77,8 +77,8 @@ async fn passkey_is_added_renamed_and_removed(world: World) {
     let removed = at(&world, token, Method::DELETE, &id).data().await;
     assert!(text(&removed, "message").contains("password alone"), "{removed}");
     assert_eq!(list(&world, token).await, json!([]));
-    let [mail] = mails(&world, "A passkey of your account was removed").await.try_into().unwrap();
-    assert!(mail.contains("Phone") && mail.contains("The password alone is enough"), "{mail}");
+    let [mail] = mails(&world, "A passkey was removed from your account").await.try_into().unwrap();
+    assert!(mail.contains("Phone") && mail.contains("sign in with only your password"), "{mail}");
     let person = ada.id.to_string();
     for action in ["passkey.added", "passkey.changed", "passkey.removed"] {
         assert_eq!(entries(&world, action).await, [[person.clone(), id.clone()]], "{action}");

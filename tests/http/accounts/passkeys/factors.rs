@@ -83,10 +83,10 @@ async fn second_passkey_changes_nothing_for_the_password(world: World) {
     assert!(!is_due(&world).await);
     let none = json!({"totp": null, "passkeys": 0, "recovery_codes_left": 0, "asked_after_password": false});
     assert_eq!(state(&world, token).await, none);
-    let told = mails(&world, "A passkey of your account was removed").await;
+    let told = mails(&world, "A passkey was removed from your account").await;
     let says = |words: &str| told.iter().filter(|mail| mail.contains(words)).count();
     assert_eq!(
-        (says("still takes a second factor"), says("The password alone is enough")),
+        (says("still requires a second factor"), says("sign in with only your password")),
         (1, 1),
         "{told:?}"
     );
@@ -131,8 +131,8 @@ async fn app_and_passkeys_stand_beside_each_other(world: World) {
     // Without the app the passkey is still asked for, and the codes stay.
     let removed = world.call(Method::DELETE, "/v1/auth/totp").bearer(token).data().await;
     assert!(text(&removed, "message").contains("still takes a second factor"), "{removed}");
-    let [mail] = mails(&world, "The second factor of your account was removed").await.try_into().unwrap();
-    assert!(mail.contains("still takes a passkey or a recovery code"), "{mail}");
+    let [mail] = mails(&world, "A second factor was removed from your account").await.try_into().unwrap();
+    assert!(mail.contains("still requires a passkey or a recovery code"), "{mail}");
     world.clock.advance_ms(STEP_MS);
     let late = password(&world, Some(&app.code(world.clock.now()))).refused().await;
     assert_eq!(late, (401, "invalid_one_time_code".into()), "the app is gone");

@@ -38,7 +38,7 @@ async fn login_is_that_of_a_new_network_too(world: World) {
         let asked = login_options(&world).await;
         let signed = key.sign(&asked["public_key"], &origin(&world));
         login(&world, &asked, &signed).from(network).data().await;
-        assert_eq!(mails(&world, "New login to your account").await.len(), told, "{network}");
+        assert_eq!(mails(&world, "New sign-in to your account").await.len(), told, "{network}");
         world.clock.advance_ms(MINUTE_MS);
     }
     world.clock.advance_ms(DAY_MS);

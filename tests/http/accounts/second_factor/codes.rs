@@ -82,8 +82,8 @@ async fn recovery_code_works_once_and_is_told(world: World) {
     assert_eq!(state(&world, &token).await["recovery_codes_left"], 9);
     let (status, code) = login(&world, PASSWORD, &codes[0]).refused().await;
     assert_eq!((status, code.as_str()), REFUSED);
-    let [mail] = mails(&world, "A recovery code of your account was used").await.try_into().unwrap();
-    assert!(mail.contains("9 are left.") && mail.contains("127.0.0.1"), "{mail}");
+    let [mail] = mails(&world, "A recovery code was used on your account").await.try_into().unwrap();
+    assert!(mail.contains("9 recovery codes are left.") && mail.contains("127.0.0.1"), "{mail}");
     assert!(!codes.iter().any(|code| mail.contains(code)));
     let id = ada.id.to_string();
     assert_eq!(entries(&world, "user.recovery_code_used").await, [[id.clone(), id.clone()]]);
@@ -153,7 +153,7 @@ async fn missing_and_wrong_codes_count_as_guesses(world: World) {
         assert!(reasons.iter().any(|found| found == reason), "{reason}: {reasons:?}");
     }
     // Five wrong codes before, and nine since: the tenth is told.
-    let [mail] = mails(&world, "Failed logins to your account").await.try_into().unwrap();
+    let [mail] = mails(&world, "Failed sign-in attempts on your account").await.try_into().unwrap();
     assert!(mail.contains("wrong password or code"), "{mail}");
 }
 

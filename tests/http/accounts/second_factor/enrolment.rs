@@ -10,7 +10,7 @@ use support::on_each_database;
 use support::world::{PASSWORD, START, World};
 
 const ADDED: &str = "An authenticator app was added to your account";
-const REMOVED: &str = "The second factor of your account was removed";
+const REMOVED: &str = "A second factor was removed from your account";
 
 #[on_each_database]
 async fn app_is_added_asked_for_and_removed(world: World) {
@@ -187,7 +187,7 @@ async fn unverified_address_gets_no_mail(world: World) {
     let (_, codes) = world.add_authenticator(&ada.access_token).await;
     let token = logged_in(&world, &codes[0]).await;
     remove(&world, &token).data().await;
-    for subject in [ADDED, REMOVED, "A recovery code of your account was used"] {
+    for subject in [ADDED, REMOVED, "A recovery code was used on your account"] {
         assert!(mails(&world, subject).await.is_empty(), "{subject}");
     }
 }

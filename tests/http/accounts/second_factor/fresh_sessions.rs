@@ -219,7 +219,7 @@ async fn refused_proofs_are_recorded(world: World) {
             .refused()
             .await;
     }
-    assert_eq!(super::mails(&world, "Failed logins to your account").await.len(), 1);
+    assert_eq!(super::mails(&world, "Failed sign-in attempts on your account").await.len(), 1);
 }
 
 /// A stolen session and password change neither password nor address of an account with a second factor.

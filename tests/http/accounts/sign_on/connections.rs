@@ -54,7 +54,7 @@ fn a_person_connects_and_disconnects(database: Database) {
             world.call(Method::DELETE, &format!("{path}/{id}")).bearer(&ada.access_token).refused().await;
         assert_eq!(again, (404, "connection_not_found".to_owned()));
         let expected =
-            ["A sign-in of your account was disconnected", "Your account was connected with another sign-in"];
+            ["A sign-in method was added to your account", "A sign-in method was removed from your account"];
         assert_eq!(subjects(&world, "ada@example.com").await, expected);
     });
 }

@@ -149,10 +149,7 @@ fn a_conflict_ends_with_the_password_in_this_browser(database: Database) {
         assert_eq!(answer.header("location"), "/console/account/connections?done=connected");
         assert_eq!(connected(&world, &provider.issuer, "1").await, Some(ada.id));
         assert!(!jar.0.contains_key("tollkeeper-connection"));
-        assert_eq!(
-            subjects(&world, "ada@example.com").await,
-            ["Your account was connected with another sign-in"]
-        );
+        assert_eq!(subjects(&world, "ada@example.com").await, ["A sign-in method was added to your account"]);
         // From then on the provider alone opens it.
         let mut other = Jar::default();
         let answer = provider.sign_on(&world, &mut other, START, &person("1", "new@example.com")).await;

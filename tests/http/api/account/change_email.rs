@@ -13,7 +13,7 @@ pub const OLD: &str = "ada@example.com";
 pub const NEW: &str = "Lovelace@example.org";
 pub const LINK: &str = "Confirm your new e-mail address";
 pub const REQUESTED: &str = "A new e-mail address for your account";
-const TAKEN: &str = "Your e-mail address was asked for";
+const TAKEN: &str = "Someone tried to use your e-mail address";
 
 pub fn ask(world: &World, access_token: &str, new_email: &str, password: &str) -> Call {
     let body = json!({"new_email": new_email, "password": password});
@@ -39,7 +39,7 @@ async fn request_mails_both_addresses_and_changes_nothing(world: World) {
     assert_eq!(answer.as_object().unwrap().keys().collect::<Vec<_>>(), ["message"]);
     let [link] = mails(&world, NEW, LINK).await.try_into().unwrap();
     let token = world.mailed_token(NEW).await;
-    assert!(link.contains("Hello ada,") && link.contains(&format!("/change-email?token={token}")), "{link}");
+    assert!(link.contains("Hi ada,") && link.contains(&format!("/change-email?token={token}")), "{link}");
     let [notice] = mails(&world, OLD, REQUESTED).await.try_into().unwrap();
     assert!(notice.contains("Lovelace@example[.]org") && !notice.contains(&token), "{notice}");
     assert_eq!(email_of(&world, &ada).await, OLD);
@@ -79,7 +79,7 @@ async fn request_does_not_reveal_accounts(world: World) {
     assert_eq!(answers[0], answers[2]);
     // Only the last one is still waited for, and its reader is told, without a link.
     let [taken] = mails(&world, "eve@example.com", TAKEN).await.try_into().unwrap();
-    assert!(taken.contains("Hello eve,") && taken.contains("the account ada"), "{taken}");
+    assert!(taken.contains("Hi eve,") && taken.contains("the account ada"), "{taken}");
     assert!(!taken.contains("token"), "{taken}");
     assert_eq!(mails(&world, "BOB@example.com", TAKEN).await.len(), 0);
     ask(&world, &ada.access_token, "BOB@example.com", PASSWORD).data().await;

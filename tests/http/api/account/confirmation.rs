@@ -76,7 +76,7 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
     assert_eq!(login(&world, OLD, PASSWORD).send().await.status, 401);
     // The former address is told.
     let [notice] = mails(&world, OLD, CHANGED).await.try_into().unwrap();
-    assert!(notice.contains("Hello ada,") && notice.contains("Lovelace@example[.]org"), "{notice}");
+    assert!(notice.contains("Hi ada,") && notice.contains("Lovelace@example[.]org"), "{notice}");
     assert_eq!(mails(&world, NEW, CHANGED).await.len(), 0);
     let id = ada.id.to_string();
     assert_eq!(entries(&world, "user.email_changed").await, [[id.clone(), id]]);

@@ -94,7 +94,7 @@ async fn invitation_that_is_sent_again_has_another_link_and_a_new_time(world: Wo
     // The words are those of the person who wrote them.
     let second = world.mailed_token("To: Guest@Example.com").await;
     let mail = mails(&world).into_iter().find(|mail| mail.contains(&second)).unwrap();
-    assert!(mail.contains("ada invites you to Acme") && mail.contains("ada writes:"), "{mail}");
+    assert!(mail.contains("ada invited you to join Acme") && mail.contains("ada writes:"), "{mail}");
     world.clock.advance_ms(7 * DAY_MS - 1);
     assert_page(&accept_by_link(&world, &second).await, 200, JOINED);
     let bearer = new_session(&world, &ada).await;

@@ -44,26 +44,22 @@ async fn owners_and_admins_are_told_once_what_is_used_and_left(world: World) {
     // Replicas look at the same time.
     let told = tokio::join!(mail_due(billing, outbox), mail_due(billing, outbox));
     assert_eq!(told.0.unwrap() + told.1.unwrap(), 1);
-    let sent = mails(&world, "80 % of organization day is used").await;
+    let sent = mails(&world, "Budget organization day: 80% used").await;
     let to: Vec<_> = sent.iter().map(|(to, _)| to.as_str()).collect();
     assert_eq!(to.len(), 2, "{to:?}");
     assert!(to[0].contains("ada@example.com") && to[1].contains("bob@example.com"), "{to:?}");
     for (_, mail) in &sent {
-        for part in ["0.00082 USD of 0.001", "0.00018 USD is left", "(2026-03-10)", "Acme", "are refused"] {
+        for part in ["0.00082 USD of 0.001", "0.00018 USD left", "(2026-03-10)", "Acme", "are refused"] {
             assert!(mail.contains(part), "{part}: {mail}");
         }
     }
-    assert!(mails(&world, "50 % of").await.is_empty());
+    assert!(mails(&world, "50% of").await.is_empty());
     assert_eq!(mail_due(billing, outbox).await.unwrap(), 0);
     scene.report("3", 0, [500, 0], &[]).await;
     assert_eq!(mail_due(billing, outbox).await.unwrap(), 1);
-    let sent = mails(&world, "100 % of organization day is used").await;
+    let sent = mails(&world, "Budget organization day: 100% used").await;
     assert_eq!(sent.len(), 2);
-    assert!(
-        sent[0].1.contains("0.00182 USD of 0.001") && sent[0].1.contains(" 0 USD is left"),
-        "{}",
-        sent[0].1
-    );
+    assert!(sent[0].1.contains("0.00182 USD of 0.001") && sent[0].1.contains(" 0 USD left"), "{}", sent[0].1);
 }
 
 #[on_each_database]
@@ -83,5 +79,5 @@ async fn next_period_tells_again(world: World) {
         assert_eq!(mail_due(billing, outbox).await.unwrap(), 0, "{day}");
         world.clock.advance_ms(DAY_MS);
     }
-    assert_eq!(mails(&world, "100 % of One is used").await.len(), 3);
+    assert_eq!(mails(&world, "Budget One: 100% used").await.len(), 3);
 }
