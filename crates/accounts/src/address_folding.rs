@@ -7,7 +7,7 @@ use db::Tx;
 use kernel::addresses;
 use kernel::error::Error;
 
-/// The most addresses that one transaction folds.
+/// The maximum number of addresses that one transaction folds.
 const ADDRESSES_PER_TRANSACTION: i64 = 500;
 
 /// Folds every address on the list of [`addresses_to_fold`]. Replicas that start together may both do it: the

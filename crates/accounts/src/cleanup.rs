@@ -12,15 +12,16 @@ use crate::store::users::unused;
 
 pub use crate::store::users::unused::Position;
 
-/// How long a session is kept after it ended or expired, in milliseconds: operators may look into what
-/// happened.
+/// The time for which a session is kept after it ended or expired, in milliseconds, so that operators can
+/// investigate incidents.
 const SESSION_RETENTION_MS: i64 = 30 * DAY_MS;
 
-/// The most sessions that one run removes, so that writers don't wait long for it.
+/// The maximum number of sessions that one run removes, so that writers don't wait long for it.
 const MAX_SESSIONS_PER_RUN: i64 = 10_000;
 
-/// Removes the rows that no rule reads any more: login attempts, known networks, mailed links, addresses that
-/// were never confirmed, seeds whose first code never came, ceremonies and values of sign-ons that were used, and sessions.
+/// Removes the rows that no rule reads anymore: login attempts, known networks, mailed links, addresses that
+/// were never confirmed, seeds whose first code never arrived, ceremonies and values of sign-ons that were
+/// used, and sessions.
 ///
 /// # Errors
 /// The database fails.
@@ -39,10 +40,10 @@ pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<(), Error> {
 
 /// Removes unused accounts from one slice of those registered before `before`: never verified, never logged
 /// in to, and part of nothing. Returns how many were removed, and the position after which the next slice
-/// begins, if there is one.
+/// begins, if any.
 ///
 /// # Errors
-/// The database fails; the same slice can be tried again.
+/// The database fails; the same slice can be retried.
 pub async fn remove_unused(
     accounts: &Accounts,
     before: Time,
@@ -52,7 +53,7 @@ pub async fn remove_unused(
     let slice = unused::fetch_slice(&mut accounts.db.read().await?, before, after, size).await?;
     let Some(last) = slice.last() else { return Ok((0, None)) };
     let mut removed = 0;
-    // Most slices have nothing to remove, and then no writer has to wait.
+    // Most slices contain nothing to remove, so no writer has to wait for them.
     if slice.iter().any(|account| account.is_unused) {
         let mut tx = accounts.db.write().await?;
         removed = unused::remove(&mut tx, before, after, &last.position).await?;

@@ -40,16 +40,17 @@ pub async fn list(accounts: &Accounts, user_id: UserId) -> Result<WaysIn, Error>
     Ok(WaysIn { has_password, is_password_taken, connections })
 }
 
-/// Returns the name of a connection's provider; its id if the provider isn't configured any more.
+/// Returns the name of a connection's provider, or its id if the provider is no longer configured.
 pub fn provider_name(accounts: &Accounts, provider_id: &str) -> String {
     let provider = accounts.providers.get(provider_id);
     provider.map_or_else(|_| provider_id.to_owned(), |provider| provider.settings.name.clone())
 }
 
-/// Removes a connection of the caller's account. The sessions that it has opened end, except the one that calls.
+/// Removes a connection of the caller's account. The sessions that it opened end, except the calling one.
 ///
 /// # Errors
-/// `connection_not_found`; `last_credential` if no other way in would be left; 401 if the caller's session has ended.
+/// `connection_not_found`; `last_credential` if the account would be left without a sign-in method; 401 if
+/// the caller's session has ended.
 pub async fn remove(
     accounts: &Accounts,
     trail: &Trail,
@@ -79,15 +80,16 @@ pub async fn remove(
     Ok(())
 }
 
-/// A way into an account that is to be removed.
+/// A sign-in method that is about to be removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WayIn {
     Connection(ConnectionId),
     Passkey(PasskeyId),
 }
 
-/// Returns `true` if a person has a way in besides this one: a password where it is taken, a connection with a provider that is configured,
-/// or a passkey where passkeys can be used. The answer holds only under the account's lock.
+/// Returns `true` if the person has a sign-in method other than this one: a password where passwords are
+/// accepted, a connection with a configured provider, or a passkey where passkeys can be used. The answer is
+/// reliable only under the account's lock.
 pub(crate) async fn has_way_in(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -116,12 +118,13 @@ pub(crate) async fn has_way_in(
     Ok(passkeys.iter().any(|passkey| WayIn::Passkey(passkey.id) != besides))
 }
 
-/// Makes a connection that waited for its person to say yes. What the provider says of their membership counts from their
-/// next sign-on.
+/// Creates a connection that waited for its person's consent. The provider's claims about their membership
+/// take effect at their next sign-on.
 ///
 /// # Errors
-/// `sign_on_expired` if it belongs to another account, or the provider's issuer has changed; `provider_not_found`;
-/// `email_not_verified`; `connection_taken` if another account has it; 401 if the session has ended.
+/// `sign_on_expired` if it belongs to another account, or the provider's issuer has changed;
+/// `provider_not_found`; `email_not_verified`; `connection_taken` if another account has it; 401 if the
+/// session has ended.
 pub async fn confirm(
     accounts: &Accounts,
     trail: &Trail,
@@ -135,7 +138,7 @@ pub async fn confirm(
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    // The account may have been made by somebody who doesn't read its mail.
+    // The account may have been created by someone who can't read mail to its address.
     if user.email_verified_at.is_none() {
         return Err(Code::EmailNotVerified.into());
     }
@@ -184,7 +187,7 @@ pub(crate) async fn add(
     Ok(store::connections::insert(tx, &new, now).await?.then_some(id))
 }
 
-/// Tells the owner that the account was connected, and records it.
+/// Notifies the owner that the account was connected, and records it.
 pub(crate) async fn tell(
     accounts: &Accounts,
     tx: &mut Tx,

@@ -1,10 +1,10 @@
-//! Changes of an account's e-mail address: asked for by a logged-in person with the password, confirmed by a
-//! mailed link at the new address, and told to the old one.
+//! Changes of an account's e-mail address. A logged-in person requests the change with their password and
+//! confirms it with a link that is mailed to the new address. The old address gets a notice.
 //!
-//! The request tells nobody whether the new address has an account; the mail to it does, because its reader may
-//! know. The link alone isn't enough: a person could ask for another person's address, and the owner, by
-//! following the link, would give them what waits for that address. So the page behind it asks for the
-//! account's password too.
+//! The response doesn't reveal whether the new address has an account; the mail to it does, because its
+//! reader may know. The link alone isn't enough: a person could request another person's address, and the
+//! owner, by following the link, would give them everything that waits for that address. So the page behind
+//! the link also asks for the account's password.
 
 use crate::account_entries::record;
 use crate::proofs::{self, require_fresh_where_factor_is};
@@ -27,7 +27,7 @@ use trail::{Action, Trail};
 
 pub use crate::store::email_changes::PendingAddress;
 
-/// How long the link works after the request, in milliseconds (docs/contract/accounts.md#mail-tokens).
+/// The lifetime of the link after the request, in milliseconds (docs/contract/accounts.md#mail-tokens).
 const LINK_MS: i64 = DAY_MS;
 
 /// The error detail of a new address that equals the current one.
@@ -49,13 +49,13 @@ pub async fn pending(accounts: &Accounts, user_id: UserId) -> Result<Option<Pend
     Ok(store::email_changes::pending(&mut tx, user_id, accounts.clock.now()).await?)
 }
 
-/// Stores the new address and mails a link to it; the current address, if it is verified, is told. Nothing
-/// changes before the link is used. A later request voids the link of an earlier one. A wrong password counts
-/// like a failed login.
+/// Stores the new address, mails a link to it, and notifies the current address if it is verified. Nothing
+/// changes until the link is used. A later request voids the link of an earlier one. A wrong password counts
+/// as a failed login.
 ///
 /// # Errors
-/// 400 for the address that the account has; `wrong_password`; 401 when the session is over or the password
-/// was changed meanwhile; 429 after too many guesses or mails, or while the queue of passwords is full.
+/// 400 if the account already has the address; `wrong_password`; 401 if the session has ended or the password
+/// was changed meanwhile; 429 after too many guesses or mails, or while the password queue is full.
 pub fn request<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -151,9 +151,9 @@ pub async fn confirm(
     Ok(change.email)
 }
 
-/// Accepts the invitations for the new address, sets it, and gives the credit of a verified person. In this
-/// order: invitations lock organizations, and the new address, which is unique, would keep others from adding
-/// rows that refer to the account while they hold an organization.
+/// Accepts the invitations for the new address, sets the address, and gives the credit of a verified person.
+/// The order matters: invitations lock organizations, and the new address, which is unique, would keep others
+/// from adding rows that refer to the account while they hold the lock of an organization.
 async fn set_address(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -172,7 +172,8 @@ async fn set_address(
     (accounts.hooks.give_first_credit)(tx, &verified, now).await
 }
 
-/// Checks the account's password, and forgets the guess if it was right. Returns the hash that it was checked against.
+/// Checks the account's password, and clears the guess if it was right. Returns the hash that it was checked
+/// against.
 ///
 /// # Errors
 /// Those of [`proofs::check_password`].
@@ -184,7 +185,7 @@ async fn check_password(
 ) -> Result<String, Error> {
     let right = proofs::check_password(accounts, trail, account, ("password", password)).await?;
     drop(right.place);
-    // In a transaction of its own: whatever the caller does next may be refused for another reason.
+    // In a transaction of its own, because the caller's next step may still be refused for another reason.
     let mut tx = accounts.db.write().await?;
     right.guess.forget(&mut tx, accounts.clock.now()).await?;
     tx.commit().await?;

@@ -15,10 +15,10 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::Trail;
 
-/// How long a network counts as known after a successful login from it, in milliseconds.
+/// The time for which a network counts as known after a successful login from it, in milliseconds.
 pub const KNOWN_NETWORK_MS: i64 = 30 * DAY_MS;
 
-/// An attempt at an account's password, whether or not there is such an account.
+/// A guess at an account's password. The account need not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     account_hash: [u8; 32],
@@ -44,7 +44,7 @@ impl Guess {
         self.account_hash
     }
 
-    /// The network that the attempt comes from.
+    /// Returns the network of the attempt.
     pub fn network(&self) -> Network {
         self.network
     }
@@ -53,8 +53,8 @@ impl Guess {
         self.last_login_here_at.is_some_and(|at| at > now.plus_ms(-KNOWN_NETWORK_MS))
     }
 
-    /// Counts the attempt in a transaction of its own, so that it stays counted whatever follows. An address
-    /// without an account costs the same statements.
+    /// Counts the attempt in a transaction of its own, so that it stays counted regardless of later errors.
+    /// An address without an account takes the same statements.
     ///
     /// # Errors
     /// 429 with the remaining wait.
@@ -76,7 +76,7 @@ impl Guess {
         Ok(())
     }
 
-    /// Takes the attempt back, with the earlier ones from the same network: the password was right.
+    /// Clears the attempt, and the earlier ones from the same network, because the password was right.
     pub async fn forget(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
         if !self.is_known(now) {
             store::login_guesses::take_back(tx, self.account_hash).await?;
@@ -113,8 +113,8 @@ impl Guess {
     }
 }
 
-/// Ends every wait of an account whose owner has proved to read its mail. The network that they use is known
-/// from then on: otherwise an attacker who keeps guessing would lock the owner out again.
+/// Ends every wait of an account whose owner has proved to read its mail. From then on their network is
+/// known: otherwise an attacker who keeps guessing would lock the owner out again.
 pub async fn end_all_waits(
     tx: &mut Tx,
     user_id: UserId,

@@ -1,10 +1,10 @@
-//! Passwords: argon2id behind a bounded queue, off the threads that answer requests.
+//! Passwords: argon2id behind a bounded queue, on threads that don't answer requests.
 //!
 //! Parameters: 19 MiB, two passes, one lane (OWASP Password Storage Cheat Sheet;
 //! docs/contract/accounts.md#password-hashing). They are written into every hash as a PHC string, so that
 //! they can change while old hashes can still be checked. A hash keeps one core busy for tens of milliseconds
-//! and takes 19 MiB, so only a few run at once, a bounded number waits, and further callers are refused at
-//! once. The hashing threads have a lower priority than the others.
+//! and takes 19 MiB, so only a few run at a time, a bounded number waits, and further callers are refused
+//! immediately. The hashing threads have a lower priority than the others.
 //!
 //! Each client network may take at most an eighth of the places, so that no network can keep the others
 //! waiting.
@@ -37,12 +37,12 @@ const HASH_BYTES: usize = 32;
 /// bytes. Longer ones never match.
 const MAX_PASSWORD_BYTES: usize = 2_048;
 
-/// Bounds of the parameters in a stored hash, so that a damaged row can't take the machine down.
+/// Bounds of the parameters in a stored hash, so that a damaged row can't exhaust the machine.
 const MAX_MEMORY_KIB: u32 = 256 * 1_024;
 const MAX_PASSES: u32 = 16;
 const MAX_LANES: u32 = 16;
 
-/// One network gets at most one in this many places, rounded up.
+/// The fraction of the places that one network may take, as a divisor. The result is rounded up.
 const NETWORK_SHARE_DIVISOR: usize = 8;
 
 /// The result of checking a password.
@@ -84,7 +84,8 @@ impl fmt::Debug for Hasher {
 }
 
 impl Hasher {
-    /// A hasher that runs at most `threads` hashes at once (at least one) while at most `queue` more wait.
+    /// Creates a hasher that runs at most `threads` hashes at a time (at least one) while at most `queue`
+    /// more wait.
     pub fn new(threads: usize, queue: usize, random: Random) -> Self {
         Self::with_parameters(threads, queue, random, current_params())
     }
@@ -106,17 +107,17 @@ impl Hasher {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the number of hashes that run or wait, and the most that may.
+    /// Returns the number of hashes that run or wait, and the maximum.
     pub fn load(&self) -> (usize, usize) {
         let capacity = self.shared.capacity;
         (capacity.saturating_sub(self.shared.queue.available_permits()), capacity)
     }
 
-    /// Takes a place in the queue for a client of this network. It lasts for any number of hashes, one after
-    /// the other.
+    /// Takes a place in the queue for a client of this network. The place can be used for any number of
+    /// hashes, one after the other.
     ///
     /// # Errors
-    /// [`Code::PasswordQueueFull`], at once, if too many callers wait, or too many of this network.
+    /// [`Code::PasswordQueueFull`], immediately, if too many callers wait, or too many of this network.
     pub fn acquire_place(&self, network: Network) -> Result<Place, Error> {
         let mut places_by_network =
             self.shared.places_by_network.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,10 +183,10 @@ impl Place {
     }
 
     /// Checks a password against the stored PHC string. `None`, for an unknown account, takes the same work
-    /// and never matches, so that the time of an answer doesn't tell which accounts exist.
+    /// and never matches, so that the response time doesn't reveal which accounts exist.
     ///
     /// # Errors
-    /// [`Code::Internal`] when the stored string is damaged.
+    /// [`Code::Internal`] if the stored string is damaged.
     pub async fn verify(&self, password: &str, stored: Option<&str>) -> Result<Verdict, Error> {
         let account = match stored {
             // The error must not show the hash.
@@ -217,7 +218,7 @@ impl Place {
         PhcHash { params: self.shared().current_params.clone(), salt, hash }
     }
 
-    /// Runs one hash when its turn comes. If the future is dropped while it waits, it leaves the queue; if it
+    /// Runs one hash when its turn comes. If the future is dropped while it waits, it leaves the queue. If it
     /// is dropped later, the hash runs to its end and keeps the place until then, because the core stays
     /// busy.
     async fn run<T: Send + 'static>(
@@ -244,7 +245,7 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// Keeps memory of the current size for reuse; there are never more pieces than hashes that run at once.
+    /// Keeps memory of the current size for reuse. At most one piece exists for each hash that runs.
     fn give_back(&self, memory: Vec<Block>) {
         if memory.len() == self.current_params.block_count() {
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
@@ -265,7 +266,7 @@ impl PhcHash {
             && (self.salt.len(), self.hash.len()) == (SALT_BYTES, HASH_BYTES)
     }
 
-    /// Parses what [`PhcHash::to_phc`] writes, with any parameters within the bounds.
+    /// Parses the output of [`PhcHash::to_phc`], with any parameters within the bounds.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("$argon2id$v=19$")?.split('$');
         let (params, salt, hash) = (parts.next()?, parts.next()?, parts.next()?);
@@ -296,7 +297,7 @@ impl PhcHash {
 
     /// Computes the hash of this password with these parameters and this salt, as long as the stored one.
     fn compute(&self, password: &Secret, memory: &mut Vec<Block>) -> Result<Vec<u8>, argon2::Error> {
-        // One letter can be typed in several ways (é, or e and an accent): each must log in.
+        // A letter can be typed in several ways (é, or e and an accent), and each must log in.
         let normal: String = password.expose().nfc().collect();
         memory.resize(self.params.block_count(), Block::new());
         let mut hash = vec![0; self.hash.len()];

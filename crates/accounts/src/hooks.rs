@@ -1,4 +1,4 @@
-//! Hooks: what other subjects do in the transactions of accounts.
+//! Hooks: the work of other subjects in the transactions of accounts.
 //!
 //! Tenants, API keys and billing depend on accounts, and not the other way round. Where one of them has to
 //! change something together with an account, in its transaction, the application sets a hook.
@@ -15,7 +15,7 @@ use trail::Trail;
 /// The future that a hook returns.
 pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A hook for an account; the trail says who acts.
+/// A hook for an account. The trail names the actor.
 pub type UserHook<T> =
     Box<dyn for<'a> Fn(&'a mut Tx, &'a Trail, &'a User, Time) -> HookFuture<'a, T> + Send + Sync>;
 
@@ -38,13 +38,13 @@ pub type SignOnHook = Box<
 pub struct SignOnGrant<'a> {
     pub provider_id: &'a str,
     pub membership: &'a Membership,
-    /// The person's groups; `None` if the provider says nothing of them.
+    /// The person's groups; `None` if the provider doesn't report any.
     pub groups: Option<&'a [String]>,
 }
 
 /// The hooks of other subjects.
 pub struct Hooks {
-    /// Returns `true` if there is an open invitation for an address.
+    /// Returns `true` if the address has an open invitation.
     pub is_invited: AddressHook,
     /// Accepts the open invitations for an address. Called when the caller gave the account's password and
     /// the address is verified: at each login, and at a verification with the password.

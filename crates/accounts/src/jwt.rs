@@ -3,7 +3,7 @@
 //! We sign these tokens and only we read them, so nothing in a token is negotiated: its header must be, byte
 //! for byte, the one header that we write for a known key and the expected kind, and its claims the one text
 //! that we write for their values. `alg: none`, HMAC with the public key, embedded keys, repeated members and
-//! their relatives are then simply other texts.
+//! similar attacks are then simply other texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,10 +24,10 @@ use kernel::secrets::sha256;
 pub const MAX_TOKEN_BYTES: usize = 2_048;
 /// Characters of a key id: 96 bits of the public key's SHA-256 in base64url.
 const KID_CHARS: usize = 16;
-/// How far another replica's clock may be ahead of ours.
+/// The maximum time by which another replica's clock may be ahead of our clock.
 const CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// The purpose of a token. One can't stand in for the other (RFC 8725, section 3.11).
+/// The purpose of a token. One can't be used as another (RFC 8725, section 3.11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenKind {
     /// Authenticates requests.
@@ -58,8 +58,8 @@ impl TokenKind {
     }
 }
 
-/// The period in which a key signs, in Unix seconds. A token whose `iat` is more than a minute outside of it
-/// is refused.
+/// The period in which a key signs, in Unix seconds. A token whose `iat` is more than a minute outside of
+/// this period is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SigningPeriod {
     /// When the key was created, if that is known.
@@ -97,12 +97,12 @@ pub struct Claims {
 /// The reason why a token isn't accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JwtError {
-    /// Its header is one of ours, except that the key isn't in the set: another replica may have made a new
-    /// one.
+    /// Valid header of a token that we sign, but the key isn't in the set: another replica may have created a
+    /// new one.
     UnknownKey,
-    /// It isn't one of ours, or is of another kind.
+    /// Another text or another kind of token.
     Invalid,
-    /// It has expired.
+    /// Expired token.
     Expired,
 }
 
@@ -312,7 +312,7 @@ impl Keyset {
         json!({"keys": self.verifying.iter().map(key).collect::<Vec<_>>()})
     }
 
-    /// Returns [`JwtError::UnknownKey`] for a header of ours that names an unknown key, and
+    /// Returns [`JwtError::UnknownKey`] for a header that we write but that names an unknown key, and
     /// [`JwtError::Invalid`] for every other text.
     fn missing_key_error(&self, header: &str, kind: TokenKind) -> JwtError {
         let unknown = || {

@@ -1,25 +1,26 @@
 //! Accounts: people, their passwords, sessions and tokens. [`Accounts`] is the handle; operations are
 //! functions that take it.
 //!
-//! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads and
-//!   changes it.
+//! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads
+//!   and changes it.
 //! * [`login`] checks the password and the second factor and opens a session, in a browser in two steps
-//!   ([`pending_login`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a session;
-//!   [`sessions`] lists and ends sessions.
-//! * [`passkeys`] adds and removes the keys of authenticators, and logs in by them.
-//! * [`signing_on`] opens a session for a person who comes from a provider, [`connections`] lists and removes what
-//!   connects accounts with providers.
-//! * [`second_factor`] adds and removes one-time codes and recovery codes, and checks them; [`seeds`] reseals them.
-//! * [`passwords`] sets a new password by a mailed link, [`password_changes`] with the old password;
+//!   ([`pending_login`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a
+//!   session; [`sessions`] lists and ends sessions.
+//! * [`passkeys`] adds and removes the keys of authenticators, and logs in with them.
+//! * [`signing_on`] opens a session for a person who comes from a provider, [`connections`] lists and removes
+//!   the connections of accounts with providers.
+//! * [`second_factor`] adds and removes one-time codes and recovery codes, and checks them; [`seeds`] reseals
+//!   them.
+//! * [`passwords`] sets a new password with a mailed link, [`password_changes`] with the old password;
 //!   [`email_changes`] sets a new address.
 //! * [`guesses`] counts login attempts before a password is checked; [`refusals`] records refused logins.
 //! * [`signing_keys`] rotates, revokes and reseals the keys that sign tokens; [`cleanup`] removes old rows;
 //!   [`address_folding`] is an upgrade step.
 //! * [`hasher`] hashes passwords behind a queue, [`jwt`] is the format of tokens.
-//! * [`rules`] holds the pure rules, such as those of passwords and throttling, [`store`] the SQL, [`memory`]
-//!   what this replica caches: live sessions and signing keys.
+//! * [`rules`] contains the pure rules, such as those of passwords and throttling, [`store`] the SQL,
+//!   [`memory`] the caches of this replica: live sessions and signing keys.
 //!
-//! Other subjects take part in the transactions of accounts by [`hooks`].
+//! Other subjects take part in the transactions of accounts through [`hooks`].
 
 mod account_entries;
 pub mod address_folding;

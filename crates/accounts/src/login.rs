@@ -1,5 +1,5 @@
-//! Login: checks the password and the second factor, and opens a session. A program gives both at once, a person in
-//! a browser one after the other.
+//! Login: checks the password and the second factor, and opens a session. A program sends both at once, a
+//! person in a browser one after the other.
 
 pub(crate) mod by_provider;
 
@@ -36,7 +36,7 @@ pub struct Login<'a> {
     pub one_time_code: Option<&'a str>,
     /// `true` if a browser keeps the session when it closes, and it doesn't end without use.
     pub remember_me: bool,
-    /// What the client says that it is.
+    /// The client's `User-Agent`.
     pub user_agent: Option<&'a UserAgent>,
 }
 
@@ -62,14 +62,14 @@ pub struct BrowserLogin {
 
 /// The outcome of the first step of a sign-in in a browser.
 pub enum BrowserStep {
-    /// There is no second factor.
+    /// Signed in, without a second factor.
     SignedIn(BrowserLogin),
     /// The second factor is due: [`finish_in_browser`].
     CodeDue(PendingLogin),
 }
 
-/// How often a password is checked if its hash changes meanwhile. The second time the hash has the current
-/// parameters: another login may have rehashed it, but doesn't do so again.
+/// The maximum number of times a password is checked if its hash changes meanwhile. By the second check the
+/// hash has the current parameters: another login may have rehashed it, but doesn't do so again.
 const MAX_PASSWORD_CHECKS: usize = 2;
 
 /// Checks the password and the second factor, and opens a session; open invitations for a verified address are
@@ -99,11 +99,11 @@ pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Re
     counted(accounts, outcome.await)
 }
 
-/// As [`log_in`], for a browser: its session has one token, which is good in the console's cookie only. Where a code
-/// is due and wasn't given, it is asked for in a second step.
+/// Logs in like [`log_in`], but for a browser: its session has one token, valid only in the console's cookie.
+/// If a code is required but missing, the browser is asked for it in a second step.
 ///
 /// # Errors
-/// As from [`log_in`].
+/// Those of [`log_in`].
 pub async fn log_in_browser(
     accounts: &Accounts,
     trail: &Trail,
@@ -126,11 +126,11 @@ pub async fn log_in_browser(
     counted_step(accounts, outcome.await)
 }
 
-/// The second step of a sign-in in a browser: checks the code, and opens the session. It counts like a login.
+/// Finishes a sign-in in a browser: checks the code, and opens the session. It counts as a login.
 ///
 /// # Errors
-/// `invalid_one_time_code`; `invalid_access_token` if the password is another one since, the connection is gone, or the
-/// account disabled; 429 while the caller has to wait.
+/// `invalid_one_time_code`; `invalid_access_token` if the password has been changed, the connection is gone,
+/// or the account is disabled; 429 while the caller has to wait.
 pub async fn finish_in_browser(
     accounts: &Accounts,
     trail: &Trail,
@@ -246,8 +246,8 @@ impl Checked {
         Refusal { guess, email_folded: &user.email_folded, user_id: Some(user.id), reason }
     }
 
-    /// Stores a hash with the current parameters, if there is one: the second step has no password to hash. Returns
-    /// the hash that is stored then.
+    /// Stores a hash with the current parameters, if the login has one: the second step has no password to
+    /// hash. Returns the hash that is stored afterwards.
     async fn keep_hash(&self, accounts: &Accounts) -> Result<&str, Error> {
         let Proof::Password { checked_hash, hash_to_keep } = &self.proof else {
             return Err(Error::internal("a sign-on has no password"));
@@ -260,7 +260,7 @@ impl Checked {
         Ok(hash_to_keep)
     }
 
-    /// Stores the login, if the proof still holds. Locks the account.
+    /// Stores the login, if the proof is still valid. Locks the account.
     async fn note(&self, tx: &mut Tx, now: Time) -> Result<bool, Error> {
         let user_id = self.user.id;
         Ok(match &self.proof {
@@ -292,7 +292,7 @@ async fn check(
 ) -> Result<Checked, Error> {
     let email_folded = addresses::fold(login.email);
     let network = Network::of(trail.address);
-    // Take the place first: a refusal because of the full queue is no login attempt.
+    // Take the place first: a refusal because of the full queue doesn't count as a login attempt.
     let place = accounts.hasher.acquire_place(network)?;
     let mut tx = accounts.db.read().await?;
     let found = store::users::credentials_by_email(&mut tx, &email_folded, network).await?;
@@ -361,8 +361,9 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Checks the second factor and opens a session; a wrong code is recorded like a wrong password. Returns `None` if
-/// the proof no longer holds: the password is another one, the connection is gone, or the account is disabled.
+/// Checks the second factor and opens a session; a wrong code is recorded like a wrong password. Returns
+/// `None` if the proof is no longer valid: the password was changed, the connection is gone, or the account
+/// is disabled.
 async fn open(
     accounts: &Accounts,
     trail: &Trail,
@@ -423,7 +424,7 @@ pub(crate) struct NewLogin<'a> {
     pub kind: SessionKind,
     pub remember_me: bool,
     pub user_agent: Option<&'a UserAgent>,
-    /// The sign-on that it comes from.
+    /// The sign-on that led to it.
     pub sign_on: Option<&'a SignOn>,
 }
 
@@ -434,8 +435,8 @@ impl NewLogin<'_> {
     }
 }
 
-/// Opens the session of a login, under the account's lock. The person's oldest session ends if there are too many.
-/// Returns `true` if a mail was added to the outbox.
+/// Opens the session of a login, under the account's lock. The person's oldest session ends if they have too
+/// many. Returns `true` if a mail was added to the outbox.
 pub(crate) async fn start_session(
     accounts: &Accounts,
     tx: &mut Tx,

@@ -1,9 +1,9 @@
-//! Passkeys: keys of a person's authenticators (WebAuthn), each of which is both factors, because the authenticator
-//! has verified its person.
+//! Passkeys: keys of a person's authenticators (WebAuthn), each of which is both factors, because the
+//! authenticator has verified its person.
 //!
-//! A ceremony has two steps. The first returns options for the browser and a sealed value; the second takes the
-//! value with the authenticator's answer ([`ceremonies`]). [`sign_in`] opens sessions. The first passkey may make a
-//! second factor due after the password, too ([`second_factor`]).
+//! A ceremony has two steps. The first returns options for the browser and a sealed value; the second
+//! receives the value with the authenticator's response ([`ceremonies`]). [`sign_in`] opens sessions. The
+//! first passkey may also make a second factor required after the password ([`second_factor`]).
 
 pub mod ceremonies;
 pub mod relying_party;
@@ -28,9 +28,9 @@ use trail::{Action, Event, Trail};
 
 pub use crate::store::passkeys::Passkey;
 
-/// The most passkeys of a person.
+/// The maximum number of passkeys of a person.
 pub const MAX_PASSKEYS: i64 = 20;
-/// The random bytes by which authenticators know a person.
+/// The number of random bytes that identify a person to authenticators.
 const HANDLE_BYTES: usize = 32;
 
 /// The options of a ceremony, for a browser.
@@ -82,7 +82,7 @@ pub async fn read(accounts: &Accounts, user_id: UserId, id: PasskeyId) -> Result
 /// The state of a ceremony in which a passkey is added.
 #[derive(Serialize, Deserialize)]
 struct Adding {
-    /// By which the authenticator knows the person from then on.
+    /// The handle that identifies the person to the authenticator.
     handle: Vec<u8>,
     registration: PasskeyRegistration,
 }
@@ -90,7 +90,7 @@ struct Adding {
 /// Begins to add a passkey.
 ///
 /// # Errors
-/// `passkeys_disabled`; `limit_reached`; 401 if there is no such account.
+/// `passkeys_disabled`; `limit_reached`; 401 if the account doesn't exist.
 pub async fn start(accounts: &Accounts, session: Session) -> Result<Options, Error> {
     let party = accounts.passkeys()?;
     let mut tx = accounts.db.read().await?;
@@ -99,7 +99,7 @@ pub async fn start(accounts: &Accounts, session: Session) -> Result<Options, Err
     check_limit(known.len())?;
     let handle = store::passkeys::handle(&mut tx, user.id).await?;
     drop(tx);
-    // Nothing is stored before the authenticator has answered: a page may show options.
+    // Nothing is stored before the authenticator has answered, so that a page may show options.
     let handle = handle.unwrap_or_else(|| accounts.random.bytes::<HANDLE_BYTES>().to_vec());
     let (public_key, registration) = party.start(&handle, &user.email, &user.username, &known)?;
     let ceremony = ceremonies::seal(accounts, Purpose::Add(session), Adding { handle, registration })?;
@@ -123,11 +123,11 @@ pub struct Added {
     pub recovery_codes: Option<Vec<RecoveryCode>>,
 }
 
-/// Adds a passkey. If a password alone opens no session from then on, the person gets recovery codes, and every other
-/// session ends: it may have been opened by the password alone.
+/// Adds a passkey. If a password alone opens no session from then on, the person gets recovery codes, and
+/// every other session ends, because a password alone may have opened it.
 ///
 /// # Errors
-/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`, also for one that has been added before;
+/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`, also for one that was already added;
 /// `limit_reached`; 401 if the caller's session has ended.
 pub async fn add(
     accounts: &Accounts,
@@ -208,11 +208,12 @@ pub async fn rename(
     Ok(passkey)
 }
 
-/// Removes a passkey of the caller. With the last factor go the recovery codes. Returns `true` if a password alone
-/// opens a session from then on.
+/// Removes a passkey of the caller, and the recovery codes with the last factor. Returns `true` if a password
+/// alone opens a session from then on.
 ///
 /// # Errors
-/// `passkey_not_found`; `last_credential` if no other way in would be left; 401 if the caller's session has ended.
+/// `passkey_not_found`; `last_credential` if the account would be left without a sign-in method; 401 if the
+/// caller's session has ended.
 pub async fn remove(
     accounts: &Accounts,
     trail: &Trail,
@@ -263,7 +264,7 @@ pub(crate) struct Checked {
 
 /// Why a signature isn't taken.
 pub(crate) enum Refusal {
-    /// It isn't valid for a passkey of this person.
+    /// Not valid for a passkey of this person.
     Of(UserId),
     /// Anything else.
     Other(Error),
@@ -323,7 +324,7 @@ pub(crate) async fn check(
 }
 
 impl Checked {
-    /// Uses the ceremony up, and stores what the authenticator has told. Called under the account's lock, in the
+    /// Uses the ceremony up, and stores the authenticator's data. Called under the account's lock, in the
     /// transaction that opens a session.
     ///
     /// # Errors
@@ -340,8 +341,8 @@ impl Checked {
         let before = before.ok_or(Code::InvalidCredential)?;
         let Assertion { sign_count, is_synced } = self.assertion;
         let told = i64::from(sign_count);
-        // Synced passkeys tell 0 always. A count that goes back may be a copy of the key, or an authenticator that was
-        // set back: the signature is valid, and the owner isn't locked out for it.
+        // Synced passkeys always report 0. A count that decreases may come from a copy of the key, or from an
+        // authenticator that was reset: the signature is valid, so the owner isn't locked out.
         if told <= before && (told, before) != (0, 0) {
             tracing::warn!(
                 "the authenticator of {}'s {} counts {told} signatures after {before}: there may be a copy of it",

@@ -58,8 +58,8 @@ pub fn change<'a>(
         drop(place);
         let now = accounts.clock.now();
         let mut tx = accounts.db.write().await?;
-        // Another request may have changed the password or ended this session while we hashed: then the check
-        // above no longer holds.
+        // Another request may have changed the password or ended this session during the hashing: then the
+        // check above is no longer valid.
         let is_replaced =
             store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
         if !is_replaced || store::sessions::live(&mut tx, session.id, now).await?.is_none() {
@@ -70,7 +70,7 @@ pub fn change<'a>(
         store::email_tokens::remove(&mut tx, user.id, Purpose::ResetPassword).await?;
         store::email_changes::remove(&mut tx, user.id).await?;
         guess.forget(&mut tx, now).await?;
-        // The owner of an address that was never verified may have nothing to do with the account.
+        // If the address was never verified, its owner may have nothing to do with the account.
         if user.email_verified_at.is_some() {
             let draft = Draft::plain(Template::PasswordChanged);
             accounts.outbox.post(&mut tx, &Sender::person(trail, user.id), &draft, &user.email, now).await?;

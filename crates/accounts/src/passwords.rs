@@ -1,8 +1,8 @@
-//! Password resets by a mailed link.
+//! Password resets with a mailed link.
 //!
-//! Anyone can register another person's address and use the account before the owner comes. So when the first
-//! proof that an account has of its address comes together with a new password, every way in which the
-//! account could be used until then ends.
+//! Anyone can register another person's address and use the account before the owner arrives. So when an
+//! account's first proof of its address comes together with a new password, all earlier access to the account
+//! ends.
 
 use crate::hasher::Place;
 use crate::rules::password;
@@ -33,8 +33,8 @@ pub struct NewPassword {
     pub belongs_to: Vec<String>,
 }
 
-/// Queues a mail with a link for a new password, whether or not there is an account with this address: the
-/// recipient is looked up when the mail is sent, so neither the outcome nor its time tells.
+/// Queues a mail with a link for a new password. The address need not have an account: the recipient is
+/// looked up when the mail is sent, so neither the outcome nor the response time reveals whether one exists.
 ///
 /// # Errors
 /// 429 for more mails than allowed within an hour.
@@ -88,8 +88,8 @@ pub async fn reset(
 }
 
 /// Sets the password of an account whose owner has proved to read its mail, ends its sessions and commits. If
-/// the address wasn't verified before, every other access that was made before ends as well, and the owner is
-/// told which organizations the account belongs to.
+/// the address wasn't verified before, all access that was created earlier ends as well, and the owner gets a
+/// list of the organizations that the account belongs to.
 pub(super) async fn set_and_commit(
     accounts: &Accounts,
     mut tx: Tx,
@@ -107,7 +107,7 @@ pub(super) async fn set_and_commit(
     let mut belongs_to = Vec::new();
     if verified.is_first() {
         store::email_tokens::remove_all(&mut tx, user.id).await?;
-        // Of whoever used the account before; they would keep the owner out.
+        // These belong to earlier users of the account, and would keep the owner out.
         second_factor::remove_all(&mut tx, user.id).await?;
         belongs_to = (accounts.hooks.reclaim)(&mut tx, trail, &user, now).await?;
     }

@@ -1,5 +1,6 @@
-//! The sealed value that a browser holds between the first step of a sign-in and the second factor, good for ten
-//! minutes: who has given which password, or has come from which provider. It opens nothing by itself.
+//! The sealed value that a browser keeps between the first step of a sign-in and the second factor, valid for
+//! ten minutes: the person with the password that they gave, or the provider that they came from. It opens
+//! nothing by itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, UserId};
 use kernel::secrets::sha256;
 
-/// How long the second step may take, in milliseconds.
+/// The maximum time before the second step, in milliseconds.
 pub const PENDING_LOGIN_MS: i64 = 10 * MINUTE_MS;
 
 /// The associated data of the sealed value.
@@ -42,7 +43,7 @@ pub(crate) struct SignOn {
     pub(crate) connection_id: ConnectionId,
     /// When the person proved there who they are.
     pub(crate) authenticated_at: Time,
-    /// How long the session lives, in milliseconds.
+    /// The lifetime of the session, in milliseconds.
     pub(crate) session_ms: i64,
     /// `true` if a second factor was passed there that counts here.
     pub(crate) has_passed_second_factor: bool,
@@ -77,10 +78,10 @@ impl PendingLogin {
         self.user_id
     }
 
-    /// Returns the value for the browser, which is good for [`PENDING_LOGIN_MS`] from now.
+    /// Returns the value for the browser, valid for [`PENDING_LOGIN_MS`] from now.
     ///
     /// # Errors
-    /// There is no master key.
+    /// The installation has no master key.
     pub fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
         let (password, sign_on) = match &self.first_step {
             FirstStep::Password(hash) => (Some(*hash), None),
@@ -99,7 +100,7 @@ impl PendingLogin {
         sealed_values::seal(accounts, ASSOCIATED_DATA, &contents, PENDING_LOGIN_MS)
     }
 
-    /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
+    /// Reads the value of a browser. Returns `None` if it has expired, or wasn't sealed by this installation.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
         let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, PENDING_LOGIN_MS)?;
         let Contents { user, password, sign_on, remember_me, nonce } = contents;

@@ -19,7 +19,7 @@ pub(crate) struct RightPassword {
     /// The stored hash that it was checked against.
     pub hash: String,
     pub guess: Guess,
-    /// The place in the queue of passwords, for what else is to be hashed.
+    /// The place in the password queue, for further hashes.
     pub place: Place,
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn check_password(
 ) -> Result<RightPassword, Error> {
     let network = Network::of(trail.address);
     let hash = account.password_hash.clone().ok_or(Code::NoPassword)?;
-    // Take the place first: a refusal because of the full queue is no guess.
+    // Take the place first: a refusal because of the full queue doesn't count as a guess.
     let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&account.user.email_folded, network, account.last_login_here_at);
     let now = accounts.clock.now();
@@ -80,7 +80,7 @@ pub(crate) struct CountedCode<'a> {
 }
 
 impl<'a> CountedCode<'a> {
-    /// Counts a code, if there is one. `guess` is that at the account.
+    /// Counts a code, if one was sent. `guess` is the guess at the account.
     ///
     /// # Errors
     /// 429 while the caller has to wait.

@@ -1,5 +1,6 @@
-//! Step-up: a person who is logged in proves again who they are. A new session takes the place of the one that asks,
-//! so that what was stolen of it before is worth nothing. The proof with a provider is a sign-on: [`crate::signing_on`].
+//! Step-up: a person who is logged in proves again who they are. A new session replaces the one that makes
+//! the request, so that a stolen copy of the old one is worth nothing. The proof with a provider is a
+//! sign-on: [`crate::signing_on`].
 
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
@@ -21,11 +22,11 @@ use crate::store::sessions::{Client, NewSession};
 use crate::store::users::Credentials;
 use trail::{Action, Event, Trail};
 
-/// What a person proves with who they are.
+/// The credentials with which a person proves who they are.
 #[derive(Clone, Copy)]
 pub struct Proof<'a> {
     pub by: By<'a>,
-    /// What the client says that it is.
+    /// The client's `User-Agent`.
     pub user_agent: Option<&'a UserAgent>,
 }
 
@@ -82,9 +83,9 @@ pub async fn prove_in_browser(
     Ok(BrowserLogin { token: sign(accounts, TokenKind::Browser, session, now).await?, session, remember_me })
 }
 
-/// Checks the proof, and ends the session in favour of a new one of the same kind. Returns it, and whether the
-/// browser keeps it when it closes. A guess counts like a login. A session of a provider keeps its connection and its
-/// end: what was proved here says nothing of whether the person is still one of the provider's.
+/// Checks the proof, and replaces the session with a new one of the same kind. Returns it, and whether the
+/// browser keeps it when it closes. A guess counts as a login. A session of a provider keeps its connection
+/// and its expiry: the proof doesn't show that the provider still knows the person.
 async fn replace(
     accounts: &Accounts,
     trail: &Trail,
@@ -178,7 +179,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Checks the rest of it, and uses up what is good once.
+    /// Checks the remaining conditions, and uses up a proof that is valid only once.
     async fn pass(
         &self,
         accounts: &Accounts,

@@ -1,7 +1,7 @@
 //! Records of a refused login: an audit entry, a count, and a mail to the owner.
 //!
-//! An address without an account is recorded by the same statements, so that the time of an answer doesn't
-//! tell which accounts exist.
+//! An address without an account is recorded by the same statements, so that the response time doesn't reveal
+//! which accounts exist.
 
 use serde_json::json;
 
@@ -38,11 +38,11 @@ pub enum Reason {
     AccountDisabled,
     /// The password was right, but people sign in without one here.
     PasswordsDisabled,
-    /// The password was right, but no code came with it.
+    /// The password was right, but the code was missing.
     SecondFactorRequired,
     /// The password was right, but the code wasn't.
     InvalidOneTimeCode,
-    /// What was signed with a passkey of the account isn't valid.
+    /// The response of an account's passkey isn't valid.
     InvalidCredential,
 }
 
@@ -58,7 +58,7 @@ pub struct Refusal<'a> {
     pub guess: &'a Guess,
     /// The address that was typed, folded.
     pub email_folded: &'a str,
-    /// The account, if there is one.
+    /// The account, if one exists.
     pub user_id: Option<UserId>,
     pub reason: Reason,
 }
@@ -79,7 +79,7 @@ impl Refusal<'_> {
             sends_mail = failures == FAILURES_BEFORE_MAIL && self.is_address();
         }
         if sends_mail {
-            // The recipient, if there is one, is looked up when the mail is sent.
+            // The recipient, if any, is looked up when the mail is sent.
             let about =
                 About { address: trail.address.map(|address| address.to_string()), ..About::default() };
             let draft = Draft { template: Template::LoginsRefused, about };

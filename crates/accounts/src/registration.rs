@@ -14,7 +14,7 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::Template;
 use trail::{Action, Event, Trail};
 
-/// A new account. Its values keep to the rules of [`kernel::naming`], and its password to those of
+/// A new account. Its values follow the rules of [`kernel::naming`], and its password those of
 /// [`crate::rules::password`].
 #[derive(Clone, Copy)]
 pub struct NewAccount<'a> {
@@ -38,9 +38,9 @@ pub struct NewAccount<'a> {
 /// mail is committed with the account, so it is sent even if this process ends.
 ///
 /// # Errors
-/// `registration_closed` where nobody may register, only people with an invitation, or people have no passwords; 409 for an address or a username
-/// that is taken; 429 for more mails than allowed within an hour, or while
-/// the queue of passwords is full.
+/// `registration_closed` if registration is disabled, requires an invitation that the address doesn't have,
+/// or people have no passwords; 409 for an address or a username that is taken; 429 for more mails than
+/// allowed within an hour, or while the password queue is full.
 pub fn register<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -89,8 +89,8 @@ async fn check_mode(accounts: &Accounts, email_folded: &str) -> Result<(), Error
             if (accounts.hooks.is_invited)(&mut tx, email_folded, accounts.clock.now()).await? {
                 return Ok(());
             }
-            let message = "Only people with an invitation can register on this server, with the address that was \
-                           invited: ask an owner of your organization, or whoever runs the server.";
+            let message = "Only people with an invitation can register on this server, with the invited \
+                           address: ask an owner of your organization, or the server's administrator.";
             Err(Error::new(Code::RegistrationClosed).message(message))
         }
     }

@@ -1,4 +1,4 @@
-//! Values that a browser keeps for us: sealed, and good for some minutes.
+//! Values that a browser keeps for us: sealed, and valid for some minutes.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,10 +16,10 @@ struct Envelope<T> {
     contents: T,
 }
 
-/// Seals a value, which is good for `lifetime_ms` from now. `associated` says what it is for.
+/// Seals a value, valid for `lifetime_ms` from now. `associated` is its purpose.
 ///
 /// # Errors
-/// There is no master key.
+/// The installation has no master key.
 pub(crate) fn seal<T: Serialize>(
     accounts: &Accounts,
     associated: &str,
@@ -31,7 +31,7 @@ pub(crate) fn seal<T: Serialize>(
     Ok(URL_SAFE_NO_PAD.encode(accounts.sealer.seal(&text, associated, &accounts.random)?))
 }
 
-/// Opens a value; `None` if it isn't one of ours for this purpose, or is over.
+/// Opens a value. Returns `None` if it has expired, or wasn't sealed by this installation for this purpose.
 pub(crate) fn open<T: DeserializeOwned>(
     accounts: &Accounts,
     associated: &str,

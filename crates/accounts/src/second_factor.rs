@@ -1,9 +1,9 @@
-//! The second factor of a person: one-time codes of an authenticator app, or passkeys where their person wants so,
-//! and recovery codes for the day on which app or passkey is gone.
+//! The second factor of a person: one-time codes of an authenticator app, or passkeys if the person chooses
+//! so, and recovery codes for the day on which app or passkey is lost.
 //!
-//! Once a person has it, a password alone opens no session any more. Whoever adds, replaces or removes a part of it
-//! has proved lately to be that person: the gate asks for a fresh session. `check` is what every way into an
-//! account calls.
+//! Once a person has one, a password alone opens no session. A person who adds, replaces or removes a part of
+//! it has recently proved who they are: the gate requires a fresh session. Every sign-in method calls
+//! `check`.
 
 use crate::account_entries::record;
 use crate::proofs::CountedCode;
@@ -22,7 +22,7 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Trail};
 
-/// How long a new seed waits for its first code, in milliseconds.
+/// The time for which a new seed waits for its first code, in milliseconds.
 const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
 
 /// The second factor of a person.
@@ -30,11 +30,11 @@ const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
 pub struct SecondFactor {
     /// Since when codes of an app are asked for; `None`: they aren't.
     pub totp_since: Option<Time>,
-    /// How many passkeys the person has.
+    /// The number of the person's passkeys.
     pub passkeys: i64,
-    /// `true` if passkeys, where there are some, make a second factor due after the password.
+    /// `true` if the person's passkeys, if any, make a second factor required after the password.
     pub passkeys_ask: bool,
-    /// How many recovery codes haven't been used.
+    /// The number of unused recovery codes.
     pub recovery_codes_left: i64,
     /// When the recovery codes were made.
     pub recovery_codes_made_at: Option<Time>,
@@ -124,14 +124,14 @@ impl Enrolment {
         self.seed.expose_text()
     }
 
-    /// Returns the link that a QR code holds.
+    /// Returns the link in the QR code.
     pub fn expose_url(&self) -> &str {
         &self.url
     }
 }
 
-/// Makes a seed for an app, which is good once [`confirm_totp`] has had a code of it; until then nothing changes. A
-/// seed that was made before and waits still is no longer good.
+/// Creates a seed for an app, valid once [`confirm_totp`] has received a code of it; until then nothing
+/// changes. An earlier seed that still waits is no longer valid.
 ///
 /// # Errors
 /// `totp_disabled`; 401 if the caller's session has ended.
@@ -150,7 +150,7 @@ pub fn start_totp(accounts: &Accounts, session: Session) -> BoxFuture<'_, Result
     })
 }
 
-/// Returns the seed that waits for its first code, if there is one.
+/// Returns the seed that waits for its first code, if any.
 ///
 /// # Errors
 /// The database fails.
@@ -163,9 +163,9 @@ pub async fn pending_totp(accounts: &Accounts, user_id: UserId) -> Result<Option
     Ok(Some(Enrolment::new(accounts, seed, &user.email, row.expires_at)))
 }
 
-/// Takes the seed into use that waits for its first code, in place of an earlier one. If a password alone was enough
-/// before, the person gets recovery codes, which are returned, and every other session ends: it may have been opened
-/// by the password alone.
+/// Activates the seed that waits for its first code, replacing an earlier one. If a password alone was enough
+/// before, the person gets recovery codes, which are returned, and every other session ends, because a
+/// password alone may have opened it.
 ///
 /// # Errors
 /// `totp_disabled`; `no_totp_pending`; `invalid_one_time_code`; 401 if the caller's session has ended.
@@ -201,8 +201,8 @@ pub fn confirm_totp<'a>(
     })
 }
 
-/// Returns recovery codes if a password alone was enough before this transaction, and isn't any more. Every other
-/// session ends then.
+/// Returns recovery codes if a password alone was enough before this transaction, and no longer is. Every
+/// other session ends then.
 pub(crate) async fn begin_if_due(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -230,7 +230,7 @@ pub(crate) async fn end_if_gone(tx: &mut Tx, user_id: UserId) -> Result<bool, Er
     Ok(left.is_asked_for())
 }
 
-/// Removes the codes of an app. Without another factor the recovery codes go with it. Returns `true` if a password
+/// Removes the app's seed, and the recovery codes if no other factor remains. Returns `true` if a password
 /// alone opens a session from then on.
 ///
 /// # Errors
@@ -258,8 +258,8 @@ pub fn remove_totp<'a>(
     })
 }
 
-/// Removes everything that a person's second factor consists of, also a seed that waits, and every passkey. Returns
-/// `false` if there was neither.
+/// Removes all parts of a person's second factor, including a seed that waits and every passkey. Returns
+/// `false` if the person had none.
 pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     let had_totp = store::second_factors::remove_totp(tx, user_id).await?;
     let had_passkeys = store::passkeys::remove_all(tx, user_id).await?;
@@ -297,7 +297,7 @@ pub fn renew_recovery_codes<'a>(
     })
 }
 
-/// How a person has passed the second factor.
+/// The way in which a person has passed the second factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a used recovery code is told by mail: `note`"]
 pub(crate) enum Passed {
@@ -305,16 +305,16 @@ pub(crate) enum Passed {
     NotAsked,
     Totp,
     RecoveryCode {
-        /// How many of them are left.
+        /// The number of remaining codes.
         left: i64,
     },
 }
 
-/// Checks the second factor of a person whose password was right, and uses the code up. Called under the account's
-/// lock, in the transaction that opens a session.
+/// Checks the second factor of a person whose password was right, and uses the code up. Called under the
+/// account's lock, in the transaction that opens a session.
 ///
 /// # Errors
-/// `second_factor_required` without a code, `invalid_one_time_code` for one that isn't good.
+/// `second_factor_required` without a code, `invalid_one_time_code` for one that isn't valid.
 pub(crate) async fn check(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -357,7 +357,8 @@ async fn check_typed(
 }
 
 impl Passed {
-    /// Records the use of a recovery code, and tells it by mail; returns `true` if a mail was added to the outbox.
+    /// Records the use of a recovery code, and notifies the person by mail. Returns `true` if a mail was
+    /// added to the outbox.
     pub(crate) async fn note(
         self,
         accounts: &Accounts,
@@ -408,7 +409,7 @@ pub(crate) fn associated_data(user_id: UserId) -> String {
     format!("totp/{user_id}")
 }
 
-/// Tells the person by mail. The owner of an address that was never verified may have nothing to do with the
+/// Notifies the person by mail. If the address was never verified, its owner may have nothing to do with the
 /// account.
 pub(crate) async fn notify(
     accounts: &Accounts,

@@ -15,10 +15,10 @@ use trail::{Action, Event, Trail};
 
 pub use crate::store::sessions::{ListedSession, SessionKind};
 
-/// How often a minute it is stored that a session was seen.
+/// The maximum number of times per minute that a session's use is stored.
 const SEEN_PER_MINUTE: u32 = 1;
 
-/// One page of a person's live sessions.
+/// A page of a person's live sessions.
 #[derive(Clone, Debug)]
 pub struct SessionPage {
     /// The sessions, newest first.
@@ -95,8 +95,8 @@ pub async fn end_others(accounts: &Accounts, trail: &Trail, session: Session) ->
     Ok(tx.commit().await?)
 }
 
-/// Notes that a session was seen: here at once, in the database at most once a minute. If the database can't
-/// store it now, a later use will.
+/// Notes that a session was used: in memory immediately, in the database at most once per minute. If the
+/// database can't store it now, a later use will.
 pub fn note_seen<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -131,7 +131,7 @@ async fn store_seen(
 /// Takes the lock of the account that a session belongs to, and returns the account.
 ///
 /// # Errors
-/// 401 if the session has ended since the gate let it through.
+/// 401 if the session has ended since the gate accepted it.
 pub(super) async fn lock_account(
     tx: &mut Tx,
     session: Session,

@@ -17,9 +17,10 @@ pub struct Settings {
     pub public_url: String,
     /// `true` if a login requires a verified address.
     pub require_verified_email: bool,
-    /// How long a browser's session lives without use, unless it is remembered, in hours; 0: as others.
+    /// The lifetime of a browser's session without use, unless it is remembered, in hours; 0 for the same as
+    /// other sessions.
     pub browser_idle_hours: u32,
-    /// Who may register.
+    /// The people who may register.
     pub registration: RegistrationMode,
     /// The table `sign_in`.
     pub sign_in: SignIn,
@@ -33,13 +34,14 @@ pub struct Settings {
 pub struct SignIn {
     /// `true` if people may sign in with passwords. Operators always may.
     pub passwords: bool,
-    /// `true` if people may add one-time codes as a second factor. Those that they have are asked for either way.
+    /// `true` if people may add one-time codes as a second factor. Existing ones are required either way.
     pub totp: bool,
     /// `true` if people may add passkeys, and sign in with them.
     pub passkeys: bool,
     /// Whom a second factor is compulsory for.
     pub require_second_factor: SecondFactorFor,
-    /// How long after its person has proved who they are a session may change second factors, in minutes.
+    /// The time for which a session may change second factors after its person has proved who they are, in
+    /// minutes.
     #[serde(deserialize_with = "whole::<1, 60, _, _>")]
     pub fresh_minutes: u32,
     /// The file of the providers with which people may sign in.
@@ -57,7 +59,7 @@ pub enum SecondFactorFor {
     Everyone,
 }
 
-/// Who may register.
+/// The people who may register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegistrationMode {
@@ -65,7 +67,7 @@ pub enum RegistrationMode {
     Open,
     /// People with an open invitation to their address.
     Invited,
-    /// Nobody: operators create accounts.
+    /// No one: operators create accounts.
     Closed,
 }
 

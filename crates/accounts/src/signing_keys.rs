@@ -12,7 +12,7 @@ use trail::{Action, Event, Trail};
 pub struct Revoked {
     /// The key that signs from now on.
     pub kid: String,
-    /// The number of older keys, none of which verifies any more.
+    /// The number of older keys, which no longer verify tokens.
     pub keys: u64,
     /// The number of sessions that ended.
     pub sessions: u64,
@@ -27,7 +27,7 @@ pub struct Resealed {
     pub unchanged: u64,
 }
 
-/// Creates a key that signs new tokens; those of older keys stay valid until they expire. Returns its `kid`.
+/// Creates a key that signs new tokens; tokens of older keys stay valid until they expire. Returns its `kid`.
 ///
 /// # Errors
 /// The database fails.

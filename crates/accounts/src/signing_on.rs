@@ -1,5 +1,5 @@
-//! Sign-on: a person comes from a provider. What the browser keeps meanwhile is sealed ([`attempts`]); nothing is stored
-//! before somebody is known.
+//! Sign-on: a person comes from a provider. The values that the browser keeps meanwhile are sealed
+//! ([`attempts`]); nothing is stored until the person is known.
 
 pub mod attempts;
 mod provisioning;
@@ -23,9 +23,11 @@ use crate::pending_login::SignOn;
 use crate::store::users::User;
 use trail::{Action, Event, Trail};
 
-/// How long it is stored that a token which ends sessions was used: longer than it is good.
+/// The time for which the use of a token that ends sessions is stored, in milliseconds: longer than its
+/// lifetime.
 const USED_LOGOUT_MS: i64 = HOUR_MS;
-/// How often a sign-on is tried that meets another one of the same person, or of the same name.
+/// The maximum number of tries of a sign-on that conflicts with another one of the same person, or of the
+/// same name.
 const MAX_TRIES: usize = 3;
 
 /// A sign-on that has begun.
@@ -37,7 +39,7 @@ pub struct Started {
     pub sealed: String,
 }
 
-/// A sign-on that has come to its end.
+/// A finished sign-on.
 pub struct Finished {
     pub outcome: Outcome,
     /// Where the person wanted to go.
@@ -48,7 +50,7 @@ pub struct Finished {
 pub enum Outcome {
     /// The person has an account.
     Account(BrowserStep),
-    /// The account of the person who is signed in can be connected, once they say yes.
+    /// The signed-in person's account can be connected, after they consent.
     Connect(PendingConnection),
     /// An account has the person's address.
     Conflict(PendingConnection),
@@ -76,12 +78,13 @@ pub async fn begin(
     Ok(Started { url: begun.url, sealed: attempt.seal(accounts)? })
 }
 
-/// Turns the answer of a provider into what it leads to. `sealed` is what the browser has kept, `session` its session.
+/// Turns a provider's response into its outcome. `sealed` is the value that the browser has kept, `session`
+/// its session.
 ///
 /// # Errors
-/// `provider_not_found`, `provider_unavailable`; `sign_on_expired` for an answer that this browser doesn't wait for;
-/// `sign_on_failed` for one that isn't good; `no_account`; `account_disabled`; `connection_taken`; `email_not_verified`; 401 and
-/// `reauthentication_required` as for the page that began it.
+/// `provider_not_found`, `provider_unavailable`; `sign_on_expired` for a response that this browser doesn't
+/// wait for; `sign_on_failed` for one that isn't valid; `no_account`; `account_disabled`; `connection_taken`;
+/// `email_not_verified`; 401 and `reauthentication_required` as for the page that began it.
 pub async fn finish(
     accounts: &Accounts,
     trail: &Trail,
@@ -144,7 +147,7 @@ async fn resolve(
             Some(user_id) if user_id == session.user_id => {
                 who_is(accounts, trail, provider, identity, Some(session)).await?
             }
-            // Whoever this is, it isn't the person who is signed in.
+            // The provider's person isn't the one who is signed in.
             _ => return Err(Code::SignOnFailed.into()),
         },
     };
@@ -173,13 +176,13 @@ async fn who_is_connected(accounts: &Accounts, identity: &Identity) -> Result<Op
 /// The account of a person who signs on.
 enum Resolution {
     Account(User, ConnectionId),
-    /// The account is disabled: nothing has been changed.
+    /// The account is disabled: nothing was changed.
     Disabled(User),
     Conflict(PendingConnection),
 }
 
-/// Finds, connects or creates the account of a person, in one transaction. Somebody who is signed in already stays who they
-/// are.
+/// Finds, connects or creates the account of a person, in one transaction. If a person is already signed in,
+/// they remain the same person.
 async fn who_is(
     accounts: &Accounts,
     trail: &Trail,
@@ -238,7 +241,7 @@ async fn who_is(
         if is_new { Some(provisioning::verify(accounts, &mut tx, &trail, &user, now).await?) } else { None };
     apply(accounts, &mut tx, &trail, (provider, identity), &user, now).await?;
     if let Some(verified) = verified {
-        // It locks a wallet, so it comes after what locks organizations.
+        // The credit locks a wallet, so it comes after the locks of organizations.
         (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
     }
     if decision == Decision::Connect {
@@ -320,14 +323,14 @@ async fn apply(
     if membership.groups_claim.is_some() && grant.groups.is_none() {
         tracing::warn!(
             provider = provider.settings.id,
-            "a provider says nothing of a person's groups: their role stays as it is"
+            "a provider doesn't report a person's groups: their role is unchanged"
         );
     }
     (accounts.hooks.apply_sign_on)(tx, trail, user, &grant, now).await
 }
 
-/// Returns a connection for the signed-in person to confirm. Requires recent reauthentication. The browser may be signed in
-/// to the provider as somebody else.
+/// Returns a connection for the signed-in person to confirm. Requires recent reauthentication, because the
+/// browser may be signed in to the provider as someone else.
 async fn connect(
     accounts: &Accounts,
     provider: &Provider,
@@ -349,10 +352,12 @@ async fn connect(
     Ok(PendingConnection::new(provider, identity, &user))
 }
 
-/// Ends the sessions of a person whom a provider has signed out, by its token, which is good once.
+/// Ends the sessions of a person whom a provider has signed out, with the provider's token, which is valid
+/// only once.
 ///
 /// # Errors
-/// `provider_not_found` if it may not do so; `sign_on_failed` for a token that isn't good; `provider_unavailable`.
+/// `provider_not_found` if the provider may not do so; `sign_on_failed` for a token that isn't valid;
+/// `provider_unavailable`.
 pub async fn log_out(
     accounts: &Accounts,
     trail: &Trail,

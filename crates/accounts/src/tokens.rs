@@ -14,9 +14,10 @@ use trail::Trail;
 
 /// The lifetime of a session, in milliseconds: that of its refresh or browser token.
 pub const SESSION_MS: i64 = TokenKind::Refresh.lifetime_ms();
-/// How far a time may lie in the future, in milliseconds: clocks of replicas differ.
+/// The maximum time by which a time may lie in the future, in milliseconds, because the clocks of replicas
+/// differ.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
-/// How long an operator's session in a browser lives without use, in milliseconds (NIST SP 800-63B-4, AAL2).
+/// The lifetime of an operator's session in a browser without use, in milliseconds (NIST SP 800-63B-4, AAL2).
 const OPERATOR_IDLE_MS: i64 = HOUR_MS;
 /// The lifetime of an access token, in seconds.
 pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.lifetime_ms() / SECOND_MS;
@@ -26,7 +27,8 @@ impl Accounts {
     /// `console.idle_hours`, or an operator's for an hour, unless the person asked to be remembered.
     ///
     /// # Errors
-    /// 401 if it is no such token or its session has ended; 503 if neither memory nor the database can tell.
+    /// 401 if the token is of another kind or its session has ended; 503 if the session isn't cached and the
+    /// database can't be reached.
     pub fn live_session<'a>(
         &'a self,
         token: &'a str,
@@ -62,11 +64,11 @@ impl Accounts {
         Ok(Session { id: claims.sid, user_id: session.user_id })
     }
 
-    /// Returns `true` if the person of a live session has proved lately who they are: within
+    /// Returns `true` if the person of a live session has recently proved who they are: within
     /// `sign_in.fresh_minutes`.
     ///
     /// # Errors
-    /// 503 if neither memory nor the database can tell.
+    /// 503 if the session isn't cached and the database can't be reached.
     pub async fn is_fresh(&self, session: Session) -> Result<bool, Error> {
         let now = self.clock.now();
         let Some(live) = self.sessions.live(self, session.id, now).await? else { return Ok(false) };
@@ -75,10 +77,11 @@ impl Accounts {
         Ok((-CLOCK_SKEW_MS..self.settings.sign_in.fresh_ms()).contains(&age_ms))
     }
 
-    /// Returns the connection with a provider that has opened a live session; `None` if a password or a passkey has.
+    /// Returns the connection with a provider that opened a live session; `None` if a password or a passkey
+    /// did.
     ///
     /// # Errors
-    /// 503 if neither memory nor the database can tell.
+    /// 503 if the session isn't cached and the database can't be reached.
     pub async fn connection_of(&self, session: Session) -> Result<Option<ConnectionId>, Error> {
         let live = self.sessions.live(self, session.id, self.clock.now()).await?;
         Ok(live.and_then(|live| live.connection_id))
@@ -91,8 +94,8 @@ impl Accounts {
             && session.last_seen_at <= self.idle_since(session.is_operator, now)
     }
 
-    /// Returns the time at which a browser was last seen whose session ends now; 1970 if none ends
-    /// without use. An operator's ends sooner.
+    /// Returns the latest time of last use with which a browser's session has ended by now; 1970 if sessions
+    /// don't end without use. An operator's session ends sooner.
     pub(crate) fn idle_since(&self, is_operator: bool, now: Time) -> Time {
         match i64::from(self.settings.browser_idle_hours) {
             _ if is_operator => now.plus_ms(-OPERATOR_IDLE_MS),
@@ -111,10 +114,10 @@ impl Accounts {
     }
 }
 
-/// Signs a new access token of a session, and stores that the session was seen.
+/// Signs a new access token of a session, and stores that the session was used.
 ///
 /// # Errors
-/// There is no key to sign with.
+/// No signing key exists.
 pub async fn refresh(
     accounts: &Accounts,
     trail: &Trail,

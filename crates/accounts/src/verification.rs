@@ -73,10 +73,11 @@ pub async fn verify(accounts: &Accounts, trail: &Trail, token: &str) -> Result<V
 }
 
 /// Verifies the address for a person who knows the account's password, and accepts the open invitations for
-/// it; returns the address. A wrong password counts like a failed login, and doesn't consume the token.
+/// it. Returns the address. A wrong password counts as a failed login, and doesn't consume the token.
 ///
 /// # Errors
-/// `invalid_token`; `wrong_password`; `account_disabled`; 429 while the caller has to wait or the queue of passwords is full.
+/// `invalid_token`; `wrong_password`; `account_disabled`; 429 while the caller has to wait or the password
+/// queue is full.
 pub async fn verify_with_password(
     accounts: &Accounts,
     trail: &Trail,
@@ -87,7 +88,7 @@ pub async fn verify_with_password(
     let network = Network::of(trail.address);
     let Credentials { user, password_hash, last_login_here_at } =
         token_account(accounts, &token, network).await?;
-    // Take the place first: a refusal because of the full queue is no login attempt.
+    // Take the place first: a refusal because of the full queue doesn't count as a login attempt.
     let place = accounts.hasher.acquire_place(network)?;
     let guess = Guess::new(&user.email_folded, network, last_login_here_at);
     guess.count(accounts, accounts.clock.now()).await?;
@@ -119,13 +120,13 @@ pub async fn verify_with_password(
     Ok(user.email)
 }
 
-/// Verifies the address for a person who sets a new password: they haven't made the account, or don't know
-/// its password any more. Every other access to the account ends. A password that breaks a rule doesn't
-/// consume the token.
+/// Verifies the address for a person who sets a new password: they didn't create the account, or no longer
+/// know its password. All other access to the account ends. A password that breaks a rule doesn't consume the
+/// token.
 ///
 /// # Errors
 /// `invalid_token`, also if the address is already verified; 400 with each rule that the password breaks; 429
-/// while the queue of passwords is full.
+/// while the password queue is full.
 pub async fn verify_with_new_password(
     accounts: &Accounts,
     trail: &Trail,

@@ -9,8 +9,9 @@ use strum::{EnumString, IntoStaticStr};
 
 /// The length of a counting period, in milliseconds.
 pub const WINDOW_MS: i64 = HOUR_MS;
-/// How far the start of a period may lie in the future, in milliseconds: clocks of replicas differ. A start
-/// further ahead was written by a clock that has been set back since, and is ignored.
+/// The maximum time by which the start of a period may lie in the future, in milliseconds, because the clocks
+/// of replicas differ. A start further ahead was written by a clock that has been set back since, and is
+/// ignored.
 pub const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
 /// The hourly limit of each counter.
@@ -84,7 +85,7 @@ impl Counter {
     }
 }
 
-/// Returns how many of the `added` mails are within `bound`, if the counter stands at `counted` after adding
+/// Returns how many of the `added` mails are within `bound`, where `counted` is the counter after adding
 /// them.
 pub fn fitting(counted: i64, added: i64, bound: u32) -> i64 {
     i64::from(bound).saturating_sub(counted.saturating_sub(added)).clamp(0, added.max(0))

@@ -14,7 +14,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::random::Random;
 
-/// The most bytes of a line in a mail (RFC 5322, section 2.1.1).
+/// The maximum length of a line in a mail, in bytes (RFC 5322, section 2.1.1).
 const MAX_LINE_BYTES: usize = 998;
 
 /// Delivers mails.
@@ -52,8 +52,7 @@ impl Mailer {
     /// Delivers a mail. The folder mailer also logs the recipient and the link; the SMTP mailer logs nothing.
     ///
     /// # Errors
-    /// The reason, and whether a later attempt may succeed. Another attempt is safe, but may send the mail
-    /// twice.
+    /// The reason, and whether a later attempt may succeed. Retrying is safe, but may send the mail twice.
     pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
         let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
         let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
@@ -74,8 +73,8 @@ impl Mailer {
         }
     }
 
-    /// Removes the files of mails written before this time, and returns how many; with a mail server there
-    /// are none.
+    /// Removes the files of mails written before this time, and returns how many. Always returns 0 for a mail
+    /// server.
     ///
     /// # Errors
     /// The folder can't be read or written.
@@ -152,7 +151,7 @@ pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Res
         .map_err(|error| error.to_string())
 }
 
-/// Encodes a text part. ASCII stays as it is, so that links in the file stay whole; other text becomes
+/// Encodes a text part. ASCII is left unchanged, so that links in the file stay whole. Other text becomes
 /// quoted-printable, never base64, so that the token can still be found.
 fn encode(text: &str) -> Body {
     // A lone carriage return ends a line too: mails must not contain one (RFC 5322, section 2.3), and servers

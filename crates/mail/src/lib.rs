@@ -1,14 +1,14 @@
-//! Mail: a queue in the database from which no mail is lost.
+//! Mail: a queue in the database that loses no mail.
 //!
-//! * [`posting`]: the [`posting::Outbox`], into which mails are put in the transaction that they are about,
-//!   after they were counted against the limits of [`bounds`].
+//! * [`posting`]: the [`posting::Outbox`]. A mail is added in the transaction that it reports, after it was
+//!   counted against the limits of [`bounds`].
 //! * [`sending`]: takes due mails, has each written by [`WriteMail`], and retries failed ones.
 //! * [`templates`]: the text of each mail.
 //! * [`Mailer`] and [`smtp`]: delivery, as a file in a folder or to a mail server.
 //!
-//! A queued mail contains no token: the function that writes it creates one when it is sent. That needs the
-//! tables of accounts and organizations, on which this crate doesn't depend, so [`Mail`] is given that
-//! function.
+//! A queued mail contains no token: the function that writes the mail creates one when it is sent. This
+//! function needs the tables of accounts and organizations, on which this crate doesn't depend, so it is
+//! passed to [`Mail`].
 
 use std::fmt;
 use std::ops::Deref;
@@ -64,8 +64,8 @@ fn sender<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     })
 }
 
-/// Writes a queued mail, with a fresh token if it needs one; `None` if there is no recipient, or nothing to
-/// say any more.
+/// Writes a queued mail, with a fresh token if it needs one. Returns `None` if the mail has no recipient, or
+/// no longer has a reason.
 pub type WriteMail =
     Arc<dyn for<'a> Fn(&'a QueuedMail) -> BoxFuture<'a, Result<Option<Message>, Error>> + Send + Sync>;
 
@@ -127,8 +127,8 @@ impl Mail {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Removes the files of mails written before this time, and returns how many; with a mail server there
-    /// are none.
+    /// Removes the files of mails written before this time, and returns how many. Always returns 0 for a mail
+    /// server.
     ///
     /// # Errors
     /// The folder can't be read or written.
@@ -137,7 +137,7 @@ impl Mail {
     }
 }
 
-/// One mail to one person.
+/// A mail to one person.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     /// The recipient's address.
@@ -148,7 +148,7 @@ pub struct Message {
     pub text: String,
     /// The HTML part.
     pub html: String,
-    /// The link in the mail, if there is one. It works for everyone who has it.
+    /// The link in the mail, if any. Anyone who has the link can use it.
     pub link: Option<String>,
 }
 

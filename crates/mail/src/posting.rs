@@ -1,8 +1,8 @@
-//! The outbox: a mail is counted against the hourly limits of mails before it is put there.
+//! The outbox: a mail is counted against the hourly limits before it is queued.
 //!
-//! If the mail is what a request asks for, the request is refused at the limit, with the remaining wait. A
-//! notice about something else that was done is dropped, and what was done stays done. Whether an address has
-//! an account changes neither.
+//! If the request asks for the mail itself, the request is refused at the limit, with the remaining wait. If
+//! the mail is only a notice of another change, the mail is dropped and the change is kept. Neither depends
+//! on whether an address has an account.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A mail about nothing but its recipient's account.
+    /// A mail whose only subject is the recipient's account.
     pub fn plain(template: Template) -> Self {
         Self { template, about: About::default() }
     }
@@ -74,8 +74,7 @@ impl Outbox {
         self.wake.notified().await;
     }
 
-    /// Puts a mail to one recipient into the outbox: it is sent when, and only when, this transaction is
-    /// committed.
+    /// Queues a mail to one recipient: it is sent if, and only if, this transaction is committed.
     ///
     /// # Errors
     /// 429 with the remaining wait, if the request asks for the mail and a limit is reached.

@@ -19,7 +19,7 @@ use kernel::error::Error;
 use kernel::ids::RequestId;
 use telemetry::InRequest;
 
-/// How long a replica leases a mail, in milliseconds.
+/// The lease of a replica on a mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
 /// The longest that a next attempt may lie in the future, in milliseconds, also by clocks that differ.
 const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_WAIT_MS;
@@ -29,24 +29,24 @@ const GIVE_UP_AFTER_MS: i64 = DAY_MS;
 const FIRST_WAIT_MS: i64 = 10 * SECOND_MS;
 /// The longest wait between attempts, in milliseconds.
 const MAX_WAIT_MS: i64 = HOUR_MS;
-/// The most mails that are sent at a time, and so the most connections to the mail server.
+/// The maximum number of mails sent at a time, and so of connections to the mail server.
 const MAX_CONCURRENT_MAILS: usize = 8;
-/// How often more mails are looked for while some are being sent.
+/// The interval at which to look for more mails while some are being sent.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Sends all due mails; returns how many were sent. During a shutdown mails in flight are sent, and no more
 /// are taken.
 pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
-    // A mail on a slow server takes up one place, and the others go on. A mail is claimed only when a place
-    // is free, so that it doesn't spend its lease waiting.
+    // A mail to a slow server takes up one place while the others continue. A mail is claimed only when a
+    // place is free, so that its lease isn't spent waiting.
     let mut in_flight = FuturesUnordered::new();
     let mut tally = Tally { sent: 0, failure: None };
     loop {
         if tally.failure.is_none() && !mail.is_stopping() {
             let mut claim = pin!(claim(mail, MAX_CONCURRENT_MAILS.saturating_sub(in_flight.len())));
             let claimed = loop {
-                // Mails in flight must go on meanwhile: the database may be waiting for them, and we for the
-                // database.
+                // Mails in flight must proceed meanwhile: the database may be waiting for them while this
+                // task waits for the database.
                 tokio::select! {
                     claimed = &mut claim => break claimed,
                     Some(outcome) = in_flight.next() => tally.add(outcome),
@@ -71,8 +71,8 @@ pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
     tally.failure.map_or(Ok(tally.sent), Err)
 }
 
-/// Removes expired mail counters, and makes mails due whose next attempt was put off too far by a clock that
-/// was ahead.
+/// Removes expired mail counters. Also makes mails due whose next attempt was scheduled too far ahead by a
+/// clock that ran fast.
 ///
 /// # Errors
 /// The database fails.
@@ -84,15 +84,15 @@ pub async fn sweep(mail: &Mail) -> Result<(), Error> {
     Ok(tx.commit().await?)
 }
 
-/// Sends a test mail at once, past the queue and its limits.
+/// Sends a test mail immediately, bypassing the queue and its limits.
 ///
 /// # Errors
-/// The reason why it wasn't delivered.
+/// The reason why the mail wasn't delivered.
 pub async fn send_test(mail: &Mail, to: &str, public_url: &str) -> Result<(), DeliveryError> {
-    let words = format!("This is a test mail of {public_url}. Mails of this server arrive.");
+    let words = format!("This is a test e-mail from {public_url}. E-mails from this server arrive.");
     let message = Message {
         to: to.to_owned(),
-        subject: "A test mail".to_owned(),
+        subject: "Test e-mail".to_owned(),
         html: format!("<p>{}</p>", words.replace('&', "&amp;").replace('<', "&lt;")),
         text: words,
         link: None,
@@ -140,7 +140,7 @@ fn send_with_request_id(mail: &Mail, queued: QueuedMail) -> impl Future<Output =
 async fn send(mail: &Mail, queued: QueuedMail) -> Result<bool, Error> {
     let queued = &queued;
     let outcome = match (mail.write)(queued).await? {
-        // No account has this address, or the mail has nothing to say any more.
+        // No account has this address, or the mail no longer has a reason.
         None => Ok(false),
         Some(message) => mail.mailer.deliver(&message, mail.clock.now(), &mail.random).await.map(|()| true),
     };

@@ -17,15 +17,15 @@ use tokio::time::timeout;
 
 use super::{DeliveryError, SmtpServer, SmtpTls, one_line};
 
-/// How long connecting to an address of the server may take.
+/// The timeout for connecting to an address of the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a whole delivery may take: well below the lease of the outbox, so that no other replica sends the
+/// The timeout for a whole delivery: well below the lease of the outbox, so that no other replica sends the
 /// mail meanwhile.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection is idle before it is closed; the pool looks this often, so it may last twice as
-/// long. Servers close idle ones after a few minutes.
+/// The time after which an idle connection is closed. The pool checks at this interval, so a connection may
+/// last twice as long. Servers close idle ones after a few minutes.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most characters of an error that are quoted.
+/// The maximum length of a quoted error, in characters.
 const MAX_QUOTE_CHARS: usize = 200;
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
@@ -86,8 +86,8 @@ impl Smtp {
         let transport = self.transport();
         let Ok(outcome) = timeout(DELIVERY_TIMEOUT, transport.send_raw(mail.envelope(), &content)).await
         else {
-            // The pool takes the connection back as if its conversation were over, so the next mail must not
-            // get it.
+            // The pool takes the connection back as if its conversation were over, so discard the pool: the
+            // next mail must not use that connection.
             self.transport.lock().unwrap_or_else(PoisonError::into_inner).take();
             let seconds = DELIVERY_TIMEOUT.as_secs();
             return Err(DeliveryError::Temporary(format!("the mail server took more than {seconds} s")));
@@ -127,8 +127,8 @@ fn failure(error: &Error) -> DeliveryError {
 
 /// Returns `true` if the server will never take this mail: the recipient's address (RFC 3463, section 3.2),
 /// its mailbox (3.3) or the content (3.7) is refused, or, without an enhanced code, the mailbox (RFC 5321,
-/// section 4.2.2). All else is about the sender, the login, the connection or the server's policy, which the
-/// operator can mend.
+/// section 4.2.2). All other errors concern the sender, the login, the connection, or the server's policy,
+/// which the operator can fix.
 fn is_final(code: u16, enhanced: &str) -> bool {
     match enhanced {
         "" => matches!(code, 550..=553),
@@ -138,7 +138,7 @@ fn is_final(code: u16, enhanced: &str) -> bool {
     }
 }
 
-/// Returns the `5.1.1` of `5.1.1 No such user` (RFC 3463); empty if there is none.
+/// Returns the `5.1.1` of `5.1.1 No such user` (RFC 3463), or an empty string without such a code.
 fn enhanced_code(text: &str) -> &str {
     let first = text.split_whitespace().next().unwrap_or_default();
     let is_number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());

@@ -1,9 +1,9 @@
 //! The text of each mail, from the files of `templates/`.
 //!
-//! Each mail has a file with its words, a subject, an opening and a closing. `letter.txt` and `letter.html`
-//! make both parts of the mail of them. Texts that users chose, such as names, are kept on one line, and
-//! written so that nothing in them becomes a link. Lines of the text part stay short, and the token also
-//! stands alone on a line, for readers who can't click the link.
+//! Each mail has a file with its subject, opening and closing, from which `letter.txt` and `letter.html` make
+//! the two parts of the mail. Texts that users chose, such as names, are kept on one line and written so that
+//! no part of them becomes a link. Lines of the text part are short, and the token is also on a line of its
+//! own, for readers who can't click the link.
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ use crate::store::outbox::{About, LowBalance, ReachedBudget, Template, TopUpNoti
 use kernel::clock::Time;
 use kernel::error::Error;
 
-/// The most characters of a name in a subject line.
+/// The maximum length of a name in a subject line, in characters.
 const MAX_SUBJECT_NAME: usize = 60;
-/// The most characters of a URL.
+/// The maximum length of a URL, in characters.
 const MAX_URL: usize = 200;
 
 /// The values of a mail.
@@ -36,7 +36,7 @@ pub struct Letter<'a> {
     pub about: &'a About,
     /// The number of failed logins within a day, in the mail about them.
     pub failures: i64,
-    /// The time of what the mail is about.
+    /// The time of the event that the mail reports.
     pub at: Time,
 }
 
@@ -215,7 +215,7 @@ impl Letter<'_> {
         self.about.low_balance.clone().unwrap_or_default()
     }
 
-    /// Returns what has happened to an automatic top-up; nothing if the mail isn't about one.
+    /// Returns the event of an automatic top-up; an empty one if the mail isn't about one.
     fn top_up(&self) -> TopUpNotice {
         self.about.top_up.clone().unwrap_or_default()
     }
@@ -228,7 +228,8 @@ impl Letter<'_> {
         Name(self.about.passkey.as_deref().unwrap_or_default())
     }
 
-    /// Returns `true` if the password alone logs the recipient in. Mails from before this was stored say so.
+    /// Returns `true` if the recipient can sign in with only the password. Also returns `true` for mails
+    /// queued before this value was stored.
     fn is_password_enough(&self) -> bool {
         self.about.is_password_enough.unwrap_or(true)
     }

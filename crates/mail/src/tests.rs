@@ -339,7 +339,7 @@ fn stored_words_never_change() {
     }
 }
 
-/// A mail program that links whatever looks like an address of a page or a person.
+/// Finds links as a mail program does: text that looks like the address of a page or a person.
 fn links(text: &str) -> Vec<String> {
     let mut finder = linkify::LinkFinder::new();
     finder.url_must_have_scheme(false);

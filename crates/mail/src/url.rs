@@ -33,7 +33,7 @@ pub struct SmtpServer {
 /// When a connection to a mail server is encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SmtpTls {
-    /// After STARTTLS, before anything else is sent. A server that doesn't offer it gets no mail.
+    /// After STARTTLS, before anything else is sent. A server that doesn't offer STARTTLS gets no mail.
     StartTls,
     /// From the first byte.
     Implicit,
@@ -61,7 +61,7 @@ impl MailUrl {
     /// Parses the URL.
     ///
     /// # Errors
-    /// A message that says what is expected. It quotes nothing of the text, which may contain a password.
+    /// A message with the expected format. It quotes none of the text, which may contain a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "file" {
             return Ok(Self::File);
@@ -104,23 +104,23 @@ impl SmtpServer {
             ("smtp", None) => SmtpTls::StartTls,
             ("smtps", None) => SmtpTls::Implicit,
             ("smtp", Some("tls=none")) => SmtpTls::None,
-            ("smtps", Some(_)) => return Err("smtps takes nothing behind a `?`"),
+            ("smtps", Some(_)) => return Err("an smtps URL has no `?`"),
             ("smtp", Some(_)) => {
-                return Err(
-                    "the one thing that may stand behind a `?` is `tls=none`; in a password it is `%3F`",
-                );
+                return Err("only `tls=none` can follow a `?`; write `?` in a password as `%3F`");
             }
             _ => return Err(""),
         };
         let place = place.strip_suffix('/').unwrap_or(place);
         if place.contains(['/', '#']) {
-            return Err("nothing but the port follows the host; in a password `/` is `%2F` and `#` is `%23`");
+            return Err(
+                "only a port can follow the host; write `/` in a password as `%2F`, and `#` as `%23`",
+            );
         }
         let (login, server) =
             place.rsplit_once('@').map_or((None, place), |(login, server)| (Some(login), server));
         let login = login.map(SmtpLogin::parse).transpose()?;
         if login.is_some() && tls == SmtpTls::None {
-            return Err("a login is not sent without TLS: take it out, or take out `tls=none`");
+            return Err("a login isn't sent without TLS: remove the login or `tls=none`");
         }
         let (host, port) = host_and_port(server)?;
         let usual = match tls {
@@ -136,16 +136,16 @@ impl SmtpLogin {
     fn parse(text: &str) -> Result<Self, &'static str> {
         let (user, password) = text.split_once(':').ok_or("a login is a name, `:` and a password")?;
         let decode = |text: &str| match percent_decode_str(text).decode_utf8() {
-            Ok(text) if text.is_empty() => Err("neither name nor password may be empty"),
+            Ok(text) if text.is_empty() => Err("the name and the password can't be empty"),
             // AUTH PLAIN ends its fields with NUL (RFC 4616).
             Ok(text) if text.contains(char::is_control) => {
-                Err("neither name nor password may have control characters")
+                Err("the name and the password can't contain control characters")
             }
             Ok(text) => Ok(text.into_owned()),
             Err(_) => Err("percent-encoded bytes of name and password must be UTF-8"),
         };
         if text.contains('@') {
-            return Err("in a name or password `@` is written `%40`");
+            return Err("write `@` in a name or password as `%40`");
         }
         Ok(Self { user: decode(user)?, password: Secret::new(decode(password)?) })
     }
@@ -156,11 +156,11 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("the address lacks its `]`")?;
-            host.parse::<Ipv6Addr>().map_err(|_| "in brackets stands an IPv6 address")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "expected an IPv6 address in brackets")?;
             match port {
                 "" => (host, None),
                 port => {
-                    (host, Some(port.strip_prefix(':').ok_or("behind the address stands `:` and a port")?))
+                    (host, Some(port.strip_prefix(':').ok_or("only `:` and a port can follow the address")?))
                 }
             }
         }
@@ -237,30 +237,24 @@ mod tests {
             ("smtp://mail:hunter2", "the port is a number from 1 to 65535"),
             ("smtp://me:hunter2@mail:", "the port is a number from 1 to 65535"),
             ("smtp://[::1", "the address lacks its `]`"),
-            ("smtp://[mail]", "in brackets stands an IPv6 address"),
-            ("smtp://[::1]25", "behind the address stands `:` and a port"),
+            ("smtp://[mail]", "expected an IPv6 address in brackets"),
+            ("smtp://[::1]25", "only `:` and a port can follow the address"),
             ("smtp://hunter2@mail", "a login is a name, `:` and a password"),
-            ("smtp://:hunter2@mail", "neither name nor password may be empty"),
-            ("smtp://me:@mail", "neither name nor password may be empty"),
-            ("smtp://me:hun%00ter2@mail", "neither name nor password may have control characters"),
+            ("smtp://:hunter2@mail", "the name and the password can't be empty"),
+            ("smtp://me:@mail", "the name and the password can't be empty"),
+            ("smtp://me:hun%00ter2@mail", "the name and the password can't contain control characters"),
             ("smtp://me:hun%FFter2@mail", "percent-encoded bytes of name and password must be UTF-8"),
-            ("smtp://me:hun@ter2@mail", "in a name or password `@` is written `%40`"),
+            ("smtp://me:hun@ter2@mail", "write `@` in a name or password as `%40`"),
             (
                 "smtp://me:hun/ter2@mail",
-                "nothing but the port follows the host; in a password `/` is `%2F` and `#` is `%23`",
+                "only a port can follow the host; write `/` in a password as `%2F`, and `#` as `%23`",
             ),
-            (
-                "smtp://me:hun?ter2@mail",
-                "the one thing that may stand behind a `?` is `tls=none`; in a password it is `%3F`",
-            ),
-            (
-                "smtp://mail?tls=never",
-                "the one thing that may stand behind a `?` is `tls=none`; in a password it is `%3F`",
-            ),
-            ("smtps://mail?tls=none", "smtps takes nothing behind a `?`"),
+            ("smtp://me:hun?ter2@mail", "only `tls=none` can follow a `?`; write `?` in a password as `%3F`"),
+            ("smtp://mail?tls=never", "only `tls=none` can follow a `?`; write `?` in a password as `%3F`"),
+            ("smtps://mail?tls=none", "an smtps URL has no `?`"),
             (
                 "smtp://me:hunter2@mail?tls=none",
-                "a login is not sent without TLS: take it out, or take out `tls=none`",
+                "a login isn't sent without TLS: remove the login or `tls=none`",
             ),
         ];
         for (text, wrong) in cases {

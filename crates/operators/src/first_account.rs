@@ -1,8 +1,9 @@
-//! The first account: whoever holds its token, which stands in a file of the data folder, makes an operator's account.
+//! The first account: a person with its token, which is in a file of the data folder, creates an operator's
+//! account.
 //!
-//! A new installation has no operator, and nobody may become one by being the first to open a page. So the first start
-//! without an account makes a token. Its hash is in the database: of several servers with one database, and of all who
-//! send the token at once, one wins.
+//! A new installation has no operator, and no one may become one by being the first to open a page. So the
+//! first start without an account creates a token. Its hash is in the database: of several servers with one
+//! database, and of several people who send the token simultaneously, one wins.
 
 use accounts::registration::NewAccount;
 use accounts::store::users::administration;
@@ -16,8 +17,8 @@ use trail::{Action, Trail};
 
 use crate::Operators;
 
-/// Makes the token at the first start without an account, and logs the link while the token is good and in this
-/// server's data folder. Removes the file of a token that isn't good any more.
+/// Creates the token at the first start without an account, and logs the link while the token is valid and in
+/// this server's data folder. Removes the file of a token that is no longer valid.
 ///
 /// # Errors
 /// The database or the data folder fails.
@@ -31,7 +32,7 @@ pub async fn prepare(operators: &Operators) -> Result<(), Error> {
             Ok(Some(token)) => announce(operators, &token),
             Ok(None) => {}
             Err(Failure::File(what)) => tracing::warn!(
-                "there is no link for the first account: {what}; `tollkeeper user create --operator` makes an operator"
+                "no link for the first account: {what}; `tollkeeper user create --operator` creates an operator"
             ),
             Err(Failure::Database(error)) => return Err(error),
         }
@@ -57,15 +58,16 @@ fn announce(operators: &Operators, token: &MailToken) {
         let link = link(operators, token);
         tracing::info!(
             link,
-            "nobody operates this installation yet: this link makes the first account, once"
+            "this installation has no operator yet: this link creates the first account, once"
         );
     }
 }
 
-/// Returns the link that makes the first account, with a new token if this server's data folder hasn't the good one.
+/// Returns the link that creates the first account, with a new token if this server's data folder doesn't
+/// have the valid one. Returns `None` if an operator exists.
 ///
 /// # Errors
-/// `None` if there is an operator; the database or the data folder fails.
+/// The database or the data folder fails.
 pub async fn renew_link(operators: &Operators) -> Result<Option<String>, Error> {
     let mut tx = operators.db.read().await?;
     if administration::has_operator(&mut tx).await? {
@@ -127,7 +129,7 @@ fn remove_file(operators: &Operators) {
     }
 }
 
-/// Returns `true` if this is the token of the first account, and it is good.
+/// Returns `true` if this is the valid token of the first account.
 ///
 /// # Errors
 /// The database fails.
@@ -140,8 +142,8 @@ pub async fn is_good(operators: &Operators, token: &str) -> Result<bool, Error> 
 /// Creates the first operator's account, with a verified address, and consumes the token.
 ///
 /// # Errors
-/// `invalid_token`; 409 for an address or a username that is taken, 429 while the queue of passwords is full; in these
-/// cases the token stays good.
+/// `invalid_token`; 409 for an address or a username that is taken, 429 while the password queue is full; in
+/// these cases the token stays valid.
 pub async fn create(
     operators: &Operators,
     token: &str,
@@ -149,7 +151,7 @@ pub async fn create(
     trail: &Trail,
 ) -> Result<User, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
-    // Refused before the password is hashed, which takes long.
+    // Refuse before hashing the password, which is slow.
     if !is_good(operators, token).await? {
         return Err(refused());
     }

@@ -1,4 +1,4 @@
-//! Invoices of all organizations. Owners are told by mail.
+//! Invoices of all organizations. Owners are notified of changes by mail.
 
 use billing::bookkeeping::invoice_changes::{self, InvoiceChange};
 use billing::invoices::{self, Invoice, Page};
@@ -10,7 +10,7 @@ use trail::Trail;
 
 use crate::{OperatorError, Operators, notices};
 
-/// One page of open invoices.
+/// A page of open invoices.
 #[derive(Clone, Debug)]
 pub struct OpenInvoices {
     /// The invoices, the oldest first.
@@ -28,7 +28,7 @@ pub async fn list_open(operators: &Operators, page: Page) -> Result<OpenInvoices
     Ok(OpenInvoices { rows, total })
 }
 
-/// Returns an invoice; `None` if there is none with this id.
+/// Returns an invoice; `None` if it doesn't exist.
 ///
 /// # Errors
 /// The database fails.

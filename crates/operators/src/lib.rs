@@ -1,14 +1,15 @@
-//! Operators: the people who run an installation, and what they see and change in it. The command line and the pages
-//! of the console below `/console/installation` call the same functions.
+//! Operators: the people who run an installation, and the data that they see and change in it. The command
+//! line and the pages of the console below `/console/installation` call the same functions.
 //!
 //! * [`users`] finds, creates, disables and enables accounts, ends sessions and removes second factors.
-//! * [`roles`] says who is an operator, [`first_account`] makes the first one.
-//! * [`overview`] is the state of the installation, [`trails`] the audit trail of all of it.
-//! * [`organizations`] and [`invoices`] change money, and tell the owners by mail; [`mails`] shows the queue of mails,
-//!   and [`margins`] what is left of the list price of calls.
+//! * [`roles`] makes people operators, [`first_account`] creates the first one.
+//! * [`overview`] is the state of the installation, [`trails`] its whole audit trail.
+//! * [`organizations`] and [`invoices`] change money, and notify the owners by mail; [`mails`] shows the mail
+//!   queue, and [`margins`] the margin between the list price and the cost of calls.
 //!
-//! An operator is no member of any organization: nothing here reads what is in a project, or a secret. Every change
-//! has an entry in the audit trail, with the person, or `operator` for the command line.
+//! An operator isn't a member of any organization: this crate reads neither the contents of projects nor
+//! secrets. Every change has an entry in the audit trail, with the person, or `operator` for the command
+//! line.
 
 pub mod catalogs;
 pub mod first_account;

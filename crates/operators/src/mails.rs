@@ -12,7 +12,7 @@ use crate::Operators;
 
 pub use mail::store::outbox::WaitingMail;
 
-/// One page of waiting mails.
+/// A page of waiting mails.
 #[derive(Clone, Debug)]
 pub struct WaitingMails {
     /// The mails, the oldest first.
@@ -57,10 +57,10 @@ pub fn retry<'a>(
     })
 }
 
-/// Sends a test mail at once, past the queue.
+/// Sends a test mail immediately, bypassing the queue.
 ///
 /// # Errors
-/// The reason why it wasn't delivered; the database fails.
+/// The reason why the mail wasn't delivered; the database fails.
 pub fn test<'a>(
     operators: &'a Operators,
     to: &'a str,

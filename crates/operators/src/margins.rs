@@ -1,4 +1,4 @@
-//! Margins: what is left of the list price of calls after what they cost.
+//! Margins: the list price of calls minus their cost.
 
 use billing::margins;
 use kernel::clock::{Day, Month};

@@ -1,4 +1,4 @@
-//! Mails about what an operator has changed.
+//! Mails about an operator's changes.
 
 use accounts::store::users::User;
 use db::Tx;
@@ -15,8 +15,8 @@ use crate::Operators;
 /// Operators have no limit of mails; their recipients have.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// Tells a person what was changed, if their address is verified: the owner of another one may have nothing to do with
-/// the account.
+/// Notifies a person of a change, if their address is verified: otherwise the owner of the address may have
+/// nothing to do with the account.
 pub(crate) async fn tell_person(
     operators: &Operators,
     tx: &mut Tx,
@@ -32,11 +32,11 @@ pub(crate) async fn tell_person(
     operators.mail.outbox.post(tx, &SENDER, &draft, &user.email, now).await
 }
 
-/// Tells the owners of an organization what was changed. The change is committed already: a mail that can't be queued
-/// is only logged.
+/// Notifies the owners of an organization of a change. The change is already committed: a mail that can't be
+/// queued is only logged.
 pub(crate) async fn tell_owners(operators: &Operators, organization_id: OrganizationId, change: &str) {
     if let Err(error) = post_to_owners(operators, organization_id, change).await {
-        tracing::error!(%organization_id, "the owners can't be told what was changed: {error}");
+        tracing::error!(%organization_id, "the owners can't be notified of a change: {error}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Organizations and their money. Owners are told by mail.
+//! Organizations and their money. Owners are notified of changes by mail.
 
 use billing::bookkeeping::credits::{self, AddedCredit, NewCredit};
 use billing::wallets::{self, CreditLimitChange, WalletOverview};
@@ -13,10 +13,10 @@ use trail::Trail;
 
 use crate::{OperatorError, Operators, notices};
 
-/// The most members that are shown of one organization.
+/// The maximum number of members shown of one organization.
 const MAX_MEMBERS: i64 = 200;
 
-/// One page of organizations with their balances.
+/// A page of organizations with their balances.
 #[derive(Clone, Debug)]
 pub struct OrganizationPage {
     /// The organizations, the newest first.
@@ -25,8 +25,8 @@ pub struct OrganizationPage {
     pub total: i64,
 }
 
-/// Returns one page of the organizations whose folded name contains the text, the newest first. Deleted ones are
-/// left out.
+/// Returns one page of the organizations whose folded name contains the text, newest first, without deleted
+/// ones.
 ///
 /// # Errors
 /// The database fails.
@@ -81,7 +81,7 @@ pub fn set_credit_limit<'a>(
         let change = wallets::set_credit_limit(&operators.billing, id, amount, trail).await?;
         if change.before != amount {
             let currency = &change.organization.wallet.currency;
-            let words = format!("Its credit limit is {amount} {currency} now; it was {}.", change.before);
+            let words = format!("Its credit limit is now {amount} {currency}; it was {}.", change.before);
             notices::tell_owners(operators, id, &words).await;
         }
         Ok(change)

@@ -1,4 +1,4 @@
-//! Who is an operator. Only the command line makes a person one, or the page of the first account.
+//! The role of operator. Only the command line grants it, or the page of the first account.
 
 use accounts::store::sessions;
 use accounts::store::users::administration;
@@ -57,7 +57,7 @@ pub async fn is_operator(operators: &Operators, user_id: UserId) -> Result<bool,
     Ok(administration::is_operator(&mut tx, user_id).await?)
 }
 
-/// Refuses a person without a second factor: whoever is an operator needs one.
+/// Refuses a person without a second factor, which every operator needs.
 ///
 /// # Errors
 /// `second_factor_enrolment_required`.

@@ -19,16 +19,16 @@ use crate::{Operators, notices};
 
 pub use accounts::store::users::administration::Filter;
 
-/// How long the link to choose a first password works, in milliseconds.
+/// The lifetime of the link to choose a first password, in milliseconds.
 const LINK_MS: i64 = DAY_MS;
 /// The number of accounts that are read at a time.
 const PAGE_SIZE: i64 = 500;
-/// The most memberships that are shown of one person.
+/// The maximum number of memberships shown of one person.
 const MAX_MEMBERSHIPS: i64 = 200;
-/// The most numbers that are tried to make a username unique.
+/// The maximum number of suffixes tried to make a username unique.
 const MAX_TRIES: u32 = 1_000;
 
-/// One page of accounts.
+/// A page of accounts.
 #[derive(Clone, Debug)]
 pub struct UserPage {
     /// The accounts, the newest first.
@@ -61,7 +61,7 @@ pub async fn list_after(
     Ok(administration::list_after(&mut tx, filter, after, PAGE_SIZE).await?)
 }
 
-/// An account with what belongs to it.
+/// An account with everything that belongs to it.
 #[derive(Clone, Debug)]
 pub struct UserDetail {
     pub user: User,
@@ -72,7 +72,7 @@ pub struct UserDetail {
     pub memberships: Vec<MembershipOf>,
 }
 
-/// Returns an account; `None` if there is none with this id.
+/// Returns an account; `None` if it doesn't exist.
 ///
 /// # Errors
 /// The database fails.
@@ -142,7 +142,7 @@ pub async fn create(
     Ok(CreatedUser { user, link, link_expires_at })
 }
 
-/// Returns a username that nobody has, made of an address.
+/// Returns a free username, derived from an address.
 pub(crate) async fn free_username(tx: &mut Tx, email: &str) -> Result<Name, Error> {
     let local = email.split('@').next().unwrap_or_default();
     let kept: String =
@@ -150,7 +150,7 @@ pub(crate) async fn free_username(tx: &mut Tx, email: &str) -> Result<Name, Erro
     for number in 0..MAX_TRIES {
         let text = if number == 0 { kept.clone() } else { format!("{kept}-{number}") };
         let Ok(name) = naming::username(&text) else {
-            // Too short, too long, or a name that nobody may have.
+            // Too short, too long, or a reserved name.
             let Ok(name) = naming::username(&format!("user-{number}")) else { continue };
             if !administration::is_username_taken(tx, &name.folded).await? {
                 return Ok(name);
@@ -169,14 +169,14 @@ pub(crate) async fn free_username(tx: &mut Tx, email: &str) -> Result<Name, Erro
 pub struct UserChange {
     /// The account after the change.
     pub user: User,
-    /// `true` if it was so before, and nothing was changed.
+    /// `true` if nothing was changed, because it was already so.
     pub was_unchanged: bool,
     /// The number of sessions that have ended.
     pub ended_sessions: u64,
 }
 
-/// Disables an account: nobody signs in to it any more, and its sessions end. API keys that the person made go on with
-/// model calls, and manage nothing any more.
+/// Disables an account: its person can no longer sign in, and its sessions end. API keys that the person
+/// created still make model calls, but no longer manage anything.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -193,7 +193,7 @@ pub fn disable<'a>(
         let user = after(&mut tx, user_id).await?;
         if is_changed {
             operators.record(&mut tx, trail, (Action::UserDisabled, &user_id.to_string()), None, now).await?;
-            let change = "It is disabled: nobody can sign in to it, and its sessions have ended.";
+            let change = "It is disabled: no one can sign in to it, and its sessions have ended.";
             notices::tell_person(operators, &mut tx, &user, change, now).await?;
         }
         finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
@@ -274,22 +274,22 @@ pub fn reset_second_factor<'a>(
     })
 }
 
-/// Returns the sentence for a person that says what opens an account without a second factor.
+/// Returns the sentence for a person about how to sign in without a second factor.
 async fn way_in(operators: &Operators, tx: &mut Tx, user_id: UserId) -> Result<String, Error> {
     if users::has_any_password(tx, user_id).await? {
-        return Ok("The password alone opens it.".to_owned());
+        return Ok("You can sign in with only the password.".to_owned());
     }
     let connections = connections::of_user(tx, user_id).await?;
     let providers = operators.accounts.providers.all();
     let is_connected = |issuer: &str| connections.iter().any(|connection| connection.issuer == issuer);
     let provider = providers.iter().find(|provider| is_connected(&provider.settings.issuer));
-    let set_one = "by \"Forgot your password?\" on the page where you sign in";
+    let set_one = "with \"Forgot your password?\" on the sign-in page";
     Ok(match provider {
         Some(provider) => format!(
-            "It has no password: sign in with {}, or ask for a link to set one, {set_one}.",
+            "It has no password: sign in with {}, or set one {set_one}.",
             provider.settings.name
         ),
-        None => format!("It has no password: ask for a link to set one, {set_one}."),
+        None => format!("It has no password: set one {set_one}."),
     })
 }
 

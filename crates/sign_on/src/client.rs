@@ -18,16 +18,16 @@ use kernel::authorities;
 use kernel::error::with_causes;
 use kernel::urls;
 
-/// How long a request may take, from connecting to the end of the response.
+/// The maximum duration of a request, from connecting to the end of the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes of a response.
+/// The maximum length of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 
 /// A client that verifies servers by the authorities of the machine, and follows no redirect.
 #[derive(Clone)]
 pub(crate) struct Client(HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// The reason why there is no response, for the log.
+/// The reason why a request got no response, for the log.
 #[derive(Debug)]
 pub(crate) struct NoResponse(pub(crate) String);
 
@@ -40,7 +40,7 @@ impl fmt::Display for NoResponse {
 impl std::error::Error for NoResponse {}
 
 impl Client {
-    /// A client that isn't used at all needs no authorities, whose reading takes its time.
+    /// Creates a client. One that isn't used needs no certificate authorities, which are slow to read.
     ///
     /// # Errors
     /// A sentence for the operator: TLS can't be used.
@@ -56,7 +56,7 @@ impl Client {
     /// Sends a request, and returns the whole response.
     ///
     /// # Errors
-    /// There is none, it is too large or comes too late, it leads elsewhere, or the address isn't safe.
+    /// The response is missing, too large, too late, or a redirect, or the address isn't safe.
     pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoResponse> {
         check_safe(request.uri())?;
         let exchange = async {

@@ -35,7 +35,7 @@ pub async fn check(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// What the metadata of [`CoreProviderMetadata`] lack, or change.
+/// The metadata that [`CoreProviderMetadata`] lacks or reads differently.
 #[derive(Deserialize)]
 struct More {
     issuer: String,

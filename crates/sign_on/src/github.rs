@@ -48,7 +48,7 @@ struct Email {
     verified: Value,
 }
 
-/// Asks who the person of an access token is. Of their addresses the primary one counts, if it is verified.
+/// Asks for the person of an access token. Of their addresses only the primary one counts, if it is verified.
 pub(crate) async fn ask(
     client: &Client,
     settings: &Settings,

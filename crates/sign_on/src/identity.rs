@@ -8,28 +8,28 @@ use kernel::naming;
 
 /// The longest subject (OpenID Connect Core, section 2).
 const MAX_SUBJECT_CHARS: usize = 255;
-/// The most groups that are read.
+/// The maximum number of groups read.
 const MAX_GROUPS: usize = 2_000;
 
-/// A person at a provider. The issuer and the subject say who it is; everything else may change.
+/// A person at a provider. The issuer and the subject identify the person; everything else may change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     pub issuer: String,
     pub subject: String,
     /// The e-mail address, if it is valid.
     pub email: Option<String>,
-    /// `true` if the provider says that the address is the person's.
+    /// `true` if the provider claims that the address is the person's.
     pub is_email_verified: bool,
     /// The domain that Google hosts for the person's organization.
     pub hosted_domain: Option<String>,
     /// The name that the person would like to have.
     pub username: Option<String>,
     pub full_name: Option<String>,
-    /// The person's groups; `None` if the provider says nothing of them, which isn't the same as none.
+    /// The person's groups; `None` if the provider doesn't report any, which differs from an empty list.
     pub groups: Option<Vec<String>>,
     /// `true` if the person has passed a second factor there, and the settings trust it.
     pub has_passed_second_factor: bool,
-    /// When the person proved who they are, if the provider says so.
+    /// The time at which the person proved who they are, if the provider reports it.
     pub authenticated_at: Option<Time>,
 }
 

@@ -1,12 +1,13 @@
-//! Sign-on by providers: OpenID Connect, and the OAuth of GitHub.
+//! Sign-on with providers: OpenID Connect, and the OAuth of GitHub.
 //!
-//! * [`settings`] are what the providers file says, [`reading`] reads and checks it.
-//! * [`Providers`] holds the providers in use; [`Provider::begin`] makes the link that leads to one, and
-//!   [`Provider::finish`] turns its answer into an [`Identity`].
-//! * [`identity`] is what a provider says about a person; who that is here, [`accounts`](../accounts/index.html) decides.
-//! * [`logout`] reads the tokens by which a provider ends sessions.
+//! * [`settings`] are the contents of the providers file, [`reading`] reads and checks it.
+//! * [`Providers`] contains the providers in use; [`Provider::begin`] creates the link to one, and
+//!   [`Provider::finish`] turns its response into an [`Identity`].
+//! * [`identity`] is a person as a provider describes them; [`accounts`](../accounts/index.html) decides
+//!   which account that is.
+//! * [`logout`] reads the tokens with which a provider ends sessions.
 //!
-//! Nothing that a provider sends is trusted before its signature, its issuer and its audience are checked, and no
+//! Data from a provider isn't trusted until its signature, its issuer and its audience are checked, and no
 //! document is read beyond 256 KiB or five seconds.
 
 mod client;

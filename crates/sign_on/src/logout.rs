@@ -12,7 +12,7 @@ const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 pub struct Logout {
     pub issuer: String,
     pub subject: String,
-    /// The id of the token, which is good once.
+    /// The id of the token, which is valid only once.
     pub token_id: String,
 }
 

@@ -14,7 +14,7 @@ use crate::client::{Client, NoResponse};
 use crate::providers::Secrets;
 use crate::settings::Settings;
 
-/// The fields of an answer beside the access token.
+/// The fields of a response in addition to the access token.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct MoreFields {
     /// As it was sent.
@@ -105,9 +105,9 @@ pub(crate) async fn exchange(
             ExchangeError::Refused(format!("it refuses the code: {}", refusal.escape_debug()))
         }
         RequestTokenError::Request(error) => ExchangeError::Unavailable(error),
-        // The text of the answer may hold tokens.
+        // The text of the response may contain tokens.
         RequestTokenError::Parse(error, _) => {
-            ExchangeError::Refused(format!("its answer has no tokens: {error}"))
+            ExchangeError::Refused(format!("the response has no tokens: {error}"))
         }
         RequestTokenError::Other(why) => ExchangeError::Refused(why),
     })

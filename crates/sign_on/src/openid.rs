@@ -19,10 +19,10 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 5] = [
     CoreJwsSigningAlgorithm::RsaSsaPssSha256,
     CoreJwsSigningAlgorithm::EcdsaP384Sha384,
 ];
-/// The claims that decide whether a token is good. The library reads these alone: what else a token says of a person may have
-/// any type, and is read where it is used ([`Identity`]).
+/// The claims that decide whether a token is valid. The library reads only these: other claims about a person
+/// may have any type, and are read where they are used ([`Identity`]).
 const DECISIVE: [&str; 7] = ["iss", "sub", "aud", "exp", "iat", "nonce", "azp"];
-/// How far the time of a token may be from ours, in milliseconds.
+/// The maximum difference between the time of a token and the current time, in milliseconds.
 const MAX_SKEW_MS: i64 = 5 * MINUTE_MS;
 
 /// The answer of a provider, as the browser brings it.
@@ -32,16 +32,16 @@ pub struct Callback<'a> {
     pub state: &'a str,
     /// The issuer that answers (RFC 9207).
     pub issuer: Option<&'a str>,
-    /// The reason why there is no code.
+    /// The reason why the response has no code.
     pub error: Option<&'a str>,
 }
 
 /// The use of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use<'a> {
-    /// It says who somebody is, in answer to a request with this nonce.
+    /// Identifies a person, in response to a request with this nonce.
     Identity { nonce: &'a str },
-    /// It ends sessions.
+    /// Ends sessions.
     Logout,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn verify(
         .and_then(|decisive| decisive.parse::<CoreIdToken>().map_err(|error| error.to_string()))
         .map_err(|error| refused(format!("it can't be read: {}", error.escape_debug())))?;
     let issuer = IssuerUrl::new(settings.issuer.clone()).map_err(|error| refused(error.to_string()))?;
-    // A verifier without the client's secret: no signature by a shared secret is ever good.
+    // A verifier without the client's secret: a signature by a shared secret is never valid.
     let mut verifier = CoreIdTokenVerifier::new_public_client(
         ClientId::new(settings.client_id.clone()),
         issuer,
@@ -141,7 +141,7 @@ fn check_signature(
     key.verify_signature(algorithm, signed.as_bytes(), &signature).map_err(refused)
 }
 
-/// Returns `true` if the header of a token says that it is one of a logout.
+/// Returns `true` if the header of a token declares a logout token.
 fn has_logout_type(token: &str) -> bool {
     let header = token.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
     let header: Option<Map<String, Value>> = header.and_then(|header| serde_json::from_slice(&header).ok());
@@ -170,7 +170,7 @@ fn payload(token: &str) -> Option<Map<String, Value>> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?).ok()
 }
 
-/// Checks what the library leaves to its callers.
+/// Checks the claims that the library leaves to its callers.
 fn check_claims(settings: &Settings, claims: &Map<String, Value>, now: Time) -> Result<(), &'static str> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("iss") != Some(settings.issuer.as_str()) {

@@ -26,19 +26,19 @@ use kernel::random::Random;
 use kernel::secrets::Secret;
 use oauth2::TokenResponse;
 
-/// How old documents may be before they are read again, in milliseconds.
+/// The maximum age of documents before they are read again, in milliseconds.
 const MAX_AGE_MS: i64 = HOUR_MS;
 /// The pause after documents couldn't be read, in milliseconds: with older ones at hand, and without any.
 const RETRY_MS: i64 = MINUTE_MS;
 const RETRY_WITHOUT_MS: i64 = 10 * SECOND_MS;
-/// How often keys are read again because a token names an unknown one, in milliseconds.
+/// The minimum interval at which keys are read again because a token names an unknown one, in milliseconds.
 const KEYS_MS: i64 = MINUTE_MS;
-/// How far the clock of a provider may be behind, in milliseconds.
+/// The maximum time by which the clock of a provider may be behind, in milliseconds.
 const SKEW_MS: i64 = MINUTE_MS;
-/// The most bytes of a code, or of a token that comes from outside.
+/// The maximum length of a code, or of a token from outside, in bytes.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
 
-/// The providers in use, which a reload replaces while sign-ons go on.
+/// The providers in use, which a reload replaces while sign-ons continue.
 pub struct Providers {
     file: Option<PathBuf>,
     public_url: String,
@@ -64,7 +64,7 @@ impl Secrets {
         Self { state: value(), nonce: value(), verifier: value() }
     }
 
-    /// Returns the value that names the sign-on, which is good once.
+    /// Returns the value that names the sign-on, valid only once.
     pub fn state(&self) -> &str {
         &self.state
     }
@@ -85,7 +85,7 @@ pub struct Begun {
 }
 
 impl Providers {
-    /// Reads the file; without one there are no providers. `public_url` is that of this service.
+    /// Reads the file; without one, no providers are configured. `public_url` is the URL of this service.
     ///
     /// # Errors
     /// All mistakes in the file, or TLS can't be used.
@@ -146,7 +146,7 @@ impl Providers {
         self.reload_requested.notify_one();
     }
 
-    /// Requests that the file is read again because it may have changed; nothing is logged if it hasn't.
+    /// Requests that the file be read again because it may have changed; nothing is logged if it hasn't.
     pub fn request_check(&self) {
         self.reload_requested.notify_one();
     }
@@ -156,8 +156,8 @@ impl Providers {
         self.reload_requested.notified().await;
     }
 
-    /// Reads the file again. Providers whose settings are the same keep their documents. With a mistake all stay as
-    /// they are.
+    /// Reads the file again. Providers whose settings are the same keep their documents. If the file has a
+    /// mistake, nothing changes.
     ///
     /// # Errors
     /// All mistakes in the file.
@@ -254,7 +254,7 @@ impl Provider {
     /// Reads the documents if they are due.
     ///
     /// # Errors
-    /// They are due and can't be had; older ones go on being used.
+    /// They are due and unavailable; older ones remain in use.
     async fn refresh(&self) -> Result<(), NoResponse> {
         if self.settings.kind == Kind::GitHub {
             return Ok(());
@@ -286,7 +286,7 @@ impl Provider {
         let refreshed = self.refresh().await;
         let documents = self.state.lock().await.documents.clone();
         documents.ok_or_else(|| {
-            // It has been logged.
+            // The reason has been logged.
             drop(refreshed);
             Code::ProviderUnavailable.into()
         })
@@ -350,11 +350,11 @@ impl Provider {
         Ok(Begun { url: url.map_err(|why| self.unavailable(&why))?, secrets })
     }
 
-    /// Turns the answer to a sign-on that began with these secrets into who the person is. With `asked_at` they have to
-    /// have proved it since then.
+    /// Turns the response to a sign-on that began with these secrets into the person's identity. With
+    /// `asked_at`, the person must have proved it since then.
     ///
     /// # Errors
-    /// `sign_on_expired` for the answer to another sign-on, `sign_on_failed` for one that isn't good,
+    /// `sign_on_expired` for the response to another sign-on, `sign_on_failed` for one that isn't valid,
     /// `provider_unavailable`.
     pub async fn finish(
         &self,
@@ -372,31 +372,31 @@ impl Provider {
         let must_name_issuer = documents.as_ref().is_some_and(|documents| documents.names_issuer);
         match callback.issuer {
             Some(issuer) if issuer != self.settings.issuer => {
-                return Err(self.refused("another issuer answers (`iss`)"));
+                return Err(self.refused("the response is from another issuer (`iss`)"));
             }
             None if must_name_issuer => {
-                return Err(self.refused("its answer doesn't name its issuer (`iss`)"));
+                return Err(self.refused("the response doesn't name its issuer (`iss`)"));
             }
             _ => {}
         }
         if let Some(error) = callback.error {
             let error: String = error.chars().take(100).flat_map(char::escape_debug).collect();
-            return Err(self.refused(&format!("it answers with the error {error}")));
+            return Err(self.refused(&format!("it responded with the error {error}")));
         }
         let code = callback.code.filter(|code| (1..=MAX_VALUE_BYTES).contains(&code.len()));
-        let code = code.ok_or_else(|| self.refused("its answer has no code"))?;
+        let code = code.ok_or_else(|| self.refused("the response has no code"))?;
         match documents {
             Some(documents) => {
                 let tokens = self.exchange(&endpoints(&documents), secrets, code).await?;
                 let token = tokens.extra_fields().id_token.as_deref();
-                let token = token.ok_or_else(|| self.refused("it gives no ID token"))?;
+                let token = token.ok_or_else(|| self.refused("it returned no ID token"))?;
                 let claims = self.verify(&documents, token, Use::Identity { nonce: &secrets.nonce }).await?;
                 let identity = Identity::of_claims(&self.settings, &claims);
-                let identity = identity.ok_or_else(|| self.refused("its ID token names nobody (`sub`)"))?;
+                let identity = identity.ok_or_else(|| self.refused("its ID token has no subject (`sub`)"))?;
                 let since = asked_at.map(|asked_at| asked_at.plus_ms(-SKEW_MS));
                 if since.is_some_and(|since| identity.authenticated_at.is_none_or(|at| at < since)) {
                     return Err(self.refused(
-                        "it doesn't say that the person has just proved who they are (`auth_time`)",
+                        "it doesn't confirm that the person has just proved who they are (`auth_time`)",
                     ));
                 }
                 Ok(identity)
@@ -439,15 +439,15 @@ impl Provider {
             verified = verify(&self.settings, &documents.keys, token, purpose, now);
         }
         verified.map_err(|error| match error {
-            TokenError::UnknownKey => self.refused("no key of it has signed the token"),
+            TokenError::UnknownKey => self.refused("none of its keys signed the token"),
             TokenError::Refused(why) => self.refused(&why),
         })
     }
 
-    /// Reads a token by which the provider ends sessions.
+    /// Reads a token with which the provider ends sessions.
     ///
     /// # Errors
-    /// `provider_not_found` if it may not do so, `sign_on_failed` for a token that isn't good,
+    /// `provider_not_found` if the provider may not do so, `sign_on_failed` for a token that isn't valid,
     /// `provider_unavailable`.
     pub async fn read_logout(&self, token: &str) -> Result<Logout, Error> {
         if !self.settings.takes_logouts || self.settings.kind != Kind::OpenId {

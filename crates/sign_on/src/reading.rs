@@ -13,9 +13,9 @@ use kernel::document::{self, DeTable, DeValue, MistakeKind, Spanned, did_you_mea
 use crate::settings::Settings;
 use entry::Entry;
 
-/// The most bytes of a file.
+/// The maximum length of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
-/// The most providers in a file.
+/// The maximum number of providers in a file.
 const MAX_PROVIDERS: usize = 20;
 
 /// The mistakes in a providers file.
@@ -33,12 +33,12 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// What a providers file says.
+/// The contents of a providers file.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ProvidersFile {
     /// The providers, in the order of the file.
     pub providers: Vec<Settings>,
-    /// Sentences about what is valid but dubious.
+    /// Sentences about settings that are valid but questionable.
     pub warnings: Vec<String>,
 }
 
@@ -86,8 +86,7 @@ pub fn read_text(
     };
     for key in table.keys().filter(|key| key.get_ref() != "providers") {
         let hint = did_you_mean(key.get_ref(), ["providers"].into_iter());
-        let why =
-            format!("there is no key `{}`{hint}: write `[[providers]]` and its keys below", key.get_ref());
+        let why = format!("unknown key `{}`{hint}: write `[[providers]]` and its keys below", key.get_ref());
         report.refuse(key.span().start, &why);
     }
     let providers = read_providers(&table, folder, environment, &mut report);
@@ -116,7 +115,7 @@ fn read_providers(
         return Vec::new();
     };
     if entries.len() > MAX_PROVIDERS {
-        report.refuse(value.span().start, &format!("there are more than {MAX_PROVIDERS} providers"));
+        report.refuse(value.span().start, &format!("a file can have at most {MAX_PROVIDERS} providers"));
         return Vec::new();
     }
     let (mut ids, mut issuers) = (HashSet::new(), HashSet::new());
@@ -141,7 +140,7 @@ fn read_providers(
     providers
 }
 
-/// What has been found in a file so far.
+/// The findings in a file so far.
 struct Report<'a> {
     name: &'a str,
     text: &'a str,

@@ -1,4 +1,4 @@
-//! What the providers file says about a provider.
+//! The settings of a provider in the providers file.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ pub struct Settings {
     pub domains: Vec<String>,
     /// The organization whose members sign in with it.
     pub membership: Option<Membership>,
-    /// Who gets an account.
+    /// The people who get an account.
     pub provision: Provision,
-    /// What happens if an account has the person's address.
+    /// The treatment of a person whose address already has an account.
     pub link: Link,
     /// `true` if `email_verified` may be the text `"true"`.
     pub takes_verified_as_text: bool,
@@ -33,7 +33,7 @@ pub struct Settings {
     pub trusts_second_factor: bool,
     /// The values of `acr` that mean a second factor.
     pub acr_values: Vec<String>,
-    /// How long its sessions live, in hours.
+    /// The lifetime of its sessions, in hours.
     pub session_hours: u32,
     /// `true` if it may end sessions.
     pub takes_logouts: bool,
@@ -70,20 +70,20 @@ pub enum Role {
     Owner,
 }
 
-/// Who gets an account at the first sign-on.
+/// The people who get an account at the first sign-on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Provision {
-    /// Nobody.
+    /// No one.
     None,
-    /// Who has been invited.
+    /// Invited people.
     Invited,
-    /// Who has a verified address in `domains`.
+    /// People with a verified address in `domains`.
     Domain,
-    /// Who has a verified address.
+    /// People with a verified address.
     Any,
 }
 
-/// What happens at the first sign-on if an account has the person's address.
+/// The treatment of a first sign-on of a person whose address already has an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
     /// The person signs in in another way first.
@@ -92,7 +92,7 @@ pub enum Link {
     VerifiedEmail,
 }
 
-/// The issuer of Google, whose claim `hd` says that it speaks for a domain.
+/// The issuer of Google, whose claim `hd` means that it speaks for a domain.
 const GOOGLE: &str = "https://accounts.google.com";
 
 impl Settings {
@@ -121,7 +121,7 @@ fn domain_of(email: &str) -> Option<String> {
     addresses::fold(email).rsplit_once('@').map(|(_, domain)| domain.to_owned())
 }
 
-/// Returns the form in which domains are compared; `None` for what isn't one.
+/// Returns the form in which domains are compared; `None` if the text isn't a domain.
 pub(crate) fn fold_domain(domain: &str) -> Option<String> {
     let address = format!("a@{domain}");
     let is_domain = domain.contains('.') && !domain.contains('@') && addresses::can_get_mail(&address);
@@ -168,7 +168,7 @@ pub(crate) mod tests {
             ("\"a@example.com\"@evil.org", false),
         ] {
             assert_eq!(acme.speaks_for(email, None), expected, "{email}");
-            // Only Google says so with `hd`.
+            // Only Google uses `hd` for this.
             assert_eq!(acme.speaks_for(email, Some("mail.example.com")), expected, "{email}");
         }
         let google = settings(GOOGLE, &[]);

@@ -30,8 +30,8 @@ use db::Tx;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
 
-/// Refuses a member in person who doesn't meet what the organization requires: a sign-on with its provider, or a second
-/// factor.
+/// Refuses a member in person who doesn't meet the organization's requirements: a sign-on with its provider,
+/// or a second factor.
 ///
 /// # Errors
 /// `sign_on_required`, `second_factor_enrolment_required`.

@@ -11,7 +11,7 @@ use super::{ListPage, Tenants};
 pub use crate::store::audit_log::{Entry, Filter};
 pub use trail::Action;
 
-/// The most entries that are exported at once.
+/// The maximum number of entries in an export.
 const MAX_EXPORTED: usize = 10_000;
 
 /// Returns one page of the matching entries, newest first.
@@ -32,7 +32,7 @@ pub async fn list(
 /// Returns all matching entries, newest first.
 ///
 /// # Errors
-/// 400 if there are more than can be exported at once.
+/// 400 if the number of entries exceeds the maximum of an export.
 pub fn export<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,

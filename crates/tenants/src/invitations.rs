@@ -27,7 +27,7 @@ use super::{ListPage, Tenants};
 pub use crate::rules::invitations::InvitationStatus;
 pub use crate::store::invitations::listing::Invitation;
 
-/// How long an invitation stays open, in milliseconds.
+/// The time for which an invitation stays open, in milliseconds.
 const LIFETIME_MS: i64 = 7 * DAY_MS;
 
 /// Returns when an invitation expires that is sent at this time.
@@ -57,8 +57,8 @@ pub struct Created {
 /// Invites an e-mail address into the organization.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; `reauthentication_required` for an owner to be whom a person invites who hasn't proved
-/// lately who they are; 403 for a role that the caller can't grant, or while the caller's own
+/// 404 and 403 as from the scope; `reauthentication_required` if a person invites an owner and hasn't
+/// recently proved who they are; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for a member's address, for one with an open invitation, or at the limit of
 /// open invitations; 429 for too many mails.
 pub fn create<'a>(
@@ -105,7 +105,7 @@ pub fn create<'a>(
     })
 }
 
-/// Returns the mail of an invitation; what it says is read when it is sent.
+/// Returns the mail of an invitation, whose contents are read when it is sent.
 fn draft(id: InvitationId) -> Draft {
     let about = About { invitation_id: Some(id.to_string()), ..About::default() };
     Draft { template: Template::Invitation, about }
@@ -115,7 +115,7 @@ fn event(organization_id: OrganizationId, id: InvitationId, action: Action) -> E
     Event { action, target: id.to_string(), organization_id: Some(organization_id) }
 }
 
-/// Returns one page of the invitations, newest first; `status` leaves out those of another one.
+/// Returns one page of the invitations, newest first; with `status`, only those with this status.
 ///
 /// # Errors
 /// The database fails.
@@ -162,13 +162,13 @@ pub struct Resent {
 }
 
 /// Sends an open or expired invitation again, with another link and for as long as a new one. The older link
-/// stops working. The invitation keeps its sender, whose words its mail quotes. With `expires_at` it is sent only
-/// if it still expires then: sent once more by somebody else, or by a form that was sent twice, it doesn't.
+/// stops working. The invitation keeps its sender, whose words its mail quotes. With `expires_at` it is sent
+/// only if it still expires then: it isn't if someone else has sent it again, or a form was submitted twice.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 for another `expires_at`; 403 for a role that the caller can't grant, or while the caller's own
-/// address is not verified; 409 for an accepted invitation, for a guest who is a member, and for an expired
-/// invitation at the limit of open ones; 429 for too many mails.
+/// 404 and 403 as from the scope; 412 for another `expires_at`; 403 for a role that the caller can't grant,
+/// or while the caller's own address is not verified; 409 for an accepted invitation, for a guest who is a
+/// member, and for an expired invitation at the limit of open ones; 429 for too many mails.
 pub fn resend<'a>(
     tenants: &'a Tenants,
     scope: &'a InvitationScope,
@@ -215,7 +215,7 @@ pub enum LinkOutcome {
     Joined(String),
     /// The guest was already a member of the organization with this name.
     AlreadyMember(String),
-    /// There is no account with this address: the invitation stays open.
+    /// No account has this address: the invitation stays open.
     NoAccount(String),
     /// The account's address isn't verified: the invitation stays open.
     Unverified(String),
@@ -230,7 +230,7 @@ pub enum LinkOutcome {
 /// login after the verification shows that the account is the guest's.
 ///
 /// # Errors
-/// 400 `invalid_token` for a link that doesn't work any more.
+/// 400 `invalid_token` for a link that no longer works.
 pub async fn accept_by_link(tenants: &Tenants, trail: &Trail, token: &str) -> Result<LinkOutcome, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
     let token = MailToken::parse(token).ok_or_else(refused)?;
@@ -276,7 +276,7 @@ pub async fn accept_all(
     Ok(())
 }
 
-/// Returns `true` if there is an open invitation for a folded address.
+/// Returns `true` if a folded address has an open invitation.
 ///
 /// # Errors
 /// The database fails.

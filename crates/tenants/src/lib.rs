@@ -1,13 +1,13 @@
-//! Tenants: organizations and what is in them, projects, members and invitations.
+//! Tenants: organizations with their projects, members and invitations.
 //!
 //! * [`access`] decides who may do what and creates the scopes, by the tables in [`roles`].
-//! * [`organizations`], [`members`], [`invitations`], [`projects`] and [`project_members`] hold the
+//! * [`organizations`], [`members`], [`invitations`], [`projects`] and [`project_members`] contain the
 //!   operations. Each takes the handle, a scope and checked values; it opens the transaction, repeats the
 //!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits, or
-//!   leaves that to its caller ([`db::Uncommitted`]).
-//!   [`audit_log`] lists these entries, [`navigation`] what the navigation of a page shows.
+//!   leaves that to its caller ([`db::Uncommitted`]). [`audit_log`] lists these entries, [`navigation`] the
+//!   contents of a page's navigation.
 //! * [`mails`] writes the mails of accounts and organizations when they are sent.
-//! * [`fields`] reads roles, visibility and addresses from input; [`store`] holds the SQL. Removals and
+//! * [`fields`] reads roles, visibility and addresses from input; [`store`] contains the SQL. Removals and
 //!   changes of roles are announced to every replica.
 
 pub mod access;
@@ -133,7 +133,7 @@ pub struct Search<R> {
     pub role: Option<R>,
 }
 
-/// One page of a list.
+/// A page of a list.
 #[derive(Clone, Debug)]
 pub struct ListPage<T> {
     pub rows: Vec<T>,

@@ -19,11 +19,11 @@ use accounts::store::login_guesses::FAILURES_BEFORE_MAIL;
 use accounts::store::users::User;
 use mail::store::outbox::{About, QueuedMail, Template};
 
-/// How long the link of a verification works, in milliseconds (docs/contract/accounts.md#mail-tokens).
+/// The lifetime of a verification link, in milliseconds (docs/contract/accounts.md#mail-tokens).
 const VERIFICATION_LINK_MS: i64 = DAY_MS;
-/// How long the link of a password reset works, in milliseconds (docs/contract/accounts.md#mail-tokens).
+/// The lifetime of a password reset link, in milliseconds (docs/contract/accounts.md#mail-tokens).
 const RESET_LINK_MS: i64 = HOUR_MS;
-/// How far the clocks of replicas may differ, in milliseconds.
+/// The maximum difference between the clocks of replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
 /// Writes the mails of accounts and organizations.
@@ -49,8 +49,8 @@ impl MailWriter {
         })
     }
 
-    /// Returns the mail, with a fresh token if it needs one; `None` if there is no recipient, or nothing to
-    /// say any more.
+    /// Returns the mail, with a fresh token if it needs one; `None` if the mail has no recipient, or no
+    /// longer has a reason.
     ///
     /// # Errors
     /// The database fails.
@@ -194,7 +194,7 @@ impl MailWriter {
         let now = self.clock.now();
         let mut tx = self.db.write().await?;
         accounts::store::users::lock(&mut tx, user.id).await?;
-        // The link would otherwise work for whoever reads the mail of an address that the account had.
+        // The link would otherwise work for the reader of an address that the account no longer has.
         if !accounts::store::users::has_address(&mut tx, user.id, &user.email_folded).await? {
             return Ok(None);
         }

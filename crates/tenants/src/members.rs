@@ -35,10 +35,10 @@ pub fn list<'a>(
     })
 }
 
-/// The most projects in a [`MemberDetail`].
+/// The maximum number of projects in a [`MemberDetail`].
 const MAX_PROJECTS: usize = 100;
 
-/// A member, and what goes with their membership.
+/// A member, and the data of their membership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberDetail {
     /// The caller's role.
@@ -48,7 +48,7 @@ pub struct MemberDetail {
     pub has_other_owner: bool,
     /// The projects of the organization that the member belongs to, at most 100, by name.
     pub projects: Vec<MemberProject>,
-    /// `true` if there are more.
+    /// `true` if the member has more.
     pub has_more_projects: bool,
 }
 
@@ -69,12 +69,12 @@ pub async fn read(tenants: &Tenants, scope: &MemberScope) -> Result<MemberDetail
 }
 
 /// Changes the member's role, and returns the member after the change. Invitations that they have sent end
-/// with the role that allowed them. A change to the same role leaves `updated_at` as it was.
+/// with the role that allowed them. A change to the same role leaves `updated_at` unchanged.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the member hasn't the expected role; 403 for a role that the caller
-/// can't grant or revoke; `reauthentication_required` for a person who makes or unmakes an owner, and hasn't proved lately
-/// who they are; 409 for the last owner.
+/// 404 and 403 as from the scope; 412 if the member doesn't have the expected role; 403 for a role that the
+/// caller can't grant or revoke; `reauthentication_required` for a person who adds or removes an owner and
+/// hasn't recently proved who they are; 409 for the last owner.
 pub fn update<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,
@@ -109,13 +109,13 @@ pub fn update<'a>(
     })
 }
 
-/// Removes the member, and returns who did it. The member's memberships in the organization's projects are
+/// Removes the member, and returns the actor. The member's memberships in the organization's projects are
 /// removed too, and the open invitations that they have sent end. API keys that they created still make model
-/// calls; they manage nothing any more, because their creator has no role.
+/// calls, but no longer manage anything, because their creator has no role.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; `reauthentication_required` for a person who
-/// removes another owner, and hasn't proved lately who they are; 409 for the last owner.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; `reauthentication_required`
+/// for a person who removes another owner and hasn't recently proved who they are; 409 for the last owner.
 pub fn delete<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,

@@ -1,5 +1,5 @@
-//! What the navigation of a page shows: the person, their organizations, and the organization and the project that
-//! the page is about.
+//! The contents of a page's navigation: the person, their organizations, and the organization and the project
+//! that the page is about.
 
 use crate::access::CallerScope;
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
@@ -13,10 +13,10 @@ use crate::store::navigation::{Entry, Place};
 use crate::store::organization_members as members;
 use crate::store::standings;
 
-/// The most organizations in a [`Navigation`]: more don't fit into a menu.
+/// The maximum number of organizations in a [`Navigation`]: more don't fit into a menu.
 pub const MAX_ORGANIZATIONS: i64 = 20;
 
-/// What the navigation of a page shows.
+/// The contents of a page's navigation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Navigation {
     /// The person; `None` if the account is gone.
@@ -54,7 +54,7 @@ pub struct Project {
     pub role: ProjectRole,
 }
 
-/// Returns what the navigation shows to the caller on a page about this organization and project, by one statement.
+/// Returns the navigation for the caller on a page about this organization and project, in one statement.
 ///
 /// # Errors
 /// The database fails.
@@ -80,11 +80,11 @@ pub async fn read(
     Ok(navigation)
 }
 
-/// The most owners whom [`owners`] returns.
+/// The maximum number of owners that [`owners`] returns.
 const MAX_OWNERS: i64 = 3;
 
-/// Returns the names of owners of an organization, whom a person can ask for help: at most 3, the newest first.
-/// Empty for somebody who may not see its members.
+/// Returns the names of owners of an organization, whom a person can ask for help: at most 3, newest first.
+/// Empty for a caller who may not see its members.
 ///
 /// # Errors
 /// The database fails.

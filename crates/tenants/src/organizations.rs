@@ -136,13 +136,14 @@ pub struct Update {
 }
 
 /// Changes the organization, and returns it after the change. A change to the same values leaves `updated_at`
-/// as it was.
+/// unchanged.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the organization hasn't the expected version; 409 if its creator has
-/// another organization with this name. What is asked of people is changed by an owner in person, who has proved
-/// lately who they are and meets it: else `insufficient_role`, `reauthentication_required`,
-/// `second_factor_enrolment_required`; 409 `organization_has_no_provider` if there is nothing to sign in with.
+/// 404 and 403 as from the scope; 412 if the organization doesn't have the expected version; 409 if its
+/// creator has another organization with this name. Only an owner in person who has recently proved who they
+/// are, and meets the requirements, may change the requirements of members: else `insufficient_role`,
+/// `reauthentication_required`, `second_factor_enrolment_required`; 409 `organization_has_no_provider` if it
+/// has no provider to sign in with.
 pub fn update<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,
@@ -193,7 +194,7 @@ pub fn update<'a>(
     })
 }
 
-/// Refuses a caller who may not change what is required of people.
+/// Refuses a caller who may not change the requirements of members.
 async fn check_may_require(
     tenants: &Tenants,
     tx: &mut Tx,
@@ -206,7 +207,7 @@ async fn check_may_require(
         return Err(Error::new(Code::InsufficientRole).message(message));
     }
     scope.caller().require_proof()?;
-    // Nobody locks themselves out. Owners aren't asked for a sign-on.
+    // Owners can't lock themselves out: they must have a second factor themselves, and need no sign-on.
     if after.second_factor && !before.second_factor {
         second_factor::require(tx, scope.user_id()).await?;
     }
@@ -220,11 +221,12 @@ async fn check_may_require(
 }
 
 /// Deletes the organization with its projects, keys, memberships and invitations. Its usage stays on record.
-/// The other members are told by mail.
+/// The other members are notified by mail.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; `reauthentication_required` for a person who hasn't proved lately who they are; 412 if the
-/// organization hasn't the expected version; 409 while either side owes money or calls are in progress.
+/// 404 and 403 as from the scope; `reauthentication_required` for a person who hasn't recently proved who
+/// they are; 412 if the organization doesn't have the expected version; 409 while either side owes money or
+/// calls are in progress.
 pub fn delete<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,

@@ -34,7 +34,7 @@ pub struct New {
 }
 
 /// Adds a person to the project and returns them. A person who doesn't belong to the organization yet is
-/// added to it too, if the caller manages its members. The person is told by mail, unless they did it
+/// added to it too, if the caller manages its members. The person is notified by mail, unless they added
 /// themselves.
 ///
 /// # Errors
@@ -117,11 +117,11 @@ pub fn list<'a>(
     })
 }
 
-/// The most people in a list of [`candidates`].
+/// The maximum number of people in a list of [`candidates`].
 const MAX_CANDIDATES: i64 = 20;
 
-/// Returns the members of the organization who can be added to the project, at most 20, the newest first; with
-/// a search only those whose folded address or username contains it.
+/// Returns the members of the organization who can be added to the project, at most 20, newest first; with a
+/// search, only those whose folded address or username contains it.
 ///
 /// # Errors
 /// The database fails.
@@ -182,8 +182,8 @@ pub fn update<'a>(
     })
 }
 
-/// Removes the member, and returns who did it. API keys that the member created stay; they manage what their
-/// creator still may.
+/// Removes the member, and returns the actor. API keys that the member created remain, with the rights that
+/// their creator still has.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 403 for a role that the caller can't revoke.

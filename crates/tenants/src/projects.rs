@@ -47,7 +47,7 @@ pub struct New {
 pub struct Settings {
     /// The id of a model in the catalog.
     pub model: Option<String>,
-    /// The most tokens of one request.
+    /// The maximum number of tokens of one request.
     pub max_tokens: Option<i64>,
     pub temperature: Option<Ppm>,
 }
@@ -142,7 +142,7 @@ pub struct Update {
 pub struct SettingsPatch {
     /// The id of a model in the catalog.
     pub model: Patch<String>,
-    /// The most tokens of one request.
+    /// The maximum number of tokens of one request.
     pub max_tokens: Patch<i64>,
     pub temperature: Patch<Ppm>,
 }
@@ -203,11 +203,11 @@ pub async fn update(
     Ok(ProjectDetail { project: row, members_count, api_keys_count })
 }
 
-/// Deletes the project with its keys and memberships. Its usage stays on record. The other members are told
-/// by mail.
+/// Deletes the project with its keys and memberships. Its usage stays on record. The other members are
+/// notified by mail.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the project hasn't the expected version.
+/// 404 and 403 as from the scope; 412 if the project doesn't have the expected version.
 pub async fn delete(tenants: &Tenants, scope: &ProjectScope, expected: &Expected) -> Result<(), Error> {
     let (organization_id, id, now) = (scope.organization_id(), scope.project_id(), tenants.clock.now());
     let mut tx = tenants.db().write().await?;
@@ -228,7 +228,7 @@ pub async fn delete(tenants: &Tenants, scope: &ProjectScope, expected: &Expected
     Ok(())
 }
 
-/// Queues an event for each key of a project that is about to be deleted, if a webhook takes them.
+/// Queues an event for each key of a project that is about to be deleted, if a webhook subscribes to them.
 async fn emit_deleted_keys(
     tenants: &Tenants,
     tx: &mut Tx,

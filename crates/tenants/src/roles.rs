@@ -93,7 +93,7 @@ pub enum OrganizationAction {
     ViewBilling,
     /// Set budgets, the alert of the balance and the automatic top-up, pay, save a card.
     ManageBilling,
-    /// See who did what in the organization.
+    /// View the audit log of the organization.
     ViewAuditLog,
     /// Create, change and delete webhooks, and have events delivered again.
     ManageWebhooks,

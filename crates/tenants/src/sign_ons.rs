@@ -18,8 +18,8 @@ use trail::{Action, Event, Trail};
 
 use super::Tenants;
 
-/// Returns the provider that a member of an organization which requires sign-ons has to sign in with; `None` if the session
-/// is good there.
+/// Returns the provider that a member of an organization which requires sign-ons has to sign in with; `None`
+/// if the session meets the requirement.
 ///
 /// # Errors
 /// The database fails.

@@ -49,7 +49,7 @@ async fn project_is_made_found_and_shown_with_its_usage(world: World) {
     let unknown = [("name", "Search"), ("settings.model", "svc-9")];
     let answer = browser.post(&world, &new, &unknown).send().await;
     assert_eq!(answer.status, 400, "{}", answer.text);
-    assert!(answer.text.contains("There is no model “svc-9”."), "{}", answer.text);
+    assert!(answer.text.contains("Unknown model “svc-9”."), "{}", answer.text);
 
     let good = [
         ("name", "Search"),

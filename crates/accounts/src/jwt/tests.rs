@@ -1,4 +1,4 @@
-//! Tests of tokens: those that must be refused, and the few that must be accepted.
+//! Tests of tokens: the many that must be refused, and the few that must be accepted.
 
 use ring::hmac;
 

@@ -14,8 +14,8 @@ use kernel::error::{Code, Error};
 use kernel::networks::Network;
 use trail::Trail;
 
-/// Opens a session in a browser for a person who comes from a provider. Where a code is due, it is asked for in a second
-/// step, as after a password.
+/// Opens a session in a browser for a person who comes from a provider. If a code is required, the browser is
+/// asked for it in a second step, as after a password.
 ///
 /// # Errors
 /// The connection has been removed or the account disabled meanwhile, or the database fails.

@@ -1,8 +1,9 @@
 //! The cache of live sessions, so that a repeated access token costs no query.
 //!
-//! A session is read on first use and held until a change of it, or of all of its user's sessions, arrives by
-//! the feed. Its expiry is checked at every use. Only live sessions are held: an ended one is looked up each
-//! time. When a browser's session was seen last is held with it, so that its idle time costs no query either.
+//! A session is read on first use and cached until the feed reports a change of it, or of all of its user's
+//! sessions. Its expiry is checked at every use. Only live sessions are cached: an ended one is looked up
+//! each time. The cache also has the time at which a browser's session was last seen, so that checking its
+//! idle time costs no query either.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +19,7 @@ use kernel::ids::SessionId;
 
 use crate::store::sessions::LiveSession;
 
-/// The most sessions held, at about 120 bytes each; beyond it the least used ones make room.
+/// The maximum number of cached sessions, at about 120 bytes each; beyond it the least used ones are evicted.
 const CAPACITY: usize = 100_000;
 
 #[derive(Clone)]
@@ -89,7 +90,8 @@ impl Sessions {
                         accounts.feed.epochs.stamped(look_up(accounts, session_id, now)).await;
                     let session = session?;
                     if let Some(session) = session {
-                        // The insertion fails only if another caller inserted meanwhile, which is as good.
+                        // The insertion fails only if another caller inserted the session meanwhile, which is
+                        // equally valid.
                         guard.insert(CachedSession::new(session, stamp)).ok();
                     }
                     return Ok(session);

@@ -1,4 +1,4 @@
-//! The keys that sign tokens: stored sealed in the database, so that every replica has them, and held open in
+//! The keys that sign tokens: stored sealed in the database, so that every replica has them, and unsealed in
 //! memory.
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,8 +16,8 @@ use kernel::secrets::sha256;
 use crate::store::signing_keys::SigningKeyRow;
 use trail::{Action, Event, Trail};
 
-/// How old the keys in memory may get before they are read again, in milliseconds. For so long other replicas
-/// may go on signing with a rotated key.
+/// The maximum age of the keys in memory before they are read again, in milliseconds. For this long other
+/// replicas may continue to sign with a rotated key.
 const MAX_KEY_AGE_MS: i64 = 5 * SECOND_MS;
 
 /// The longest lifetime of a token, in milliseconds, plus an hour for clocks that differ.
@@ -27,7 +27,7 @@ const MAX_TOKEN_LIFETIME_MS: i64 = TokenKind::Refresh.lifetime_ms() + HOUR_MS;
 /// its age is unknown.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// The most verified tokens that are held; beyond it the least used ones make room.
+/// The maximum number of cached verified tokens; beyond it the least used ones are evicted.
 const MAX_VERIFIED_TOKENS: usize = 100_000;
 
 /// The shortest time between two reads of the keys because of an unknown `kid`, in milliseconds.
@@ -75,8 +75,8 @@ impl SigningKeys {
         self.verified.len()
     }
 
-    /// Loads the keys, and creates the first one if there is none. Two replicas that start together may
-    /// create two: both are good, and both are in the JWKS.
+    /// Loads the keys, and creates the first one if none exists. Two replicas that start at the same time may
+    /// create two: both are valid, and both are in the JWKS.
     pub async fn load_or_create(&self, accounts: &Accounts) -> Result<(), Error> {
         let mut tx = accounts.db.write().await?;
         if store::signing_keys::all(&mut tx).await?.is_empty() {
@@ -145,7 +145,7 @@ impl SigningKeys {
         if let Some(known) = self.verified.get(&cache_key)
             && accounts.feed.epochs.holds_all(known.stamp)
         {
-            // Everything else that was checked still holds; only the time has moved on.
+            // All other checks are still valid; only the time has changed.
             return Ok(Some(known.claims).filter(|claims| now.unix_seconds() < claims.exp));
         }
         let stamp = accounts.feed.epochs.stamp();
@@ -179,7 +179,7 @@ impl SigningKeys {
         let mut tx = accounts.db.read().await?;
         let rows = store::signing_keys::all(&mut tx).await?;
         // The rows are newest first: the newest key signs, all verify.
-        let newest = rows.first().ok_or_else(|| Error::internal("there is no signing key"))?;
+        let newest = rows.first().ok_or_else(|| Error::internal("no signing key exists"))?;
         let private = accounts.sealer.open(&newest.sealed_private_key, &associated_data(&newest.kid)).map_err(|_| {
             Error::internal(format_args!(
                 "the master key does not open signing key {}: was the database made with another master key? \

@@ -1,5 +1,5 @@
-//! The sealed state that a client holds between the options of a ceremony and the answer of the authenticator, good
-//! once within five minutes, for one purpose and one session. Any replica can open it.
+//! The sealed state that a client keeps between the options of a ceremony and the authenticator's response.
+//! It can be used once within five minutes, for one purpose and one session. Any replica can open it.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,17 +12,17 @@ use kernel::clock::{MINUTE_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::secrets::sha256;
 
-/// How long a ceremony may take, in milliseconds.
+/// The maximum duration of a ceremony, in milliseconds.
 pub const CEREMONY_MS: i64 = 5 * MINUTE_MS;
-/// How far the clocks of replicas may differ, in milliseconds.
+/// The maximum difference between the clocks of replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// What a ceremony is for.
+/// The purpose of a ceremony.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// A person who is logged in adds a passkey.
     Add(Session),
-    /// Somebody logs in.
+    /// Logging in.
     LogIn,
     /// A person who is logged in proves who they are.
     Prove(Session),
@@ -61,11 +61,11 @@ pub struct Ceremony {
     expires_at: Time,
 }
 
-/// Opens a ceremony. It is used up only by [`Ceremony::use_up`]: an answer that is refused uses none, so that nobody
-/// causes writes by answers that aren't valid.
+/// Opens a ceremony. Only [`Ceremony::use_up`] uses it up: a refused response doesn't, so that invalid
+/// responses cause no writes.
 ///
 /// # Errors
-/// `challenge_expired`, also for one with another purpose or session, or that isn't one of ours.
+/// `challenge_expired`, also if it has another purpose or session, or wasn't sealed by this installation.
 pub(super) fn open<S: DeserializeOwned>(
     accounts: &Accounts,
     purpose: Purpose,

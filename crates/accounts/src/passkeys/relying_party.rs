@@ -1,5 +1,5 @@
-//! The relying party: what browsers and authenticators are asked for, and how their answers are checked. The checks
-//! of WebAuthn are those of the library; what it leaves to its caller is here.
+//! The relying party: the options for browsers and authenticators, and the checks of their responses. The
+//! library does the checks of WebAuthn; this module does those that it leaves to its caller.
 
 use std::net::IpAddr;
 
@@ -36,13 +36,13 @@ pub(super) type Refused = WebauthnError;
 #[derive(Clone, Debug)]
 pub(super) struct NewCredential {
     pub id: Vec<u8>,
-    /// What signatures are checked with, for [`RelyingParty::check`].
+    /// The data for checking signatures, for [`RelyingParty::check`].
     pub stored: String,
     pub sign_count: u32,
     pub is_synced: bool,
 }
 
-/// What an authenticator has told with a valid signature.
+/// The data of an authenticator's valid signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Assertion {
     pub sign_count: u32,
@@ -66,13 +66,13 @@ impl Answer {
         &self.0.raw_id
     }
 
-    /// The person, as the authenticator knows them.
+    /// Returns the handle that identifies the person to the authenticator.
     pub fn handle(&self) -> &[u8] {
         self.0.response.user_handle.as_deref().unwrap_or_default()
     }
 }
 
-/// What is checked of the client's data besides what the library does.
+/// The parts of the client's data that are checked in addition to the library's checks.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ClientData {
@@ -82,8 +82,8 @@ struct ClientData {
 }
 
 impl RelyingParty {
-    /// Returns the relying party of a public URL: its host. An address of this machine is `localhost` instead, because
-    /// browsers have no passkeys for addresses; for any other address there is none.
+    /// Returns the relying party of a public URL: its host. An address of this machine is `localhost`
+    /// instead, because browsers have no passkeys for addresses. Any other address has no relying party.
     pub fn of(public_url: &str) -> Option<Self> {
         let mut url = Url::parse(public_url).ok()?;
         if let Some(address) = address(&url) {
@@ -102,8 +102,8 @@ impl RelyingParty {
         &self.origin
     }
 
-    /// Returns what a browser needs to make a passkey, and the state for [`Self::finish`]. `known` are the ids of the
-    /// credentials that the person has.
+    /// Returns the options with which a browser creates a passkey, and the state for [`Self::finish`].
+    /// `known` are the ids of the credentials that the person already has.
     pub(super) fn start(
         &self,
         handle: &[u8],
@@ -111,8 +111,8 @@ impl RelyingParty {
         username: &str,
         known: &[Vec<u8>],
     ) -> Result<(Value, PasskeyRegistration), Error> {
-        // The library would take a handle of 16 bytes only; neither it nor the credentials that are known are in its
-        // state, which stays short.
+        // The library would only take a handle of 16 bytes. Neither the handle nor the known credentials are
+        // in its state, which stays short.
         let started = self.webauthn.start_passkey_registration(Uuid::nil(), email, username, None);
         let (options, state) = started.map_err(Error::internal)?;
         let mut options = public_key(&options)?;
@@ -149,7 +149,8 @@ impl RelyingParty {
         })
     }
 
-    /// Returns what a browser needs to ask for a signature by one of these credentials, or by any if there are none.
+    /// Returns the options with which a browser asks for a signature by one of these credentials, or by any
+    /// if the list is empty.
     pub(super) fn ask(&self, allowed: &[Vec<u8>]) -> Result<(Value, DiscoverableAuthentication), Error> {
         let (options, state) = self.webauthn.start_discoverable_authentication().map_err(Error::internal)?;
         let mut options = public_key(&options)?;
@@ -157,7 +158,7 @@ impl RelyingParty {
         Ok((options, state))
     }
 
-    /// Checks a signature. `stored` is that of [`NewCredential`].
+    /// Checks a signature. `stored` is the field of [`NewCredential`].
     pub(super) fn check(
         &self,
         answer: &Answer,

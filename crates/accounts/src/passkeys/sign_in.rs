@@ -1,4 +1,4 @@
-//! Login by a passkey, which takes neither an address nor a password: the authenticator knows the person.
+//! Login with a passkey, without an address or a password: the authenticator knows the person.
 
 use super::ceremonies::{self, Purpose};
 use super::{Checked, Options, Refusal, Signed, check};
@@ -18,7 +18,7 @@ use kernel::ids::UserId;
 use kernel::networks::Network;
 use trail::Trail;
 
-/// Returns what a browser needs to sign in with a passkey.
+/// Returns the options with which a browser signs in with a passkey.
 ///
 /// # Errors
 /// `passkeys_disabled`.
@@ -27,7 +27,7 @@ pub fn start(accounts: &Accounts) -> Result<Options, Error> {
     Ok(Options { public_key, ceremony: ceremonies::seal(accounts, Purpose::LogIn, state)? })
 }
 
-/// Returns what a browser needs for a proof of who the person of a session is.
+/// Returns the options with which the person of a session proves who they are.
 ///
 /// # Errors
 /// `passkeys_disabled`; `passkey_not_found` if the person has none.
@@ -47,14 +47,15 @@ pub struct PasskeyLogin<'a> {
     pub signed: Signed<'a>,
     /// `true` if a browser keeps the session when it closes, and it doesn't end without use.
     pub remember_me: bool,
-    /// What the client says that it is.
+    /// The client's `User-Agent`.
     pub user_agent: Option<&'a UserAgent>,
-    /// The sign-in whose second step it is: a sign-on with a provider opens that provider's session then.
+    /// The sign-in of which this is the second step; a sign-on with a provider then opens that provider's
+    /// session.
     pub second_step_of: Option<&'a PendingLogin>,
 }
 
 impl PasskeyLogin<'_> {
-    /// Returns the sign-on of this person whose second step it is.
+    /// Returns the sign-on of this person of which this is the second step.
     fn sign_on(&self, user_id: UserId) -> Option<&SignOn> {
         match self.second_step_of {
             Some(PendingLogin { user_id: of, first_step: FirstStep::SignOn(sign_on), .. })
@@ -67,12 +68,12 @@ impl PasskeyLogin<'_> {
     }
 }
 
-/// Checks a passkey, and opens a session; open invitations for a verified address are accepted with it. The outcome is
-/// counted in the metrics.
+/// Checks a passkey, and opens a session. Open invitations for a verified address are accepted with it. The
+/// outcome is counted in the metrics.
 ///
 /// # Errors
-/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`; 403 if the account is disabled, or a verified
-/// address is required; `sign_on_expired` if the connection of the first step is gone.
+/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`; 403 if the account is disabled, or a
+/// verified address is required; `sign_on_expired` if the connection of the first step is gone.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &PasskeyLogin<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let (session, user, now) = check_and_open(accounts, trail, login, SessionKind::Api).await?;

@@ -1,13 +1,14 @@
-//! Usernames of accounts that a sign-on makes: near to what the provider says, and never another person's.
+//! Usernames of accounts that a sign-on creates: close to the name at the provider, and never another
+//! person's.
 
 use kernel::naming::{self, Name};
 
-/// The most characters that are taken over, so that a number fits behind them.
+/// The maximum number of characters kept, so that a number fits behind them.
 const MAX_CHARS: usize = 56;
-/// The name of a person whose provider names none that can be used.
+/// The name of a person whose provider supplies no usable name.
 const FALLBACK: &str = "user";
 
-/// Returns the name from which to begin: the one that the person would like to have, or that of their mailbox.
+/// Returns the name to begin with: the person's preferred name, or that of their mailbox.
 pub fn base(preferred: Option<&str>, email: &str) -> String {
     let candidates = [preferred, Some(email)].into_iter().flatten();
     let before_at = |text: &str| text.split('@').next().unwrap_or_default().to_owned();
@@ -17,7 +18,7 @@ pub fn base(preferred: Option<&str>, email: &str) -> String {
         .unwrap_or_else(|| FALLBACK.to_owned())
 }
 
-/// Drops what a username can't have.
+/// Drops characters that a username can't contain.
 fn cleaned(text: &str) -> String {
     let characters = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-'));
     characters.take(MAX_CHARS).collect()

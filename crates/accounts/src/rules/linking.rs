@@ -1,7 +1,7 @@
 //! The rule that finds the account of a person who signs on. It is pure.
 //!
-//! Issuer and subject say who somebody is. An e-mail address never does so silently: a provider may say it of anybody,
-//! and an account may have been made by somebody else.
+//! Issuer and subject identify a person. An e-mail address alone never does: a provider may claim it for any
+//! person, and an account with it may have been created by someone else.
 
 use sign_on::settings::{Link, Provision};
 
@@ -18,7 +18,7 @@ pub struct Facts {
     pub is_spoken_for: bool,
     /// `true` if the address is in one of the provider's domains.
     pub is_in_domains: bool,
-    /// `true` if there is an open invitation for the address.
+    /// `true` if the address has an open invitation.
     pub is_invited: bool,
     pub link: Link,
     pub provision: Provision,
@@ -36,7 +36,7 @@ pub enum EmailClaim {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccountWithAddress {
     None,
-    /// Its address was never verified: anybody may have made it.
+    /// Never verified: anyone may have registered it.
     Unverified,
     Verified {
         /// `true` if it is connected with another person at the same provider.
@@ -66,7 +66,7 @@ pub fn decide(facts: &Facts) -> Decision {
     if facts.is_connected {
         return Decision::SignIn;
     }
-    // Anybody can claim an unverified address, so it never leads to an account or reveals that one exists.
+    // Anyone can claim an unverified address, so it never leads to an account or reveals that one exists.
     if facts.email != EmailClaim::Verified {
         return Decision::Refuse;
     }
@@ -92,7 +92,8 @@ pub fn decide(facts: &Facts) -> Decision {
 mod tests {
     use super::*;
 
-    /// Each row: connected, e-mail, account with the address; then what follows with the settings of [`OPTIONS`].
+    /// Rows: connected, e-mail, account with the address; then the outcome for each of the settings of
+    /// [`OPTIONS`].
     const TABLE: &str = "
         known    verified    none        sign_in  sign_in  sign_in  sign_in
         known    verified    unverified  sign_in  sign_in  sign_in  sign_in

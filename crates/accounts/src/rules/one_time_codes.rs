@@ -1,4 +1,4 @@
-//! One-time codes: of an authenticator app (TOTP, RFC 6238), and recovery codes
+//! Codes of the second factor: one-time codes of an authenticator app (TOTP, RFC 6238), and recovery codes
 //! (docs/contract/accounts.md#second-factor).
 
 use std::fmt;
@@ -12,7 +12,7 @@ use kernel::secrets::{HIDDEN, sha256};
 
 /// The bytes of a seed: as many as SHA-1 returns (RFC 4226, section 4).
 pub const SEED_BYTES: usize = 20;
-/// How many recovery codes a person gets at a time.
+/// The number of recovery codes that a person gets at a time.
 pub const RECOVERY_CODES: usize = 10;
 /// The random bytes of a recovery code: 24 characters of base32.
 const RECOVERY_CODE_BYTES: usize = 15;
@@ -54,15 +54,16 @@ impl Seed {
         Secret::new_stack(self.0).to_base32()
     }
 
-    /// Returns the time step whose code this is: the current one, the one before or the one after.
+    /// Returns the time step of this code: the current one, the one before or the one after.
     pub fn step_of(&self, code: &str, now: Time) -> Option<i64> {
-        // The builder's own values are those that every app knows: SHA-1, 6 digits, 30 seconds, one step off.
+        // The builder's defaults are those that every app supports: SHA-1, 6 digits, 30 seconds, one step of
+        // tolerance.
         let totp = Builder::new().with_secret(Secret::new_stack(self.0)).build().ok()?;
         let step = totp.check(code, u64::try_from(now.unix_seconds()).ok()?)?;
         i64::try_from(step).ok()
     }
 
-    /// Returns the link that a QR code holds, for the account `email` at `issuer`.
+    /// Returns the link in the QR code for the account `email` at `issuer`.
     pub fn expose_url(&self, issuer: &str, email: &str) -> String {
         // A colon would end the issuer.
         let issuer = utf8_percent_encode(&issuer.replace(':', " "), NON_ALPHANUMERIC).to_string();

@@ -13,9 +13,9 @@ const MIN_CHARS: usize = 8;
 const MAX_CHARS: usize = 128;
 /// Shorter words about the user may be part of a password: they occur in too many.
 const MIN_PERSONAL_WORD_CHARS: usize = 4;
-/// A password is common if an attacker who knows the user guesses it within fewer tries.
+/// The number of tries below which a guessable password is common, for an attacker who knows the user.
 const COMMON_GUESSES: u64 = 1_000_000;
-/// The most characters given to zxcvbn at a time: its running time grows faster than its input.
+/// The maximum number of characters given to zxcvbn at a time: its running time grows faster than its input.
 const MAX_ESTIMATED_CHARS: usize = 40;
 
 /// The 10,000 most common passwords; the head of the file names the source.
@@ -24,7 +24,7 @@ const COMMON_PASSWORDS: &str = include_str!("common_passwords.txt");
 /// Words that are as easy to guess as the user's own: the name of the service.
 const SERVICE_WORDS: [&str; 3] = ["tollkeeper", "toll", "keeper"];
 
-/// The most different signs that are tried as letters.
+/// The maximum number of different signs that are tried as letters.
 const MAX_SIGNS: usize = 3;
 
 /// Personal data of the user, from the same request or from the account.
@@ -34,14 +34,14 @@ pub struct PersonalData<'a> {
     pub username: &'a str,
     /// The e-mail address as written.
     pub email: &'a str,
-    /// The full name, if there is one.
+    /// The full name, if any.
     pub full_name: Option<&'a str>,
 }
 
-/// Returns the rules that this password breaks, in the order of the contract; empty for a good password.
+/// Returns the rules that this password breaks, in the order of the contract; empty if it breaks none.
 ///
-/// Characters are counted after NFC, in which the password is hashed. A password that is too long isn't
-/// checked further, so that the time is bounded.
+/// Characters are counted after NFC, the form in which the password is hashed. A password that is too long
+/// isn't checked further, so that the time is bounded.
 pub fn check(password: &str, personal: &PersonalData<'_>) -> Vec<Problem> {
     let normal: String = password.nfc().take(MAX_CHARS + 1).collect();
     let length = normal.chars().count();
@@ -59,12 +59,12 @@ pub fn check(password: &str, personal: &PersonalData<'_>) -> Vec<Problem> {
         (
             is_listed(&lower) || is_common(&normal, personal, &words),
             "password_common",
-            "is too easy to guess: add words or characters that nobody would expect",
+            "is too easy to guess: add unexpected words or characters",
         ),
         (
             words.iter().any(|word| is_built_on(&lower, word)),
             "password_personal",
-            "must have 8 characters beside your username, e-mail address and name",
+            "must have 8 characters in addition to your username, e-mail address and name",
         ),
     ];
     rules
@@ -79,7 +79,7 @@ pub fn is_same(one: &str, other: &str) -> bool {
     one.nfc().eq(other.nfc())
 }
 
-/// Returns `true` for a digit of any script, but not for a letter that stands for a number, such as Ⅷ.
+/// Returns `true` for a digit of any script, but not for a letter that represents a number, such as Ⅷ.
 fn is_digit(c: char) -> bool {
     c.is_numeric() && !c.is_alphabetic()
 }
@@ -105,7 +105,7 @@ fn is_built_on(password: &str, word: &str) -> bool {
     password.contains(word) && password.replace(word, "").chars().count() < MIN_CHARS
 }
 
-/// Returns `true` if this password, given in lower case, is among the most common ones, either as it is or
+/// Returns `true` if this password, given in lower case, is among the most common ones, either unchanged or
 /// without its signs.
 fn is_listed(password: &str) -> bool {
     static SORTED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -130,13 +130,13 @@ fn is_common(password: &str, personal: &PersonalData<'_>, words: &[String]) -> b
         .collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let common = |part: &str| zxcvbn(part, &own).guesses() < COMMON_GUESSES;
-    // Of a long password both ends are estimated: `aaaa…` followed by something good isn't common.
+    // Both ends of a long password are estimated: `aaaa…` followed by a strong password isn't common.
     let end: String =
         password.chars().skip(password.chars().count().saturating_sub(MAX_ESTIMATED_CHARS)).collect();
     common(&start(password)) && common(&end)
 }
 
-/// Replaces signs that could stand for letters, if there are many different ones. zxcvbn tries every
+/// Replaces signs that could be read as letters, if the password has many different ones. zxcvbn tries every
 /// combination of such letters, and their number multiplies; no one writes a common word with more than a few
 /// of them.
 fn with_few_signs(password: &str) -> String {

@@ -3,7 +3,8 @@
 use crate::rules::throttling::Wait;
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
-/// How far a time may lie in the future, in milliseconds: clocks of replicas differ.
+/// The maximum time by which a time may lie in the future, in milliseconds, because the clocks of replicas
+/// differ.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
 /// Returns the period in which changes count, without its start. A change that lies further in the future was

@@ -2,8 +2,8 @@
 //! caller passes in.
 //!
 //! An attempt is counted before its outcome is known, so that parallel attempts gain nothing. Nothing is ever
-//! locked for good: an attacker who keeps guessing makes the owner wait a quarter of an hour at most, and not
-//! at all on a network from which the owner has logged in lately.
+//! locked permanently: an attacker who keeps guessing makes the owner wait at most a quarter of an hour, and
+//! not at all on a network from which the owner has logged in recently.
 
 use kernel::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
 
@@ -34,15 +34,15 @@ pub struct Wait {
     pub limit: u32,
 }
 
-/// How far times may lie in the future, in milliseconds: clocks of replicas differ. A time further ahead was
-/// written by a clock that has been set back since.
+/// The maximum time by which times may lie in the future, in milliseconds, because the clocks of replicas
+/// differ. A time further ahead was written by a clock that has been set back since.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// Counts one login attempt. The first `free` attempts cost nothing; from then on waits double up to 15
+/// Counts one login attempt. The first `free` attempts cost nothing; after that, waits double up to 15
 /// minutes.
 ///
 /// # Errors
-/// The remaining wait; the attempt then doesn't count.
+/// The remaining wait; the attempt then isn't counted.
 pub fn count_login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts, Wait> {
     let before = before.filter(|attempts| now < attempts.since.plus_ms(FORGET_AFTER_MS));
     let waits_ms = before.map_or(0, |attempts| attempts.blocked_until.unix_ms() - now.unix_ms());
@@ -78,12 +78,12 @@ pub struct FreeAttempts {
     pub unknown_networks: u32,
 }
 
-/// Counts one login attempt from a network. A known network, from which the account has logged in lately, is
-/// slowed by its own attempts only, and counts for itself only; any other network is also slowed by the
+/// Counts one login attempt from a network. A known network, from which the account has logged in recently,
+/// is slowed only by its own attempts, and counts only for itself. Any other network is also slowed by the
 /// attempts from all unknown networks together.
 ///
 /// # Errors
-/// The longer of the remaining waits; the attempt then doesn't count.
+/// The longer of the remaining waits; the attempt then isn't counted.
 pub fn count_login_from(
     before: &LoginAttempts,
     free: FreeAttempts,

@@ -1,18 +1,18 @@
-//! What a client program says that it is, as people see it in the list of their sessions.
+//! The `User-Agent` of a client program, as people see it in the list of their sessions.
 
 use kernel::texts::is_control;
 
-/// The most characters that are kept.
+/// The maximum number of characters kept.
 const MAX_CHARS: usize = 200;
 
-/// The text of a header `User-Agent` (RFC 9110, section 10.1.5): at most 200 characters, none of which is a
-/// control character. It is a claim of the client, and proves nothing.
+/// The text of a header `User-Agent` (RFC 9110, section 10.1.5): at most 200 characters, without control
+/// characters. The client chooses it, so it proves nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UserAgent(String);
 
 impl UserAgent {
-    /// Reads the value of the header. Bytes that aren't UTF-8 are replaced, control characters left out, and
-    /// what is too long is cut off; `None` if nothing is left.
+    /// Reads the value of the header. Bytes that aren't UTF-8 are replaced, control characters dropped, and a
+    /// value that is too long is truncated. Returns `None` if nothing is left.
     pub fn read(value: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(value);
         let visible = text.chars().filter(|c| !is_control(*c)).skip_while(|c| c.is_whitespace());
@@ -27,8 +27,8 @@ impl UserAgent {
     }
 }
 
-/// Programs by a word of what they say that they are; the first that fits counts, because browsers also name
-/// those that they are like.
+/// Programs by a word of their `User-Agent`. The first match counts, because browsers also name the browsers
+/// that they resemble.
 const PROGRAMS: [(&str, &str); 14] = [
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -46,7 +46,7 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("node", "Node.js"),
 ];
 
-/// Systems by a word of what programs say; the first that fits counts.
+/// Systems by a word of the `User-Agent`. The first match counts.
 const SYSTEMS: [(&str, &str); 7] = [
     ("Android", "Android"),
     ("iPhone", "iPhone"),
@@ -57,7 +57,8 @@ const SYSTEMS: [(&str, &str); 7] = [
     ("Linux", "Linux"),
 ];
 
-/// Returns in words what a client is, as far as its text tells: `Firefox on Linux`. Other texts stay as they are.
+/// Describes a client in words, as far as its text is known: `Firefox on Linux`. Other texts are returned
+/// unchanged.
 pub fn in_words(user_agent: &str) -> String {
     let find = |known: &[(&'static str, &'static str)]| {
         known.iter().find(|(word, _)| user_agent.contains(word)).map(|(_, name)| *name)

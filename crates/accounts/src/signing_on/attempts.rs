@@ -1,4 +1,4 @@
-//! The sealed values that a browser keeps during a sign-on, good for ten minutes.
+//! The sealed values that a browser keeps during a sign-on, valid for ten minutes.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,11 +10,11 @@ use sign_on::{Identity, Provider, Secrets};
 
 use crate::store::users::User;
 
-/// How long a sign-on may take, in milliseconds.
+/// The maximum duration of a sign-on, in milliseconds.
 pub const ATTEMPT_MS: i64 = 10 * MINUTE_MS;
-/// How long a person has to sign in in another way, in milliseconds.
+/// The time that a person has to sign in with another method, in milliseconds.
 pub const PENDING_MS: i64 = 10 * MINUTE_MS;
-/// The longest place that a sign-on leads to, in bytes: a cookie holds 4 KiB.
+/// The maximum length of the path that a sign-on returns to, in bytes: a cookie is limited to 4 KiB.
 const MAX_NEXT_BYTES: usize = 1_500;
 
 /// The purpose of a sign-on.
@@ -88,7 +88,7 @@ impl Attempt {
     }
 }
 
-/// A connection that waits until its person has signed in to the account in another way, and says yes to it.
+/// A connection that waits until its person has signed in to the account with another method, and consents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingConnection {
     pub(crate) user_id: UserId,
@@ -145,10 +145,10 @@ impl PendingConnection {
         &self.provider_id
     }
 
-    /// Returns the value for the browser, which is good for [`PENDING_MS`] from now.
+    /// Returns the value for the browser, valid for [`PENDING_MS`] from now.
     ///
     /// # Errors
-    /// There is no master key.
+    /// The installation has no master key.
     pub fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
         let contents = PendingContents {
             user: self.user_id.to_string(),
@@ -163,7 +163,7 @@ impl PendingConnection {
         sealed_values::seal(accounts, PENDING, &contents, PENDING_MS)
     }
 
-    /// Reads the value of a browser; `None` if it isn't one of ours, or is over.
+    /// Reads the value of a browser. Returns `None` if it has expired, or wasn't sealed by this installation.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
         let contents: PendingContents = sealed_values::open(accounts, PENDING, value, PENDING_MS)?;
         Some(Self {

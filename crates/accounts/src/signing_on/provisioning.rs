@@ -12,7 +12,7 @@ use sign_on::Identity;
 use crate::store::users::{EmailVerified, NewUser, User};
 use trail::{Action, Event, Trail};
 
-/// The most usernames that are tried in their order; then a number is chosen at random.
+/// The maximum number of usernames tried in order; after that, a number is chosen at random.
 const MAX_NUMBERED: u64 = 20;
 
 /// Creates an account without a password.
@@ -76,8 +76,7 @@ pub(super) async fn verify(
     Ok(verified)
 }
 
-/// Returns a username that nobody has. That somebody has the one that the provider names says nothing about who the
-/// person is.
+/// Returns a free username. Whether the provider's name is taken has no bearing on who the person is.
 async fn free_username(
     accounts: &Accounts,
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! E-mail addresses whose folded form was made by an earlier version.
+//! E-mail addresses whose folded form was created by an earlier version.
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;

@@ -1,4 +1,4 @@
-//! The connections of accounts with providers, and what of sign-ons is good once.
+//! The connections of accounts with providers, and the parts of sign-ons that are valid only once.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -104,7 +104,7 @@ pub async fn note_use(
         .await
 }
 
-/// Removes a connection of an account; returns its provider, or `None` if there is no such connection.
+/// Removes a connection of an account. Returns its provider, or `None` if the connection doesn't exist.
 pub async fn remove(tx: &mut Tx, user_id: UserId, id: ConnectionId) -> Result<Option<String>, db::Error> {
     let text = "DELETE FROM connections WHERE id = $1 AND user_id = $2 RETURNING provider_id";
     let removed: Option<(String,)> = sql(text).bind(id).bind(user_id).optional(tx).await?;

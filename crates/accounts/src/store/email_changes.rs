@@ -121,7 +121,7 @@ pub async fn set_session(
         .await
 }
 
-/// Removes the address that an account waits for, if there is one: its link stops working.
+/// Removes the new address that an account waits for, if any: its link stops working.
 pub async fn remove(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM email_changes WHERE user_id = $1").bind(user_id).defer(tx).await
 }

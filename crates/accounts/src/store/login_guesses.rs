@@ -18,9 +18,9 @@ struct GuessRow {
 
 db::row!(GuessRow { network, attempts: Attempts::from_row });
 
-/// Locks and returns the attempts on this account from this network and from all unknown networks. The rows
-/// are created if there are none, with count 0, and stay locked until the transaction ends, so that parallel
-/// attempts are counted one after the other.
+/// Locks and returns the attempts on this account from this network and from all unknown networks. Missing
+/// rows are created with count 0. The rows stay locked until the transaction ends, so that parallel attempts
+/// are counted one after the other.
 ///
 /// The row of the unknown networks, whose network is the empty text, is always locked first, to prevent
 /// deadlocks.
@@ -74,7 +74,7 @@ pub async fn set(
     Ok(())
 }
 
-/// Takes back an attempt that was counted for the unknown networks although the password was right.
+/// Removes an attempt from the count of the unknown networks, because the password was right.
 pub async fn take_back(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db::Error> {
     sql("UPDATE login_guesses SET attempts = attempts - 1, blocked_until = since
          WHERE account_hash = $1 AND network = '' AND attempts > 0")
@@ -104,12 +104,12 @@ pub async fn clear_account(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db
     Ok(())
 }
 
-/// The number of failed logins within a day at which the owner of the account gets a mail; at most one mail a
-/// day.
+/// The number of failed logins within a day after which the owner of the account gets a mail, at most once
+/// per day.
 pub const FAILURES_BEFORE_MAIL: i64 = 10;
 
-/// Counts a failed login; returns how many there were within a day, this one included. The day begins with
-/// the first failure, and again at [`FAILURES_BEFORE_MAIL`].
+/// Counts a failed login. Returns the number of failures within a day, including this one. The day begins
+/// with the first failure, and again at [`FAILURES_BEFORE_MAIL`].
 pub async fn count_failure(tx: &mut Tx, account_hash: [u8; 32], now: Time) -> Result<i64, db::Error> {
     // A day that begins in the future was started by a clock that has been set back since.
     let (failures,): (i64,) =
@@ -131,7 +131,7 @@ pub async fn count_failure(tx: &mut Tx, account_hash: [u8; 32], now: Time) -> Re
     Ok(failures)
 }
 
-/// Removes attempts and failures from before `time`, which no rule reads any more.
+/// Removes attempts and failures from before `time`, which no rule reads anymore.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<(), db::Error> {
     // In the order in which attempts lock the rows.
     for text in [

@@ -1,4 +1,4 @@
-//! Networks from which an account has logged in lately.
+//! Networks from which an account has logged in recently.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -16,7 +16,7 @@ pub async fn note(tx: &mut Tx, user_id: UserId, network: Network, now: Time) -> 
     .await
 }
 
-/// Returns `true` if there was a successful login from another network after `since`.
+/// Returns `true` if the account has logged in from another network after `since`.
 pub async fn has_others(
     tx: &mut Tx,
     user_id: UserId,

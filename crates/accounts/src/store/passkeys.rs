@@ -1,5 +1,5 @@
-//! Passkeys of people, the handles by which authenticators know them, and ceremonies that were used. A person's rows
-//! are changed under the account's lock only.
+//! Passkeys of people, the handles that identify people to authenticators, and ceremonies that were used. A
+//! person's rows are changed only under the account's lock.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -13,7 +13,8 @@ pub struct Passkey {
     pub created_at: Time,
     /// When it last proved who its person is.
     pub last_used_at: Option<Time>,
-    /// `true` if its authenticator last said that it is backed up, so that other devices of the person have it.
+    /// `true` if its authenticator last reported that it is backed up, so that other devices of the person
+    /// have it.
     pub is_synced: bool,
 }
 
@@ -51,14 +52,14 @@ pub struct NewPasskey<'a> {
     pub id: PasskeyId,
     pub user_id: UserId,
     pub credential_id: &'a [u8],
-    /// What signatures are checked with.
+    /// The data for checking signatures.
     pub credential: &'a str,
     pub name: &'a str,
     pub sign_count: u32,
     pub is_synced: bool,
 }
 
-/// Adds a passkey. Returns `false` if there is one with this credential, whoever's it is.
+/// Adds a passkey. Returns `false` if any person already has this credential.
 pub async fn insert(tx: &mut Tx, passkey: &NewPasskey<'_>, now: Time) -> Result<bool, db::Error> {
     let added = sql("INSERT INTO passkeys (id, user_id, credential_id, credential, name, sign_count, is_synced, created_at)
                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (credential_id) DO NOTHING")
@@ -85,14 +86,14 @@ pub async fn remove(tx: &mut Tx, id: PasskeyId) -> Result<(), db::Error> {
     sql("DELETE FROM passkeys WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// What is needed to check a signature, and whose it is.
+/// The data for checking a signature, and the person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
     pub id: PasskeyId,
     pub user_id: UserId,
-    /// The 32 bytes by which authenticators know the person.
+    /// The 32 bytes that identify the person to authenticators.
     pub handle: Vec<u8>,
-    /// What signatures are checked with.
+    /// The data for checking signatures.
     pub credential: String,
 }
 
@@ -107,8 +108,8 @@ pub async fn by_credential_id(tx: &mut Tx, credential_id: &[u8]) -> Result<Optio
 pub const BY_CREDENTIAL_ID: &str = "SELECT p.id, p.user_id, h.handle, p.credential
      FROM passkeys p JOIN passkey_handles h ON h.user_id = p.user_id WHERE p.credential_id = $1";
 
-/// Returns the highest number of signatures that the authenticator of a person's passkey has told; `None` if the
-/// passkey is gone.
+/// Returns the highest signature count that the authenticator of a person's passkey has reported, or `None`
+/// if the passkey is gone.
 pub async fn sign_count(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option<i64>, db::Error> {
     let row: Option<(i64,)> = sql("SELECT sign_count FROM passkeys WHERE id = $1 AND user_id = $2")
         .bind(id)
@@ -118,7 +119,7 @@ pub async fn sign_count(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<O
     Ok(row.map(|(count,)| count))
 }
 
-/// Stores that a passkey was used, and what its authenticator told with it. The number of signatures never goes back.
+/// Stores the use of a passkey with its authenticator's data. The signature count never decreases.
 pub async fn note_use(
     tx: &mut Tx,
     id: PasskeyId,
@@ -164,7 +165,7 @@ pub async fn set_asked_after_password(tx: &mut Tx, user_id: UserId, is_asked: bo
         .await
 }
 
-/// How many passkeys a person has, and what they are good for.
+/// The number of a person's passkeys, and whether they make a second factor required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PasskeyCount {
     pub count: i64,

@@ -20,8 +20,8 @@ pub async fn totp(tx: &mut Tx, user_id: UserId) -> Result<Option<TotpRow>, db::E
     sql("SELECT sealed_seed, confirmed_at FROM totp WHERE user_id = $1").bind(user_id).optional(tx).await
 }
 
-/// Uses the code of a time step. Returns `false` if that of this step, or of a later one, was used before: of
-/// two uses of a code one wins.
+/// Uses the code of a time step. Returns `false` if the code of this step, or of a later one, was used
+/// before: of two uses of a code, one wins.
 pub async fn use_step(tx: &mut Tx, user_id: UserId, step: i64) -> Result<bool, db::Error> {
     let used = sql("UPDATE totp SET last_step = $2 WHERE user_id = $1 AND last_step < $2")
         .bind(user_id)
@@ -31,7 +31,7 @@ pub async fn use_step(tx: &mut Tx, user_id: UserId, step: i64) -> Result<bool, d
     Ok(used == 1)
 }
 
-/// Removes a person's one-time codes. Returns `false` if there were none.
+/// Removes a person's one-time codes. Returns `false` if the person had none.
 pub async fn remove_totp(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     Ok(sql("DELETE FROM totp WHERE user_id = $1").bind(user_id).execute(tx).await? == 1)
 }
@@ -71,7 +71,7 @@ pub async fn remove_enrolment(tx: &mut Tx, user_id: UserId) -> Result<(), db::Er
     sql("DELETE FROM totp_enrolments WHERE user_id = $1").bind(user_id).defer(tx).await
 }
 
-/// Takes a seed, whose code of this step was given, into use in place of an earlier one.
+/// Activates a seed, whose code of this step was sent, replacing an earlier one.
 pub async fn set_totp(
     tx: &mut Tx,
     user_id: UserId,
@@ -91,7 +91,7 @@ pub async fn set_totp(
     .await
 }
 
-/// Removes seeds whose first code wasn't given in time; returns how many.
+/// Removes seeds whose first code wasn't sent in time, and returns how many.
 pub async fn remove_expired_enrolments(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     sql(REMOVE_EXPIRED_ENROLMENTS).bind(now).execute(tx).await
 }
@@ -102,7 +102,7 @@ pub const REMOVE_EXPIRED_ENROLMENTS: &str = "DELETE FROM totp_enrolments WHERE e
 /// The recovery codes of a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecoveryCodeCount {
-    /// How many haven't been used.
+    /// The number of unused codes.
     pub left: i64,
     /// When they were made.
     pub created_at: Option<Time>,

@@ -40,7 +40,7 @@ db::row!(LiveSession {
     is_operator
 });
 
-/// What a session is used with.
+/// The kind of client that uses a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum SessionKind {
@@ -57,7 +57,7 @@ db::words!(SessionKind);
 pub struct Client<'a> {
     /// Its address, if known.
     pub address: Option<IpAddr>,
-    /// What it says that it is.
+    /// The client's `User-Agent`.
     pub user_agent: Option<&'a UserAgent>,
 }
 
@@ -133,13 +133,13 @@ pub struct ListedSession {
     pub last_seen_at: Time,
     /// The client's address at that time, if known.
     pub address: Option<String>,
-    /// What the client said at that time that it is.
+    /// The client's `User-Agent` at that time.
     pub user_agent: Option<String>,
 }
 
 db::row!(ListedSession { id, created_at, last_seen_at, address, user_agent });
 
-/// Returns one page of a user's live sessions, newest first, without those of browsers that were last seen at
+/// Returns one page of a user's live sessions, newest first, except those of browsers that were last seen at
 /// `idle_since` or before.
 pub async fn list(
     tx: &mut Tx,
@@ -270,10 +270,10 @@ pub async fn end_of_connection(
 pub const END_OF_CONNECTION: &str = "UPDATE sessions SET ended_at = $3
      WHERE connection_id = $1 AND id <> $2 AND ended_at IS NULL RETURNING id";
 
-/// The most sessions that one login ends.
+/// The maximum number of sessions that one login ends.
 const MAX_ENDED_PER_LOGIN: i64 = 1_000;
 
-/// The statement of [`end_oldest`]. Its index holds live sessions only, so ended ones cost nothing.
+/// The statement of [`end_oldest`]. Its index contains only live sessions, so ended ones cost nothing.
 pub const END_OLDEST: &str = "UPDATE sessions SET ended_at = $3 WHERE id IN
      (SELECT id FROM sessions /*+ INDEXED BY sessions_live */
       WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $3 AND id <> $2

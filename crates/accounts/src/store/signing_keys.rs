@@ -52,8 +52,7 @@ pub async fn retire_all(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     Ok(())
 }
 
-/// Removes every key, and announces it to every replica: their tokens don't verify any more. Returns how
-/// many.
+/// Removes every key, and announces it to every replica: their tokens no longer verify. Returns how many.
 pub async fn remove_all(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     changes::record(tx, Change::AllSessions, now).await?;
     sql("DELETE FROM signing_keys").execute(tx).await

@@ -48,7 +48,7 @@ db::row!(User {
     operator_since
 });
 
-/// The recipients of a mail about what a person does.
+/// The recipients of a mail about a person's action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Audience {
     /// The username of the person who acts.
@@ -91,7 +91,7 @@ pub(crate) const COLUMNS: &str =
     "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
      last_login_at, disabled_at, operator_since";
 
-/// The columns of [`Credentials`] beside the account; the second parameter is the network.
+/// The columns of [`Credentials`] in addition to the account; the second parameter is the network.
 const CREDENTIAL_COLUMNS: &str =
     "password_hash, (SELECT n.last_login_at FROM login_networks n WHERE n.user_id = users.id AND n.network = $2)
          AS last_login_here_at";
@@ -191,8 +191,8 @@ pub async fn note_login(
     Ok(changed == 1)
 }
 
-/// Stores a login that took no password. Until the transaction ends no other transaction changes the account. Returns
-/// `false` if there is no such account, or it is disabled.
+/// Stores a login that took no password. Until the transaction ends, no other transaction changes the
+/// account. Returns `false` if the account doesn't exist or is disabled.
 pub async fn note_login_without_password(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
     let changed =
         sql("UPDATE users SET last_login_at = $2, awaits_login = 0 WHERE id = $1 AND disabled_at IS NULL")
@@ -203,7 +203,7 @@ pub async fn note_login_without_password(tx: &mut Tx, user_id: UserId, now: Time
     Ok(changed == 1)
 }
 
-/// Returns `true` if the account has a password. The answer holds only under the account's lock.
+/// Returns `true` if the account has a password. The answer is reliable only under the account's lock.
 pub async fn has_any_password(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND password_hash IS NOT NULL")
         .bind(user_id)
@@ -229,7 +229,7 @@ pub async fn set_hash(tx: &mut Tx, user_id: UserId, checked: &str, kept: &str) -
         .await
 }
 
-/// Sets a new password, whatever the stored one is, for a person who has proved to read the account's mail,
+/// Sets a new password, regardless of the stored one, for a person who has proved to read the account's mail,
 /// and announces it to every replica.
 pub async fn set_password(
     tx: &mut Tx,
@@ -274,13 +274,15 @@ pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
 }
 
-/// As [`lock`], for a change of the username or the address. PostgreSQL takes this stronger lock for such a
-/// change, and two transactions that both hold the weaker one first would wait for each other.
+/// Takes the account's lock like [`lock`], but for a change of the username or the address. PostgreSQL takes
+/// this stronger lock for such a change, and two transactions that both hold the weaker one first would wait
+/// for each other.
 pub async fn lock_for_new_name(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Removal).await
 }
 
-/// Returns `true` if the account has this folded address. The answer holds only under the account's lock.
+/// Returns `true` if the account has this folded address. The answer is reliable only under the account's
+/// lock.
 pub async fn has_address(tx: &mut Tx, user_id: UserId, email_folded: &str) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND email_folded = $2")
         .bind(user_id)
@@ -290,8 +292,8 @@ pub async fn has_address(tx: &mut Tx, user_id: UserId, email_folded: &str) -> Re
     Ok(found.is_some())
 }
 
-/// Returns `true` if the stored hash of the account's password is this one. The answer holds only under the
-/// account's lock.
+/// Returns `true` if the stored hash of the account's password is this one. The answer is reliable only under
+/// the account's lock.
 pub async fn has_password(tx: &mut Tx, user_id: UserId, password_hash: &str) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND password_hash = $2")
         .bind(user_id)
@@ -324,8 +326,8 @@ pub async fn update_profile(
     .await
 }
 
-/// Returns `true` if the password was replaced after `then`. The answer holds only under the account's lock.
-/// A time after `latest` is ignored: a clock has been set back since it was written.
+/// Returns `true` if the password was replaced after `then`. The answer is reliable only under the account's
+/// lock. A time after `latest` is ignored: a clock has been set back since it was written.
 pub async fn password_changed_since(
     tx: &mut Tx,
     user_id: UserId,
@@ -342,7 +344,8 @@ pub async fn password_changed_since(
     Ok(changed.is_some())
 }
 
-/// An address that was just verified. The caller also has to give the person what only verified people get.
+/// An address that was just verified. The caller must also give the person the benefits that only verified
+/// people get.
 #[must_use = "a person whose address is verified may get credit: `billing::first_credit::give`"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct EmailVerified {

@@ -24,7 +24,7 @@ pub struct Sender {
 }
 
 /// Recipients whose mails are counted and within the limits. Only [`admit`] creates them, and the outbox
-/// takes nothing else.
+/// accepts no others.
 #[derive(Debug)]
 pub struct Admitted(Vec<String>);
 
@@ -38,7 +38,7 @@ impl Admitted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Excess {
     pub counter: Counter,
-    /// Mails an hour.
+    /// The limit in mails per hour.
     pub limit: u32,
     /// Mails that were left out because of it.
     pub mails: usize,
@@ -55,8 +55,9 @@ pub struct Admission {
     pub excess: Vec<Excess>,
 }
 
-/// Counts mails in the transaction that is about to put them into the outbox. The counters stay locked until
-/// it ends, so that parallel mails are counted one after the other. Without bounds nothing is counted.
+/// Counts mails in the transaction that is about to queue them. The counters stay locked until the
+/// transaction ends, so that parallel mails are counted one after the other. Without bounds nothing is
+/// counted.
 pub async fn admit(
     tx: &mut Tx,
     bounds: Option<&Bounds>,
@@ -177,7 +178,7 @@ async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Count
     Ok(Counts(counts))
 }
 
-/// Removes counters whose hour is over; returns how many.
+/// Removes counters whose hour is over, and returns how many.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM mail_counters WHERE since < $1").bind(time).execute(tx).await
 }

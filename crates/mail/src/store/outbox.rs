@@ -51,7 +51,7 @@ pub enum Template {
     PasskeyAdded,
     /// A notice that a passkey was removed.
     PasskeyRemoved,
-    /// A notice to a person, or to the owners of an organization, of what an operator has changed there.
+    /// A notice to a person, or to the owners of an organization, about a change made by an operator.
     ChangedByOperator,
     /// A notice that the account was connected with a provider.
     ProviderConnected,
@@ -187,10 +187,10 @@ pub struct About {
     /// The client's address, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The id of the user whose account is to get the recipient's address.
+    /// The id of the user who wants to use the recipient's address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// The e-mail address that the recipient's account gets.
+    /// The new e-mail address of the recipient's account.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_email: Option<String>,
     /// The name of a provider.
@@ -205,7 +205,7 @@ pub struct About {
     /// `true` if the password alone logs the recipient in from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_password_enough: Option<bool>,
-    /// What an operator has changed, in a sentence.
+    /// The change that an operator made, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
     /// A budget that has reached a threshold.
@@ -217,21 +217,21 @@ pub struct About {
     /// The URL of a webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<String>,
-    /// `true` if the receiver of that webhook has said that it is gone; else it has failed for days.
+    /// `true` if the webhook's receiver answered that it is gone; `false` if it has failed for days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_receiver_gone: Option<bool>,
-    /// What has happened to an automatic top-up.
+    /// The event of an automatic top-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_up: Option<TopUpNotice>,
 }
 
-/// What has happened to an automatic top-up.
+/// An event of an automatic top-up.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopUpNotice {
     /// `retried` for a charge that is tried again, else why the top-up was paused, a word of the API.
     pub reason: String,
-    /// The amount of the charge, a decimal; empty if nothing was charged.
+    /// The amount of the charge, as a decimal; empty if nothing was charged.
     pub amount: String,
     /// ISO 4217 code.
     pub currency: String,
@@ -263,7 +263,7 @@ pub struct ReachedBudget {
     pub threshold: i64,
     pub spent: String,
     pub limit: String,
-    /// What is left; 0 if more is spent than the limit.
+    /// The remaining amount; 0 if more than the limit is spent.
     pub left: String,
     /// ISO 4217 code.
     pub currency: String,
@@ -337,7 +337,7 @@ pub async fn insert_all(
 }
 
 /// Leases due mails, those that people wait for first. No other replica gets them before `leased_until`;
-/// after that their holder is taken to be dead.
+/// after that, their holder is considered dead.
 pub async fn claim(
     tx: &mut Tx,
     most: i64,
@@ -345,8 +345,8 @@ pub async fn claim(
     leased_until: Time,
 ) -> Result<Vec<QueuedMail>, db::Error> {
     let mut due: Vec<(MailId,)> = sql(DUE).bind(most).bind(now).all(tx).await?;
-    // One by one in the order of their ids, whatever the plan of a single statement would be: otherwise two
-    // replicas that want some of the same mails could deadlock.
+    // Leases the mails one by one in the order of their ids, independent of the plan of a single statement.
+    // Otherwise two replicas that want some of the same mails could deadlock.
     due.sort_unstable();
     let mut claimed = Vec::with_capacity(due.len());
     for (id,) in due {
@@ -418,8 +418,8 @@ pub async fn make_due(tx: &mut Tx, id: Option<MailId>, now: Time) -> Result<u64,
         .await
 }
 
-/// Makes mails due whose next attempt lies after `latest`: a clock has been set back since it was set.
-/// Returns how many.
+/// Makes mails due whose next attempt lies after `latest`, because a clock has been set back since. Returns
+/// how many.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
     sql(RECALL).bind(now).bind(latest).execute(tx).await
 }

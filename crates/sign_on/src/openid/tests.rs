@@ -74,7 +74,7 @@ fn good() -> Value {
     json!({"iss": ISSUER, "sub": "248289761001", "aud": "tollkeeper", "exp": seconds + 300, "iat": seconds, "nonce": NONCE})
 }
 
-/// Returns the good claims with these changes; null removes a claim.
+/// Returns the valid claims with these changes; null removes a claim.
 fn with(changes: &Value) -> Value {
     let mut claims = good();
     for (name, value) in changes.as_object().unwrap() {
@@ -153,7 +153,7 @@ fn tokens_with_wrong_signatures_are_refused() {
     let token = key.sign(&header, &good());
     // No signature at all.
     let none = format!("{}.{}.", encode(&json!({"alg": "none"})), encode(&good()));
-    // The public key, which everybody knows, as the secret of a shared one; and the client's own secret.
+    // The public key, which everyone knows, as the secret of a shared one; and the client's own secret.
     let mut shared = Vec::new();
     for secret in [jwk["x"].as_str().unwrap().as_bytes(), jwk.to_string().as_bytes(), b"secret"] {
         let text = format!("{}.{}", encode(&json!({"alg": "HS256", "kid": "a"})), encode(&good()));
@@ -191,7 +191,7 @@ fn tokens_with_wrong_signatures_are_refused() {
         Err(TokenError::UnknownKey)
     );
     assert_eq!(check(&key_set(&[]), &token), Err(TokenError::UnknownKey));
-    // A key that isn't for signatures, and one of two without a `kid` to tell.
+    // A key that isn't for signatures, and two keys without a `kid` that distinguishes them.
     let mut encrypts = jwk.clone();
     encrypts["use"] = json!("enc");
     assert!(check(&key_set(&[encrypts]), &token).is_err());
@@ -213,7 +213,7 @@ fn a_token_of_a_login_is_no_logout_and_the_other_way_round() {
     assert_eq!((logout.subject.as_str(), logout.token_id.as_str()), ("248289761001", "j1"));
     assert!(check(&keys, &token).is_err());
     assert!(verify(&acme, &keys, &key.sign(&header, &good()), Use::Logout, now()).is_err(), "it has a nonce");
-    // Only its type says so, unless the provider is known for another one.
+    // Only its type marks a logout token, unless the provider is known to use another type.
     let any = crate::settings::Settings { takes_any_logout_type: true, ..acme.clone() };
     for (typ, strict, lenient) in [
         (json!("logout+jwt"), true, true),
@@ -284,7 +284,7 @@ fn optional_claims_of_odd_types_are_left_out() {
         assert!(!identity.is_email_verified && !identity.has_passed_second_factor, "{odd}");
         assert_eq!((identity.hosted_domain, identity.authenticated_at), (None, None), "{odd}");
     }
-    // What decides stays strict.
+    // The decisive claims stay strict.
     for changes in [
         json!({"sub": ["1"]}),
         json!({"iss": [ISSUER]}),

@@ -1,4 +1,4 @@
-//! One table `[[providers]]`.
+//! A single table `[[providers]]`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use crate::settings::{Kind, Link, Membership, Provision, Role, Settings, fold_do
 
 /// Ids that would hide pages of the console.
 const RESERVED_IDS: [&str; 2] = ["confirm", "second-factor"];
-/// The longest session, in hours: that of a login with a password.
+/// The longest session, in hours: the same as after a login with a password.
 const MAX_SESSION_HOURS: u32 = 720;
-/// Parts of Entra's issuers that stand for any organization: their tokens name another issuer.
+/// Parts of Entra's issuers that represent any organization: their tokens name another issuer.
 const ANYBODYS: [&str; 3] = ["/common", "/organizations", "/consumers"];
 
 const WORDS_OF_ROLES: &str = "\"member\", \"admin\" or \"owner\"";
@@ -29,7 +29,7 @@ pub(super) struct Entry<'r, 'a, 't> {
     keys: &'r DeTable<'t>,
     label: String,
     report: RefCell<&'r mut Report<'a>>,
-    /// The keys that there are.
+    /// The known keys.
     known: RefCell<Vec<&'static str>>,
 }
 
@@ -52,7 +52,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
     }
 
     /// Reads a key that may be missing. The outer `None` is a mistake that has been reported.
-    #[allow(clippy::option_option, reason = "wrong, missing and there are three answers")]
+    #[allow(clippy::option_option, reason = "wrong, missing and present are three answers")]
     fn optional<T>(
         &self,
         key: &'static str,
@@ -281,14 +281,17 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         })?;
         if kind == Kind::OpenId && !scopes.iter().any(|scope| scope == "openid") {
             let at = self.keys.get("scopes").map_or(self.at, start);
-            self.refuse(at, "`scopes`: `openid` is missing, without which there is no ID token: add it");
+            self.refuse(
+                at,
+                "`scopes`: `openid` is missing: add it, because the provider sends no ID token without it",
+            );
             return None;
         }
         Some(scopes)
     }
 
-    /// Reads what makes memberships. The outer `None` is a mistake that has been reported.
-    #[allow(clippy::option_option, reason = "wrong, missing and there are three answers")]
+    /// Reads the settings of memberships. The outer `None` is a mistake that was already reported.
+    #[allow(clippy::option_option, reason = "wrong, missing and present are three answers")]
     fn membership(&self) -> Option<Option<Membership>> {
         let what = "the id of an organization, `org_…`";
         let organization =
@@ -415,7 +418,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         ];
         for key in foreign.into_iter().chain(["back_channel_logout", "logout_token_type"]) {
             if let Some(value) = self.keys.get(key) {
-                self.refuse(start(value), &format!("`{key}`: GitHub says nothing of it: leave it out"));
+                self.refuse(start(value), &format!("`{key}`: GitHub doesn't support it: remove it"));
             }
         }
     }
@@ -426,7 +429,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
             let names = known.iter().copied().filter(|name| *name != "client_secret");
             let hint = did_you_mean(key.get_ref(), names);
             let name = shown(&DeValue::String(key.get_ref().clone())).replace('"', "`");
-            self.refuse(key.span().start, &format!("there is no key {name}{hint}"));
+            self.refuse(key.span().start, &format!("unknown key {name}{hint}"));
         }
     }
 }

@@ -59,7 +59,7 @@ fn all_mistakes_are_reported_at_once() {
                 client_id = \"c\"\nclient_secret_env = \"NONE\"\nroles = { x = \"owner\", y = \"king\" }\nlink = \"verified_email\"\n";
     let problems = read(text).unwrap_err();
     let expected = [
-        "p.toml:1: there is no key `providres` (did you mean `providers`?): write `[[providers]]` and its keys below",
+        "p.toml:1: unknown key `providres` (did you mean `providers`?): write `[[providers]]` and its keys below",
         "p.toml:2: provider `Confirm!`: the key `client_id` is missing: write the client's id, as the provider gave it",
         "p.toml:2: provider `Confirm!`: the key `name` is missing: write a text of 1 to 40 characters for the button",
         "p.toml:3: provider `Confirm!`: `id`: expected 1 to 32 lower-case letters, digits and `-`, such as \"google\", found \
@@ -69,7 +69,7 @@ fn all_mistakes_are_reported_at_once() {
         "p.toml:5: provider `Confirm!`: `client_secret`: a secret doesn't belong into this file: write it into one of its own, \
          and name that as `client_secret_file`",
         "p.toml:6: provider `Confirm!`: `session_hours`: expected a whole number from 1 to 720, found 0",
-        "p.toml:7: provider `Confirm!`: there is no key `scope` (did you mean `scopes`?)",
+        "p.toml:7: provider `Confirm!`: unknown key `scope` (did you mean `scopes`?)",
         "p.toml:13: provider `b`: `client_secret_env`: the environment variable NONE isn't set",
         "p.toml:14: provider `b`: `roles`: \"y\": expected \"member\", \"admin\" or \"owner\", found \"king\"",
         "p.toml:15: provider `b`: `link`: \"verified_email\" needs `domains`: name those for which this provider answers",
@@ -93,7 +93,7 @@ fn settings_that_contradict_each_other_are_refused() {
         ("client_secret_file = \"x\"\n".to_owned(), "name one of them"),
         (GOOD.to_owned(), "another provider has it: give each its own"),
         (GOOD.replace("\"acme\"", "\"other\""), "the same person would be two"),
-        ("kind = \"github\"\ntrusts_second_factor = true\n".to_owned(), "GitHub says nothing of it"),
+        ("kind = \"github\"\ntrusts_second_factor = true\n".to_owned(), "GitHub doesn't support it"),
     ] {
         let problems = read(&format!("{GOOD}{more}")).unwrap_err();
         assert!(problems.iter().any(|problem| problem.contains(says)), "{more}: {problems:?}");

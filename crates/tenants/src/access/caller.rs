@@ -28,13 +28,13 @@ pub struct Caller {
     pub rotated_by: Option<UserId>,
     /// The limits of the API key, if the caller is one.
     pub key: Option<KeyLimits>,
-    /// `true` for a person who has proved lately who they are.
+    /// `true` for a person who has recently proved who they are.
     pub is_fresh: bool,
-    /// How the person is signed in; `None` for an API key, and where it makes no difference.
+    /// The person's sign-in method; `None` for an API key, and where it makes no difference.
     pub signed_in_by: Option<SignedInBy>,
 }
 
-/// The limits of an API key as a caller, whatever the roles of its creator.
+/// The limits of an API key as a caller, regardless of the roles of its creator.
 #[derive(Clone, Debug)]
 pub struct KeyLimits {
     pub id: ApiKeyId,
@@ -49,7 +49,7 @@ pub struct KeyLimits {
     pub may_manage: bool,
     /// The addresses that a key handed out by this one is restricted to.
     pub allowed_ips: Option<AllowedIps>,
-    /// The most requests a minute of such a key.
+    /// The maximum number of requests per minute of such a key.
     pub rate_limit: Option<i64>,
     /// The latest end of such a key.
     pub expires_at: Option<Time>,
@@ -80,7 +80,7 @@ impl Caller {
         Self { user_id, rotated_by: None, key: None, is_fresh: false, signed_in_by: None }
     }
 
-    /// Returns the person as one who has proved lately who they are, or not.
+    /// Returns the person with this freshness: whether they have recently proved who they are.
     #[must_use]
     pub fn with_freshness(self, is_fresh: bool) -> Self {
         Self { is_fresh, ..self }
@@ -92,8 +92,8 @@ impl Caller {
         Self { signed_in_by: Some(signed_in_by), ..self }
     }
 
-    /// Refuses a person who hasn't proved lately who they are: an old session ends no organization and hands out no power
-    /// over one. API keys have no sessions, and aren't asked.
+    /// Refuses a person who hasn't recently proved who they are: an old session can't end an organization, or
+    /// grant power over one. API keys have no sessions, and need no proof.
     ///
     /// # Errors
     /// `reauthentication_required`.
@@ -101,7 +101,7 @@ impl Caller {
         if self.key.is_some() || self.is_fresh { Ok(()) } else { Err(Code::ReauthenticationRequired.into()) }
     }
 
-    /// Refuses a person who doesn't meet what the organization requires. API keys aren't asked.
+    /// Refuses a person who doesn't meet the organization's requirements. They don't apply to API keys.
     ///
     /// # Errors
     /// `sign_on_required`, `second_factor_enrolment_required`.
@@ -115,7 +115,7 @@ impl Caller {
             return Ok(());
         }
         if requirements.sign_on {
-            // Whoever isn't known to be signed in with the provider isn't.
+            // A person not known to be signed in with the provider counts as not signed in with it.
             let signed_in_by = self.signed_in_by.as_ref().ok_or(Code::SignOnRequired)?;
             signed_in_by.check(tx, organization_id, self.user_id).await?;
         }
@@ -141,7 +141,7 @@ impl Caller {
         self.check_requirements(tx, organization_id, requirements).await
     }
 
-    /// Returns the person who holds the credential: for a key, the person who rotated it last, else its
+    /// Returns the person who has the credential: for a key, the person who last rotated it, else its
     /// creator.
     pub fn holder(&self) -> UserId {
         self.rotated_by.unwrap_or(self.user_id)

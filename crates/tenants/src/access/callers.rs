@@ -61,8 +61,8 @@ impl PersonScope {
         &self.trail
     }
 
-    /// Locks the person's row, so that of two organizations created at once the second sees the first, and
-    /// reads what decides about another one.
+    /// Locks the person's row, so that of two organizations created simultaneously the second sees the first,
+    /// and reads the facts that decide about another one.
     ///
     /// # Errors
     /// 401 if the account is gone.

@@ -78,7 +78,7 @@ impl InvitationScope {
     }
 
     /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
-    /// since. Returns the invitation as it is at the time `now`.
+    /// since. Returns the invitation at the time `now`.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.

@@ -70,8 +70,8 @@ impl std::fmt::Debug for LockedTx<'_> {
 }
 
 /// Takes the lock of the organization that the invitation is for, and reads the current roles of its sender
-/// and its guest; `None` if the invitation isn't open any more. An invitation is a right of its own: its
-/// guest has no scope yet.
+/// and its guest; `None` if the invitation is no longer open. An invitation is a right of its own: its guest
+/// has no scope yet.
 ///
 /// # Errors
 /// The database fails.
@@ -86,8 +86,8 @@ pub async fn lock_invitation<'t>(
     Ok(roles.map(|roles| (LockedTx::new(tx), roles)))
 }
 
-/// Takes the lock of the organization that a provider's sign-ons are for, and reads the person's membership; `None` if
-/// there is no such organization. The operator, who has configured the provider, gives the right.
+/// Takes the lock of the organization that a provider's sign-ons are for, and reads the person's membership;
+/// `None` if the organization doesn't exist. The right comes from the operator, who configured the provider.
 ///
 /// # Errors
 /// The database fails.

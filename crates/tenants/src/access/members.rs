@@ -81,7 +81,7 @@ impl MemberScope {
     }
 
     /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
-    /// since. Returns the member and what decides about a change of them.
+    /// since. Returns the member and the facts that decide about a change of them.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -91,8 +91,8 @@ impl MemberScope {
         Ok((LockedTx::new(tx), found))
     }
 
-    /// Reads the member and repeats the check of `admit`. What is read holds only under the organization's
-    /// lock.
+    /// Reads the member and repeats the check of `admit`. The result is reliable only under the
+    /// organization's lock.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.

@@ -122,7 +122,7 @@ pub struct FoundOrganization {
     caller: Caller,
     organization: OrganizationDetail,
     role: Option<OrganizationRole>,
-    /// The refusal of a member who doesn't meet what the organization requires.
+    /// The refusal of a member who doesn't meet the organization's requirements.
     meets_requirements: Result<(), Error>,
 }
 
@@ -141,7 +141,7 @@ impl FoundOrganization {
             .await?
             .ok_or(Code::OrganizationNotFound)?;
         let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
-        // Strangers aren't told what the organization requires.
+        // The organization's requirements aren't revealed to strangers.
         let requirements = match role {
             Some(_) => standing.organization.organization.requirements(),
             None => Requirements::default(),

@@ -45,8 +45,8 @@ impl ProjectMemberScope {
         })
     }
 
-    /// The scope of the project, for audit entries. It gives no right beyond what is done to the member: that
-    /// is checked by this scope's own `lock_and_recheck`.
+    /// The scope of the project, for audit entries. It grants nothing beyond the change of the member, which
+    /// this scope's own `lock_and_recheck` checks.
     pub fn project(&self) -> &ProjectScope {
         &self.project
     }
@@ -76,8 +76,8 @@ impl ProjectMemberScope {
         Ok((LockedTx::new(tx), grantor, member))
     }
 
-    /// Reads the member and repeats the check of `admit`. What is read holds only under the organization's
-    /// lock.
+    /// Reads the member and repeats the check of `admit`. The result is reliable only under the
+    /// organization's lock.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.

@@ -88,11 +88,11 @@ impl ProjectScope {
         Ok((tx, LockedProject { organization_role, grantor, found: found.ok_or(Code::ProjectNotFound)? }))
     }
 
-    /// As [`Self::lock_and_recheck`], but reads another row instead of the project; `None` if there is no
-    /// such row.
+    /// Does the same as [`Self::lock_and_recheck`], but reads another row instead of the project; `None` if
+    /// this row doesn't exist.
     ///
     /// This takes the organization's lock and not the project's own: on PostgreSQL a transaction that adds an
-    /// API key holds the project's row too, and a second, stronger lock of it for a new name or a removal
+    /// API key locks the project's row too, and a second, stronger lock of it for a new name or a removal
     /// would wait for that transaction while it waits for the first.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ pub struct FoundProject<T> {
     organization_id: OrganizationId,
     project_id: ProjectId,
     roles: Roles,
-    /// The refusal of a member who doesn't meet what the organization requires.
+    /// The refusal of a member who doesn't meet the organization's requirements.
     meets_requirements: Result<(), Error>,
     /// The extra row, if it exists.
     pub found: Option<T>,
@@ -219,7 +219,7 @@ impl<T: Extra> FoundProject<T> {
         let (roles, found) = Roles::from_standing(standing)?;
         let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
-        // Strangers aren't told what the organization requires.
+        // The organization's requirements aren't revealed to strangers.
         let requirements = roles.role.map(|_| requirements).unwrap_or_default();
         let meets_requirements = caller.check_requirements(tx, organization_id, requirements).await;
         Ok(Self { caller, organization_id, project_id, roles, meets_requirements, found })

@@ -9,7 +9,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, OrganizationId, UserId};
 use sign_on::{Provider, Providers};
 
-/// How a person is signed in.
+/// The sign-in method of a person.
 #[derive(Clone)]
 pub struct SignedInBy {
     /// The connection with a provider that has opened the session; `None`: a password or a passkey has.
@@ -25,8 +25,8 @@ impl std::fmt::Debug for SignedInBy {
 }
 
 impl SignedInBy {
-    /// Returns the provider that a member of an organization which requires sign-ons has to sign in with; `None` if the
-    /// session is good there.
+    /// Returns the provider that a member of an organization which requires sign-ons has to sign in with;
+    /// `None` if the session meets the requirement.
     ///
     /// # Errors
     /// The database fails.
@@ -57,7 +57,7 @@ impl SignedInBy {
     /// Refuses a member who has to sign in with the organization's provider.
     ///
     /// # Errors
-    /// `sign_on_required`, which names the way in.
+    /// `sign_on_required`, which names the provider.
     pub(super) async fn check(
         &self,
         tx: &mut Tx,

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use kernel::error::Detail;
 use kernel::proxies::parse_range;
 
-/// The most entries of one `allowed_ips` list.
+/// The maximum number of entries of one `allowed_ips` list.
 pub const MAX_ALLOWED_IPS: usize = 100;
 
 /// The addresses from which a key may be used: 1 to 100 addresses or CIDR ranges, kept as entered.
@@ -57,7 +57,7 @@ impl AllowedIps {
         self.0.iter().map(|entry| entry.text.as_str())
     }
 
-    /// Returns about how much memory the list takes besides itself, in bytes.
+    /// Returns the approximate memory of the list in addition to its own size, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.0.iter().map(|entry| size_of::<AllowedIp>() + entry.text.capacity()).sum()
     }

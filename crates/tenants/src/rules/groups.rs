@@ -1,7 +1,7 @@
 //! The effect of a sign-on with a provider on a membership: a pure rule.
 //!
-//! Only memberships that sign-ons of the same provider have made are changed. A provider that says nothing of groups
-//! hasn't said that there are none.
+//! Only memberships that sign-ons of the same provider created are changed. Groups that a provider doesn't
+//! report are unknown, not empty.
 
 use crate::roles::OrganizationRole;
 use sign_on::settings::{Membership, Role};
@@ -33,11 +33,11 @@ pub enum Outcome {
     Join(OrganizationRole),
     SetRole(OrganizationRole),
     Remove,
-    /// Nothing, because the organization would be left without an owner.
+    /// No change, because the organization would be left without an owner.
     LastOwnerStays,
 }
 
-/// Decides about a membership; `groups` is `None` if the provider says nothing of them.
+/// Decides about a membership; `groups` is `None` if the provider doesn't report any.
 pub fn decide(settings: &Membership, groups: Option<&[String]>, current: Option<Current>) -> Outcome {
     if current.is_some_and(|current| !current.is_managed) {
         return Outcome::Nothing;
@@ -52,7 +52,7 @@ pub fn decide(settings: &Membership, groups: Option<&[String]>, current: Option<
     match (current, wanted.map(OrganizationRole::from)) {
         (None, None) => Outcome::Nothing,
         (None, Some(role)) => Outcome::Join(role),
-        // Without groups there is nothing that could have changed.
+        // Without groups, nothing can have changed.
         (Some(_), _) if !has_groups || groups.is_none() => Outcome::Nothing,
         (Some(current), Some(role)) if role == current.role => Outcome::Nothing,
         (Some(current), _) if current.role == OrganizationRole::Owner && !current.has_other_owner => {
@@ -70,9 +70,9 @@ mod tests {
     use super::*;
     use kernel::ids::OrganizationId;
 
-    /// Each row: the groups; then what happens to who is no member, a managed member, a managed admin, the last owner
-    /// (managed), a managed owner beside another, and an admin whom people have made one. The settings map `staff` to
-    /// member, `admins` to admin, `boss` to owner.
+    /// Rows: the groups; then the outcome for a non-member, a managed member, a managed admin, the last owner
+    /// (managed), a managed owner with another owner, and an admin whose role people granted. The settings
+    /// map `staff` to member, `admins` to admin, `boss` to owner.
     const DEFAULT_ROLE: &str = "
         absent        join:member  nothing       nothing        nothing      nothing         nothing
         empty         join:member  nothing       set:member     last_owner   set:member      nothing

@@ -6,7 +6,7 @@ use kernel::error::{Code, Error};
 use schemars::JsonSchema;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The status of an invitation. One that was withdrawn or replaced has none: it isn't found any more.
+/// The status of an invitation. One that was withdrawn or replaced has none: it can no longer be found.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -17,7 +17,7 @@ pub enum InvitationStatus {
     Pending,
     /// The guest became a member by it, or was one already.
     Accepted,
-    /// It was open for as long as it could be.
+    /// Expired without being accepted.
     Expired,
 }
 

@@ -9,7 +9,7 @@ use kernel::error::{Code, Error};
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
     pub allowed_ips: Option<&'a AllowedIps>,
-    /// Requests a minute.
+    /// The maximum number of requests per minute.
     pub rate_limit: Option<i64>,
     pub expires_at: Option<Time>,
 }

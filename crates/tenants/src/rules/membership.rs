@@ -1,7 +1,7 @@
 //! Rules of granting roles in an organization (docs/contract/access.md#granting-roles).
 //!
-//! The scope has checked that the caller manages members. What is left depends on the member's role and what
-//! it becomes: one table says which roles a role grants, and the functions below read it.
+//! The scope has checked that the caller manages members. The rest depends on the member's old and new roles:
+//! one table lists the roles that a role grants, and the functions below read it.
 
 use crate::roles::OrganizationRole;
 use kernel::error::{Code, Error};
@@ -9,8 +9,8 @@ use kernel::error::{Code, Error};
 const YES: bool = true;
 const NO: bool = false;
 
-/// Returns `true` if a person with the role `caller` may grant or revoke `role`. Whoever can't grant a role
-/// can't revoke it.
+/// Returns `true` if a person with the role `caller` may grant or revoke `role`. A person who can't grant a
+/// role can't revoke it.
 #[rustfmt::skip]
 pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool {
     let [owner, admin, member] = match caller {
@@ -30,7 +30,7 @@ pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grantor<R> {
     pub role: R,
-    /// `true` for an API key: a key makes no owners, whoever created it.
+    /// `true` for an API key: a key can't make owners, regardless of its creator.
     pub is_key: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Grantor<R> {
 pub fn key_makes_owner_error() -> Error {
     Error::new(Code::KeyExceedsCaller)
         .param("role")
-        .message("An API key can't give anybody the role `owner`: use an access token.")
+        .message("An API key can't grant the role `owner`: use an access token.")
 }
 
 /// Returns the roles that a person with this role can't grant. Open invitations to them end when their
@@ -75,14 +75,14 @@ pub fn check_change(
 /// A new role for a member of an organization or a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoleChange<R> {
-    /// The new role; `None` changes nothing.
+    /// The new role; `None` for no change.
     pub role: Option<R>,
     /// The role that the member is expected to have; `None` for any.
     pub before: Option<R>,
 }
 
 impl<R: Copy + PartialEq> RoleChange<R> {
-    /// Refuses the change if somebody else has changed the role meanwhile, to yet another one.
+    /// Refuses the change if someone else has meanwhile changed the role to yet another one.
     ///
     /// # Errors
     /// 412.
@@ -156,7 +156,7 @@ pub enum Acceptance {
     Join(OrganizationRole),
     /// The guest is already a member, and keeps the current role.
     AlreadyMember,
-    /// The sender can't grant this role any more, so the invitation is void.
+    /// The sender can no longer grant this role, so the invitation is void.
     Withdrawn,
 }
 
@@ -187,7 +187,7 @@ mod tests {
         result.as_ref().map_or_else(|error| error.code.as_str(), |()| "ok")
     }
 
-    /// Every caller, old role and new role, when there is another owner.
+    /// Every caller, old role and new role, with another owner present.
     #[rustfmt::skip]
     const CHANGES: [(OrganizationRole, OrganizationRole, [bool; 3]); 9] = [
         // caller, before          after: owner admin member

@@ -1,7 +1,7 @@
 //! Rules of granting roles in a project (docs/contract/access.md#granting-roles).
 //!
-//! The scope has checked that the caller manages members. What is left depends on the member's role and what
-//! it becomes: one table says which roles a role grants, and the functions below read it. Callers' roles are
+//! The scope has checked that the caller manages members. The rest depends on the member's old and new roles:
+//! one table lists the roles that a role grants, and the functions below read it. Callers' roles are
 //! effective ones, so organization owners and admins count as owners. A project may be left without an owner
 //! of its own: the organization's owners still act as owners.
 
@@ -12,8 +12,8 @@ use kernel::error::{Code, Error};
 const YES: bool = true;
 const NO: bool = false;
 
-/// Returns `true` if a person with the role `caller` may grant or revoke `role`. Whoever can't grant a role
-/// can't revoke it.
+/// Returns `true` if a person with the role `caller` may grant or revoke `role`. A person who can't grant a
+/// role can't revoke it.
 #[rustfmt::skip]
 pub const fn may_check_grant(caller: ProjectRole, role: ProjectRole) -> bool {
     let [owner, admin, developer, viewer] = match caller {
@@ -32,7 +32,7 @@ pub const fn may_check_grant(caller: ProjectRole, role: ProjectRole) -> bool {
 }
 
 /// Checks whether a person may be added with this role. `is_newcomer` is `true` if they don't belong to the
-/// organization yet: then they are added to it too, which takes a caller who manages the organization's
+/// organization yet: then they are added to it too, which requires a caller who manages the organization's
 /// members.
 ///
 /// # Errors

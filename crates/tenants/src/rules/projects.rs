@@ -28,9 +28,9 @@ pub fn check_settings(
     }
 }
 
-/// The problem of a model that the catalog lacks.
+/// Returns the problem of a model that is missing from the catalog.
 pub fn unknown_model(id: &str) -> Problem {
-    Problem { code: "unknown_model", message: format!("There is no model `{id}`; GET /v1/models lists all.") }
+    Problem { code: "unknown_model", message: format!("Unknown model `{id}`; GET /v1/models lists all.") }
 }
 
 #[cfg(test)]

@@ -1,23 +1,24 @@
-//! Who has to sign in with an organization's provider, where the organization requires it.
+//! The members who have to sign in with an organization's provider, where the organization requires it.
 
 use crate::roles::OrganizationRole;
 use sign_on::settings::Settings;
 
-/// A member and the session that asks.
+/// A member and their current session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing<'a> {
     pub role: OrganizationRole,
     /// The address of the member's account.
     pub email: &'a str,
-    /// The provider whose sign-ons made the membership.
+    /// The provider whose sign-ons created the membership.
     pub managed_by: Option<&'a str>,
     /// The issuer of the connection that has opened the session.
     pub issuer: Option<&'a str>,
 }
 
-/// Returns the provider that the member has to sign in with, of those of the organization; `None` if the session is good.
-/// Owners keep their other ways in, so that nobody is locked out by a provider that fails. A provider is that of a
-/// member if the address is in its domains, or its sign-on made the membership: another address changes nothing then.
+/// Returns which of the organization's providers the member has to sign in with; `None` if the session meets
+/// the requirement. Owners keep their other sign-in methods, so that a failing provider locks no one out. A
+/// provider is a member's provider if their address is in its domains, or its sign-on created the membership:
+/// another address changes nothing then.
 pub fn missing<'p>(
     standing: &Standing<'_>,
     providers: impl IntoIterator<Item = &'p Settings>,
@@ -77,7 +78,7 @@ mod tests {
             (Member, "ada@other.test", Some("acme"), None, Some("acme")),
             (Member, "ada@other.test", Some("bare"), None, Some("bare")),
             (Member, "ada@other.test", Some("gone"), None, None),
-            // One of the member's providers is enough, and no other one.
+            // The member needs one of their providers; others don't count.
             (Member, "ada@acme.test", None, Some("https://acme.test"), None),
             (Member, "ada@acme.test", None, Some("https://labs.test"), None),
             (Member, "ada@acme.test", None, Some("https://bare.test"), Some("acme")),

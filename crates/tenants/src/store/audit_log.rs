@@ -59,7 +59,7 @@ impl Filter {
     }
 
     fn bind(&self, text: &'static str, organization_id: OrganizationId) -> Statement {
-        // Ids sort by time, so an id stands for a time.
+        // Ids sort by time, so an id can represent a time.
         let first_id = |time: Option<Time>, unbounded| AuditId::from_parts(time.unwrap_or(unbounded), 0);
         sql(text)
             .bind(organization_id)
@@ -72,9 +72,9 @@ impl Filter {
     }
 }
 
-/// The statements that find entries by one index. Parameters are those of `Filter::bind`.
+/// The statements that find entries with one index. Their parameters are those of `Filter::bind`.
 pub struct Statements {
-    /// One page, newest first.
+    /// A page, newest first.
     pub page: String,
     /// The number of entries.
     pub count: String,
@@ -82,11 +82,11 @@ pub struct Statements {
 
 /// All entries within a time.
 pub static BY_TIME: LazyLock<Statements> = LazyLock::new(|| Statements::new(""));
-/// Those of an actor.
+/// Entries of an actor.
 pub static BY_ACTOR: LazyLock<Statements> = LazyLock::new(|| Statements::new("actor"));
-/// Those with an action.
+/// Entries with an action.
 pub static BY_ACTION: LazyLock<Statements> = LazyLock::new(|| Statements::new("action"));
-/// Those about a target.
+/// Entries about a target.
 pub static BY_TARGET: LazyLock<Statements> = LazyLock::new(|| Statements::new("target"));
 
 impl Statements {

@@ -1,5 +1,5 @@
 //! Invitations into organizations. An invitation is open until `ended_at` is set or its time is over. One
-//! that has ended without being accepted isn't found any more.
+//! that has ended without being accepted can no longer be found.
 
 pub mod listing;
 
@@ -49,8 +49,8 @@ pub async fn insert(tx: &mut LockedTx<'_>, new: &NewInvitation<'_>, now: Time) -
     .await
 }
 
-/// Returns the number of an organization's open invitations. The answer holds only under the organization's
-/// lock.
+/// Returns the number of an organization's open invitations. The answer is reliable only under the
+/// organization's lock.
 pub async fn count_open(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<i64, db::Error> {
     let (count,): (i64,) = sql(OPEN_COUNT).bind(organization_id).bind(now).one(tx).await?;
     Ok(count)
@@ -92,7 +92,7 @@ pub const END_SENT: &str = "UPDATE invitations SET ended_at = $4
      WHERE organization_id = $1 AND invited_by = $2 AND role = $3 AND ended_at IS NULL";
 
 /// Ends all invitations that a member has sent, and an open one for their own address, so that a removed
-/// member can't come back by it.
+/// member can't use it to return.
 pub async fn end_with_member(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
@@ -148,9 +148,9 @@ pub async fn renew(tx: &mut LockedTx<'_>, id: InvitationId, expires_at: Time) ->
         .await
 }
 
-/// Stores the token of an open invitation's link, in place of an older one, and returns what the mail says;
-/// `None` if it is not open any more, or expires later than `expires_at`: then it was sent again by a newer
-/// mail.
+/// Stores the token of an open invitation's link, in place of an older one, and returns the contents of the
+/// mail; `None` if the invitation is no longer open, or expires later than `expires_at`: then it was sent
+/// again by a newer mail.
 pub async fn set_token(
     tx: &mut Tx,
     id: InvitationId,
@@ -235,7 +235,7 @@ static INVITATION_AND_CALLER: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns an invitation and the caller's role in the organization; `None` if there is no such organization.
+/// Returns an invitation and the caller's role in the organization; `None` if the organization doesn't exist.
 pub async fn invitation_and_caller(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -283,8 +283,8 @@ pub const OPEN_FOR_ADDRESS: &str =
      FROM invitations i JOIN organizations o ON o.id = i.organization_id
      WHERE i.email_folded = $1 AND i.ended_at IS NULL AND i.expires_at > $2 ORDER BY i.organization_id";
 
-/// Returns the open invitations for an address, ordered by organization: a transaction that takes several
-/// locks takes them in one order.
+/// Returns the open invitations for an address, ordered by organization, because transactions that take
+/// several locks take them in one order.
 pub async fn open_for_address(
     tx: &mut Tx,
     email_folded: &str,
@@ -306,7 +306,7 @@ pub struct InvitationRoles {
 
 db::row!(InvitationRoles { offered, sender, guest });
 
-/// Returns the roles that decide about an invitation for this guest; `None` if it is not open any more.
+/// Returns the roles that decide about an invitation for this guest; `None` if it is no longer open.
 pub async fn roles(
     tx: &mut Tx,
     id: InvitationId,

@@ -47,12 +47,12 @@ pub struct Statements {
     remove: String,
     audience: String,
     count: String,
-    /// One page of all members, newest first. The index steps over the rows before the page, and the tables
-    /// are read for the page only. `CROSS JOIN` keeps SQLite to this order.
+    /// A page of all members, newest first. The index skips the rows before the page, and the tables are read
+    /// only for the page. `CROSS JOIN` keeps SQLite to this order.
     pub from_start: String,
-    /// As `from_start`, stepping over the rows after the page.
+    /// Like `from_start`, but skips the rows after the page.
     pub from_end: String,
-    /// One page of the members that match a filter, newest first.
+    /// A page of the members that match a filter, newest first.
     pub filtered: String,
     /// The number of members that match a filter.
     pub filtered_count: String,
@@ -126,7 +126,7 @@ pub async fn add<G: Group>(
     Ok(statement.bind(role).bind(now).execute(tx).await? == 1)
 }
 
-/// Returns the provider whose sign-ons have made a membership in an organization.
+/// Returns the provider whose sign-ons created a membership in an organization.
 pub async fn managed_by(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -152,13 +152,13 @@ pub async fn set_managed_by(
         .await
 }
 
-/// A member of an organization and the session that asks, where the organization requires sign-ons.
+/// A member of an organization and their current session, where the organization requires sign-ons.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SignOnStanding {
     pub role: OrganizationRole,
     /// The address of the account.
     pub email: String,
-    /// The provider whose sign-ons have made the membership.
+    /// The provider whose sign-ons created the membership.
     pub managed_by: Option<String>,
     /// The issuer of the connection.
     pub issuer: Option<String>,
@@ -219,7 +219,7 @@ impl<G: Group> Member<G> {
     }
 }
 
-/// Returns the recipients of a mail about what a person does to the group; `None` if there is no such person.
+/// Returns the recipients of a mail about a person's change to the group; `None` if the person doesn't exist.
 pub async fn audience<G: Group>(tx: &mut Tx, group: G, by: UserId) -> Result<Option<Audience>, db::Error> {
     let rows = sql(G::statements().audience.as_str()).bind(group).bind(by).heavy().all(tx).await?;
     Ok(Audience::of(rows, by))

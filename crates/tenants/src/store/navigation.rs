@@ -1,4 +1,4 @@
-//! What the navigation of a page shows, in one statement.
+//! The contents of a page's navigation, in one statement.
 
 use crate::navigation::{Organization, Person, Project};
 use crate::roles::effective_project_role;
@@ -6,7 +6,7 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
-/// What a page is about.
+/// The subject of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub organization_id: Option<OrganizationId>,
@@ -24,7 +24,7 @@ pub enum Entry {
         /// The project of the page, if the person has a role in it.
         project: Option<Project>,
     },
-    /// One of the person's organizations.
+    /// An organization of the person.
     Listed(Organization),
 }
 
@@ -58,8 +58,8 @@ fn project(row: &Row) -> Result<Option<Project>, db::Error> {
     Ok(role.map(|role| Project { id, name, role }))
 }
 
-/// Returns what the navigation shows to a person on a page about `place`, and at most `limit` of their organizations, the
-/// newest first; nothing if there is no such person. `only` leaves out all other organizations.
+/// Returns the navigation for a person on a page about `place`, and at most `limit` of their organizations,
+/// newest first; empty if the person doesn't exist. `only` leaves out all other organizations.
 pub async fn read(
     tx: &mut Tx,
     user_id: UserId,

@@ -14,8 +14,8 @@ pub type Member = members::Member<OrganizationId>;
 /// The filter of a list of an organization's members.
 pub type Filter = members::Filter<OrganizationId>;
 
-/// Returns a person's role in an organization. The outer `None` means that there is no such organization, the
-/// inner one that the person has no role in it.
+/// Returns a person's role in an organization. The outer `None` means that the organization doesn't exist,
+/// the inner one that the person has no role in it.
 #[allow(
     clippy::option_option,
     reason = "unknown, without a role and with one are three answers: 404, 403, and yes"
@@ -43,8 +43,8 @@ pub struct RolePair {
 
 db::row!(RolePair { caller: "one", member: "other" });
 
-/// Returns the roles of a caller and a member, none for a member without an id; `None` if there is no such
-/// organization.
+/// Returns the roles of a caller and a member, none for a member without an id; `None` if the organization
+/// doesn't exist.
 pub async fn roles(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -74,8 +74,8 @@ pub struct MemberAndCaller {
 
 db::row!(MemberAndCaller { caller_role, member: Member::optional, has_other_owner });
 
-/// Returns a member and the caller's role; `None` if there is no such organization. The answer holds only
-/// under the organization's lock.
+/// Returns a member and the caller's role; `None` if the organization doesn't exist. The answer is reliable
+/// only under the organization's lock.
 pub async fn member_and_caller(
     tx: &mut Tx,
     organization_id: OrganizationId,

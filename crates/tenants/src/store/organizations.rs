@@ -39,7 +39,7 @@ db::row!(Organization {
     updated_at
 });
 
-/// What an organization requires of its members in person.
+/// The requirements of an organization for its members in person.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Requirements {
     /// A second factor.
@@ -51,7 +51,7 @@ pub struct Requirements {
 db::row!(Requirements { second_factor: "require_second_factor", sign_on: "require_sign_on" });
 
 impl Organization {
-    /// Returns what it requires of its members in person.
+    /// Returns the requirements for its members in person.
     pub fn requirements(&self) -> Requirements {
         Requirements { second_factor: self.require_second_factor, sign_on: self.require_sign_on }
     }
@@ -114,7 +114,8 @@ impl FromRow for OrganizationCreator {
     }
 }
 
-/// Returns a person who is about to create an organization. The answer holds only under their account's lock.
+/// Returns a person who is about to create an organization. The answer is reliable only under their account's
+/// lock.
 pub async fn creator(tx: &mut Tx, user_id: UserId) -> Result<Option<OrganizationCreator>, db::Error> {
     sql(CREATOR).bind(user_id).optional(tx).await
 }
@@ -180,10 +181,10 @@ pub async fn remove(
     changes::record(tx, Change::Organization(organization_id), now).await
 }
 
-/// Takes the organization's lock: until the end of the transaction no other transaction changes it, its
-/// members or its invitations. The lock is held once the transaction's next statement is answered; on SQLite
-/// a writing transaction holds all locks from its start. Without effect if there is no such organization; the
-/// next read tells.
+/// Takes the organization's lock: until the end of the transaction no other transaction changes the
+/// organization, its members or its invitations. The lock is effective once the transaction's next statement
+/// is answered; on SQLite a writing transaction has all locks from its start. Without effect if the
+/// organization doesn't exist, which the next read shows.
 pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql(LOCKED).bind(organization_id).lock(tx, Lock::Change).await
 }
@@ -191,8 +192,8 @@ pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db
 const LOCKED: &str = "SELECT id FROM organizations WHERE id = $1";
 
 /// Takes the lock that a removal or a new name needs. On PostgreSQL a transaction that adds a row which
-/// refers to the organization holds a share lock of its key, and only a change of a unique column conflicts
-/// with that. Taking this lock later, with [`lock`] already held, could deadlock.
+/// refers to the organization has a share lock of its key, and only a change of a unique column conflicts
+/// with that. Taking this lock later, after [`lock`], could deadlock.
 pub async fn lock_for_removal(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql(LOCKED).bind(organization_id).lock(tx, Lock::Removal).await
 }
@@ -241,7 +242,8 @@ pub async fn detail(
     .await
 }
 
-/// Returns what an organization requires of its members in person; nothing if there is no such organization.
+/// Returns the requirements of an organization for its members in person; none if the organization doesn't
+/// exist.
 pub async fn requirements(tx: &mut Tx, organization_id: OrganizationId) -> Result<Requirements, db::Error> {
     let text = "SELECT require_second_factor, require_sign_on FROM organizations WHERE id = $1";
     Ok(sql(text).bind(organization_id).optional(tx).await?.unwrap_or_default())

@@ -23,7 +23,7 @@ pub struct Project {
     pub description: Option<String>,
     /// The default model: an id in the catalog.
     pub model: Option<String>,
-    /// The default of the most tokens of one request.
+    /// The default for the maximum number of tokens of one request.
     pub max_tokens: Option<i64>,
     pub temperature: Option<Ppm>,
     pub visibility: Visibility,

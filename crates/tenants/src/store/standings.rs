@@ -1,6 +1,6 @@
 //! A person's standing, that is their roles in an organization or a project, together with the row that they
-//! ask for. One statement reads both, because every call needs them, and every change again under the
-//! organization's lock.
+//! ask for. One statement reads both, because every call needs them, and every change reads them again under
+//! the organization's lock.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ pub struct OrganizationStanding {
 
 db::row!(OrganizationStanding { organization: OrganizationDetail::from_row, role });
 
-/// Returns an organization and a person's role in it; `None` if there is no such organization.
+/// Returns an organization and a person's role in it; `None` if the organization doesn't exist.
 pub async fn in_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -43,11 +43,11 @@ pub async fn in_organization(
 pub struct StandingWith<T> {
     /// The person's role in the organization.
     pub organization_role: Option<OrganizationRole>,
-    /// What the organization requires of its members in person.
+    /// The organization's requirements for its members in person.
     pub requirements: Requirements,
     /// The person's standing in the project; `None` if this organization has no such project.
     pub project: Option<ProjectStanding>,
-    /// The extra row; `None` also if there is no such project.
+    /// The extra row; `None` also if the project doesn't exist.
     pub found: Option<T>,
 }
 
@@ -104,7 +104,7 @@ pub fn text(columns: &str, joins: &str) -> String {
     format!("SELECT {STANDING}{columns} FROM {JOINS} {joins} WHERE o.id = $1")
 }
 
-/// Returns a person's standing in a project, with an extra row; `None` if there is no such organization.
+/// Returns a person's standing in a project, with an extra row; `None` if the organization doesn't exist.
 pub async fn in_project<T: Extra>(
     tx: &mut Tx,
     organization_id: OrganizationId,

@@ -37,7 +37,7 @@ struct Signature {
 /// The verification of the person that is asked of the authenticator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verification {
-    /// As this server asks for.
+    /// The setting of this server.
     Required,
     Preferred,
 }
@@ -51,7 +51,7 @@ fn base64(hex: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes(hex))
 }
 
-/// Returns `true` if the authenticator says that it has verified the person.
+/// Returns `true` if the authenticator reports that it has verified the person.
 fn is_verified(flags: u8) -> bool {
     flags & 0x04 != 0
 }
@@ -75,8 +75,8 @@ impl Creation {
         entry[10 + length_bytes..].to_vec()
     }
 
-    /// Returns the attestation object without the authenticator's statement. A browser removes it because this server asks
-    /// for none.
+    /// Returns the attestation object without the authenticator's statement. A browser removes the statement
+    /// because this server doesn't ask for one.
     fn without_statement(&self) -> Vec<u8> {
         [b"\xa3\x63fmt\x64none\x67attStmt\xa0", self.last_entry().as_slice()].concat()
     }
@@ -129,7 +129,7 @@ impl Vector {
         }});
         let mut stored: Value = serde_json::from_str(&credential.stored).unwrap();
         if verification == Verification::Preferred {
-            // The library would ask for as much as the new credential had.
+            // The library would require as much as the new credential had.
             assert!(stored["user_verified"].is_boolean());
             stored["user_verified"] = json!(false);
         }
@@ -137,9 +137,9 @@ impl Vector {
     }
 }
 
-/// The vectors that are taken: those with a key of an algorithm that this server asks for, from a page of its own. Those of
-/// pages in frames and of other algorithms are refused whatever is asked of the authenticator. So is `packed-rs256`: of RSA
-/// keys the library takes those of 2,048 bits, as authenticators make them, and this one has 3,488.
+/// The vectors that are accepted: those with a key of an algorithm that this server offers, from a page of
+/// its own. Those from pages in frames and of other algorithms are always refused. So is `packed-rs256`: of
+/// RSA keys the library accepts those of 2,048 bits, as authenticators create them, and this one has 3,488.
 const TAKEN: [&str; 9] = [
     "none-es256",
     "packed-self-es256",
@@ -179,7 +179,7 @@ fn vectors_are_taken_if_the_person_was_verified() {
             let outcome = vector.sign(&party, Verification::Preferred, &credential, &flipped);
             assert!(outcome.is_err(), "{name}: a signature with byte {at} changed");
         }
-        // As this server asks.
+        // The setting of this server.
         let is_taken = vector.create(&party, Verification::Required).is_ok();
         assert_eq!(is_taken, is_verified(vector.creation.authenticator_data()[32]), "{name}");
         if is_taken {

@@ -1,5 +1,5 @@
-//! Accounts as operators see them, and what only operators write: whether an account is disabled, and who else is an
-//! operator.
+//! Accounts as operators see them, and the fields that only operators write: whether an account is disabled,
+//! and whether its person is an operator.
 
 use std::sync::LazyLock;
 
@@ -64,7 +64,7 @@ pub async fn list_after(
     bind(AFTER.as_str(), filter).bind(after).bind(limit).heavy().all(tx).await
 }
 
-/// Returns `true` if there is an account.
+/// Returns `true` if any account exists.
 pub async fn has_any(tx: &mut Tx) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql("SELECT id FROM users LIMIT 1").optional(tx).await?;
     Ok(found.is_some())
@@ -130,7 +130,7 @@ pub async fn set_disabled(
     Ok(changed == 1)
 }
 
-/// Makes a person an operator, or no operator any more with `None`, and announces it to every replica. Returns `true`
+/// Makes a person an operator, or revokes it with `None`, and announces it to every replica. Returns `true`
 /// if that is a change.
 pub async fn set_operator(
     tx: &mut Tx,
@@ -159,7 +159,7 @@ pub async fn count_sessions(tx: &mut Tx, user_id: UserId, now: Time) -> Result<i
 pub const COUNT_SESSIONS: &str = "SELECT COUNT(*) AS value FROM sessions /*+ INDEXED BY sessions_live */
      WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2";
 
-/// Returns `true` if somebody has this folded username.
+/// Returns `true` if a user has this folded username.
 pub async fn is_username_taken(tx: &mut Tx, username_folded: &str) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> =
         sql("SELECT id FROM users WHERE username_folded = $1").bind(username_folded).optional(tx).await?;
@@ -177,14 +177,14 @@ pub async fn consume_first_account_token(tx: &mut Tx, token_hash: [u8; 32]) -> R
     Ok(removed == 1)
 }
 
-/// Returns the hash of the token of the first account, if it is good.
+/// Returns the hash of the token of the first account, if the token is valid.
 pub async fn first_account_token(tx: &mut Tx) -> Result<Option<[u8; 32]>, db::Error> {
     let found: Option<([u8; 32],)> =
         sql("SELECT token_hash FROM first_account WHERE id = 1").optional(tx).await?;
     Ok(found.map(|(hash,)| hash))
 }
 
-/// Stores the hash of a token for the first account; returns `false` if there is one already.
+/// Stores the hash of a token for the first account. Returns `false` if one already exists.
 pub async fn insert_first_account_token(
     tx: &mut Tx,
     token_hash: [u8; 32],

@@ -37,7 +37,7 @@ impl Default for Position {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnverifiedAccount {
     pub position: Position,
-    /// `true` if [`UNUSED`] holds.
+    /// `true` if the account satisfies [`UNUSED`].
     pub is_unused: bool,
 }
 

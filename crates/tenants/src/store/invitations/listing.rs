@@ -21,7 +21,7 @@ pub struct Invitation {
     pub expires_at: Time,
     /// The person who sent it.
     pub invited_by: UserId,
-    /// That person's address.
+    /// The address of the person in `invited_by`.
     pub invited_by_email: String,
     pub invited_by_username: String,
 }
