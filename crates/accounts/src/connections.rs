@@ -166,7 +166,7 @@ pub async fn confirm(
     Ok(())
 }
 
-/// Adds a connection; `None` if the person at the provider has one.
+/// Adds a connection; `None` if the person at the provider already has one.
 pub(crate) async fn add(
     accounts: &Accounts,
     tx: &mut Tx,

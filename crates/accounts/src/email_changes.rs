@@ -33,7 +33,7 @@ const LINK_MS: i64 = DAY_MS;
 /// The error detail of a new address that equals the current one.
 pub const UNCHANGED: &str = "email_unchanged";
 
-/// A new address, which keeps to the rules of [`kernel::naming::email`], and the account's password.
+/// A new address, which follows the rules of [`kernel::naming::email`], and the account's password.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub new_email: &'a Name,
@@ -105,17 +105,17 @@ pub fn request<'a>(
 }
 
 fn unchanged() -> Error {
-    let message = "`new_email` is the address that the account has.".to_owned();
+    let message = "`new_email` is already the account's address.".to_owned();
     Error::invalid(vec![Detail { param: "new_email".to_owned(), code: UNCHANGED, message }])
 }
 
 /// Consumes the token and sets the new address, which counts as verified; returns it. Open invitations for it
 /// are accepted. Every session of the account ends except the one that asked, and every older link stops
-/// working. A wrong password counts like a failed login, and doesn't consume the token.
+/// working. A wrong password counts as a failed login, and doesn't consume the token.
 ///
 /// # Errors
 /// `invalid_token`; `wrong_password`; 409 `email_taken` if another account has got the address meanwhile; 429
-/// while the caller has to wait or the queue of passwords is full.
+/// while the caller has to wait or the password queue is full.
 pub async fn confirm(
     accounts: &Accounts,
     trail: &Trail,

@@ -39,7 +39,7 @@ impl Guess {
         Self { account_hash: sha256(&[b"codes".as_slice(), &self.account_hash].concat()), ..*self }
     }
 
-    /// The SHA-256 of the account's folded address; for codes, one made of it.
+    /// The SHA-256 of the account's folded address; for codes, a hash derived from it.
     pub fn account_hash(&self) -> [u8; 32] {
         self.account_hash
     }

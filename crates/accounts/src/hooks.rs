@@ -56,6 +56,6 @@ pub struct Hooks {
     /// Gives credit to the person's first organization. Called after [`Hooks::accept_invitations`] and
     /// [`Hooks::reclaim`], and before mails are counted: it locks a wallet.
     pub give_first_credit: VerifiedEmailHook,
-    /// Makes, changes or ends the membership that a provider gives. Called when a person has signed on with it.
+    /// Creates, changes or ends the membership that a provider gives. Called when a person has signed on with it.
     pub apply_sign_on: SignOnHook,
 }

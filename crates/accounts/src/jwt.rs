@@ -174,7 +174,7 @@ impl SigningKey {
         self.public.key
     }
 
-    /// The key's id, made from its public half.
+    /// The key's id, derived from its public half.
     pub fn kid(&self) -> &str {
         &self.public.kid
     }
@@ -214,7 +214,7 @@ impl VerifyingKey {
         }
     }
 
-    /// The key's id, made from its public half.
+    /// The key's id, derived from its public half.
     pub fn kid(&self) -> &str {
         &self.kid
     }

@@ -77,8 +77,9 @@ const MAX_PASSWORD_CHECKS: usize = 2;
 /// metrics.
 ///
 /// # Errors
-/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if the account is disabled, a verified
-/// address is required, or people sign in without passwords; 429 while the caller has to wait or the queue of passwords is full.
+/// 401 for wrong credentials, or for a code that is missing or wrong; 403 if the account is disabled, a
+/// verified address is required, or people sign in without passwords; 429 while the caller has to wait or the
+/// password queue is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let (session, user, now) = match check_and_open(accounts, trail, login, SessionKind::Api).await? {
@@ -394,8 +395,8 @@ async fn open_in(
 ) -> Result<Option<(Session, Time)>, Error> {
     let checked = opening.checked;
     let (user, now) = (&checked.user, accounts.clock.now());
-    // Locks the account: a concurrent change of the password or the second factor waits, and then ends this session;
-    // or this login waits for the change, and then finds the hash changed, or the factor there.
+    // Locks the account: a concurrent change of the password or the second factor waits, and then ends this
+    // session; or this login waits for the change, and then finds the hash changed, or the factor there.
     if !checked.note(&mut tx, now).await? {
         return Ok(None);
     }

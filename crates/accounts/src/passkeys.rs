@@ -146,7 +146,7 @@ pub async fn add(
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
     ceremony.use_up(&mut tx).await?;
-    // Two ceremonies of a person who had no handle: the second one is over.
+    // Two ceremonies of a person who had no handle: the second one is no longer valid.
     if store::passkeys::set_handle(&mut tx, user.id, &adding.handle).await? != adding.handle {
         return Err(Code::ChallengeExpired.into());
     }
@@ -345,7 +345,7 @@ impl Checked {
         // authenticator that was reset: the signature is valid, so the owner isn't locked out.
         if told <= before && (told, before) != (0, 0) {
             tracing::warn!(
-                "the authenticator of {}'s {} counts {told} signatures after {before}: there may be a copy of it",
+                "the authenticator of {}'s {} counts {told} signatures after {before}: it may have been copied",
                 self.user_id,
                 self.id
             );

@@ -25,12 +25,13 @@ pub struct Change<'a> {
 }
 
 /// Sets the new password. Every other session of the account ends, and every older link for a new password or
-/// a new address stops working. A wrong current password counts like a failed login. Returns the time of the change.
+/// a new address stops working. A wrong current password counts as a failed login. Returns the time of the
+/// change.
 ///
 /// # Errors
-/// 400 with each rule that the new password breaks; `no_password`; `wrong_password`; 401 when the session is over or the
-/// password was changed meanwhile; 429 after too many changes or guesses, or while the queue of passwords is
-/// full.
+/// 400 with each rule that the new password breaks; `no_password`; `wrong_password`; 401 if the session has
+/// ended or the password was changed meanwhile; 429 after too many changes or guesses, or while the password
+/// queue is full.
 pub fn change<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,

@@ -59,7 +59,7 @@ pub fn request_reset<'a>(
 /// breaks a rule doesn't consume the token.
 ///
 /// # Errors
-/// `invalid_token`; 400 with each rule that the password breaks; 429 while the queue of passwords is full.
+/// `invalid_token`; 400 with each rule that the password breaks; 429 while the password queue is full.
 pub async fn reset(
     accounts: &Accounts,
     trail: &Trail,
@@ -134,7 +134,7 @@ pub(super) async fn hash_new(
 ) -> Result<String, Error> {
     check_rules(field, password, &account.user)?;
     if place.verify(password, account.password_hash.as_deref()).await?.matches {
-        let message = format!("`{field}` is the password that the account has: choose another one.");
+        let message = format!("`{field}` is already the account's password: choose another one.");
         return Err(Error::invalid(vec![Detail { param: field.to_owned(), code: UNCHANGED, message }]));
     }
     place.hash(password).await

@@ -33,7 +33,7 @@ pub async fn find(accounts: &Accounts, id_or_email: &str) -> Result<Option<User>
     read(accounts, user_id).await
 }
 
-/// A change of an account. Its values keep to the rules of [`kernel::naming`] and [`kernel::phones`].
+/// A change of an account. Its values follow the rules of [`kernel::naming`] and [`kernel::phones`].
 #[derive(Clone, Debug)]
 pub struct Update {
     /// `None` keeps the username.

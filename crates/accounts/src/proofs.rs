@@ -1,7 +1,8 @@
 //! Counts and checks the credentials of an account: its password, and the code of its second factor.
 //!
-//! Guesses at both are counted before they are checked, apart from each other: a right password doesn't forget wrong codes
-//! (RFC 4226, section 7.3). Refusals are recorded here, so that no way of guessing leaves no trace.
+//! Guesses at both are counted before they are checked, apart from each other: a right password doesn't
+//! forget wrong codes (RFC 4226, section 7.3). Refusals are recorded here, so that no way of guessing leaves
+//! no trace.
 
 use crate::guesses::Guess;
 use crate::hasher::Place;
@@ -26,8 +27,8 @@ pub(crate) struct RightPassword {
 /// Counts a guess at the password of an account, and checks it.
 ///
 /// # Errors
-/// `no_password`; `wrong_password` for the field `field`; 429 while the caller has to wait or the queue of passwords is
-/// full.
+/// `no_password`; `wrong_password` for the field `field`; 429 while the caller has to wait or the password
+/// queue is full.
 pub(crate) async fn check_password(
     accounts: &Accounts,
     trail: &Trail,
@@ -101,7 +102,7 @@ impl<'a> CountedCode<'a> {
         self.typed
     }
 
-    /// Forgets the wrong ones: this one was right, or none was asked for.
+    /// Clears the wrong ones: this one was right, or none was required.
     pub(crate) async fn forget(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
         match self.typed {
             Some(_) => self.guess.forget(tx, now).await,

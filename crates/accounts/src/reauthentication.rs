@@ -53,9 +53,9 @@ pub struct Tokens {
 /// Checks the proof, and replaces the session of a program.
 ///
 /// # Errors
-/// `no_password`; `passwords_disabled`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`; 401 when the session is over or
-/// the password was changed meanwhile; 429 while the caller has to wait or the queue of passwords is full. Of a passkey:
-/// `passkeys_disabled`, `challenge_expired`, `invalid_credential`.
+/// `no_password`; `passwords_disabled`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`;
+/// 401 if the session has ended or the password was changed meanwhile; 429 while the caller has to wait or
+/// the password queue is full. Of a passkey: `passkeys_disabled`, `challenge_expired`, `invalid_credential`.
 pub async fn prove(
     accounts: &Accounts,
     trail: &Trail,
@@ -69,10 +69,10 @@ pub async fn prove(
     })
 }
 
-/// As [`prove`], for the session of a browser.
+/// Does the same as [`prove`], for the session of a browser.
 ///
 /// # Errors
-/// As from [`prove`].
+/// Those of [`prove`].
 pub async fn prove_in_browser(
     accounts: &Accounts,
     trail: &Trail,

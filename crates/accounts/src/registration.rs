@@ -78,7 +78,7 @@ pub fn register<'a>(
 /// Refuses people who may not register.
 async fn check_mode(accounts: &Accounts, email_folded: &str) -> Result<(), Error> {
     if !accounts.settings.sign_in.passwords {
-        let message = "People sign in with a provider on this server, and have an account from then on.";
+        let message = "On this server people sign in with a provider, which creates their account.";
         return Err(Error::new(Code::RegistrationClosed).message(message));
     }
     match accounts.settings.registration {

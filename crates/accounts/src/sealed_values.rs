@@ -42,6 +42,6 @@ pub(crate) fn open<T: DeserializeOwned>(
     let text = accounts.sealer.open(&sealed, associated).ok()?;
     let Envelope { expires_at_ms, contents } = serde_json::from_slice(&text).ok()?;
     let left_ms = expires_at_ms.saturating_sub(accounts.clock.now().unix_ms());
-    // A value from further ahead was made by a clock that has been set back since.
+    // A value from further ahead was written by a clock that has been set back since.
     (1..=lifetime_ms.saturating_add(MINUTE_MS)).contains(&left_ms).then_some(contents)
 }

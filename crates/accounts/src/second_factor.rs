@@ -217,8 +217,8 @@ pub(crate) async fn begin_if_due(
     Ok(Some(make_recovery_codes(accounts, tx, session.user_id, now).await?))
 }
 
-/// Removes the recovery codes if a password alone is enough now. Returns `true` if it isn't. After the last passkey
-/// the next one is a first one again.
+/// Removes the recovery codes if a password alone is enough now. Returns `true` if it isn't. After the last
+/// passkey is removed, the next one counts as the first again.
 pub(crate) async fn end_if_gone(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     let left = read_in(tx, user_id).await?;
     if left.passkeys == 0 {
@@ -268,8 +268,8 @@ pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     Ok(had_totp || had_passkeys)
 }
 
-/// Makes new recovery codes, in place of all earlier ones. With `replaced` only if the earlier ones were made then:
-/// a form that is sent twice makes one set.
+/// Creates new recovery codes, replacing all earlier ones. With `replaced`, only if the earlier ones were
+/// created then, so that a form that is submitted twice creates one set.
 ///
 /// # Errors
 /// `second_factor_not_found`; `precondition_failed`; 401 if the caller's session has ended.
@@ -299,7 +299,7 @@ pub fn renew_recovery_codes<'a>(
 
 /// The way in which a person has passed the second factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "a used recovery code is told by mail: `note`"]
+#[must_use = "the use of a recovery code is reported by mail: `note`"]
 pub(crate) enum Passed {
     /// They have none.
     NotAsked,

@@ -60,10 +60,10 @@ pub fn end<'a>(
     })
 }
 
-/// Ends a session of the caller, who may name the own one.
+/// Ends a session of the caller, which may be the calling one.
 ///
 /// # Errors
-/// `session_not_found` if the caller has no such live session; 401 if the caller's own has ended.
+/// `session_not_found` if the caller has no such live session; 401 if the calling session has ended.
 pub async fn end_one(
     accounts: &Accounts,
     trail: &Trail,
@@ -80,7 +80,7 @@ pub async fn end_one(
     Ok(tx.commit().await?)
 }
 
-/// Ends every session of the caller except the one that calls.
+/// Ends every session of the caller except the calling one.
 ///
 /// # Errors
 /// 401 if the caller's session has ended.
@@ -112,7 +112,7 @@ pub fn note_seen<'a>(
         }
         let client = Client { address: trail.address, user_agent };
         if let Err(error) = store_seen(accounts, session, &client, now).await {
-            tracing::debug!("when a session was seen could not be stored: {error}");
+            tracing::debug!("the last use of a session can't be stored: {error}");
         }
     })
 }

@@ -197,8 +197,8 @@ async fn who_is(
         Some(email) => store::users::by_email(&mut tx, &email.folded).await?,
         None => None,
     };
-    // Read after the holder: another sign-on of the same person may commit the account with its connection meanwhile, and
-    // an account that is seen without it would be a conflict.
+    // Read after the holder: another sign-on of the same person may commit the account with its connection
+    // meanwhile, and an account that is seen without it would be a conflict.
     let connected = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
     let facts =
         facts(accounts, &mut tx, provider, identity, (connected.is_some(), holder.as_ref()), now).await?;
@@ -261,8 +261,8 @@ async fn lock_account(tx: &mut Tx, user_id: UserId) -> Result<User, Error> {
 fn signed_in_as_another(provider: &Provider) -> Error {
     let name = &provider.settings.name;
     let message = format!(
-        "You are signed in here as another person than at {name}. Sign out first, then sign in with {name}; or connect both \
-         on the page of your account."
+        "You are signed in here as a different person than at {name}. Sign out first, then sign in with {name}, or \
+         connect it on your account page."
     );
     Error::new(Code::SignOnFailed).message(message)
 }
@@ -308,7 +308,7 @@ async fn facts(
     })
 }
 
-/// Makes, changes or ends the membership that the provider gives.
+/// Creates, changes or ends the membership that the provider gives.
 async fn apply(
     accounts: &Accounts,
     tx: &mut Tx,

@@ -89,10 +89,10 @@ impl Outbox {
         self.post_all(tx, sender, draft, vec![recipient.to_owned()], now).await
     }
 
-    /// As [`Outbox::post`], for many recipients.
+    /// Queues a mail to many recipients, like [`Outbox::post`].
     ///
     /// # Errors
-    /// As from [`Outbox::post`].
+    /// Those of [`Outbox::post`].
     pub fn post_all<'a>(
         &'a self,
         tx: &'a mut Tx,

@@ -95,7 +95,7 @@ impl Smtp {
         match outcome {
             Ok(answer) if answer.code().severity == Severity::PositiveCompletion => Ok(()),
             // An answer to another command: the mail may not have been taken.
-            Ok(answer) => Err(DeliveryError::Temporary(format!("unexpected answer: {}", answer.code()))),
+            Ok(answer) => Err(DeliveryError::Temporary(format!("unexpected response: {}", answer.code()))),
             Err(error) => Err(failure(&error)),
         }
     }
@@ -110,7 +110,7 @@ impl Smtp {
 fn failure(error: &Error) -> DeliveryError {
     let Some(code) = error.status() else {
         return DeliveryError::Temporary(if error.is_response() {
-            "the mail server sent an answer that is not SMTP".to_owned()
+            "the mail server's response isn't SMTP".to_owned()
         } else {
             format!("sending to the mail server: {}", quote(&error.to_string()))
         });

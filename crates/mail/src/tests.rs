@@ -1,4 +1,4 @@
-//! Mails as they lie in the folder.
+//! Mails as stored in the folder.
 
 use std::path::{Path, PathBuf};
 

@@ -46,7 +46,7 @@ pub async fn prepare(operators: &Operators) -> Result<(), Error> {
     Ok(())
 }
 
-/// The reason why no token was made.
+/// The reason why no token was created.
 enum Failure {
     /// Its file can't be written; a sentence for the operator.
     File(String),

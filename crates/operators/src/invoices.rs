@@ -41,7 +41,7 @@ pub fn read(operators: &Operators, id: InvoiceId) -> BoxFuture<'_, Result<Option
 /// Records the payment of an open invoice.
 ///
 /// # Errors
-/// As from [`invoice_changes::mark_paid`].
+/// Those of [`invoice_changes::mark_paid`].
 pub async fn mark_paid(
     operators: &Operators,
     id: InvoiceId,
@@ -56,7 +56,7 @@ pub async fn mark_paid(
 /// Voids an invoice.
 ///
 /// # Errors
-/// As from [`invoice_changes::void`].
+/// Those of [`invoice_changes::void`].
 pub async fn void(
     operators: &Operators,
     id: InvoiceId,
@@ -70,14 +70,14 @@ pub async fn void(
 /// Gives up an open invoice.
 ///
 /// # Errors
-/// As from [`invoice_changes::give_up`].
+/// Those of [`invoice_changes::give_up`].
 pub async fn give_up(
     operators: &Operators,
     id: InvoiceId,
     trail: &Trail,
 ) -> Result<InvoiceChange, OperatorError> {
     let change = invoice_changes::give_up(&operators.billing, id, trail).await?;
-    tell(operators, &change, "is written off: nothing of it is due any more").await;
+    tell(operators, &change, "is written off: no amount is due anymore").await;
     Ok(change)
 }
 

@@ -70,7 +70,7 @@ pub fn read(operators: &Operators, id: OrganizationId) -> BoxFuture<'_, Result<O
 /// Sets how far an organization's balance may go below zero.
 ///
 /// # Errors
-/// As from [`wallets::set_credit_limit`].
+/// Those of [`wallets::set_credit_limit`].
 pub fn set_credit_limit<'a>(
     operators: &'a Operators,
     id: OrganizationId,
@@ -91,7 +91,7 @@ pub fn set_credit_limit<'a>(
 /// Adds a credit, unless its reference exists.
 ///
 /// # Errors
-/// As from [`credits::add`].
+/// Those of [`credits::add`].
 pub fn add_credit<'a>(
     operators: &'a Operators,
     new: &'a NewCredit,

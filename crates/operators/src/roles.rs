@@ -10,7 +10,7 @@ use trail::{Action, Trail};
 use crate::Operators;
 use crate::users::{UserChange, after, finish, lock};
 
-/// Makes a person an operator. Their sessions end: an operator's are shorter.
+/// Makes a person an operator. Their sessions end, because an operator's are shorter.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -18,7 +18,7 @@ pub async fn grant(operators: &Operators, user_id: UserId, trail: &Trail) -> Res
     set(operators, user_id, true, trail).await
 }
 
-/// Makes a person an operator no more.
+/// Revokes a person's role of operator.
 ///
 /// # Errors
 /// `user_not_found`.

@@ -89,7 +89,7 @@ pub fn read(operators: &Operators, user_id: UserId) -> BoxFuture<'_, Result<Opti
     })
 }
 
-/// An account that was made for a person, and the link by which they choose its password.
+/// An account created for a person, and the link with which they choose its password.
 #[derive(Clone, Debug)]
 pub struct CreatedUser {
     pub user: User,
@@ -242,9 +242,9 @@ pub fn end_sessions<'a>(
     })
 }
 
-/// Removes a person's second factor with all passkeys, for the day on which they have lost them and their recovery codes,
-/// and ends their sessions: the password alone opens the account again. Who has none sets one by a mailed link, or signs
-/// in with a connected provider.
+/// Removes a person's second factor with all passkeys, for the day on which they have lost them and their
+/// recovery codes, and ends their sessions: the password alone opens the account again. A person without a
+/// password sets one with a mailed link, or signs in with a connected provider.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -286,10 +286,10 @@ async fn way_in(operators: &Operators, tx: &mut Tx, user_id: UserId) -> Result<S
     let set_one = "with \"Forgot your password?\" on the sign-in page";
     Ok(match provider {
         Some(provider) => format!(
-            "It has no password: sign in with {}, or set one {set_one}.",
+            "It has no password: sign in with {}, or choose a new password for it {set_one}.",
             provider.settings.name
         ),
-        None => format!("It has no password: set one {set_one}."),
+        None => format!("It has no password: choose one {set_one}."),
     })
 }
 

@@ -64,20 +64,20 @@ impl Client {
             let response = self.0.request(request).await.map_err(|error| NoResponse(with_causes(&error)))?;
             let (head, body) = response.into_parts();
             if head.status.is_redirection() {
-                return Err(NoResponse("it answers with a redirect, which isn't followed".to_owned()));
+                return Err(NoResponse("it responded with a redirect, which isn't followed".to_owned()));
             }
             let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
-            let body = body.map_err(|error| NoResponse(format!("its answer can't be read: {error}")))?;
+            let body = body.map_err(|error| NoResponse(format!("its response can't be read: {error}")))?;
             Ok(Response::from_parts(head, body.to_bytes().to_vec()))
         };
-        let late = |_| NoResponse("it doesn't answer within five seconds".to_owned());
+        let late = |_| NoResponse("it didn't respond within five seconds".to_owned());
         tokio::time::timeout(TIMEOUT, exchange).await.map_err(late)?
     }
 
     /// Returns the JSON at an address.
     ///
     /// # Errors
-    /// As from [`Self::send`]; the status isn't 200, or it isn't JSON.
+    /// Those of [`Self::send`]; the status isn't 200, or it isn't JSON.
     pub(crate) async fn get_json(&self, url: &str, bearer: Option<&str>) -> Result<Vec<u8>, NoResponse> {
         let mut request = Request::get(url)
             .header(http::header::ACCEPT, "application/json")
@@ -85,7 +85,7 @@ impl Client {
         if let Some(bearer) = bearer {
             let value = http::HeaderValue::try_from(format!("Bearer {bearer}"));
             let mut value =
-                value.map_err(|_| NoResponse("its access token fits into no header".to_owned()))?;
+                value.map_err(|_| NoResponse("its access token doesn't fit into a header".to_owned()))?;
             value.set_sensitive(true);
             request = request.header(http::header::AUTHORIZATION, value);
         }
@@ -93,7 +93,7 @@ impl Client {
         let response = self.send(request).await?;
         match response.status() {
             http::StatusCode::OK => Ok(response.into_body()),
-            status => Err(NoResponse(format!("it answers {status}"))),
+            status => Err(NoResponse(format!("it responded with {status}"))),
         }
     }
 }

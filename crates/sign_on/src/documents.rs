@@ -53,11 +53,11 @@ impl Documents {
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         let text = client.get_json(&url, None).await?;
         let no_metadata =
-            |error: serde_json::Error| NoResponse(format!("{url} is no metadata of a provider: {error}"));
+            |error: serde_json::Error| NoResponse(format!("{url} isn't the metadata of a provider: {error}"));
         let more: More = serde_json::from_slice(&text).map_err(no_metadata)?;
         if more.issuer != issuer {
             let found = more.issuer.escape_debug();
-            return Err(NoResponse(format!("{url} is that of another issuer, {found}")));
+            return Err(NoResponse(format!("{url} belongs to another issuer, {found}")));
         }
         let metadata: CoreProviderMetadata = serde_json::from_slice(&text).map_err(no_metadata)?;
         let token_endpoint = metadata.token_endpoint().map(|url| url.url().to_string());
@@ -75,8 +75,9 @@ impl Documents {
         };
         let is_local = issuer.parse().is_ok_and(|issuer: Uri| urls::is_loopback(&issuer));
         for endpoint in [&documents.authorization_endpoint, &documents.token_endpoint, &documents.jwks_uri] {
-            let uri: Uri =
-                endpoint.parse().map_err(|_| NoResponse(format!("{url} has an endpoint that is no URL")))?;
+            let uri: Uri = endpoint
+                .parse()
+                .map_err(|_| NoResponse(format!("{url} has an endpoint that isn't a URL")))?;
             check_safe(&uri)?;
             // A provider elsewhere has no business on this machine.
             if urls::is_loopback(&uri) && !is_local {
@@ -94,7 +95,7 @@ impl Documents {
     pub(crate) async fn fetch_keys(&self, client: &Client) -> Result<CoreJsonWebKeySet, NoResponse> {
         let text = client.get_json(&self.jwks_uri, None).await?;
         serde_json::from_slice(&text)
-            .map_err(|error| NoResponse(format!("{} is no set of keys: {error}", self.jwks_uri)))
+            .map_err(|error| NoResponse(format!("{} isn't a key set: {error}", self.jwks_uri)))
     }
 
     /// Returns the same documents with other keys.

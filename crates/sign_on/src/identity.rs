@@ -90,7 +90,7 @@ fn passed_second_factor(settings: &Settings, claims: &Map<String, Value>) -> boo
         _ => Vec::new(),
     };
     let has = |method: &str| methods.contains(&method);
-    // A key of hardware, or one of software that a PIN or a body opens.
+    // A hardware key, or a software key that a PIN or biometrics unlock.
     let is_by_methods = has("mfa") || has("hwk") || (has("swk") && (has("pin") || has("user")));
     let class = claims.get("acr").and_then(Value::as_str);
     is_by_methods || class.is_some_and(|class| settings.acr_values.iter().any(|value| value == class))

@@ -1,4 +1,4 @@
-//! Tokens by which a provider ends sessions (OpenID Connect Back-Channel Logout 1.0).
+//! Tokens with which a provider ends sessions (OpenID Connect Back-Channel Logout 1.0).
 
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ impl Logout {
         if claims.contains_key("nonce") {
             return Err("it has a nonce");
         }
-        let subject = text("sub").ok_or("it names no person (`sub`)")?.to_owned();
+        let subject = text("sub").ok_or("it has no subject (`sub`)")?.to_owned();
         let token_id = text("jti").ok_or("it has no id (`jti`)")?.to_owned();
         Ok(Self { issuer: issuer.to_owned(), subject, token_id })
     }

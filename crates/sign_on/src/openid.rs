@@ -131,7 +131,7 @@ fn check_signature(
     };
     let algorithm = parsed.signing_alg().map_err(refused)?;
     if !ALGORITHMS.contains(algorithm) {
-        return Err(TokenError::Refused("its signature has an algorithm that isn't taken".to_owned()));
+        return Err(TokenError::Refused("its signature has an unsupported algorithm".to_owned()));
     }
     let key = parsed.signing_key(verifier).map_err(refused)?;
     let (signed, signature) = token
@@ -174,7 +174,7 @@ fn payload(token: &str) -> Option<Map<String, Value>> {
 fn check_claims(settings: &Settings, claims: &Map<String, Value>, now: Time) -> Result<(), &'static str> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("iss") != Some(settings.issuer.as_str()) {
-        return Err("its issuer is spelled in another way");
+        return Err("its issuer is spelled differently");
     }
     let has_others = match claims.get("aud") {
         Some(Value::Array(all)) => all.len() > 1,
@@ -184,13 +184,13 @@ fn check_claims(settings: &Settings, claims: &Map<String, Value>, now: Time) -> 
         Some(party) if party.as_str() != Some(settings.client_id.as_str()) => {
             return Err("it was issued to another client (`azp`)");
         }
-        None if has_others => return Err("it is for several clients, and `azp` doesn't say for which"),
+        None if has_others => return Err("it is for several clients, and `azp` names none of them"),
         _ => {}
     }
     let earliest_ms =
         claims.get("nbf").and_then(Value::as_i64).map(|seconds| seconds.saturating_mul(SECOND_MS));
     if earliest_ms.is_some_and(|earliest| earliest > now.unix_ms().saturating_add(MAX_SKEW_MS)) {
-        return Err("it isn't good yet (`nbf`)");
+        return Err("it isn't valid yet (`nbf`)");
     }
     Ok(())
 }

@@ -292,7 +292,8 @@ impl Provider {
         })
     }
 
-    /// Returns documents with the newest keys, if those at hand may be too old; `None` if they were read just now.
+    /// Returns documents with the newest keys, if those at hand may be too old; `None` if they were read just
+    /// now.
     async fn with_new_keys(&self) -> Option<Arc<Documents>> {
         let now = self.clock.now();
         let mut state = self.state.lock().await;

@@ -129,10 +129,10 @@ fn read_providers(
         let Some(settings) = Entry::new(at, keys, report).read(folder, environment) else { continue };
         let label = format!("provider `{}`", settings.id);
         if !ids.insert(settings.id.clone()) {
-            report.refuse(at, &format!("{label}: `id`: another provider has it: give each its own"));
+            report.refuse(at, &format!("{label}: `id`: another provider has it: use a different one"));
         }
         if !issuers.insert(settings.issuer.clone()) {
-            let why = "`issuer`: another provider has it: the same person would be two, name it once";
+            let why = "`issuer`: another provider has it: list each issuer only once";
             report.refuse(at, &format!("{label}: {why}"));
         }
         providers.push(settings);

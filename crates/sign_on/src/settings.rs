@@ -48,7 +48,7 @@ pub enum Kind {
     GitHub,
 }
 
-/// The memberships that sign-on makes.
+/// The memberships that a sign-on creates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     pub organization_id: OrganizationId,
@@ -101,7 +101,8 @@ impl Settings {
         domain_of(email).is_some_and(|domain| self.domains.contains(&domain))
     }
 
-    /// Returns `true` if the provider speaks for an address: it is in one of the domains, or Google hosts its domain.
+    /// Returns `true` if the provider speaks for an address: it is in one of the domains, or Google hosts its
+    /// domain.
     pub fn speaks_for(&self, email: &str, hosted_domain: Option<&str>) -> bool {
         let is_hosted = || {
             let hosted = hosted_domain.filter(|_| self.issuer == GOOGLE).and_then(fold_domain);

@@ -44,7 +44,7 @@ pub fn export<'a>(
         let entries = store::audit_log::newest(&mut tx, scope.organization_id(), filter, limit).await?;
         if entries.len() > MAX_EXPORTED {
             let message = format!(
-                "More than {MAX_EXPORTED} entries match: ask for a shorter time by `start_date` and `end_date`."
+                "More than {MAX_EXPORTED} entries match: narrow the range with `start_date` and `end_date`."
             );
             let detail = Detail { param: "start_date".to_owned(), code: "too_many", message };
             return Err(Error::invalid(vec![detail]));

@@ -203,7 +203,7 @@ async fn check_may_require(
     after: Requirements,
 ) -> Result<(), Error> {
     if grantor.role != OrganizationRole::Owner || grantor.is_key {
-        let message = "Only an owner in person changes what is required of people.";
+        let message = "Only an owner in person can change the requirements for members.";
         return Err(Error::new(Code::InsufficientRole).message(message));
     }
     scope.caller().require_proof()?;

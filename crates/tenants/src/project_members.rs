@@ -153,10 +153,11 @@ pub async fn read(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<Membe
 }
 
 /// Changes the member's role, and returns the member after the change. A change to the same role leaves
-/// `updated_at` as it was.
+/// `updated_at` unchanged.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the member hasn't the expected role; 403 for a role that the caller can't grant or revoke.
+/// 404 and 403 as from the scope; 412 if the member doesn't have the expected role; 403 for a role that the
+/// caller can't grant or revoke.
 pub fn update<'a>(
     tenants: &'a Tenants,
     scope: &'a ProjectMemberScope,

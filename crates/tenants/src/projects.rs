@@ -167,12 +167,12 @@ impl Update {
     }
 }
 
-/// Changes the project, and returns it after the change. A change to the same values leaves `updated_at` as
-/// it was. `check` checks the resulting default model and token limit against the catalog.
+/// Changes the project, and returns it after the change. A change to the same values leaves `updated_at`
+/// unchanged. `check` checks the resulting default model and token limit against the catalog.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 if the project hasn't the expected version; the error of `check`; 409 if
-/// the organization has another project with this name.
+/// 404 and 403 as from the scope; 412 if the project doesn't have the expected version; the error of `check`;
+/// 409 if the organization has another project with this name.
 pub async fn update(
     tenants: &Tenants,
     scope: &ProjectScope,

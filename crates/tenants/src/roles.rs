@@ -17,7 +17,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 pub enum OrganizationRole {
     /// Sees the organization and its public projects.
     Member,
-    /// Runs the organization, but can't delete it or make owners.
+    /// Manages the organization, but can't delete it or grant the role of owner.
     Admin,
     /// May do everything.
     Owner,

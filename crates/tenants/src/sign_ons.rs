@@ -33,7 +33,7 @@ pub async fn missing(
     signed_in_by.missing(&mut tx, organization_id, user_id).await
 }
 
-/// Makes, changes or ends the membership of a person who has signed on, in the transaction of the sign-on.
+/// Creates, changes or ends the membership of a person who has signed on, in the transaction of the sign-on.
 ///
 /// # Errors
 /// The database fails.
@@ -50,7 +50,7 @@ pub async fn apply(
         tracing::warn!(
             provider = grant.provider_id,
             organization = %organization_id,
-            "the organization of a provider doesn't exist: its sign-ons make no memberships"
+            "the organization of a provider doesn't exist: its sign-ons create no memberships"
         );
         return Ok(());
     };

@@ -289,10 +289,7 @@ async fn too_many_entries_for_a_file_are_refused(world: World) {
     let refused = scene.csv(&world, "").await;
     assert_eq!((refused.status, refused.details()), (400, vec!["start_date too_many".to_owned()]));
     let message = refused.json()["error"]["message"].clone();
-    assert_eq!(
-        message,
-        "More than 10000 entries match: ask for a shorter time by `start_date` and `end_date`."
-    );
+    assert_eq!(message, "More than 10000 entries match: narrow the range with `start_date` and `end_date`.");
     assert_eq!(scene.csv(&world, "?start_date=2026-03-10").await.text.lines().count(), 7);
     assert_eq!(scene.csv(&world, "?actor=system").await.text.lines().count(), 9_996);
     assert_eq!(scene.actions(&world, "?page=9999").await, (texts(&[]), 10_001));

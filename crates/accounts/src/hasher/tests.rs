@@ -140,7 +140,7 @@ async fn network_gets_an_eighth_of_the_places_rounded_up() {
         );
         assert_eq!(hasher.load().0, share, "a refusal takes no place");
         assert_eq!(hasher.acquire_place(Network::Unknown).is_ok(), share < threads + queue);
-        // A place that is given back is there for the next one.
+        // A returned place is available to the next caller.
         places.pop();
         places.push(hasher.acquire_place(network).unwrap());
         drop(places);

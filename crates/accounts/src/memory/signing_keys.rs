@@ -182,8 +182,8 @@ impl SigningKeys {
         let newest = rows.first().ok_or_else(|| Error::internal("no signing key exists"))?;
         let private = accounts.sealer.open(&newest.sealed_private_key, &associated_data(&newest.kid)).map_err(|_| {
             Error::internal(format_args!(
-                "the master key does not open signing key {}: was the database made with another master key? \
-                 While it is changed, the older key has to stand in `master_key_previous_file`",
+                "the master key does not open signing key {}: was the database created with another master key? \
+                 While the master key is being changed, the older one must be in `master_key_previous_file`",
                 newest.kid
             ))
         })?;

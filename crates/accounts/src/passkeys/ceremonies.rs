@@ -76,7 +76,7 @@ pub(super) fn open<S: DeserializeOwned>(
         let text = accounts.sealer.open(&sealed, &purpose.associated_data()).ok()?;
         let contents: Contents<S> = serde_json::from_slice(&text).ok()?;
         let left_ms = contents.expires_at_ms.saturating_sub(accounts.clock.now().unix_ms());
-        // A value from further ahead was made by a clock that has been set back since.
+        // A value from further ahead was written by a clock that has been set back since.
         let is_good = (1..=CEREMONY_MS + CLOCK_SKEW_MS).contains(&left_ms);
         let ceremony =
             Ceremony { hash: sha256(&sealed), expires_at: Time::from_unix_ms(contents.expires_at_ms) };

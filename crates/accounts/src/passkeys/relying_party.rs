@@ -32,7 +32,7 @@ pub struct RelyingParty {
 /// Why an answer isn't valid, for the log of an operator.
 pub(super) type Refused = WebauthnError;
 
-/// A credential that was just made.
+/// A newly created credential.
 #[derive(Clone, Debug)]
 pub(super) struct NewCredential {
     pub id: Vec<u8>,
@@ -125,7 +125,7 @@ impl RelyingParty {
         Ok((options, state))
     }
 
-    /// Checks the answer of a browser that has made a passkey.
+    /// Checks the response of a browser that created a passkey.
     pub(super) fn finish(&self, json: &str, state: &PasskeyRegistration) -> Result<NewCredential, Refused> {
         let answer: RegisterPublicKeyCredential =
             serde_json::from_str(json).map_err(WebauthnError::ParseJSONFailure)?;

@@ -86,10 +86,10 @@ pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &PasskeyLogin<'_>
     counted(accounts, outcome.await)
 }
 
-/// As [`log_in`], for a browser.
+/// Logs in like [`log_in`], but for a browser.
 ///
 /// # Errors
-/// As from [`log_in`].
+/// Those of [`log_in`].
 pub async fn log_in_browser(
     accounts: &Accounts,
     trail: &Trail,
@@ -152,7 +152,8 @@ async fn open(
 ) -> Result<(Session, Time), Error> {
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
-    // Locks the account: a removal of the passkey waits, or was before this; so does the end of the account's use.
+    // Locks the account: a removal of the passkey waits, or was before this; so does the end of the account's
+    // use.
     if !store::users::note_login_without_password(&mut tx, login.user.id, now).await? {
         return Err(Code::InvalidCredential.into());
     }

@@ -1,4 +1,4 @@
-//! Accounts that a sign-on makes.
+//! Accounts that a sign-on creates.
 
 use crate::rules::free_usernames;
 use crate::{Accounts, store};

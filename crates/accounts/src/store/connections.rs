@@ -70,7 +70,7 @@ pub async fn has_issuer(tx: &mut Tx, user_id: UserId, issuer: &str) -> Result<bo
 /// The statement of [`has_issuer`].
 pub const HAS_ISSUER: &str = "SELECT id FROM connections WHERE user_id = $1 AND issuer = $2 LIMIT 1";
 
-/// Adds a connection; returns `false` if the person at the provider has one: the index decides races.
+/// Adds a connection. Returns `false` if the person at the provider already has one: the index decides races.
 pub async fn insert(tx: &mut Tx, connection: &NewConnection<'_>, now: Time) -> Result<bool, db::Error> {
     let added =
         sql("INSERT INTO connections (id, user_id, provider_id, issuer, subject, email, connected_at)

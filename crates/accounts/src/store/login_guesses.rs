@@ -83,7 +83,7 @@ pub async fn take_back(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db::Er
     .await
 }
 
-/// Forgets the attempts on an account from one network.
+/// Clears the attempts on an account from one network.
 pub async fn clear_network(tx: &mut Tx, account_hash: [u8; 32], network: Network) -> Result<(), db::Error> {
     sql("DELETE FROM login_guesses WHERE account_hash = $1 AND network = $2")
         .bind(account_hash)

@@ -87,7 +87,8 @@ pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Err
     insert_of_connection(tx, session, session.created_at, None).await
 }
 
-/// Adds a session that a connection with a provider has opened; the person proved who they are at `authenticated_at`.
+/// Adds a session that a connection with a provider has opened; the person proved who they are at
+/// `authenticated_at`.
 pub async fn insert_of_connection(
     tx: &mut Tx,
     session: &NewSession<'_>,

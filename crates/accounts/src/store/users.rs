@@ -455,7 +455,7 @@ pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error
     Ok(verified.is_some())
 }
 
-/// Stores that an organization of this person has been given credit.
+/// Stores that an organization of this person got credit.
 pub async fn set_credit_granted(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
     sql("UPDATE users SET credit_granted_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
 }

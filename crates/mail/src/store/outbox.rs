@@ -63,7 +63,8 @@ pub enum Template {
     BalanceLow,
     /// A notice to the owners of an organization, or to the operators, that a webhook of theirs was switched off.
     WebhookDisabled,
-    /// A notice to the owners of an organization about its automatic top-up: declined, paused, or to be confirmed.
+    /// A notice to the owners of an organization about its automatic top-up: declined, paused, or to be
+    /// confirmed.
     AutoTopUp,
 }
 

@@ -304,7 +304,7 @@ fn signature_is_over_all_claims() {
     let keys = key_set(&[key.jwk("a")]);
     let token = key.sign(&json!({"alg": "ES256", "kid": "a"}), &with(&json!({"email": "ada@example.com"})));
     assert!(check(&keys, &token).is_ok());
-    // The library never sees the address: another one isn't taken all the same.
+    // The library never sees the address, but another one is refused nevertheless.
     let parts: Vec<&str> = token.split('.').collect();
     let other = encode(&with(&json!({"email": "eve@example.com"})));
     assert!(check(&keys, &format!("{}.{other}.{}", parts[0], parts[2])).is_err());

@@ -200,7 +200,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
             (Some(issuer), _) => {
                 let path = issuer.split_once("microsoftonline.com").map_or("", |(_, path)| path);
                 if ANYBODYS.iter().any(|part| path.to_ascii_lowercase().starts_with(part)) {
-                    let why = "`issuer`: this one lets the people of every organization in: write the one of your tenant, \
+                    let why = "`issuer`: this issuer admits people of every organization: use your tenant's, \
                                `https://login.microsoftonline.com/TENANT-ID/v2.0`";
                     self.refuse(self.keys.get("issuer").map_or(self.at, start), why);
                     return None;
@@ -221,8 +221,8 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         environment: fn(&str) -> Result<String, VarError>,
     ) -> Option<Secret> {
         if let Some(value) = self.get("client_secret") {
-            let why = "`client_secret`: a secret doesn't belong into this file: write it into one of its own, and name that \
-                       as `client_secret_file`";
+            let why = "`client_secret`: a secret doesn't belong in this file: put it into a file of its own, and \
+                       name that file as `client_secret_file`";
             self.refuse(start(value), why);
             return None;
         }
@@ -236,7 +236,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
                     .map_err(|_| format!("the environment variable {variable} isn't set"));
                 let read = read.and_then(|text| {
                     files::credential(&text)
-                        .map_err(|rule| format!("the environment variable {variable} must hold {rule}"))
+                        .map_err(|rule| format!("the environment variable {variable} must contain {rule}"))
                 });
                 ("client_secret_env", read.map(|secret| (secret, None)))
             }
@@ -317,21 +317,18 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         let mut is_complete = true;
         for (key, missing) in needs {
             if let Some(value) = self.keys.get(key) {
-                self.refuse(
-                    start(value),
-                    &format!("`{key}` needs `{missing}`: add it, or leave `{key}` out"),
-                );
+                self.refuse(start(value), &format!("`{key}` needs `{missing}`: add it, or remove `{key}`"));
                 is_complete = false;
             }
         }
         if default_role == Role::Owner {
             let at = self.keys.get("default_role").map_or(self.at, start);
-            self.refuse(at, "`default_role`: everybody would be an owner: write \"member\" or \"admin\"");
+            self.refuse(at, "`default_role`: everyone would be an owner: write \"member\" or \"admin\"");
             is_complete = false;
         }
         if roles.values().any(|role| *role == Role::Owner) && !maps_owner {
             let at = self.keys.get("roles").map_or(self.at, start);
-            let why = "`roles`: a group of owners needs `map_owner = true`: who runs the provider runs the organization then";
+            let why = "`roles`: a group of owners needs `map_owner = true`: the provider then controls the organization";
             self.refuse(at, why);
             is_complete = false;
         }
@@ -384,7 +381,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         })?;
         if provision == Provision::Domain && domains.is_some_and(Vec::is_empty) {
             let at = self.keys.get("provision").map_or(self.at, start);
-            self.refuse(at, "`provision`: \"domain\" needs `domains`: name those of your people");
+            self.refuse(at, "`provision`: \"domain\" needs `domains`: list your organization's domains");
         }
         Some(provision)
     }
@@ -400,8 +397,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
             })?;
         if link == Link::VerifiedEmail && domains.is_some_and(Vec::is_empty) && !is_google {
             let at = self.keys.get("link").map_or(self.at, start);
-            let why =
-                "`link`: \"verified_email\" needs `domains`: name those for which this provider answers";
+            let why = "`link`: \"verified_email\" needs `domains`: list this provider's own domains";
             self.refuse(at, why);
         }
         Some(link)

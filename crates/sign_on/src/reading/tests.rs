@@ -66,13 +66,13 @@ fn all_mistakes_are_reported_at_once() {
          \"Confirm!\"",
         "p.toml:4: provider `Confirm!`: `issuer`: expected a URL that starts with `https://` (`http://` on this machine only), \
          without login, query or fragment, found \"http://id.example.com\"",
-        "p.toml:5: provider `Confirm!`: `client_secret`: a secret doesn't belong into this file: write it into one of its own, \
-         and name that as `client_secret_file`",
+        "p.toml:5: provider `Confirm!`: `client_secret`: a secret doesn't belong in this file: put it \
+         into a file of its own, and name that file as `client_secret_file`",
         "p.toml:6: provider `Confirm!`: `session_hours`: expected a whole number from 1 to 720, found 0",
         "p.toml:7: provider `Confirm!`: unknown key `scope` (did you mean `scopes`?)",
         "p.toml:13: provider `b`: `client_secret_env`: the environment variable NONE isn't set",
         "p.toml:14: provider `b`: `roles`: \"y\": expected \"member\", \"admin\" or \"owner\", found \"king\"",
-        "p.toml:15: provider `b`: `link`: \"verified_email\" needs `domains`: name those for which this provider answers",
+        "p.toml:15: provider `b`: `link`: \"verified_email\" needs `domains`: list this provider's own domains",
     ];
     assert_eq!(problems, expected);
     assert!(!problems.join(" ").contains("hunter2"));
@@ -85,14 +85,14 @@ fn settings_that_contradict_each_other_are_refused() {
     for (more, says) in [
         ("default_role = \"admin\"\n".to_owned(), "`default_role` needs `organization`"),
         (format!("{organization}exclusive = true\n"), "`exclusive` needs `groups_claim`"),
-        (format!("{organization}default_role = \"owner\"\n"), "everybody would be an owner"),
+        (format!("{organization}default_role = \"owner\"\n"), "everyone would be an owner"),
         (format!("{groups}roles = {{ x = \"owner\" }}\n"), "needs `map_owner = true`"),
         ("provision = \"domain\"\n".to_owned(), "\"domain\" needs `domains`"),
         ("acr_values = [\"gold\"]\n".to_owned(), "`acr_values` needs `trusts_second_factor = true`"),
         ("scopes = [\"email\"]\n".to_owned(), "`openid` is missing"),
         ("client_secret_file = \"x\"\n".to_owned(), "name one of them"),
-        (GOOD.to_owned(), "another provider has it: give each its own"),
-        (GOOD.replace("\"acme\"", "\"other\""), "the same person would be two"),
+        (GOOD.to_owned(), "another provider has it: use a different one"),
+        (GOOD.replace("\"acme\"", "\"other\""), "list each issuer only once"),
         ("kind = \"github\"\ntrusts_second_factor = true\n".to_owned(), "GitHub doesn't support it"),
     ] {
         let problems = read(&format!("{GOOD}{more}")).unwrap_err();

@@ -17,13 +17,13 @@ use crate::store::organizations::Requirements;
 /// A person with an access token, or an API key that acts for people.
 ///
 /// A key acts with the roles of the person who created it. A secret that another person made by a rotation
-/// acts with the lower of both people's roles, so that a rotation hands out no role that its author doesn't
+/// acts with the lower of both people's roles, so that a rotation can't grant a role that its author doesn't
 /// have.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The person, or the key's creator.
     pub user_id: UserId,
-    /// The person who made this secret of the key, if that isn't the key's creator: their roles apply as
+    /// The person who created this secret of the key, if that isn't the key's creator: their roles apply as
     /// well.
     pub rotated_by: Option<UserId>,
     /// The limits of the API key, if the caller is one.

@@ -83,7 +83,8 @@ impl OrgScope {
         self.recheck(tx).await
     }
 
-    /// As [`Self::lock_and_recheck`], with the lock that removing or renaming the organization needs.
+    /// Does the same as [`Self::lock_and_recheck`], with the lock that removing or renaming the organization
+    /// needs.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.

@@ -68,7 +68,7 @@ impl ProjectScope {
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
-    /// The person who made the calling key's secret, if that isn't the key's creator: a new key is bound to
+    /// The person who created the calling key's secret, if that isn't the key's creator: a new key is bound to
     /// both.
     pub fn rotated_by(&self) -> Option<UserId> {
         self.caller.rotated_by

@@ -73,7 +73,8 @@ impl SignedInBy {
 
 fn refusal(provider: &Provider) -> Error {
     let message = format!(
-        "This organization is open to you only in the console, signed in with {}: open {} in a browser. API keys go on.",
+        "You can access this organization only in the console, signed in with {}: open {} in a browser. \
+         API keys keep working.",
         provider.settings.name,
         provider.sign_in_url()
     );

@@ -6,7 +6,7 @@ use kernel::limits::Limits;
 /// A kind of row whose number is limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CountedKind {
-    /// Organizations that a person has made and that still exist.
+    /// Organizations that a person created and that still exist.
     Organizations,
     /// Projects of an organization.
     Projects,
@@ -30,32 +30,32 @@ pub fn check_limit(limits: &Limits, kind: CountedKind, count: i64) -> Result<(),
         CountedKind::Organizations => (
             "organizations_per_person",
             limits.organizations_per_person,
-            "You have made as many organizations as a person may have: delete one",
+            "You have reached the maximum number of organizations: delete one",
         ),
         CountedKind::Projects => (
             "projects_per_organization",
             limits.projects_per_organization,
-            "This organization has as many projects as it may: delete one",
+            "This organization has the maximum number of projects: delete one",
         ),
         CountedKind::Invitations => (
             "open_invitations_per_organization",
             limits.open_invitations_per_organization,
-            "This organization has as many open invitations as it may: wait until some are accepted or have expired",
+            "This organization has the maximum number of open invitations: wait until some are accepted or expire",
         ),
         CountedKind::ApiKeys => (
             "api_keys_per_project",
             limits.api_keys_per_project,
-            "This project has as many API keys as it may: delete one",
+            "This project has the maximum number of API keys: delete one",
         ),
         CountedKind::Webhooks => (
             "webhooks_per_organization",
             limits.webhooks_per_organization,
-            "This organization has as many webhooks as it may: delete one",
+            "This organization has the maximum number of webhooks: delete one",
         ),
         CountedKind::WebhooksOfInstallation => (
             "webhooks_per_organization",
             limits.webhooks_per_organization,
-            "The installation has as many webhooks as an organization may have: delete one",
+            "The installation has the maximum number of webhooks: delete one",
         ),
     };
     if !limits.enabled || count < i64::from(limit) {

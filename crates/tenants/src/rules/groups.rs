@@ -20,7 +20,7 @@ impl From<Role> for OrganizationRole {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Current {
     pub role: OrganizationRole,
-    /// `true` if sign-ons of the provider have made it.
+    /// `true` if sign-ons of the provider created it.
     pub is_managed: bool,
     /// `true` if the organization has another owner.
     pub has_other_owner: bool,

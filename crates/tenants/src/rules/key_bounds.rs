@@ -27,14 +27,14 @@ impl Bounds<'_> {
         };
         if !within_addresses {
             let message =
-                "This API key is bound to some addresses: `restrictions.allowed_ips` must name no others.";
+                "This API key has restricted addresses: `restrictions.allowed_ips` can't contain others.";
             return Err(exceeds("restrictions.allowed_ips", message.to_owned()));
         }
         if let Some(max_rate) = caller.rate_limit
             && self.rate_limit.is_none_or(|rate| rate > max_rate)
         {
             let message = format!(
-                "`restrictions.rate_limit` must be at most {max_rate}, as of the API key that calls."
+                "`restrictions.rate_limit` must be at most {max_rate}, the limit of the calling API key."
             );
             return Err(exceeds("restrictions.rate_limit", message));
         }
@@ -42,7 +42,7 @@ impl Bounds<'_> {
             && self.expires_at.is_none_or(|at| at > latest)
         {
             let message =
-                format!("`expires_at` must not be later than {latest}, when the API key that calls ends.");
+                format!("`expires_at` can't be later than {latest}, when the calling API key expires.");
             return Err(exceeds("expires_at", message));
         }
         Ok(())

@@ -34,7 +34,7 @@ pub struct Grantor<R> {
     pub is_key: bool,
 }
 
-/// The refusal of an API key that would make an owner.
+/// The refusal of an API key that tries to grant the role of owner.
 pub fn key_makes_owner_error() -> Error {
     Error::new(Code::KeyExceedsCaller)
         .param("role")

@@ -137,7 +137,7 @@ pub async fn managed_by(
     Ok(found.and_then(|(provider_id,)| provider_id))
 }
 
-/// Stores that a provider's sign-ons have made a membership in an organization.
+/// Stores that a provider's sign-ons created a membership in an organization.
 pub async fn set_managed_by(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,

@@ -77,8 +77,9 @@ pub async fn read(
         .await
 }
 
-/// The statement of [`read`]: the person and the place, then the person's organizations. Each part is read in the order
-/// of an index: a sort would be a temporary table in SQLite, which takes as long as the rest of the page.
+/// The statement of [`read`]: the person and the place, then the person's organizations. Each part is read in
+/// the order of an index: a sort would be a temporary table in SQLite, which takes as long as the rest of the
+/// page.
 pub const READ: &str =
     "SELECT u.username, u.email, u.operator_since, o.id AS place_id, o.name AS place_name, om.role AS place_role,
             p.id AS project_id, p.name AS project_name, pm.role AS project_role,

@@ -57,7 +57,8 @@ fn is_verified(flags: u8) -> bool {
 }
 
 impl Creation {
-    /// Returns the last entry of the attestation object, which is CBOR: its key, the length and the authenticator's data.
+    /// Returns the last entry of the attestation object, which is CBOR: its key, the length and the
+    /// authenticator's data.
     fn last_entry(&self) -> Vec<u8> {
         let object = bytes(&self.attestation_object);
         let key = b"\x68authData";

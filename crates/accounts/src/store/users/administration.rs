@@ -111,8 +111,8 @@ pub async fn is_any_disabled(tx: &mut Tx, people: [Option<UserId>; 2]) -> Result
 pub const IS_ANY_DISABLED: &str =
     "SELECT id FROM users WHERE id IN ($1, $2) AND disabled_at IS NOT NULL LIMIT 1";
 
-/// Disables an account, or enables it again with `None`, and announces it to every replica. Returns `true` if that is
-/// a change.
+/// Disables an account, or enables it again with `None`, and announces it to every replica. Returns `true` if
+/// that is a change.
 pub async fn set_disabled(
     tx: &mut Tx,
     user_id: UserId,
