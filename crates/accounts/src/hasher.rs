@@ -146,7 +146,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// The permits of a place, held until its last hash has ended.
+/// The permits of a place, kept until its last hash has ended.
 struct PlacePermits {
     shared: Arc<Shared>,
     network: Network,

@@ -49,7 +49,7 @@ pub struct Hooks {
     /// Accepts the open invitations for an address. Called when the caller gave the account's password and
     /// the address is verified: at each login, and at a verification with the password.
     pub accept_invitations: UserHook<()>,
-    /// Ends the API keys and the invitations that were made with an account, and returns the organizations
+    /// Ends the API keys and the invitations that were created with an account, and returns the organizations
     /// that it belongs to, one line each. Called when the first proof of the address is a new password:
     /// another person may have used the account before.
     pub reclaim: UserHook<Vec<String>>,

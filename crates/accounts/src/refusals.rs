@@ -19,9 +19,9 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Event, Trail};
 
-/// Audit entries a minute for one account, network and reason.
+/// The maximum number of audit entries per minute for one account, network and reason.
 const ENTRIES_PER_MINUTE: u32 = 1;
-/// Audit entries a minute for one network and reason, over all accounts.
+/// The maximum number of audit entries per minute for one network and reason, over all accounts.
 const NETWORK_ENTRIES_PER_MINUTE: u32 = 60;
 
 /// The reason of a refusal. Its word in the audit trail never changes once released.

@@ -21,7 +21,7 @@ use telemetry::InRequest;
 
 /// The lease of a replica on a mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
-/// The longest that a next attempt may lie in the future, in milliseconds, also by clocks that differ.
+/// The maximum time until the next attempt, in milliseconds, including differences between clocks.
 const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_WAIT_MS;
 /// The age at which an undelivered mail is given up, in milliseconds.
 const GIVE_UP_AFTER_MS: i64 = DAY_MS;

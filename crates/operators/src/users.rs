@@ -98,7 +98,7 @@ pub struct CreatedUser {
     pub link_expires_at: Time,
 }
 
-/// Creates an account, as an operator's with `is_operator`. Without a username one is made of the address.
+/// Creates an account, for an operator with `is_operator`. Without a username, one is derived from the address.
 ///
 /// # Errors
 /// 409 for an address or a username that is taken.

@@ -57,7 +57,7 @@ pub(crate) enum TokenError {
 /// Checks a token, and returns its claims.
 ///
 /// # Errors
-/// It isn't one of this provider for this client, or not of now.
+/// The token isn't from this provider, isn't for this client, or isn't valid now.
 pub(crate) fn verify(
     settings: &Settings,
     keys: &CoreJsonWebKeySet,

@@ -219,7 +219,7 @@ struct State {
     read_at: Option<Time>,
     /// When that was tried last.
     tried_at: Option<Time>,
-    /// When the keys were read because of an unknown one.
+    /// The last time that the keys were read because of an unknown one.
     keys_read_at: Option<Time>,
 }
 

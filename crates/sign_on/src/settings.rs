@@ -52,7 +52,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     pub organization_id: OrganizationId,
-    /// The role without a group that has another one.
+    /// The role of a person whose groups have none.
     pub default_role: Role,
     /// The claim with the person's groups, if roles depend on them.
     pub groups_claim: Option<String>,

@@ -89,7 +89,7 @@ pub enum OrganizationAction {
     ViewMembers,
     /// Manage projects.
     ManageProjects,
-    /// See summary, invoices and usage of the whole organization.
+    /// View summary, invoices and usage of the whole organization.
     ViewBilling,
     /// Set budgets, the alert of the balance and the automatic top-up, pay, save a card.
     ManageBilling,

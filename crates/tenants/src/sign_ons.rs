@@ -1,4 +1,4 @@
-//! Memberships that sign-ons with a provider make, change and end, and who is asked for a sign-on.
+//! Memberships that sign-ons with a provider create, change and end, and the members who need a sign-on.
 
 use std::sync::Arc;
 

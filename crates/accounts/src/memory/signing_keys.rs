@@ -152,7 +152,7 @@ impl SigningKeys {
         let keyset = self.keyset(accounts).await?;
         let url = &accounts.settings.public_url;
         let claims = match keyset.verify(token, kind, url, url, now) {
-            // Another replica may have made a key since. Made-up kids cause at most one read a second.
+            // Another replica may have created a key since. Invented kids cause at most one read per second.
             Err(JwtError::UnknownKey) if self.may_reload(now) => {
                 self.load(accounts, Some(now)).await?.verify(token, kind, url, url, now)
             }

@@ -139,7 +139,7 @@ impl RelyingParty {
             return Err(WebauthnError::CredentialNotFound);
         }
         let sign_count = credential.counter;
-        // The count is kept in a column of its own, and one that goes back is no reason to refuse.
+        // The count has a column of its own, and a decrease is no reason to refuse.
         credential.counter = 0;
         Ok(NewCredential {
             id: credential.cred_id.clone(),

@@ -156,7 +156,7 @@ pub async fn set_handle(tx: &mut Tx, user_id: UserId, handle: &[u8]) -> Result<V
     Ok(handle)
 }
 
-/// Stores whether the passkeys of a person make a second factor due after the password.
+/// Stores whether the passkeys of a person make a second factor required after the password.
 pub async fn set_asked_after_password(tx: &mut Tx, user_id: UserId, is_asked: bool) -> Result<(), db::Error> {
     sql("UPDATE passkey_handles SET asked_after_password = $2 WHERE user_id = $1")
         .bind(user_id)
@@ -169,7 +169,7 @@ pub async fn set_asked_after_password(tx: &mut Tx, user_id: UserId, is_asked: bo
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PasskeyCount {
     pub count: i64,
-    /// `true` if they make a second factor due after the password.
+    /// `true` if they make a second factor required after the password.
     pub is_asked_after_password: bool,
 }
 

@@ -37,7 +37,7 @@ pub enum Template {
     NewLogin,
     /// A link to a new e-mail address; a notice instead if that address has an account.
     ChangeEmail,
-    /// A notice to the address of an account that another one was asked for.
+    /// A notice to an account's address that a change of the address was requested.
     EmailChangeRequested,
     /// A notice to the former address of an account.
     EmailChanged,

@@ -47,7 +47,7 @@ pub struct KeyLimits {
     pub is_unrestricted: bool,
     /// `true` if the configuration lets keys make this request (`api_keys.management`).
     pub may_manage: bool,
-    /// The addresses that a key handed out by this one is restricted to.
+    /// The addresses that keys created by this key are restricted to.
     pub allowed_ips: Option<AllowedIps>,
     /// The maximum number of requests per minute of such a key.
     pub rate_limit: Option<i64>,
@@ -86,7 +86,7 @@ impl Caller {
         Self { is_fresh, ..self }
     }
 
-    /// Returns the person as one who is signed in like this.
+    /// Returns the person with this sign-in method.
     #[must_use]
     pub fn with_sign_in(self, signed_in_by: SignedInBy) -> Self {
         Self { signed_in_by: Some(signed_in_by), ..self }

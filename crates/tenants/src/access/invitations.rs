@@ -1,4 +1,4 @@
-//! The scope of one invitation, which others withdraw or send again.
+//! The scope of one invitation, for withdrawing it or sending it again.
 
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;

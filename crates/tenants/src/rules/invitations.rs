@@ -15,7 +15,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 pub enum InvitationStatus {
     /// Open.
     Pending,
-    /// The guest became a member by it, or was one already.
+    /// The guest became a member through it, or already was one.
     Accepted,
     /// Expired without being accepted.
     Expired,

@@ -123,7 +123,7 @@ pub async fn end_all_sent(tx: &mut Tx, invited_by: UserId, now: Time) -> Result<
         .await
 }
 
-/// Ends an open invitation; `accepted_by` is the person who became a member by it.
+/// Ends an open invitation; `accepted_by` is the person who became a member through it.
 pub async fn end(
     tx: &mut LockedTx<'_>,
     id: InvitationId,

@@ -160,7 +160,7 @@ pub const OWNERS: &str =
      WHERE m.organization_id = $1 AND m.role = 'owner' AND u.email_verified_at IS NOT NULL AND u.disabled_at IS NULL
      ORDER BY u.email_folded";
 
-/// Returns at most `limit` memberships of a person, those as owner first.
+/// Returns at most `limit` memberships of a person, ownerships first.
 pub async fn memberships_of(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<Membership>, db::Error> {
     sql("SELECT o.name AS organization, m.role AS role, o.members_count - 1 AS others
          FROM organization_members m JOIN organizations o ON o.id = m.organization_id WHERE m.user_id = $1

@@ -44,7 +44,7 @@ db::row!(Organization {
 pub struct Requirements {
     /// A second factor.
     pub second_factor: bool,
-    /// A sign-on with the organization's provider, of those whom it speaks for.
+    /// A sign-on with the organization's provider, for the members that it speaks for.
     pub sign_on: bool,
 }
 

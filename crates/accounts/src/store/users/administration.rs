@@ -171,7 +171,7 @@ pub async fn remove_first_account_token(tx: &mut Tx) -> Result<(), db::Error> {
     sql("DELETE FROM first_account").defer(tx).await
 }
 
-/// Consumes the token of the first account; returns `true` to one of all who have it.
+/// Consumes the token of the first account. Returns `true` to exactly one caller.
 pub async fn consume_first_account_token(tx: &mut Tx, token_hash: [u8; 32]) -> Result<bool, db::Error> {
     let removed = sql("DELETE FROM first_account WHERE token_hash = $1").bind(token_hash).execute(tx).await?;
     Ok(removed == 1)

@@ -65,8 +65,8 @@ impl Filter {
 /// The columns of a [`ListedProject`], of the table `p`, without those that depend on the caller.
 const COLUMNS: &str = "p.id, p.name, p.description, p.visibility, p.created_at, p.updated_at";
 
-/// All projects, newest first. The index steps over the rows before the page, and the table is read for the
-/// page only. `CROSS JOIN` keeps SQLite to this order.
+/// All projects, newest first. The index skips the rows before the page, and the table is read only for the
+/// page. `CROSS JOIN` keeps SQLite to this order.
 pub static FROM_START: LazyLock<String> = LazyLock::new(|| all_from("created_at DESC, id"));
 
 /// As [`FROM_START`], stepping over the rows after the page.
