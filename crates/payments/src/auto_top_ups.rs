@@ -1,4 +1,4 @@
-//! Automatic top-ups, as owners set them.
+//! Settings of automatic top-ups.
 
 use billing::store::wallets;
 use kernel::clock::Time;
@@ -18,7 +18,7 @@ use crate::{Payments, charging};
 
 pub use crate::store::auto_top_ups::{AutoTopUp, PausedReason};
 
-/// A change of an automatic top-up; `None` keeps a value.
+/// A change to an automatic top-up; `None` keeps a value.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub is_enabled: Option<bool>,
@@ -27,24 +27,22 @@ pub struct Change {
     pub monthly_cap: Patch<Nano>,
 }
 
-/// Returns the automatic top-up of an organization; one that is off if none was set.
+/// Returns an organization's automatic top-up, or a disabled one if none was set.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub fn read(payments: &Payments, organization_id: OrganizationId) -> BoxFuture<'_, Result<AutoTopUp, Error>> {
     Box::pin(async move {
         let found = store::get(&mut payments.db.read().await?, organization_id).await?;
-        // Something that doesn't exist has no times of its own.
+        // An absent row has no timestamps.
         Ok(found.unwrap_or_else(|| AutoTopUp::none(organization_id, Time::from_unix_ms(0))))
     })
 }
 
-/// Sets the automatic top-up of an organization, and returns it. One that is turned on goes on even if it was paused; a
-/// balance that is below the threshold is topped up at once.
+/// Sets an organization's automatic top-up and returns it. Enabling it also resumes a paused one, and a
+/// balance below the threshold is topped up immediately.
 ///
-/// # Errors
-/// 400 for values that don't fit together; 403 without the right, or if payments are off; 409 without a saved card; 412 if
-/// it hasn't the expected version.
+/// # Errors 400 for inconsistent values; 403 without permission, or if payments are off; 409 without a saved
+/// card; 412 on a version mismatch.
 pub fn update<'a>(
     payments: &'a Payments,
     scope: &'a OrgScope,
@@ -96,7 +94,7 @@ pub fn update<'a>(
     })
 }
 
-/// Checks that the values of a top-up fit together.
+/// Checks that the values of a top-up are consistent.
 fn check(payments: &Payments, top_up: &AutoTopUp, currency: &str) -> Result<(), Error> {
     let (least, most) = (payments.settings.minimum(currency), payments.settings.maximum(currency));
     let mut details = Vec::new();

@@ -21,7 +21,7 @@ use crate::{Payments, checkout};
 
 pub use crate::store::customers::SavedCard;
 
-/// How long a page to save a card is given out again, in milliseconds: Stripe's last for a day.
+/// Reuse period of a page for saving a card, in milliseconds. Stripe's sessions last a day.
 const REUSE_MS: i64 = 12 * HOUR_MS;
 
 /// Returns the saved card of an organization.
@@ -38,10 +38,9 @@ pub fn read(
     })
 }
 
-/// Returns the page of Stripe on which a card is saved, if one is open. It is for those who may save one.
+/// Returns the URL of the open Stripe page for saving a card, if any, for callers who may save one.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn open_page(
     payments: &Payments,
     organization_id: OrganizationId,
@@ -52,10 +51,9 @@ pub async fn open_page(
     Ok(open.and_then(|customer| customer.setup_url))
 }
 
-/// Returns the page of Stripe on which a card is saved. While one is open, it is the same.
+/// Returns the URL of a Stripe page for saving a card; the same one while it's open.
 ///
-/// # Errors
-/// 403 without the right, or if payments are off; 502 if Stripe can't be reached.
+/// # Errors 403 without permission, or if payments are off; 502 if Stripe can't be reached.
 pub fn begin<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<String, Error>> {
     Box::pin(async move {
         let processor = payments.processor()?;
@@ -72,7 +70,7 @@ pub fn begin<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, R
     })
 }
 
-/// Returns the page of a customer on which a card is saved: the one that is open, or a new one.
+/// Returns the customer's page for saving a card: the open one, or a new one.
 async fn open_set_up(
     payments: &Payments,
     scope: &OrgScope,
@@ -89,7 +87,8 @@ async fn open_set_up(
     {
         return Ok(Ok(url.clone()));
     }
-    // A new number is a new page. It is stored before Stripe is asked, so that a repetition finds the same one.
+    // A new number means a new page. It's committed before the request to Stripe, so that a retry gets the
+    // same page.
     if customer.setup_expires_at.is_none_or(|until| until <= now) {
         customer.setup_number += 1;
         customer.setup_expires_at = Some(now.plus_ms(REUSE_MS));
@@ -107,7 +106,7 @@ async fn open_set_up(
         cancel_url: &return_url,
         client_reference_id: Some(&id),
         metadata,
-        // The tax of charges depends on it.
+        // The tax on charges depends on the address.
         collects_address: payments.settings.stripe_tax,
         expires_at: None,
     };
@@ -115,7 +114,7 @@ async fn open_set_up(
     let session = match session {
         Ok(session) => session,
         Err(error) => {
-            // Stripe repeats an error of its own for a day: the next request gets another page.
+            // Stripe replays its own errors for a day, so the next request uses a new page.
             let mut tx = payments.db.write().await?;
             let customer = customers::lock(&mut tx, organization_id, now).await?;
             if let Some(customer) = customer.filter(|customer| customer.setup_number == number) {
@@ -137,10 +136,9 @@ async fn open_set_up(
     Ok(Ok(url))
 }
 
-/// Reads the page on which a customer saves a card, if there is one, and does what follows if it is over.
+/// Reads the customer's page for saving a card, if any, and handles its completion or expiry.
 ///
-/// # Errors
-/// 502 if Stripe can't be reached; the database fails.
+/// # Errors 502 if Stripe can't be reached; the database fails.
 pub(crate) async fn look_at_set_up(payments: &Payments, customer: &Customer) -> Result<(), Error> {
     let Some(session_id) = &customer.setup_session_id else { return Ok(()) };
     match payments.processor()?.client.checkout_session(session_id).await {
@@ -153,10 +151,9 @@ pub(crate) async fn look_at_set_up(payments: &Payments, customer: &Customer) -> 
     }
 }
 
-/// Removes the saved card: it isn't charged any more from now on, and a job takes it from the customer at Stripe.
+/// Removes the saved card. It's no longer charged, and a job detaches it from the customer at Stripe.
 ///
-/// # Errors
-/// 403 without the right, or if payments are off; 409 without a card.
+/// # Errors 403 without permission, or if payments are off; 409 without a card.
 pub fn remove<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<(), Error>> {
     Box::pin(async move {
         payments.processor()?;
@@ -173,7 +170,7 @@ pub fn remove<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, 
     })
 }
 
-/// Removes the card of a locked customer, and has it detached.
+/// Removes the card of a locked customer and schedules its detachment.
 pub(crate) async fn forget(
     payments: &Payments,
     tx: &mut Tx,
@@ -199,10 +196,9 @@ fn without_card(customer: Customer) -> Customer {
     }
 }
 
-/// Saves the card of a session in which a customer has entered one.
+/// Saves the card that a customer entered in a session.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn save_set_up(payments: &Payments, session: &CheckoutSession) -> Result<(), Error> {
     let intent = session.setup_intent.as_ref().and_then(|intent| intent.object());
     let Some(intent) = intent.filter(|intent| intent.status == SetupIntentStatus::Succeeded) else {
@@ -224,7 +220,7 @@ pub async fn save_set_up(payments: &Payments, session: &CheckoutSession) -> Resu
     let mut tx = payments.db.write().await?;
     let Some(customer) = customers::lock(&mut tx, found.organization_id, now).await? else { return Ok(()) };
     let is_open = customer.setup_session_id.as_ref() == Some(&session.id);
-    // An older page than the last one was used, too, or this one was handled before.
+    // The card came from an older page as well, or this session was already handled.
     let is_known = customer.method_id.as_ref() == Some(&method.id);
     if is_open && !is_known {
         save(payments, &mut tx, customer, method, now).await?;
@@ -234,7 +230,7 @@ pub async fn save_set_up(payments: &Payments, session: &CheckoutSession) -> Resu
     Ok(())
 }
 
-/// Gives the address of a card to its customer, if the customer has none: the tax of charges depends on it.
+/// Copies the card's address to its customer, if the customer has none: the tax on charges depends on it.
 async fn keep_address(payments: &Payments, customer_id: &str, method: &PaymentMethod) -> Result<(), Error> {
     let client = &payments.processor()?.client;
     let entered = method.billing_details.as_ref().and_then(|details| details.address.as_ref());
@@ -252,7 +248,7 @@ async fn keep_address(payments: &Payments, customer_id: &str, method: &PaymentMe
     kept.map(|_| ()).map_err(|error| payments.failed("setting the address of a customer", &error))
 }
 
-/// Forgets a page to save a card that has expired.
+/// Forgets an expired page for saving a card.
 async fn close_setup(payments: &Payments, session: &CheckoutSession) -> Result<(), Error> {
     let customer_id = session.customer.as_ref().map(|customer| customer.id()).unwrap_or_default();
     let found = customers::by_customer(&mut payments.db.read().await?, customer_id).await?;
@@ -262,7 +258,7 @@ async fn close_setup(payments: &Payments, session: &CheckoutSession) -> Result<(
     forget_set_up(payments, found.organization_id, &session.id).await
 }
 
-/// Forgets a page to save a card.
+/// Forgets a page for saving a card.
 async fn forget_set_up(
     payments: &Payments,
     organization_id: OrganizationId,
@@ -278,10 +274,9 @@ async fn forget_set_up(
     Ok(tx.commit().await?)
 }
 
-/// Returns the card by which a payment was made, if it is to be saved.
+/// Returns the card used for a payment, if it should be saved.
 ///
-/// # Errors
-/// 502 if Stripe can't be reached.
+/// # Errors 502 if Stripe can't be reached.
 pub(crate) async fn of_payment(
     payments: &Payments,
     payment: &Payment,
@@ -298,7 +293,7 @@ pub(crate) async fn of_payment(
     }
 }
 
-/// Saves the card by which a payment was made.
+/// Saves the card used for a payment.
 pub(crate) async fn save_paid(
     payments: &Payments,
     tx: &mut Tx,
@@ -310,7 +305,7 @@ pub(crate) async fn save_paid(
     save(payments, tx, customer, method, now).await
 }
 
-/// Saves a card of a locked customer; another one before it is detached.
+/// Saves a card for a locked customer and detaches the previous one.
 async fn save(
     payments: &Payments,
     tx: &mut Tx,
@@ -355,7 +350,7 @@ pub async fn forget_detached(payments: &Payments, method_id: &str) -> Result<(),
     Ok(tx.commit().await?)
 }
 
-/// Forgets the card of a locked customer, if there is one, that Stripe doesn't have any more.
+/// Forgets the card of a locked customer, if any, after Stripe has lost it.
 pub(crate) async fn forget_missing(
     payments: &Payments,
     tx: &mut Tx,
@@ -371,10 +366,10 @@ pub(crate) async fn forget_missing(
     payments.record(tx, &Trail::system(), subject, organization_id, now).await
 }
 
-/// Forgets the card of a deleted organization, and has it detached at Stripe; a page to save one is ended.
+/// Forgets the card of a deleted organization, schedules its detachment at Stripe, and ends any page for
+/// saving one.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn clean_up(payments: &Payments, organization_id: OrganizationId) -> Result<(), Error> {
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;

@@ -1,8 +1,9 @@
-//! Charges of a saved card without the customer: automatic top-ups.
+//! Off-session charges of a saved card: automatic top-ups.
 //!
-//! A payment has one attempt at a time. That it begins is committed before Stripe is asked, with its number, which is in the
-//! key of the request: an attempt whose answer was lost is repeated with the same key, and looked up at Stripe first. A
-//! payment that was declined stays under way until its next attempt, so no other one begins meanwhile.
+//! A payment has one attempt at a time. The start of an attempt is committed before the request to Stripe,
+//! along with its number, which is part of the idempotency key. If the response is lost, the attempt is first
+//! looked up at Stripe and then repeated with the same key. A declined payment stays in progress until its
+//! next attempt, so no other top-up starts in the meantime.
 
 mod amounts;
 
@@ -29,16 +30,17 @@ use crate::{Payments, Processor, cards, notices, settlement};
 
 use amounts::{Prepared, prepare};
 
-/// The word for a charge that Stripe refuses because of its operator's account, about which the customer can do nothing.
+/// The failure code of a charge that Stripe refuses because of the operator's account. The customer can't fix
+/// it.
 const PROCESSOR_UNAVAILABLE: &str = "processor_unavailable";
 
-/// How soon an attempt is repeated whose outcome isn't known, in milliseconds.
+/// Delay before repeating an attempt whose outcome is unknown, in milliseconds.
 const REPEAT_MS: i64 = 10 * SECOND_MS;
-/// The most that the time between such repetitions grows to, in milliseconds.
+/// Maximum delay between such repetitions, in milliseconds.
 const MAX_REPEAT_MS: i64 = 10 * MINUTE_MS;
 
-/// Sets the threshold below which a locked wallet requests a top-up, and writes the wallet: none while one is under way, or
-/// while nothing is charged.
+/// Sets the balance below which a locked wallet requests a top-up, and writes the wallet. The trigger is
+/// cleared while a top-up is in progress or charging is off.
 pub(crate) async fn arm(
     payments: &Payments,
     booking: &Booking<'_>,
@@ -51,7 +53,7 @@ pub(crate) async fn arm(
     booking.set_top_up_threshold(tx, wallet, below.map(|top_up| top_up.threshold)).await
 }
 
-/// Gives up a top-up that isn't being charged at the moment.
+/// Cancels a top-up that isn't currently being charged.
 pub(crate) async fn abandon(tx: &mut Tx, id: PaymentId, now: Time) -> Result<(), db::Error> {
     match store::get(tx, id).await? {
         Some(payment) if payment.status == Status::Processing && !payment.is_attempt_open => {
@@ -62,7 +64,7 @@ pub(crate) async fn abandon(tx: &mut Tx, id: PaymentId, now: Time) -> Result<(),
     }
 }
 
-/// Writes the end of a payment, and returns it.
+/// Stores the final state of a payment and returns it.
 async fn end(
     tx: &mut Tx,
     payment: Payment,
@@ -76,27 +78,26 @@ async fn end(
     Ok(ended)
 }
 
-/// The outcome of beginning an attempt.
+/// The outcome of starting an attempt.
 enum Begun {
-    /// Nothing is to be charged.
+    /// Nothing to charge.
     Nothing,
-    /// Its tax is to be computed first: nothing has begun.
+    /// The tax must be calculated first; nothing has started.
     NeedsTax(Quote),
-    /// The card is charged.
+    /// The card should be charged.
     Attempt(Attempt),
 }
 
-/// An attempt that has begun.
+/// A started attempt.
 struct Attempt {
     payment: Payment,
-    /// It was begun before, and its outcome isn't known.
+    /// Whether the attempt was started before, with an unknown outcome.
     is_repeated: bool,
 }
 
-/// Charges the card for an automatic top-up that is due, or does what has to be done instead.
+/// Charges the card for a due automatic top-up, or takes the action that replaces the charge.
 ///
-/// # Errors
-/// Stripe can't be reached: the same attempt is repeated; the database fails.
+/// # Errors Stripe can't be reached, in which case the same attempt is repeated; the database fails.
 pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let processor = payments.processor()?;
     let begun = match begin(payments, payment, Tax::Unknown).await? {
@@ -108,7 +109,7 @@ pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error>
     };
     let Attempt { payment, is_repeated } = match begun {
         Begun::Attempt(attempt) => attempt,
-        // An owner has lowered the cap meanwhile: it is looked at again.
+        // An owner lowered the cap in the meantime. The payment is processed again.
         Begun::Nothing | Begun::NeedsTax(_) => return Ok(()),
     };
     let intent = match is_repeated {
@@ -121,7 +122,7 @@ pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error>
     };
     match made {
         Ok(intent) => conclude(payments, &payment, &intent).await,
-        // The same key with other fields: what was asked for first is found at Stripe.
+        // The same key with different fields: the original request can be found at Stripe.
         Err(stripe::Error::Refused(refusal)) if refusal.kind != "idempotency_error" => {
             declined(payments, &payment, &refusal).await
         }
@@ -129,7 +130,7 @@ pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error>
     }
 }
 
-/// Begins an attempt, or returns the one that was begun.
+/// Starts an attempt, or returns the one in progress.
 async fn begin(payments: &Payments, payment: &Payment, tax: Tax) -> Result<Begun, Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
@@ -175,13 +176,13 @@ async fn begin(payments: &Payments, payment: &Payment, tax: Tax) -> Result<Begun
     Ok(Begun::Attempt(Attempt { payment, is_repeated: false }))
 }
 
-/// Returns how long to wait for the next repetition of an attempt that was begun at `updated_at`.
+/// Returns the delay before the next repetition of an attempt that started at `updated_at`.
 fn repeat_ms(payment: &Payment, now: Time) -> i64 {
     let age = now.unix_ms() - payment.updated_at.unix_ms();
     age.clamp(REPEAT_MS, MAX_REPEAT_MS)
 }
 
-/// Asks Stripe for a charge. Each attempt has a key of its own, and each repetition of it the same one.
+/// Requests a charge from Stripe. Each attempt has its own key, which its repetitions reuse.
 async fn request(
     processor: &Processor,
     payment: &Payment,
@@ -203,7 +204,7 @@ async fn request(
     Ok(processor.client.charge_off_session(&new, &key).await)
 }
 
-/// Looks for the payment intent of an attempt whose answer was lost.
+/// Looks up the payment intent of an attempt whose response was lost.
 async fn find(
     payments: &Payments,
     processor: &Processor,
@@ -216,7 +217,7 @@ async fn find(
         let created = Created { from: Some(from), until: None, after: after.as_deref() };
         let customer_id = payment.customer_id.as_deref().unwrap_or_default();
         let page = match processor.client.payment_intents_of(customer_id, &created).await {
-            // Nothing was charged of a customer that isn't there.
+            // A missing customer can't have been charged.
             Err(error) if error.lacks("customer") => return Ok(None),
             page => page.map_err(|error| payments.failed("looking for a charge", &error))?,
         };
@@ -233,13 +234,13 @@ async fn find(
     }
 }
 
-/// Does what follows from the payment intent of an attempt.
+/// Handles the payment intent of an attempt.
 async fn conclude(payments: &Payments, payment: &Payment, intent: &PaymentIntent) -> Result<(), Error> {
     match intent.status {
         PaymentIntentStatus::Succeeded => {
             let settled = settlement::settle_intent(payments, payment, intent).await;
             if settled.as_ref().is_err_and(|error| error.code == Code::Internal) {
-                // It isn't what was asked for, which won't change soon.
+                // The charge doesn't match the request, which is unlikely to change soon.
                 let mut tx = payments.db.write().await?;
                 let at = payments.clock.now().plus_ms(DAY_MS);
                 store::postpone_attempt(&mut tx, payment, at).await?;
@@ -247,7 +248,7 @@ async fn conclude(payments: &Payments, payment: &Payment, intent: &PaymentIntent
             }
             settled.map(|_| ())
         }
-        // Its outcome comes later: the attempt stays open, and is looked up.
+        // The outcome comes later. The attempt stays open and is looked up again.
         PaymentIntentStatus::Processing
         | PaymentIntentStatus::RequiresCapture
         | PaymentIntentStatus::Other => Ok(()),
@@ -272,14 +273,14 @@ async fn conclude(payments: &Payments, payment: &Payment, intent: &PaymentIntent
     }
 }
 
-/// Does what follows from a declined attempt: another one in a day, a page on which the customer confirms it, or the end.
+/// Handles a declined attempt: retries in a day, asks the customer to confirm the charge, or gives up.
 async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> Result<(), Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
     let now = booking.now;
     let mut tx = payments.db.write().await?;
     let (mut wallet, mut payment) = settlement::lock(&booking, &mut tx, attempt).await?;
-    // Another one was faster with the same answer.
+    // A concurrent run already handled the same response.
     if payment.status != Status::Processing
         || !payment.is_attempt_open
         || payment.attempts != attempt.attempts
@@ -330,7 +331,7 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
     Ok(())
 }
 
-/// Has a payment wait for its next attempt, and returns it.
+/// Schedules the next attempt of a payment and returns it.
 async fn wait(
     tx: &mut Tx,
     payment: Payment,
@@ -343,7 +344,7 @@ async fn wait(
     Ok(waiting)
 }
 
-/// Has a payment wait for the customer, who confirms it on a page that a job opens.
+/// Makes a payment wait for the customer's confirmation on a page that a job opens.
 async fn wait_for_confirmation(
     payments: &Payments,
     tx: &mut Tx,
@@ -356,7 +357,7 @@ async fn wait_for_confirmation(
         is_attempt_open: false,
         next_at: Some(now),
         failure_code: Some(word),
-        // The page on which the customer pays has a payment intent of its own, and computes its own tax.
+        // The customer's page has its own payment intent and calculates its own tax.
         intent_id: None,
         tax_minor: payment.tax_minor.filter(|_| !payment.is_taxed),
         tax_calculation_id: None,
@@ -366,7 +367,7 @@ async fn wait_for_confirmation(
     settlement::emit(payments, tx, &waiting, PaymentChange::ActionRequired, now).await
 }
 
-/// Ends a payment as failed, pauses the top-up, and tells the owners.
+/// Marks a payment as failed, pauses the top-up, and notifies the owners.
 async fn fail(
     payments: &Payments,
     booking: &Booking<'_>,
@@ -383,7 +384,8 @@ async fn fail(
     stop(payments, booking, tx, wallet, (reason, Some(&failed))).await
 }
 
-/// Ends a payment for which there is no card: none is saved, or Stripe doesn't have it, and then it is forgotten here.
+/// Fails a payment that has no card: none is saved, or Stripe doesn't have it, in which case it's forgotten
+/// here too.
 async fn fail_without_card(
     payments: &Payments,
     booking: &Booking<'_>,
@@ -398,7 +400,8 @@ async fn fail_without_card(
     fail(payments, booking, tx, wallet, payment, why).await
 }
 
-/// Pauses the top-up of a locked wallet, and tells the owners why. Does nothing if it is off or paused already.
+/// Pauses the top-up of a locked wallet and notifies the owners of the reason. Does nothing if it's off or
+/// already paused.
 pub(crate) async fn stop(
     payments: &Payments,
     booking: &Booking<'_>,
@@ -413,7 +416,7 @@ pub(crate) async fn stop(
     Ok(())
 }
 
-/// Pauses the top-up of a locked wallet. Returns `false` if it is off or paused already.
+/// Pauses the top-up of a locked wallet. Returns `false` if it's off or already paused.
 async fn pause(
     payments: &Payments,
     booking: &Booking<'_>,
@@ -427,7 +430,7 @@ async fn pause(
     let next_try_at = (reason == PausedReason::MonthlyCap).then(|| now.day().month().end());
     let paused = AutoTopUp { paused_reason: Some(reason), next_try_at, ..top_up };
     auto_top_ups::put(tx, &paused, paused.updated_at).await?;
-    // What is under way and isn't being charged is over, too.
+    // Also cancel a top-up that is in progress but isn't being charged.
     if let Some(id) = store::top_up_under_way(tx, organization_id).await? {
         abandon(tx, id, now).await?;
     }
@@ -441,10 +444,9 @@ async fn pause(
     Ok(true)
 }
 
-/// Opens the page on which a customer confirms a charge, and tells the owners.
+/// Opens the page on which a customer confirms a charge, and notifies the owners.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn ask_for_action(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let processor = payments.processor()?;
     let opened = checkout::open(payments, processor, payment.clone()).await?;
@@ -459,10 +461,9 @@ pub async fn ask_for_action(payments: &Payments, payment: &Payment) -> Result<()
     Ok(())
 }
 
-/// Lets the top-up of an organization go on that was paused until now.
+/// Resumes an organization's paused top-up.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn resume(payments: &Payments, organization_id: OrganizationId) -> Result<(), Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
@@ -479,7 +480,7 @@ pub async fn resume(payments: &Payments, organization_id: OrganizationId) -> Res
     Ok(())
 }
 
-/// Returns `true` if a payment is a charge of a job.
+/// Returns `true` if a job is responsible for charging a payment.
 pub(crate) fn is_charge(payment: &Payment) -> bool {
     payment.kind == Kind::AutoTopUp && payment.status == Status::Processing
 }

@@ -1,4 +1,4 @@
-//! A look at the account at Stripe: what it lacks for payments here. It changes nothing.
+//! A read-only check of the Stripe account: lists what it needs for payments.
 
 use kernel::error::Error;
 use stripe::{API_VERSION, Account, Created, WebhookEndpoint};
@@ -7,31 +7,30 @@ use crate::Payments;
 use crate::comparison::events::{PATH, read_endpoints};
 use crate::inbound::EVENT_TYPES;
 
-/// The capability by which cards are charged.
+/// The capability required to charge cards.
 const CARDS: &str = "card_payments";
-/// The state of a capability that can be used.
+/// The status of a usable capability.
 const ACTIVE: &str = "active";
 
-/// What was found.
+/// The results of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The key is one for real money.
+    /// Whether the key is a live-mode key.
     pub is_live: bool,
-    /// `None` if the key may not read it.
+    /// The account; `None` if the key may not read it.
     pub account: Option<Account>,
-    /// The webhook endpoints that lead here, disabled ones as well; `None` if the key may not read them.
+    /// The webhook endpoints with our URL, including disabled ones; `None` if the key may not read them.
     pub endpoints: Option<Vec<WebhookEndpoint>>,
-    /// What is missing, a sentence each.
+    /// Problems to fix, one sentence each.
     pub missing: Vec<String>,
-    /// What can't be known, or may be wanted so, a sentence each.
+    /// Things that are unknown or possibly intended, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Asks Stripe which events the webhook gets, which version of the API they are written by, what the account is capable of,
-/// and whether the key may read what is compared each day.
+/// Reads from Stripe which events the webhook receives, their API version, the account's capabilities, and
+/// whether the key can read the lists that are compared every day.
 ///
-/// # Errors
-/// Payments are off; Stripe can't be reached, or refuses the key as a whole.
+/// # Errors Payments are off; Stripe can't be reached, or rejects the key entirely.
 pub async fn run(payments: &Payments) -> Result<Report, Error> {
     let client = &payments.processor()?.client;
     let (mut missing, mut notes) = (Vec::new(), Vec::new());
@@ -46,7 +45,7 @@ pub async fn run(payments: &Payments) -> Result<Report, Error> {
     if let Some(endpoints) = &endpoints {
         check_endpoints(endpoints, (&mut missing, &mut notes));
     }
-    // What is compared each day: nothing of it is to be returned.
+    // Probe the lists of the daily comparison with a range that matches nothing.
     let now = payments.clock.now().unix_seconds();
     let none = Created { from: Some(now), until: Some(now), after: None };
     let lists = [
@@ -61,7 +60,7 @@ pub async fn run(payments: &Payments) -> Result<Report, Error> {
     Ok(Report { is_live: client.is_live(), account, endpoints, missing, notes })
 }
 
-/// Returns what was read; `None` if the key may not read it, which is added to the sentences.
+/// Returns the value; `None` if the key may not read it, which adds a sentence.
 fn allowed<T>(
     payments: &Payments,
     what: &str,
@@ -80,12 +79,16 @@ fn allowed<T>(
 
 fn check_account(account: &Account, currency: &str, (missing, notes): (&mut Vec<String>, &mut Vec<String>)) {
     if !account.charges_enabled {
-        missing.push("The account may not charge: Stripe's dashboard says what it still needs.".to_owned());
+        missing.push(
+            "The account can't make charges: see Stripe's dashboard for the missing information.".to_owned(),
+        );
     }
     match account.capabilities.get(CARDS).map(String::as_str) {
         Some(ACTIVE) => {}
         Some(state) => missing.push(format!("The capability {CARDS} is {state}: no card can be charged.")),
-        None => missing.push(format!("The account hasn't the capability {CARDS}: no card can be charged.")),
+        None => {
+            missing.push(format!("The account doesn't have the capability {CARDS}: no card can be charged."))
+        }
     }
     if !account.payouts_enabled {
         notes.push("Stripe doesn't pay the account's balance out.".to_owned());
@@ -104,7 +107,7 @@ fn check_endpoints(endpoints: &[WebhookEndpoint], (missing, notes): (&mut Vec<St
     }
     let enabled: Vec<_> = endpoints.iter().filter(|endpoint| endpoint.is_enabled()).collect();
     if enabled.is_empty() {
-        missing.push(format!("There is no enabled webhook whose address ends with {PATH}."));
+        missing.push(format!("No enabled webhook has a URL that ends with {PATH}."));
         return;
     }
     for event_type in EVENT_TYPES {

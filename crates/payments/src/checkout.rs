@@ -1,4 +1,4 @@
-//! Pages of Stripe on which a customer pays.
+//! Stripe pages for customer payments.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,12 @@ use crate::store::customers::{self, Customer};
 use crate::store::payments::{self as store, Kind, Payment, Status};
 use crate::{Payments, Processor, cards};
 
-/// How often a payment that waits for its customer is compared with Stripe, in milliseconds.
+/// Interval at which a payment that waits for its customer is compared with Stripe, in milliseconds.
 pub const LOOK_MS: i64 = 5 * MINUTE_MS;
 
-/// Returns the customer of an organization at Stripe, which is made if there is none.
+/// Returns an organization's customer at Stripe, creating it if needed.
 ///
-/// # Errors
-/// 502 if Stripe can't be reached.
+/// # Errors 502 if Stripe can't be reached.
 pub(crate) async fn customer(
     payments: &Payments,
     processor: &Processor,
@@ -39,7 +38,7 @@ pub(crate) async fn customer(
     customer.ok_or_else(|| Error::internal("a customer that was just added isn't there"))
 }
 
-/// Makes a customer at Stripe, and returns its id. `after` is the id of the one whose place it takes, or empty.
+/// Creates a customer at Stripe and returns its id. `after` is the id of the customer it replaces, or empty.
 async fn make_customer(
     payments: &Payments,
     processor: &Processor,
@@ -50,8 +49,7 @@ async fn make_customer(
     let organization = organization.ok_or(Code::OrganizationNotFound)?.organization;
     let metadata = BTreeMap::from([(ORGANIZATION_ID.to_owned(), organization_id.text())]);
     let new = NewCustomer { name: Some(organization.name.as_str()), email: None, metadata };
-    // Stripe repeats an error of its own for a day: with the next hour comes another key. A customer that is made in vain
-    // pays nothing.
+    // Stripe replays its own errors for a day, so the key changes every hour. An unused customer is harmless.
     let hour = payments.clock.now().unix_ms() / HOUR_MS;
     let mut text = format!("customer:{organization_id}:{hour}");
     if !after.is_empty() {
@@ -61,11 +59,10 @@ async fn make_customer(
     Ok(made.map_err(|error| payments.failed("making a customer", &error))?.id)
 }
 
-/// Makes another customer of an organization whose customer Stripe doesn't have: it was deleted there, or belongs to another
-/// mode or account. The saved card went with it.
+/// Replaces an organization's customer that Stripe doesn't have: it was deleted there, or belongs to another
+/// mode or account. Its saved card is gone too.
 ///
-/// # Errors
-/// 502 if Stripe can't be reached.
+/// # Errors 502 if Stripe can't be reached.
 pub(crate) async fn replace_customer(
     payments: &Payments,
     processor: &Processor,
@@ -77,10 +74,10 @@ pub(crate) async fn replace_customer(
     let mut tx = payments.db.write().await?;
     let stored = customers::lock(&mut tx, organization_id, now).await?;
     let stored = stored.ok_or_else(|| Error::internal("a customer is gone"))?;
-    // Another request may have been faster.
+    // Skip if a concurrent request has replaced it.
     if stored.customer_id == missing.customer_id {
         tracing::warn!(%organization_id, missing = missing.customer_id, customer = made,
-            "Stripe doesn't have the customer of an organization: another one takes its place");
+            "Stripe doesn't have an organization's customer; creating a new one");
         cards::forget_missing(payments, &mut tx, stored, now).await?;
         customers::replace(&mut tx, organization_id, &made).await?;
     }
@@ -89,7 +86,7 @@ pub(crate) async fn replace_customer(
     customer.ok_or_else(|| Error::internal("a customer is gone"))
 }
 
-/// Returns the metadata of a payment at Stripe.
+/// Returns a payment's metadata for Stripe.
 pub(crate) fn metadata(payment: &Payment) -> Metadata {
     BTreeMap::from([
         (PAYMENT_ID.to_owned(), payment.id.text()),
@@ -97,10 +94,10 @@ pub(crate) fn metadata(payment: &Payment) -> Metadata {
     ])
 }
 
-/// Opens the page on which a payment is paid, unless it has one, and returns the payment with it.
+/// Opens a payment's page, unless it has one, and returns the payment with the page.
 ///
-/// # Errors
-/// 400 for an amount that Stripe doesn't take; 502 if Stripe can't be reached: the same request gets the same page then.
+/// # Errors 400 for an amount that Stripe rejects; 502 if Stripe can't be reached, in which case a retry of
+/// the request gets the same page.
 pub(crate) async fn open(
     payments: &Payments,
     processor: &Processor,
@@ -143,7 +140,7 @@ pub(crate) async fn open(
     Ok(Uncommitted::new(tx, opened))
 }
 
-/// Asks Stripe for the page of a payment by a customer.
+/// Requests a payment's page from Stripe.
 async fn create_session(
     payments: &Payments,
     processor: &Processor,
@@ -172,21 +169,20 @@ async fn create_session(
         invoice: payment.is_taxed,
         expires_at: None,
     };
-    // Of another customer it is another request.
+    // The key includes the customer: a different customer needs a different key.
     let key = key(format!("{id}:session:{}", customer.customer_id))?;
     Ok(processor.client.create_payment_session(&new, &key).await)
 }
 
-/// Locks the wallet of a payment, and returns the payment as it is then.
+/// Locks a payment's wallet and returns the payment's current state.
 ///
-/// # Errors
-/// It is gone, which none is; the database fails.
+/// # Errors The payment is gone, which doesn't happen; the database fails.
 pub(crate) async fn lock(tx: &mut Tx, payment: &Payment, now: Time) -> Result<Payment, Error> {
     wallets::lock_existing(tx, payment.organization_id, now).await?;
     Ok(store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?)
 }
 
-/// Ends a payment that Stripe has refused, and returns the error for its caller.
+/// Fails a payment that Stripe refused, and returns the error for its caller.
 async fn refuse(payments: &Payments, payment: Payment, refusal: &stripe::Refusal) -> Result<Error, Error> {
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;

@@ -1,5 +1,5 @@
-//! The comparison of all payments, refunds, disputes, pages to save a card, and events with Stripe. What it finds and can't
-//! mend is a finding of the audit.
+//! Daily comparison with Stripe of all payments, refunds, disputes, pages for saving a card, and events.
+//! Differences that it can't repair become findings of the audit.
 
 pub(crate) mod events;
 mod returns;
@@ -17,25 +17,25 @@ use crate::store::payments::{self as store, Status};
 use crate::store::stripe_events;
 use crate::{Payments, orphans, settlement};
 
-/// How often all payments are compared, in milliseconds.
+/// Interval between comparisons, in milliseconds.
 pub(crate) const EVERY_MS: i64 = DAY_MS;
-/// How much older payments each comparison looks at once more, in milliseconds: Stripe tries a webhook for three days.
+/// Overlap of consecutive comparisons, in milliseconds. Stripe retries webhooks for three days.
 const OVERLAP_MS: i64 = 4 * DAY_MS;
-/// How far the first comparison looks back, in milliseconds.
+/// Lookback of the first comparison, in milliseconds.
 const FIRST_MS: i64 = 90 * DAY_MS;
-/// How old what is compared is at least, in milliseconds: it isn't under way any more.
+/// Minimum age of compared payments, in milliseconds. By then they are no longer in progress.
 const SETTLED_MS: i64 = HOUR_MS;
-/// How long an event may be tried again before the audit says so, in milliseconds.
+/// Age at which an event that keeps failing becomes a finding of the audit, in milliseconds.
 const STUCK_MS: i64 = DAY_MS;
-/// How much older events each comparison looks at once more, in milliseconds.
+/// Overlap of consecutive comparisons of events, in milliseconds.
 const EVENT_OVERLAP_MS: i64 = HOUR_MS;
-/// The most such events that are named.
+/// Maximum number of such events that are listed.
 const MAX_STUCK: i64 = 100;
 
-/// Compares all payments with Stripe, unless that was done within a day. Returns `true` if it was done now.
+/// Compares all payments with Stripe, unless it was done within the last day. Returns `true` if it was done
+/// now.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn run_due(payments: &Payments) -> Result<bool, Error> {
     let now = payments.clock.now();
     let last = findings::compared_at(&mut payments.db.read().await?).await?;
@@ -58,10 +58,9 @@ pub async fn run_due(payments: &Payments) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Compares the payments of an interval: those of Stripe with ours, and ours with those of Stripe.
+/// Compares the payments of an interval in both directions: Stripe's with ours, and ours with Stripe's.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Error> {
     let mut at_stripe: BTreeMap<String, String> = BTreeMap::new();
     let mut after: Option<String> = None;
@@ -86,7 +85,7 @@ async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Err
     check_own(payments, (from, until), &at_stripe).await
 }
 
-/// Credits a payment of Stripe that wasn't, or notes that it can't be.
+/// Credits a Stripe payment that is missing here, or records why it can't be credited.
 async fn check_intent(payments: &Payments, payment_id: &str, intent: &PaymentIntent) -> Result<(), Error> {
     let known = match PaymentId::parse(payment_id) {
         Some(id) => store::get(&mut payments.db.read().await?, id).await?,
@@ -107,29 +106,29 @@ async fn check_intent(payments: &Payments, payment_id: &str, intent: &PaymentInt
     }
     match settlement::settle_intent(payments, &payment, intent).await {
         Ok(_) => {
-            tracing::warn!(%payment_id, "a payment was credited that no event had told of");
+            tracing::warn!(%payment_id, "credited a payment for which no event arrived");
             Ok(())
         }
-        // It has noted what differs.
+        // `settle` has already recorded the difference.
         Err(error) if error.code == kernel::error::Code::Internal => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Notes payments that have succeeded here, and not at Stripe.
+/// Records payments that succeeded here but not at Stripe.
 async fn check_own(
     payments: &Payments,
     (from, until): (Time, Time),
     at_stripe: &BTreeMap<String, String>,
 ) -> Result<(), Error> {
-    // Its payment intent may be a day older, and so not in the list.
+    // The payment intent may be up to a day older, and therefore missing from the list.
     let from = from.plus_ms(OVERLAP_MS / 2);
     for payment in store::paid_between(&mut payments.db.read().await?, from, until).await? {
         let Some(intent_id) = payment.intent_id.clone() else { continue };
         if at_stripe.contains_key(&intent_id) {
             continue;
         }
-        // It may be older than the interval.
+        // The intent may be older than the interval.
         let intent = payments.processor()?.client.payment_intent(&intent_id).await;
         let found = match intent {
             Ok(intent) if intent.status == PaymentIntentStatus::Succeeded => continue,
@@ -148,7 +147,7 @@ async fn check_own(
     Ok(())
 }
 
-/// Notes events that couldn't be done for a day.
+/// Records events that have failed for a day.
 async fn check_events(payments: &Payments) -> Result<(), Error> {
     let before = payments.clock.now().plus_ms(-STUCK_MS);
     let stuck = stripe_events::stuck(&mut payments.db.read().await?, before, MAX_STUCK).await?;

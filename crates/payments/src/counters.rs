@@ -1,45 +1,45 @@
-//! The counters of payments.
+//! Counters of payments.
 
 use std::sync::{Mutex, PoisonError};
 
 use kernel::clock::MINUTE_MS;
 use metrics::{IntCounter, IntCounterVec, Registered};
 
-/// The counters of this process.
+/// Counters of this process.
 #[derive(Debug)]
 pub(crate) struct Counters {
     payments: IntCounterVec,
     events: IntCounterVec,
-    /// Requests to Stripe that weren't answered, or whose answer can't be read.
+    /// Requests to Stripe without a response, or with an unreadable one.
     pub(crate) unreachable: IntCounter,
     /// Automatic top-ups that were paused.
     pub(crate) paused: IntCounter,
-    /// Refused events that the log hasn't told of, and when it last did, on the steady clock.
+    /// Refused events since the last log line, and that line's time on the monotonic clock.
     untold: Mutex<(u64, Option<i64>)>,
 }
 
-/// The least time between two lines of the log about refused events.
+/// Minimum time between log lines about refused events.
 const TOLD_EVERY_MS: i64 = MINUTE_MS;
 
-/// What has become of a payment.
+/// The outcome of a payment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     Succeeded,
     Failed,
     Refunded,
     Disputed,
-    /// What Stripe says of it isn't what was asked for.
+    /// Stripe's payment doesn't match the request.
     Mismatched,
 }
 
-/// What has become of an event of Stripe.
+/// The outcome of an event from Stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Handling {
     Received,
-    /// Its signature isn't good.
+    /// The signature isn't valid.
     Refused,
     Done,
-    /// It is tried again later.
+    /// Processing failed and will be retried.
     Failed,
 }
 
@@ -82,7 +82,7 @@ impl Counters {
             "Events of Stripe, by what was done.",
             &["result"],
         );
-        // Every word has a series from the start.
+        // Create each series at startup.
         for outcome in OUTCOMES {
             payments.with_label_values(&[outcome.as_str()]);
         }
@@ -106,8 +106,8 @@ impl Counters {
         self.payments.with_label_values(&[outcome.as_str()]).inc();
     }
 
-    /// Counts a refused event, of which anybody can send any number. Returns how many were refused since the log last told
-    /// of it, once a minute.
+    /// Counts a refused event. Anyone can send them, so once per minute this returns how many were refused
+    /// since the last log line.
     pub(crate) fn refuse_event(&self, now_ms: i64) -> Option<u64> {
         self.count_event(Handling::Refused);
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Disputes: while a bank has the money of a payment, the wallet doesn't.
+//! Disputes: while a bank holds the money of a payment, the wallet doesn't have it.
 
 use billing::bookkeeping::payments::{Cause, Receipt, Taken, receive, take};
 use billing::books::booking::Booking;
@@ -18,11 +18,10 @@ use crate::store::payments::{self as payment_store, Payment, Status};
 use crate::store::statements::Statement;
 use crate::{Payments, charging, settlement};
 
-/// Books the difference between what the bank has of a disputed payment and what is booked of that. Returns `true` if there
-/// was one.
+/// Books the difference between the amount the bank holds and the amount booked for a disputed payment.
+/// Returns `true` if they differed.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn book(payments: &Payments, payment: &Payment, dispute: &StripeDispute) -> Result<bool, Error> {
     settlement::keep(payments, payment, &Statement::of_dispute(dispute)).await?;
     let trail = Trail::system();
@@ -78,7 +77,8 @@ pub async fn book(payments: &Payments, payment: &Payment, dispute: &StripeDisput
     Ok(true)
 }
 
-/// Returns the net part of the difference between what the bank has and what is booked: more than 0 if the wallet loses it.
+/// Returns the net part of the difference between the amount the bank holds and the booked one. Positive if
+/// the wallet loses it.
 fn net_of(payment: &Payment, before: &Dispute, held: i64) -> i64 {
     let (booked, tax) = (before.held_minor(), before.held_tax_minor());
     match held > booked {
@@ -87,7 +87,7 @@ fn net_of(payment: &Payment, before: &Dispute, held: i64) -> i64 {
     }
 }
 
-/// Takes a net part out of a locked wallet, or brings it back if it is less than 0.
+/// Takes a net amount out of a locked wallet, or returns it if it's negative.
 async fn move_amount(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -104,13 +104,14 @@ async fn move_amount(
             let receipt = Receipt { payment_id, invoice_id, cause: Some(cause), amount };
             receive(booking, tx, wallet, receipt).await?;
         }
-        // A few units may be tax alone.
+        // A few units may be tax only.
         _ => {}
     }
     Ok(())
 }
 
-/// Returns a dispute after a booking. One of which the bank has nothing keeps what it had.
+/// Returns a dispute after a booking. If the bank no longer holds anything, the dispute keeps its previous
+/// amount.
 fn after(before: Dispute, held: i64, tax_part: i64, now: Time) -> Dispute {
     let (amount_minor, tax_minor) = match held > 0 {
         true => (held, before.held_tax_minor() + tax_part),

@@ -1,4 +1,4 @@
-//! What follows from events of Stripe. An event only says which object is to be read.
+//! Processing of Stripe's events. An event only identifies the object to read.
 
 use kernel::error::Error;
 use kernel::ids::PaymentId;
@@ -9,10 +9,10 @@ use crate::store::payments::{self as store, Payment};
 use crate::store::stripe_events::StripeEvent;
 use crate::{Payments, cards, disputes, refunds, settlement};
 
-/// Does what follows from an event. Doing it again does nothing more.
+/// Processes an event. Idempotent.
 ///
-/// # Errors
-/// Its payment isn't known, or not yet; Stripe can't be reached; the database fails. It is tried again then.
+/// # Errors Its payment isn't known, or not yet; Stripe can't be reached; the database fails. The event is
+/// then retried.
 pub async fn handle(payments: &Payments, event: &StripeEvent) -> Result<(), Error> {
     let id = event.object_id.as_str();
     match event.event_type.as_str() {
@@ -34,7 +34,7 @@ async fn session(payments: &Payments, id: &str) -> Result<(), Error> {
         return cards::save_set_up(payments, &session).await;
     }
     match session.metadata.get(PAYMENT_ID) {
-        // Another use of the same account.
+        // Belongs to another use of the same account.
         None => Ok(()),
         Some(payment_id) => {
             let payment = known(payments, payment_id).await?;
@@ -74,8 +74,8 @@ async fn dispute(payments: &Payments, id: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns the payment of an intent, after it was credited: a refund or a dispute may be heard of first. `None` for one of
-/// another use of the same account.
+/// Returns the payment of an intent after crediting it, since the event of a refund or dispute may arrive
+/// first. `None` if the intent belongs to another use of the same account.
 async fn of_intent(payments: &Payments, intent_id: &str) -> Result<Option<Payment>, Error> {
     if let Some(payment) = store::by_intent(&mut payments.db.read().await?, intent_id).await? {
         return Ok(Some(payment));
@@ -88,8 +88,8 @@ async fn of_intent(payments: &Payments, intent_id: &str) -> Result<Option<Paymen
 
 /// Returns the payment with this id.
 ///
-/// # Errors
-/// There is none: it may be on a database that was restored from a backup, or on another installation.
+/// # Errors No such payment exists: it may be missing after a restore from a backup, or belong to another
+/// installation.
 async fn known(payments: &Payments, payment_id: &str) -> Result<Payment, Error> {
     let unknown = || Error::internal(format!("Stripe knows a payment {payment_id:.40} that isn't here"));
     let id = PaymentId::parse(payment_id).ok_or_else(unknown)?;

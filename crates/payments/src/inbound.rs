@@ -1,4 +1,5 @@
-//! Events that Stripe sends. An event is stored and answered; a job does what follows, so that nothing is lost if that fails.
+//! Receipt of events from Stripe. An event is stored and acknowledged; a job processes it, so nothing is lost
+//! if processing fails.
 
 use kernel::error::{Code, Error};
 use stripe::{Event, signature};
@@ -7,7 +8,7 @@ use crate::Payments;
 use crate::counters::Handling;
 use crate::store::stripe_events;
 
-/// The types of events that are handled, as they are ticked in Stripe's dashboard.
+/// The types of events that are handled, to be selected in Stripe's dashboard.
 pub const EVENT_TYPES: [&str; 15] = [
     "charge.dispute.closed",
     "charge.dispute.created",
@@ -26,11 +27,11 @@ pub const EVENT_TYPES: [&str; 15] = [
     "refund.updated",
 ];
 
-/// The most bytes of an id or a type that are stored.
+/// Maximum length of a stored id or type, in bytes.
 const MAX_WORD_BYTES: usize = 255;
 
-/// Returns the object that is read because of an event: refunds and charges are read by their payment. `None` if the event
-/// isn't handled.
+/// Returns the id of the object to read for an event. Refunds and charges are read through their payment.
+/// `None` if the event isn't handled.
 pub(crate) fn object_id(event: &Event) -> Option<&str> {
     let object = &event.data.object;
     let id = if event.kind.starts_with("refund.") || event.kind == "charge.refunded" {
@@ -41,18 +42,18 @@ pub(crate) fn object_id(event: &Event) -> Option<&str> {
     id.filter(|_| EVENT_TYPES.contains(&event.kind.as_str()))
 }
 
-/// Stores an event, if it is signed by the secret of the webhook within the last five minutes and of a type that is
-/// handled. What it says isn't believed: a job reads the object from Stripe.
+/// Stores an event, if the webhook's secret signed it within the last five minutes and its type is handled.
+/// The payload isn't trusted: a job reads the object from Stripe.
 ///
-/// # Errors
-/// 400 without a good signature, or for a body that is no event; 403 if payments are off; the database fails.
+/// # Errors 400 without a valid signature, or for a body that isn't an event; 403 if payments are off; the
+/// database fails.
 pub async fn receive(payments: &Payments, header: Option<&str>, body: &[u8]) -> Result<(), Error> {
     let processor = payments.processor()?;
     let now = payments.clock.now();
     let checked = signature::verify(header.unwrap_or_default(), body, &processor.webhook_secret, now);
     if let Err(why) = checked {
         if let Some(refused) = payments.counters.refuse_event(payments.clock.steady_ms()) {
-            tracing::warn!(refused, "events of Stripe were refused, the last one because {why}");
+            tracing::warn!(refused, "refused events from Stripe, most recently because {why}");
         }
         return Err(Code::InvalidSignature.into());
     }

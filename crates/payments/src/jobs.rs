@@ -1,5 +1,6 @@
-//! What is due: events of Stripe, charges, open payments, refunds, tasks at Stripe, and the comparison of each day. One
-//! replica at a time does it; every step checks for itself what is still to do, so that a repetition does no harm.
+//! Jobs for events of Stripe, charges, open payments, refunds, tasks at Stripe, and the daily comparison.
+//! They run on one replica at a time. Each step checks whether work remains, so running it twice is
+//! harmless.
 
 use cluster::leases::Lease;
 use kernel::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
@@ -15,22 +16,21 @@ use crate::store::stripe_tasks::{self, Task, TaskKind};
 use crate::store::{auto_top_ups, customers, due, refunds as refund_store};
 use crate::{Payments, cards, charging, comparison, handling, payments as operations, refunds, settlement};
 
-/// The most rows of a kind that one turn does.
+/// Maximum number of rows of a kind per run.
 const SLICE: i64 = 50;
-/// The waits between the first attempts for an event or a task, in milliseconds; the last one goes on.
+/// Delays before the first attempts of an event or a task, in milliseconds. The last one repeats.
 const WAITS_MS: [i64; 6] =
     [5 * SECOND_MS, 30 * SECOND_MS, 5 * MINUTE_MS, 30 * MINUTE_MS, 120 * MINUTE_MS, 360 * MINUTE_MS];
-/// The most characters of an error that are stored.
+/// Maximum length of a stored error, in characters.
 const MAX_ERROR_CHARS: usize = 300;
-/// How often deleted organizations, and cards that were saved, are looked for, in milliseconds.
+/// Interval at which deleted organizations and pages for saving a card are checked, in milliseconds.
 const CLEAN_UP_MS: i64 = 5 * MINUTE_MS;
-/// How long done events are kept, in milliseconds.
+/// Retention of processed events, in milliseconds.
 const RETENTION_MS: i64 = 30 * DAY_MS;
 
-/// Does what is due, if no other replica does so.
+/// Does all due work, unless another replica is doing so.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn run_leased(payments: &Payments, lease: &Lease) -> Result<(), Error> {
     if !payments.is_on() || !is_due(payments).await? {
         return Ok(());
@@ -38,7 +38,7 @@ pub async fn run_leased(payments: &Payments, lease: &Lease) -> Result<(), Error>
     lease.run_with_lease(Box::pin(run_due(payments))).await?.unwrap_or(Ok(()))
 }
 
-/// Returns `true` if anything may be due, so that an idle server takes no lease.
+/// Returns `true` if work may be due, so that an idle server doesn't take the lease.
 async fn is_due(payments: &Payments) -> Result<bool, Error> {
     let now = payments.clock.now();
     let is_time_to_clean = payments.is_time_to_clean_up(CLEAN_UP_MS);
@@ -46,10 +46,9 @@ async fn is_due(payments: &Payments) -> Result<bool, Error> {
     Ok(is_time_to_clean || due::is_anything(&mut tx, now, now.plus_ms(-comparison::EVERY_MS)).await?)
 }
 
-/// Does what is due. What fails at Stripe is tried again later.
+/// Does all due work. Requests to Stripe that fail are retried later.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn run_due(payments: &Payments) -> Result<(), Error> {
     if !payments.is_on() {
         return Ok(());
@@ -60,20 +59,20 @@ pub async fn run_due(payments: &Payments) -> Result<(), Error> {
     ask_for_refunds(payments).await?;
     do_tasks(payments).await?;
     clean_up(payments).await?;
-    // Nothing is found missing by a clock that is wrong.
+    // A wrong clock would report payments as missing.
     if payments.clock_guard.is_trusted() {
         pass(comparison::run_due(payments).await.map(|_| ()))?;
     }
     Ok(())
 }
 
-/// Returns the wait before the next attempt.
+/// Returns the delay before the next attempt.
 fn wait_ms(attempts: i64) -> i64 {
     let index = usize::try_from(attempts).unwrap_or(usize::MAX).min(WAITS_MS.len() - 1);
     WAITS_MS.get(index).copied().unwrap_or(MINUTE_MS)
 }
 
-/// Passes on only errors of the database; others were logged, and concern one row.
+/// Returns only errors of the database. Others concern a single row and are logged.
 fn pass(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if is_of_database(&error) => Err(error),
@@ -117,7 +116,7 @@ async fn do_event(payments: &Payments, event: &StripeEvent) -> Result<(), Error>
             let next_at = now.plus_ms(wait_ms(event.attempts));
             stripe_events::set_failed(&mut tx, &event.id, next_at, &shortened(error)).await?;
             tracing::warn!(event_id = event.id, event_type = event.event_type, next_at = %next_at,
-                "an event of Stripe can't be done: {error}");
+                "can't process an event from Stripe: {error}");
         }
     }
     tx.commit().await?;
@@ -147,7 +146,7 @@ async fn look_at_payments(payments: &Payments) -> Result<(), Error> {
         let Some(payment) = payment else { continue };
         let outcome = Box::pin(look_at(payments, &payment)).await;
         if outcome.is_err() {
-            // One that fails again and again doesn't hold up the others.
+            // Postpone it, so that a payment that keeps failing doesn't block the others.
             postpone(payments, &payment, payments.clock.now()).await?;
         }
         pass(outcome)?;
@@ -177,7 +176,7 @@ async fn has_organization(payments: &Payments, payment: &Payment) -> Result<bool
     Ok(payment_store::has_organization(&mut tx, payment.organization_id).await?)
 }
 
-/// Gives up an open payment of an organization that is deleted, unless it was paid just before.
+/// Cancels an open payment of a deleted organization, unless it was just paid.
 async fn abandon(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let payment = match &payment.session_id {
         Some(_) => settlement::settle(payments, payment).await?,
@@ -226,16 +225,16 @@ async fn do_task(payments: &Payments, task: &Task) -> Result<(), Error> {
         TaskKind::DetachMethod => client.detach_payment_method(id, &key).await.map(|_| ()),
     };
     match done {
-        // It is over already, or gone.
+        // Already done, or the object is gone.
         Err(stripe::Error::Refused(refusal)) => {
-            tracing::info!(object = id, "a task at Stripe isn't to be done any more: {refusal}");
+            tracing::info!(object = id, "a task at Stripe is no longer needed: {refusal}");
             Ok(())
         }
         done => done.map_err(|error| payments.failed("a task at Stripe", &error)),
     }
 }
 
-/// Removes what deleted organizations have left at Stripe, and looks at the pages on which cards are saved.
+/// Removes what deleted organizations left at Stripe, and checks the pages for saving a card.
 async fn clean_up(payments: &Payments) -> Result<(), Error> {
     if !payments.may_clean_up(CLEAN_UP_MS) {
         return Ok(());
@@ -247,22 +246,21 @@ async fn clean_up(payments: &Payments) -> Result<(), Error> {
     look_at_set_ups(payments).await
 }
 
-/// Looks at the pages on which cards are saved: the event of one may be lost.
+/// Checks the pages for saving a card, because their events may get lost.
 async fn look_at_set_ups(payments: &Payments) -> Result<(), Error> {
     for customer in customers::oldest_with_set_up(&mut payments.db.read().await?, SLICE).await? {
         pass(cards::look_at_set_up(payments, &customer).await)?;
         let mut tx = payments.db.write().await?;
-        // The next turn looks at others first.
+        // Updates the row's time, so that the next run starts with others.
         customers::lock(&mut tx, customer.organization_id, payments.clock.now()).await?;
         tx.commit().await?;
     }
     Ok(())
 }
 
-/// Removes events that were done long ago.
+/// Deletes events that were processed long ago.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn sweep(payments: &Payments) -> Result<(), Error> {
     let before = payments.clock.now().plus_ms(-RETENTION_MS);
     let mut tx = payments.db.write().await?;

@@ -1,19 +1,21 @@
-//! Payments by Stripe: credit, invoices, saved cards, automatic top-ups, refunds and disputes
+//! Payments through Stripe: credit, invoices, saved cards, automatic top-ups, refunds, and disputes
 //! (docs/contract/payments.md).
 //!
-//! * [`payments`] makes and lists payments; [`checkout`] opens Stripe's page for one. The row of a payment is committed
-//!   before Stripe is asked, and its page is given out only when the row has the page's session.
-//! * [`forms`] makes payments of forms once, however often they are sent.
-//! * [`cards`] saves and detaches the card of an organization, [`auto_top_ups`] sets when it is charged by itself, and
-//!   [`charging`] charges it.
-//! * `taxes` asks Stripe for the tax of a charge, and reads that of a payment.
-//! * [`inbound`] takes events of Stripe. They are stored and answered; [`handling`] does them, by reading the object from
-//!   Stripe: what an event says isn't believed.
-//! * [`settlement`] is the one place that credits. [`refunds`] and [`disputes`] take money back.
-//! * [`comparison`] compares all payments, refunds, disputes and events with Stripe every day, and [`jobs`] runs what is due.
-//! * [`check`] asks Stripe what the account lacks.
+//! - [`payments`] creates and lists payments; [`checkout`] opens Stripe's page for one. A payment's row is
+//!   committed before the request to Stripe, and its page is returned only after the row contains the page's
+//!   session.
+//! - [`forms`] makes one payment per form, however often it's submitted.
+//! - [`cards`] saves and detaches an organization's card, [`auto_top_ups`] configures automatic charges, and
+//!   [`charging`] makes them.
+//! - `taxes` asks Stripe for the tax on a charge, and reads the tax of a payment.
+//! - [`inbound`] receives events from Stripe, stores and acknowledges them. [`handling`] processes them by
+//!   reading the object from Stripe, since event payloads aren't trusted.
+//! - [`settlement`] is the only place that credits money. [`refunds`] and [`disputes`] take it back.
+//! - [`comparison`] compares all payments, refunds, disputes, and events with Stripe daily, and [`jobs`] runs
+//!   due work.
+//! - [`check`] lists what is missing in the Stripe account.
 //!
-//! [`rules`] holds the pure rules and [`store`] the SQL.
+//! [`rules`] contains the pure rules and [`store`] the SQL.
 
 pub mod auto_top_ups;
 pub mod cards;
@@ -61,7 +63,7 @@ use settings::Settings;
 
 pub use processor::Processor;
 
-/// The handle of payments; cheap to clone.
+/// Handle of payments; cheap to clone.
 #[derive(Clone)]
 pub struct Payments(Arc<Parts>);
 
@@ -76,11 +78,11 @@ pub struct Parts {
     pub settings: Settings,
     /// Stripe; `None` if payments are off.
     processor: Option<Processor>,
-    /// The pages to which a customer comes back from Stripe: what stands before the id of the organization, and between it
-    /// and the name of the page.
+    /// URL of the pages to which a customer returns from Stripe: the parts before the organization's id, and
+    /// between it and the page's name.
     return_url: [String; 2],
     pub(crate) counters: Counters,
-    /// When deleted organizations were last looked for, in Unix milliseconds.
+    /// Time of the last search for deleted organizations, in Unix milliseconds.
     cleaned_at_ms: AtomicI64,
     wake: Notify,
 }
@@ -92,7 +94,7 @@ impl Deref for Payments {
     }
 }
 
-/// The parts that payments share with other subjects.
+/// Parts that payments share with other subjects.
 pub struct Shared {
     pub db: Db,
     pub clock: Clock,
@@ -101,16 +103,15 @@ pub struct Shared {
     pub billing: Billing,
     pub tenants: Tenants,
     pub metrics: Arc<Metrics>,
-    /// The pages to which a customer comes back from Stripe: what stands before the id of the organization, and between it
-    /// and the name of the page.
+    /// URL of the pages to which a customer returns from Stripe: the parts before the organization's id, and
+    /// between it and the page's name.
     pub return_url: [String; 2],
 }
 
 impl Payments {
-    /// A handle with these settings.
+    /// Creates a handle with these settings.
     ///
-    /// # Errors
-    /// A sentence for the operator: a file can't be read.
+    /// # Errors A sentence for the operator: a file can't be read.
     pub fn new(shared: Shared, settings: Settings) -> Result<Self, String> {
         let Shared { db, clock, clock_guard, random, billing, tenants, metrics, return_url } = shared;
         let processor = settings.open(&billing.settings.currency)?;
@@ -132,32 +133,31 @@ impl Payments {
         })))
     }
 
-    /// Returns Stripe.
+    /// Returns the Stripe processor.
     ///
-    /// # Errors
-    /// 403 `payments_disabled`.
+    /// # Errors 403 `payments_disabled`.
     pub(crate) fn processor(&self) -> Result<&Processor, Error> {
         self.processor.as_ref().ok_or_else(|| Code::PaymentsDisabled.into())
     }
 
-    /// Returns `true` if something can be paid.
+    /// Returns `true` if payments are on.
     pub fn is_on(&self) -> bool {
         self.processor.is_some()
     }
 
-    /// Returns a page to which a customer comes back from Stripe, such as `card`.
+    /// Returns the URL of a page to which a customer returns from Stripe, such as `card`.
     pub(crate) fn return_url(&self, organization_id: OrganizationId, page: &str) -> String {
         let [before, between] = &self.return_url;
         format!("{before}{organization_id}{between}{page}")
     }
 
-    /// Returns `true` if deleted organizations weren't looked for in so many milliseconds.
+    /// Returns `true` if the last search for deleted organizations is at least `every_ms` ago.
     pub(crate) fn is_time_to_clean_up(&self, every_ms: i64) -> bool {
         let age = self.clock.now().unix_ms() - self.cleaned_at_ms.load(Ordering::Relaxed);
         !(0..every_ms).contains(&age)
     }
 
-    /// As [`Self::is_time_to_clean_up`], and notes that they are looked for now.
+    /// Like [`Self::is_time_to_clean_up`], and also records that a search starts now.
     pub(crate) fn may_clean_up(&self, every_ms: i64) -> bool {
         let is_due = self.is_time_to_clean_up(every_ms);
         if is_due {
@@ -166,17 +166,17 @@ impl Payments {
         is_due
     }
 
-    /// Wakes the job. Callers do so after the commit of what is due.
+    /// Wakes the job. Called after the commit that makes work due.
     pub(crate) fn notify_one(&self) {
         self.wake.notify_one();
     }
 
-    /// Waits until this replica has something to do.
+    /// Waits until this replica has work.
     pub async fn notified(&self) {
         self.wake.notified().await;
     }
 
-    /// Returns the author of bookings.
+    /// Returns the context of bookings.
     pub(crate) fn booking<'a>(&'a self, trail: &'a Trail) -> Booking<'a> {
         Booking { billing: &self.billing, trail, now: self.clock.now() }
     }
@@ -195,7 +195,7 @@ impl Payments {
     }
 }
 
-/// The statements whose plans are checked.
+/// Statements whose plans are checked.
 pub mod statements {
     pub use crate::store::auto_top_ups::DUE as TOP_UPS_DUE;
     pub use crate::store::payments::{

@@ -1,4 +1,4 @@
-//! Mails to the owners of an organization about its automatic top-up.
+//! Mail to an organization's owners about its automatic top-up.
 
 use db::Tx;
 use kernel::clock::Time;
@@ -12,11 +12,11 @@ use tenants::store::organization_members;
 use crate::Payments;
 use crate::store::payments::Payment;
 
-/// The service itself has no limit of mails; its recipients have.
+/// The service itself isn't limited in sending mail; its recipients are.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// Puts a mail to the owners into the outbox. `reason` is `retried`, or why the top-up was paused. Comes after every lock of
-/// a wallet.
+/// Queues a mail to the owners. `reason` is `retried`, or why the top-up was paused. Must come after every
+/// lock of a wallet.
 pub(crate) async fn tell_owners(
     payments: &Payments,
     tx: &mut Tx,

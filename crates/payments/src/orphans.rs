@@ -1,5 +1,5 @@
-//! Money of organizations that are deleted: paid on a page that was open still. Nobody can use it, so it is a finding of the
-//! audit until an operator has refunded it.
+//! Money paid to deleted organizations on a page that was still open. No one can use it, so it stays a
+//! finding of the audit until an operator refunds it.
 
 use billing::bookkeeping::payments::left_of;
 use billing::store::wallets;
@@ -13,10 +13,10 @@ use crate::Payments;
 use crate::store::findings::{self, Finding};
 use crate::store::payments::{self as store, Payment};
 
-/// Notes that a payment has brought money to an organization that is deleted, if it has; forgets it once nothing of it is left.
+/// Records that a payment brought money to a deleted organization, or removes the finding once the money is
+/// gone.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub(crate) async fn note(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), Error> {
     let organization_id = payment.organization_id;
     if store::has_organization(tx, organization_id).await? {
@@ -39,10 +39,9 @@ pub(crate) async fn note(tx: &mut Tx, payment: &Payment, now: Time) -> Result<()
     Ok(())
 }
 
-/// As [`look_at`], of a payment of which something was refunded.
+/// Like [`look_at`], for a payment that was partly or fully refunded.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub(crate) async fn look_again(payments: &Payments, id: PaymentId) -> Result<(), Error> {
     let payment = store::get(&mut payments.db.read().await?, id).await?;
     match payment {
@@ -51,10 +50,9 @@ pub(crate) async fn look_again(payments: &Payments, id: PaymentId) -> Result<(),
     }
 }
 
-/// As [`note`], in a transaction of its own.
+/// Like [`note`], in its own transaction.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub(crate) async fn look_at(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     if store::has_organization(&mut payments.db.read().await?, payment.organization_id).await? {
         return Ok(());

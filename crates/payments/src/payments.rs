@@ -1,4 +1,4 @@
-//! Payments by people: credit and invoices.
+//! Payments by users: credit and invoices.
 
 use billing::invoices;
 use billing::rules::invoicing;
@@ -19,40 +19,40 @@ use crate::{Payments, checkout};
 
 pub use crate::store::payments::{Kind as PaymentKind, Payment, Status as PaymentStatus};
 
-/// How long the page of an invoice's payment is given out again, in milliseconds: Stripe's last for a day.
+/// Reuse period of the page for an invoice's payment, in milliseconds. Stripe's sessions last a day.
 const REUSE_MS: i64 = 12 * HOUR_MS;
-/// When a job looks at a payment again that Stripe may not know yet, in milliseconds.
+/// Delay before a job first checks a payment that Stripe may not know yet, in milliseconds.
 const FIRST_LOOK_MS: i64 = 60_000;
 
-/// What is to be paid.
+/// The purpose of a payment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Credit of this amount.
     Credit(Nano),
-    /// What is due of an invoice.
+    /// The amount due on an invoice.
     Invoice(InvoiceId),
 }
 
-/// A payment to be made.
+/// A payment to create.
 #[derive(Clone, Debug)]
 pub struct New {
     pub target: Target,
-    /// The card is saved for charges without the customer.
+    /// Whether to save the card for off-session charges.
     pub saves_card: bool,
-    /// A digest of the caller and the idempotency key, if the request has one: the same request finds the same payment.
+    /// Digest of the caller and the idempotency key, if the request has one. The same request finds the same
+    /// payment.
     pub request_key: Option<[u8; 32]>,
 }
 
-/// Makes a payment, and returns it with the page of Stripe on which it is paid. A repetition of the request, also after a
-/// crash, returns the same payment and page.
+/// Creates a payment and returns it with its Stripe page. Repeating the request, even after a crash, returns
+/// the same payment and page.
 ///
-/// # Errors
-/// 400 for an amount that can't be paid; 403 without the right, or if payments are off; 404 for an unknown invoice; 409
-/// for one that isn't open; 502 if Stripe can't be reached.
+/// # Errors 400 for an amount that can't be paid; 403 without permission, or if payments are off; 404 for an
+/// unknown invoice; 409 for one that isn't open; 502 if Stripe can't be reached.
 pub async fn create(payments: &Payments, scope: &OrgScope, new: New) -> Result<Uncommitted<Payment>, Error> {
     let processor = payments.processor()?;
     let payment = match begin(payments, scope, &new).await {
-        // Another request with the same key was faster.
+        // A concurrent request with the same key created it first.
         Err(error) if error.code == Code::IdempotencyInProgress => {
             let found = find_repeated(payments, scope.organization_id(), &new).await?;
             found.ok_or(error)?
@@ -62,7 +62,7 @@ pub async fn create(payments: &Payments, scope: &OrgScope, new: New) -> Result<U
     checkout::open(payments, processor, payment).await
 }
 
-/// Commits the row of a new payment, or returns that of the same request before.
+/// Commits the row of a new payment, or returns the row that the same request created earlier.
 async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payment, Error> {
     if let Some(found) = find_repeated(payments, scope.organization_id(), new).await? {
         return Ok(found);
@@ -86,7 +86,7 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
         if open.amount_minor == amount_minor && is_fresh && new.request_key.is_none() {
             return Ok(open);
         }
-        // Two pages for one invoice would be paid twice.
+        // A second page could lead to the invoice being paid twice.
         cancel(&mut held, open, "replaced", now).await?;
     }
     let paid_for = (kind, invoice_id, amount_minor);
@@ -100,7 +100,7 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
     Ok(payment)
 }
 
-/// Returns the row of a new payment, which waits for the customer.
+/// Returns the row of a new payment that waits for the customer.
 fn row(
     payments: &Payments,
     scope: &OrgScope,
@@ -108,7 +108,7 @@ fn row(
     (currency, saves_card): (String, bool),
     now: Time,
 ) -> Payment {
-    // The usage on our invoices is billed without tax.
+    // Our invoices bill usage without tax.
     let is_taxed = payments.settings.stripe_tax && kind == Kind::Credit;
     Payment {
         id: PaymentId::new(now, &payments.random),
@@ -153,7 +153,7 @@ async fn record_created(
     payments.record(tx, trail, subject, payment.organization_id, now).await
 }
 
-/// Returns the payment that the same request has made before.
+/// Returns the payment that the same request created earlier.
 async fn find_repeated(
     payments: &Payments,
     organization_id: OrganizationId,
@@ -176,7 +176,7 @@ async fn find_repeated(
     }
 }
 
-/// Returns what is due of an invoice of the organization.
+/// Returns the amount due on an organization's invoice.
 async fn due_of(tx: &mut Tx, organization_id: OrganizationId, id: InvoiceId) -> Result<Nano, Error> {
     let invoice = invoice_store::get(tx, id).await?;
     let invoice = invoice.filter(|invoice| invoice.organization_id == organization_id);
@@ -187,8 +187,8 @@ async fn due_of(tx: &mut Tx, organization_id: OrganizationId, id: InvoiceId) -> 
     Ok(invoice.due)
 }
 
-/// Returns the units by which an amount of an invoice can be paid: at least what Stripe charges, or what is paid at a time
-/// where Stripe doesn't say. `None` past 64 bits.
+/// Returns an invoice amount in chargeable units, raised to Stripe's minimum charge, or to our minimum where
+/// Stripe has none. `None` if it exceeds 64 bits.
 fn of_invoice(payments: &Payments, due: Nano, currency: &str) -> Option<i64> {
     let unit = ChargeUnit::of(currency);
     let least = match stripe::currencies::least(currency) {
@@ -198,10 +198,9 @@ fn of_invoice(payments: &Payments, due: Nano, currency: &str) -> Option<i64> {
     Some(unit.covering(due)?.max(least))
 }
 
-/// Returns the units of an amount that can be bought.
+/// Returns an amount of credit in units.
 ///
-/// # Errors
-/// 400 with a detail.
+/// # Errors 400 with a detail.
 pub(crate) fn check_amount(payments: &Payments, amount: Nano, currency: &str) -> Result<i64, Error> {
     let settings = &payments.settings;
     let (least, most) = (settings.minimum(currency), settings.maximum(currency));
@@ -216,7 +215,7 @@ pub(crate) fn check_amount(payments: &Payments, amount: Nano, currency: &str) ->
     Err(Error::invalid(vec![Detail { param: "amount".to_owned(), code: "invalid_amount", message }]))
 }
 
-/// Gives up a payment that waits for the customer; its page at Stripe is ended by a job.
+/// Cancels a payment that waits for the customer; a job expires its page at Stripe.
 pub(crate) async fn cancel(tx: &mut Tx, payment: Payment, why: &str, now: Time) -> Result<(), db::Error> {
     if let Some(session_id) = &payment.session_id {
         stripe_tasks::insert(tx, TaskKind::ExpireSession, session_id, now).await?;

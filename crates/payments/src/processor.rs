@@ -1,4 +1,4 @@
-//! Stripe, and what its errors mean here.
+//! The Stripe client and the handling of its errors.
 
 use kernel::error::{Code, Error};
 use kernel::secrets::Secret;
@@ -6,23 +6,22 @@ use stripe::{Client, IdempotencyKey};
 
 use crate::Payments;
 
-/// Stripe: the client of the account, and the secret by which its events are signed.
+/// The client of the Stripe account, and the secret that signs its events.
 #[derive(Debug)]
 pub struct Processor {
     pub(crate) client: Client,
     pub(crate) webhook_secret: Secret,
 }
 
-/// Returns the key of a request to Stripe: the same for each repetition.
+/// Returns the idempotency key of a request to Stripe. Repetitions use the same one.
 ///
-/// # Errors
-/// It is too long, which none is.
+/// # Errors The key is too long, which doesn't happen.
 pub(crate) fn key(text: String) -> Result<IdempotencyKey, Error> {
     IdempotencyKey::new(text).ok_or_else(|| Error::internal("an idempotency key that Stripe doesn't take"))
 }
 
 impl Payments {
-    /// Logs a request that Stripe hasn't answered as hoped, and returns the error for a caller who waits for it.
+    /// Logs a failed request to Stripe, and returns the error for a waiting caller.
     pub(crate) fn failed(&self, what: &str, error: &stripe::Error) -> Error {
         match error {
             stripe::Error::Refused(_) => tracing::error!("{what}: {error}"),

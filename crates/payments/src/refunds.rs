@@ -1,8 +1,8 @@
-//! Refunds: by an operator, and by somebody at Stripe.
+//! Refunds by an operator or in Stripe's dashboard.
 //!
-//! An operator's refund lowers the credit first, then Stripe is asked; if Stripe refuses, the money is given back to the
-//! wallet. Amounts at Stripe are with the tax, those of credits without it. Refunds made at Stripe are read as a list, and
-//! each is booked once.
+//! An operator's refund first reduces the credit, then asks Stripe. If Stripe refuses, the money returns to
+//! the wallet. Amounts at Stripe include tax; those of credits don't. Refunds made at Stripe are read as a
+//! list, and each is booked once.
 
 use billing::bookkeeping::OperatorError;
 use billing::bookkeeping::payments::{Cause, Receipt, Taken, left_of, receive, take};
@@ -26,14 +26,13 @@ use crate::{Payments, charging, checkout, orphans, settlement};
 
 pub use crate::store::refunds::{Refund, Status};
 
-/// How soon Stripe is asked again about a refund, in milliseconds.
+/// Delay before asking Stripe again about a refund, in milliseconds.
 const REPEAT_MS: i64 = 30 * SECOND_MS;
 
-/// Refunds what is left of a payment's credit, or a part of it, with the tax on that.
+/// Refunds all or part of a payment's remaining credit, including its tax.
 ///
-/// # Errors
-/// The payment doesn't exist or hasn't succeeded, more than what is left of its credit is asked for, or Stripe refuses; the
-/// database fails. If Stripe can't be reached the refund is pending, and a job asks again.
+/// # Errors The payment doesn't exist or hasn't succeeded, the amount exceeds the remaining credit, or Stripe
+/// refuses; the database fails. If Stripe can't be reached, the refund is pending, and a job retries it.
 pub async fn refund(
     payments: &Payments,
     id: PaymentId,
@@ -45,16 +44,16 @@ pub async fn refund(
     orphans::look_again(payments, id).await?;
     match ask(payments, &refund).await {
         Ok(refund) if refund.status == Status::Failed => Err(OperatorError::Invalid(
-            "Stripe has refused the refund, and the credit is as it was before: the log says why".to_owned(),
+            "Stripe refused the refund, and the credit is unchanged: see the log for the reason".to_owned(),
         )),
         Ok(refund) => Ok(refund),
-        // It stays pending.
+        // The refund stays pending.
         Err(error) if error.code == Code::ProcessorUnavailable => Ok(refund),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Lowers the credit, and commits the row of the refund.
+/// Reduces the credit and commits the refund's row.
 async fn begin(
     payments: &Payments,
     id: PaymentId,
@@ -63,27 +62,24 @@ async fn begin(
 ) -> Result<Refund, OperatorError> {
     let invalid = |message: String| OperatorError::Invalid(message);
     let found = payment_store::get(&mut payments.db.read().await?, id).await?;
-    let found = found.ok_or_else(|| invalid(format!("there is no payment {id}")))?;
+    let found = found.ok_or_else(|| invalid(format!("payment {id} doesn't exist")))?;
     let booking = payments.booking(trail);
     let now = booking.now;
     let mut tx = payments.db.write().await?;
     let (mut wallet, payment) = settlement::lock(&booking, &mut tx, &found).await?;
     if payment.status != PaymentStatus::Succeeded {
-        return Err(invalid(format!(
-            "the payment is {}, so there is nothing to refund",
-            payment.status.as_str()
-        )));
+        return Err(invalid(format!("the payment is {}, so it can't be refunded", payment.status.as_str())));
     }
     let (currency, unit) = (&payment.currency, ChargeUnit::of(&payment.currency));
     let left = left_of(&mut tx, &wallet, id).await?;
-    // What can be paid back at most, in units that can be paid.
+    // The maximum refund, rounded down to a chargeable amount.
     let whole = Nano::from_units(left.units() - left.units().rem_euclid(unit.amount(unit.step()).units()));
     let amount = amount.unwrap_or(whole);
     let units = unit.exactly(amount).filter(|units| *units > 0);
     let units = units.ok_or_else(|| invalid(format!("{amount} {currency} can't be refunded")))?;
     if amount > left {
         return Err(invalid(format!(
-            "--amount {amount} can't be refunded: {left} {currency} are left of the credit"
+            "--amount {amount} can't be refunded: {left} {currency} of the credit remain"
         )));
     }
     let amount_minor = payment.shares().amount_of(units, unit.step());
@@ -103,7 +99,7 @@ async fn begin(
     let taken = take(&booking, &mut tx, &mut wallet, own, amount, Taken::FromOwnCredits).await?;
     if !taken {
         return Err(invalid(format!(
-            "{} {currency} of the wallet are reserved for calls under way: try again when these are over, or refund less",
+            "{} {currency} of the wallet are reserved for calls in progress: try again when they finish, or refund less",
             wallet.reserved
         )));
     }
@@ -121,7 +117,7 @@ async fn begin(
     Ok(refund)
 }
 
-/// Returns a payment with a refund more (1) or less (-1).
+/// Returns a payment with a refund added (1) or removed (-1).
 fn with_refund(payment: Payment, refund: &Refund, times: i64) -> Payment {
     Payment {
         refunded_minor: payment.refunded_minor + times * refund.net_minor(),
@@ -130,17 +126,16 @@ fn with_refund(payment: Payment, refund: &Refund, times: i64) -> Payment {
     }
 }
 
-/// Asks Stripe for a refund that is pending, and stores the outcome. Returns the refund as it is then.
+/// Requests a pending refund from Stripe, stores the outcome, and returns the updated refund.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn ask(payments: &Payments, refund: &Refund) -> Result<Refund, Error> {
     let processor = payments.processor()?;
     let payment = payment_store::get(&mut payments.db.read().await?, refund.payment_id).await?;
     let payment = payment.ok_or(Code::PaymentNotFound)?;
     let intent_id =
         payment.intent_id.clone().ok_or_else(|| Error::internal("a paid payment without its intent"))?;
-    // A refund whose answer was lost is found by its id: a key is known for a day only.
+    // A refund whose response was lost is found by its id, because Stripe remembers a key for only a day.
     let stripe_id = match &refund.stripe_id {
         Some(stripe_id) => Some(stripe_id.clone()),
         None => find(payments, &intent_id, refund.id).await?,
@@ -176,7 +171,7 @@ pub async fn ask(payments: &Payments, refund: &Refund) -> Result<Refund, Error> 
     }
 }
 
-/// Looks for a refund at Stripe by its id here.
+/// Searches Stripe for a refund with our id.
 async fn find(payments: &Payments, intent_id: &str, id: RefundId) -> Result<Option<String>, Error> {
     let (mut after, id): (Option<String>, _) = (None, id.text());
     loop {
@@ -193,7 +188,7 @@ async fn find(payments: &Payments, intent_id: &str, id: RefundId) -> Result<Opti
     }
 }
 
-/// Stores what Stripe says of a refund. One that has failed is given back, also after it had succeeded.
+/// Stores Stripe's status of a refund. A failed refund is given back, even if it had succeeded before.
 async fn conclude(
     payments: &Payments,
     payment: &Payment,
@@ -217,7 +212,7 @@ async fn conclude(
     Ok(done)
 }
 
-/// Gives the money of a refund that has failed back to the wallet, once.
+/// Returns the money of a failed refund to the wallet, once.
 async fn give_back(
     payments: &Payments,
     payment: &Payment,
@@ -240,7 +235,7 @@ async fn give_back(
         cause: Some(Cause::first(&cause)),
         amount: payment.nano(stored.net_minor()),
     };
-    // A few units may have been tax alone.
+    // A few units may be tax only.
     if stored.net_minor() > 0 {
         receive(&booking, &mut tx, &mut wallet, receipt).await?;
     }
@@ -256,11 +251,10 @@ async fn give_back(
     Ok(failed)
 }
 
-/// Reads all refunds of a payment from Stripe, and books those that aren't booked yet. What an event says of the sum isn't
-/// believed: it grows with each refund.
+/// Reads all refunds of a payment from Stripe, and books new ones. The sum in an event isn't used: it's
+/// cumulative.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn read_from_stripe(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let Some(intent_id) = payment.intent_id.clone() else { return Ok(()) };
     let mut after: Option<String> = None;
@@ -278,10 +272,9 @@ pub async fn read_from_stripe(payments: &Payments, payment: &Payment) -> Result<
     }
 }
 
-/// Books a refund that Stripe has, if it isn't booked, or its failure. Returns `true` if something was booked.
+/// Books a Stripe refund, or its failure, unless already booked. Returns `true` if something was booked.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub(crate) async fn book(
     payments: &Payments,
     payment: &Payment,
@@ -296,7 +289,7 @@ pub(crate) async fn book(
     if let Some(known) = rows.iter().find(is_known) {
         let is_failed = matches!(made.status, Some(RefundStatus::Failed | RefundStatus::Canceled));
         let status = if is_failed { Status::Failed } else { Status::Succeeded };
-        // One that has failed stays so, and one that has succeeded may still fail.
+        // A failed refund stays failed, but a successful one may still fail.
         if known.status == status || known.status == Status::Failed {
             return Ok(false);
         }
@@ -309,7 +302,7 @@ pub(crate) async fn book(
     book_new(payments, payment, made).await
 }
 
-/// Takes the money of a refund that was made at Stripe out of the wallet.
+/// Takes the money of a refund made at Stripe out of the wallet.
 async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund) -> Result<bool, Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);

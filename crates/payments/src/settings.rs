@@ -16,32 +16,32 @@ use crate::Processor;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The file with the secret key of Stripe. Without it and the next one nothing can be paid.
+    /// File with Stripe's secret key. Payments are off without this and the next file.
     #[serde(deserialize_with = "path")]
     pub stripe_secret_key_file: Option<PathBuf>,
-    /// The file with the secret by which Stripe signs its events.
+    /// File with the secret that signs Stripe's events.
     #[serde(deserialize_with = "path")]
     pub stripe_webhook_secret_file: Option<PathBuf>,
-    /// The address of a proxy to Stripe; `None`: Stripe's own.
+    /// URL of a proxy for Stripe's API; `None` means Stripe itself.
     #[serde(deserialize_with = "url", serialize_with = "url_text")]
     pub stripe_api_url: Option<BaseUrl>,
-    /// Stripe computes the tax on credit that is bought, which is paid on top.
+    /// Whether Stripe calculates tax on purchased credit, which is paid on top.
     pub stripe_tax: bool,
-    /// Stripe's tax code of the credit; `None`: that of the account.
+    /// Stripe's tax code of the credit; `None` means the account's default.
     #[serde(deserialize_with = "tax_code")]
     pub stripe_tax_code: Option<String>,
-    /// The least that is paid at a time, without tax; `None`: about 5 dollars.
+    /// Minimum payment, excluding tax; `None` means about 5 dollars.
     #[serde(deserialize_with = "amount", serialize_with = "amount_text")]
     pub minimum_amount: Option<Nano>,
-    /// The most that is paid at a time, and that automatic top-ups charge an organization in a day; invoices may be
-    /// larger. `None`: about 10,000 dollars.
+    /// Maximum payment, and maximum of automatic top-ups per organization and day; invoices may be larger.
+    /// `None` means about 10,000 dollars.
     #[serde(deserialize_with = "amount", serialize_with = "amount_text")]
     pub maximum_amount: Option<Nano>,
 }
 
-/// The least that is paid at a time, in dollars.
+/// Default minimum payment, in dollars.
 const MINIMUM: i64 = 5;
-/// The most that is paid at a time, in dollars.
+/// Default maximum payment, in dollars.
 const MAXIMUM: i64 = 10_000;
 
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nano>, D::Error> {
@@ -78,20 +78,19 @@ impl Settings {
         self.stripe_secret_key_file.is_some() && self.stripe_webhook_secret_file.is_some()
     }
 
-    /// Returns the least that is paid at a time in a currency, without tax.
+    /// Returns the minimum payment in a currency, excluding tax.
     pub fn minimum(&self, currency: &str) -> Nano {
         self.minimum_amount.unwrap_or_else(|| default_amount(MINIMUM, currency))
     }
 
-    /// Returns the most that is paid at a time in a currency, without tax.
+    /// Returns the maximum payment in a currency, excluding tax.
     pub fn maximum(&self, currency: &str) -> Nano {
         self.maximum_amount.unwrap_or_else(|| default_amount(MAXIMUM, currency))
     }
 
-    /// Reads the files; `None` if payments are off. `currency` is that of new wallets.
+    /// Reads the files; `None` if payments are off. `currency` is the currency of new wallets.
     ///
-    /// # Errors
-    /// A sentence for the operator, without a secret.
+    /// # Errors A sentence for the operator that contains no secret.
     pub fn open(&self, currency: &str) -> Result<Option<Processor>, String> {
         let (Some(key_file), Some(secret_file)) =
             (&self.stripe_secret_key_file, &self.stripe_webhook_secret_file)
@@ -113,13 +112,13 @@ impl Settings {
     }
 }
 
-/// Returns an amount that is worth about so many dollars in a currency.
+/// Returns an amount in a currency that is worth roughly `dollars`.
 fn default_amount(dollars: i64, currency: &str) -> Nano {
     let units = i128::from(dollars) * i128::from(currencies::magnitude(currency));
     Nano::from_units(units * 1_000_000_000)
 }
 
-/// Reads a secret that begins with one of these words.
+/// Reads a secret that must begin with one of the prefixes.
 fn read(key: &str, file: &std::path::Path, prefixes: &[&str]) -> Result<Secret, String> {
     let (secret, warning) = files::read_credential(file).map_err(|error| format!("`{key}`: {error}"))?;
     if let Some(warning) = warning {

@@ -1,6 +1,6 @@
-//! Settlement: the one place where a payment brings money into a wallet. It reads the payment from Stripe, checks all that
-//! has to be true, and books it under the wallet's lock. The guards are the row of the payment and the key
-//! `payment:{id}` of the ledger, so it may be repeated, come late or out of order.
+//! Settlement: the only place where a payment adds money to a wallet. It reads the payment from Stripe,
+//! checks it, and books it under the wallet's lock. The payment's row and the ledger key `payment:{id}` make
+//! it safe to run repeatedly, late, or out of order.
 
 use billing::bookkeeping::payments::{Receipt, receive};
 use billing::books::booking::Booking;
@@ -22,14 +22,14 @@ use crate::store::{auto_top_ups, customers};
 use crate::taxes::{self, Paid};
 use crate::{Payments, Processor, cards, charging, orphans};
 
-/// How long a payment without a page may be tried again, in milliseconds: Stripe knows the key of a request for a day.
+/// Period in which opening the page of a payment may be retried, in milliseconds. Stripe remembers an
+/// idempotency key for a day.
 const OPENING_MS: i64 = 20 * 60 * 60 * 1_000;
 
-/// Reads a payment from Stripe that waits for its customer, and does what follows. Returns it as it is afterwards; while it
-/// still waits, it is looked at again.
+/// Reads from Stripe a payment that waits for its customer, handles its state, and returns the updated
+/// payment. While it still waits, another check is scheduled.
 ///
-/// # Errors
-/// Stripe can't be reached; what it says isn't what was asked for; the database fails.
+/// # Errors Stripe can't be reached; its record doesn't match the request; the database fails.
 pub async fn settle(payments: &Payments, payment: &Payment) -> Result<Payment, Error> {
     let processor = payments.processor()?;
     if let Some(session_id) = &payment.session_id {
@@ -50,7 +50,8 @@ pub async fn settle(payments: &Payments, payment: &Payment) -> Result<Payment, E
     Ok(payment.clone())
 }
 
-/// Opens the page of a payment whose request ended half way, or gives it up: nobody has its page.
+/// Opens the page of a payment whose request was interrupted, or cancels the payment, since no customer has
+/// its page.
 async fn reopen(payments: &Payments, processor: &Processor, payment: &Payment) -> Result<Payment, Error> {
     let now = payments.clock.now();
     if payment.status == Status::ActionRequired {
@@ -64,10 +65,9 @@ async fn reopen(payments: &Payments, processor: &Processor, payment: &Payment) -
     give_up(payments, payment, "session_expired").await
 }
 
-/// Does what follows from a Checkout session of a payment.
+/// Handles the Checkout session of a payment.
 ///
-/// # Errors
-/// As of [`settle`].
+/// # Errors Same as for [`settle`].
 pub async fn settle_session(
     payments: &Payments,
     payment: &Payment,
@@ -84,11 +84,10 @@ pub async fn settle_session(
     Ok(payment.clone())
 }
 
-/// Does what follows from a payment intent of a payment. One that hasn't succeeded changes nothing, however often an event
-/// tells of it: what follows from a decline is up to the [charge](charging).
+/// Handles the payment intent of a payment. One that hasn't succeeded changes nothing, however many events
+/// arrive: [charging](charging) handles declines.
 ///
-/// # Errors
-/// As of [`settle`].
+/// # Errors Same as for [`settle`].
 pub async fn settle_intent(
     payments: &Payments,
     payment: &Payment,
@@ -100,7 +99,7 @@ pub async fn settle_intent(
     settle_paid(payments, payment, intent, None).await
 }
 
-/// Credits a payment whose payment intent has succeeded, if it is what was asked for.
+/// Credits a payment whose payment intent has succeeded, if it matches the request.
 async fn settle_paid(
     payments: &Payments,
     payment: &Payment,
@@ -126,7 +125,7 @@ async fn settle_paid(
     credit(payments, payment, intent, &paid).await
 }
 
-/// Credits a payment that has succeeded, unless it was credited before.
+/// Credits a payment that has succeeded, unless already credited.
 async fn credit(
     payments: &Payments,
     payment: &Payment,
@@ -158,7 +157,7 @@ async fn credit(
         paid_at: Some(now),
         ..stored
     };
-    // Before the money is booked, which ends the open payments of an invoice.
+    // Must come before booking the money, which ends the invoice's open payments.
     store::update(&mut tx, &paid, now).await?;
     statements::put(&mut tx, &paid, &Statement::of_payment(intent), now).await?;
     let (payment_id, invoice_id) = (paid.id, paid.invoice_id);
@@ -188,7 +187,7 @@ async fn credit(
     Ok(paid)
 }
 
-/// Keeps a difference between a payment and Stripe for the audit, and returns the error.
+/// Records a difference between a payment and Stripe for the audit, and returns the error.
 async fn report(payments: &Payments, payment: &Payment, mismatch: Mismatch) -> Result<Error, Error> {
     let now = payments.clock.now();
     let Mismatch { expected, found } = mismatch;
@@ -201,7 +200,7 @@ async fn report(payments: &Payments, payment: &Payment, mismatch: Mismatch) -> R
     };
     let mut tx = payments.db.write().await?;
     findings::put(&mut tx, &finding, now).await?;
-    // It won't change soon, and the comparison of each day looks at it, too.
+    // The difference is unlikely to change soon, and the daily comparison checks it too.
     store::look_again(&mut tx, payment.id, now.plus_ms(DAY_MS)).await?;
     tx.commit().await?;
     payments.counters.count(Outcome::Mismatched);
@@ -209,7 +208,7 @@ async fn report(payments: &Payments, payment: &Payment, mismatch: Mismatch) -> R
     Ok(Error::internal(message))
 }
 
-/// Has a job look again at a payment that still waits for its customer.
+/// Schedules another check of a payment that still waits for its customer.
 async fn look_again(payments: &Payments, payment: Payment) -> Result<Payment, Error> {
     if payment.status.waits_for_customer() {
         let mut tx = payments.db.write().await?;
@@ -219,7 +218,7 @@ async fn look_again(payments: &Payments, payment: Payment) -> Result<Payment, Er
     Ok(payment)
 }
 
-/// Gives up a payment that its customer hasn't made.
+/// Cancels a payment that its customer hasn't made.
 async fn give_up(payments: &Payments, payment: &Payment, why: &str) -> Result<Payment, Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);
@@ -267,17 +266,16 @@ pub(crate) async fn emit(
     events::emit(tx, &changed, now, &payments.random).await
 }
 
-/// Keeps what Stripe says of a payment, before anything is booked by it.
+/// Stores Stripe's statement about a payment before anything is booked from it.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub(crate) async fn keep(payments: &Payments, payment: &Payment, said: &Statement) -> Result<(), Error> {
     let mut tx = payments.db.write().await?;
     statements::put(&mut tx, payment, said, payments.clock.now()).await?;
     Ok(tx.commit().await?)
 }
 
-/// Returns the wallet of a payment, locked, with the payment as it is then.
+/// Returns the locked wallet of a payment and the payment's current state.
 pub(crate) async fn lock(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -286,7 +284,7 @@ pub(crate) async fn lock(
     let wallet = booking.lock(tx, payment.organization_id).await?;
     let mut wallet =
         wallet.ok_or_else(|| Error::internal("a payment of an organization without a wallet"))?;
-    // The lock has ended credits that are over.
+    // The lock expired credits that are past their end.
     booking.write(tx, &mut wallet).await?;
     Ok((wallet, store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?))
 }

@@ -1,4 +1,4 @@
-//! The tax on payments, as Stripe computes it: before the saved card is charged, and on its pages.
+//! Tax on payments, as calculated by Stripe: before a saved card is charged, and on Stripe's pages.
 
 use kernel::clock::HOUR_MS;
 use kernel::currencies::ChargeUnit;
@@ -11,41 +11,42 @@ use crate::rules::top_ups::fitting;
 use crate::rules::verification::{self, ATTEMPT, Mismatch};
 use crate::store::payments::{Payment, Status};
 
-/// Stripe's word for a customer without an address by which the tax can be computed.
+/// Stripe's error code for a customer without an address from which tax can be calculated.
 const NO_LOCATION: &str = "customer_tax_location_invalid";
-/// The most calculations for one charge: each is of a smaller amount, because the tax doesn't fit under the month's cap.
+/// Maximum number of calculations per charge. Each one is for a smaller amount, because the total with tax
+/// exceeded the monthly cap.
 const MAX_CALCULATIONS: usize = 4;
-/// The most bytes of an address of a receipt.
+/// Maximum length of a receipt's URL, in bytes.
 const MAX_URL_BYTES: usize = 2_048;
 
-/// A charge that waits for its tax.
+/// A charge whose tax must be calculated.
 #[derive(Debug)]
 pub(crate) struct Quote {
     pub payment: Payment,
     pub customer_id: String,
-    /// The most that may be charged, with the tax.
+    /// Maximum charge, including tax.
     pub most_minor: Option<i64>,
 }
 
-/// What is known of the tax on a charge that is to begin.
+/// The state of the tax calculation for a charge.
 #[derive(Clone, Debug)]
 pub(crate) enum Tax {
-    /// Stripe wasn't asked.
+    /// Stripe hasn't been asked.
     Unknown,
-    /// So much is charged, and so much on top of it.
+    /// The amount and tax to charge.
     Calculated { calculation_id: String, amount_minor: i64, tax_minor: i64 },
-    /// With the tax, it would pass the most that may be charged in a month.
+    /// The total with tax would exceed the monthly cap.
     OverCap,
-    /// Stripe has no address of the customer that it can use.
+    /// Stripe has no usable address of the customer.
     NoLocation,
     /// Stripe doesn't have the customer.
     NoCustomer,
 }
 
-/// Asks Stripe for the tax on a charge. The amount is lowered until it fits with its tax under the month's cap.
+/// Asks Stripe for the tax on a charge. Reduces the amount until it fits under the monthly cap including tax.
 ///
-/// # Errors
-/// Stripe can't be reached, refuses for another reason than the customer's address, or says something that doesn't add up.
+/// # Errors Stripe can't be reached, refuses for a reason other than the customer's address, or returns
+/// something that doesn't add up.
 pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax, Error> {
     let unit = ChargeUnit::of(&quote.payment.currency);
     let least = unit.covering(payments.settings.minimum(&quote.payment.currency)).unwrap_or(i64::MAX);
@@ -55,11 +56,11 @@ pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax,
             Ok(calculation) => calculation,
             Err(stripe::Error::Refused(refusal)) if refusal.code.as_deref() == Some(NO_LOCATION) => {
                 tracing::warn!(payment_id = %quote.payment.id, organization_id = %quote.payment.organization_id,
-                    "the tax of an automatic top-up can't be computed: {refusal}");
+                    "can't calculate the tax on an automatic top-up: {refusal}");
                 return Ok(Tax::NoLocation);
             }
             Err(stripe::Error::Refused(refusal)) if refusal.lacks("customer") => return Ok(Tax::NoCustomer),
-            // Nothing is charged without its tax. What is wrong with the account is for the operator to mend.
+            // Nothing is charged without its tax. Problems with the account are for the operator to fix.
             Err(error) => return Err(payments.failed("calculating a tax", &error)),
         };
         let total = calculation.amount_total;
@@ -71,7 +72,7 @@ pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax,
             return Ok(Tax::OverCap);
         }
     }
-    // No tax is as uneven as this. The owners are told that nothing is charged.
+    // No real tax is this irregular. The owners are notified that nothing is charged.
     Ok(Tax::OverCap)
 }
 
@@ -88,14 +89,14 @@ async fn request(
         reference: &id,
         tax_code: payments.settings.stripe_tax_code.as_deref(),
     };
-    // Another tax code is another question. Stripe repeats an error of its own for a day: with the next hour comes another
-    // key. A calculation that is made in vain costs little, and charges nothing.
+    // Another tax code needs another key. Stripe replays its own errors for a day, so the key changes every
+    // hour. An unused calculation costs little and charges nothing.
     let hour = payments.clock.now().unix_ms() / HOUR_MS;
     let key = key(format!("{id}:tax:{amount}:{}:{hour}", new.tax_code.unwrap_or_default()))?;
     Ok(payments.processor()?.client.calculate_tax(&new, &key).await)
 }
 
-/// Checks a calculation against what was asked for.
+/// Checks a calculation against its request.
 fn check(
     payments: &Payments,
     quote: &Quote,
@@ -116,18 +117,17 @@ fn check(
     }
 }
 
-/// The tax that was paid with a payment, and Stripe's invoice for it.
+/// The tax paid with a payment, and Stripe's invoice for it.
 #[derive(Debug)]
 pub(crate) struct Paid {
     pub tax_minor: i64,
     invoice_id: Option<String>,
 }
 
-/// Returns the tax that was paid by a payment intent, by the Checkout session that it belongs to (`session`, or as Stripe has
-/// it), or by the calculation of its charge.
+/// Returns the tax paid with a payment intent. It's taken from the payment intent's Checkout session
+/// (`session`, or as read from Stripe), or from the calculation of its charge.
 ///
-/// # Errors
-/// Stripe can't be reached. The inner error is a difference from what was asked for.
+/// # Errors Stripe can't be reached. The inner error is a difference from the request.
 pub(crate) async fn paid(
     payments: &Payments,
     payment: &Payment,
@@ -162,7 +162,7 @@ pub(crate) async fn paid(
     }))
 }
 
-/// Returns the page of Stripe with the invoice for a payment, or with its receipt.
+/// Returns Stripe's page with the invoice or receipt of a payment.
 pub(crate) async fn receipt_url(
     payments: &Payments,
     paid: &Paid,
@@ -172,7 +172,7 @@ pub(crate) async fn receipt_url(
     if let Some(id) = &paid.invoice_id {
         match payments.processor()?.client.invoice(id).await {
             Ok(invoice) => url = invoice.hosted_invoice_url,
-            // It is no reason not to credit what was paid.
+            // A missing receipt is no reason to withhold the credit.
             Err(error) => drop(payments.failed("reading an invoice of Stripe", &error)),
         }
     }

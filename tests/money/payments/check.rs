@@ -72,7 +72,7 @@ async fn each_event_that_the_webhook_does_not_get_is_named() {
     assert_eq!(look.missing(), expected);
     let id = look.stripe.all("webhook_endpoint")[0]["id"].as_str().unwrap().to_owned();
     look.stripe.edit(&id, |endpoint| endpoint["status"] = json!("disabled"));
-    let none = "There is no enabled webhook whose address ends with /v1/billing/stripe/events.";
+    let none = "No enabled webhook has a URL that ends with /v1/billing/stripe/events.";
     assert_eq!(look.missing(), [none]);
     assert!(look.run().stdout.contains(&format!("Note: The webhook {id} is disabled.")));
     // One for another purpose.
@@ -90,7 +90,7 @@ async fn what_the_account_and_the_key_may_not_do_is_named() {
     assert_eq!(
         look.missing(),
         [
-            "The account may not charge: Stripe's dashboard says what it still needs.",
+            "The account can't make charges: see Stripe's dashboard for the missing information.",
             "The capability card_payments is pending: no card can be charged."
         ]
     );
@@ -125,9 +125,9 @@ async fn server_warns_of_events_that_the_webhook_does_not_get() {
     let without: Vec<_> = EVENT_TYPES.into_iter().filter(|kind| *kind != "refund.failed").collect();
     look.stripe.subscribe(&without);
     let server = look.start.run();
-    server.wait_for_log("Stripe's webhook doesn't get all events that are needed");
+    server.wait_for_log("Stripe's webhook doesn't receive all required events");
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("doesn't get all events")).unwrap();
+    let line = log.lines().find(|line| line.contains("doesn't receive all required events")).unwrap();
     assert!(line.contains("WARN") && line.contains("refund.failed"), "{line}");
     assert!(server.stop().code == Some(0));
     // It is in the audit, too.

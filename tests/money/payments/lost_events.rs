@@ -131,7 +131,7 @@ fn books_are_right_a_day_later_whatever_events_are_missing(database: Database) {
                     let id = shop.stripe.all("webhook_endpoint")[0]["id"].as_str().unwrap().to_owned();
                     format!(
                         "payment_at_processor {kind}: {kind} to be sent to the webhook, \
-                         it isn't among the events of {id}"
+                         it isn't enabled for {id}"
                     )
                 })
                 .collect();

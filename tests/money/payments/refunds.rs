@@ -29,7 +29,7 @@ fn operator_refunds_what_is_left_of_a_credit(database: Database) {
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         assert_eq!(shop.credits().await, ["purchase 15 of 25", "purchase 100 of 100"]);
         let message = refund(shop, &id, Some("15.01")).await.unwrap_err();
-        assert!(message.contains("15 USD are left of the credit"), "{message}");
+        assert!(message.contains("15 USD of the credit remain"), "{message}");
         assert!(refund(shop, &id, Some("0.001")).await.is_err());
 
         let part = refund(shop, &id, Some("5")).await.unwrap();
@@ -58,7 +58,7 @@ fn refund_that_stripe_refuses_is_given_back(database: Database) {
         let id = shop.buy("25", false).await;
         shop.stripe.set_refunds(RefundOutcome::Fails);
         let message = refund(shop, &id, Some("10")).await.unwrap_err();
-        assert!(message.contains("the credit is as it was before"), "{message}");
+        assert!(message.contains("the credit is unchanged"), "{message}");
         assert_eq!((shop.balance().await.as_str(), &shop.payment(&id).await["refunded"]), ("25", &json!(0)));
         // All of it can still be refunded.
         shop.stripe.set_refunds(RefundOutcome::Succeeds);

@@ -1,4 +1,4 @@
-//! The amounts of automatic top-ups: what is charged now, with the tax on it.
+//! The amounts of automatic top-ups: the charge and the tax on it.
 
 use billing::books::booking::Booking;
 use billing::store::wallets::Wallet;
@@ -14,19 +14,19 @@ use crate::store::payments::{self as store, Payment, Status};
 use crate::taxes::Tax;
 use crate::{Payments, notices};
 
-/// The word for a charge that waits for the next day.
+/// The failure code of a charge that waits for the next day.
 const DAILY_MAXIMUM: &str = "daily_maximum";
 
-/// A charge with its tax, as far as it is known.
+/// A charge and its tax, if known.
 pub(super) enum Prepared {
-    /// Nothing: the payment has ended, or waits for the next day.
+    /// No charge: the payment has ended, or waits for the next day.
     Nothing,
-    /// This payment, which may come to this with its tax, which isn't known yet.
+    /// A payment whose tax isn't known yet, and the maximum total including tax.
     NeedsTax(Payment, Option<i64>),
     Ready(Payment),
 }
 
-/// Returns the payment with the amount that is charged now, and its tax.
+/// Returns the payment with the amount to charge now and its tax.
 pub(super) async fn prepare(
     payments: &Payments,
     booking: &Booking<'_>,
@@ -42,7 +42,7 @@ pub(super) async fn prepare(
         arm(payments, booking, tx, wallet).await?;
         return Ok(Prepared::Nothing);
     };
-    // Later attempts are for the same amount, and the same tax.
+    // Later attempts reuse the amount and the tax.
     if payment.attempts > 0 {
         return Ok(Prepared::Ready(payment));
     }
@@ -79,7 +79,7 @@ pub(super) async fn prepare(
     Ok(with_tax(payment, payments.settings.stripe_tax, units, tax_known, most_minor))
 }
 
-/// Has a charge wait for the next day, and tells the owners once.
+/// Postpones a charge to the next day and notifies the owners once.
 async fn wait_for_next_day(
     payments: &Payments,
     tx: &mut Tx,
@@ -95,18 +95,18 @@ async fn wait_for_next_day(
         return Ok(());
     }
     tracing::warn!(payment_id = %waiting.id, organization_id = %waiting.organization_id,
-        "an automatic top-up waits for the next day: the most of a day was charged");
+        "an automatic top-up waits for the next day: the daily maximum was charged");
     let subject = (DAILY_MAXIMUM, Some(&waiting));
     notices::tell_owners(payments, tx, waiting.organization_id, subject, now).await
 }
 
-/// Returns a payment of so many units, with their tax if it is known and fits under what may be charged.
+/// Returns a payment of `units`, including the tax if it's known and the total is within the maximum.
 fn with_tax(payment: Payment, is_taxed: bool, units: i64, tax: Tax, most_minor: Option<i64>) -> Prepared {
     if !is_taxed {
         return Prepared::Ready(Payment { amount_minor: units, ..payment });
     }
     match tax {
-        // Computed a moment ago, by the balance as it was then.
+        // Calculated a moment ago from an older balance.
         Tax::Calculated { calculation_id, amount_minor, tax_minor }
             if most_minor.is_none_or(|most| amount_minor + tax_minor <= most) =>
         {
@@ -125,7 +125,7 @@ fn with_tax(payment: Payment, is_taxed: bool, units: i64, tax: Tax, most_minor: 
     }
 }
 
-/// Returns what is charged now, by the wallet as it is now, and the most that it may come to with its tax.
+/// Returns the amount to charge for the wallet's current state, and the maximum total including tax.
 async fn amount(
     payments: &Payments,
     tx: &mut Tx,

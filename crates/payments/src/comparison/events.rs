@@ -1,5 +1,5 @@
-//! The events of Stripe, compared with those that came here: what wasn't delivered is done all the same, and the operator is
-//! told which types the webhook doesn't get.
+//! Comparison of Stripe's events with those received. Undelivered events are processed anyway, and the
+//! operator learns which types the webhook doesn't receive.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,21 @@ use crate::store::findings::{self, Finding};
 use crate::store::payments as payment_store;
 use crate::store::{customers, stripe_events};
 
-/// The path of the operation that takes events.
+/// The path of the endpoint that receives events.
 pub(crate) const PATH: &str = "/v1/billing/stripe/events";
-/// How old events Stripe returns, in milliseconds: it keeps them for 30 days.
+/// Maximum age of events to request, in milliseconds. Stripe keeps them for 30 days.
 const KEPT_MS: i64 = 29 * DAY_MS;
 
-/// The events of a type that weren't delivered.
+/// Undelivered events of one type.
 #[derive(Default)]
 struct Undelivered {
     count: u64,
     last_id: String,
 }
 
-/// Has events done that weren't delivered, and notes the types of events that the webhook doesn't get.
+/// Queues undelivered events, and records the types of events that the webhook doesn't receive.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn compare(payments: &Payments, (from, until): (Time, Time)) -> Result<(), Error> {
     let from = from.max(payments.clock.now().plus_ms(-KEPT_MS));
     let undelivered = take(payments, (from, until)).await?;
@@ -39,7 +38,7 @@ pub async fn compare(payments: &Payments, (from, until): (Time, Time)) -> Result
             event_type,
             count,
             last_event_id = last_id,
-            "events of Stripe weren't delivered, and are done now: look at the webhook in Stripe's dashboard"
+            "events from Stripe weren't delivered and are processed now: check the webhook in Stripe's dashboard"
         );
     }
     let endpoints = endpoints(payments).await?;
@@ -52,23 +51,23 @@ pub async fn compare(payments: &Payments, (from, until): (Time, Time)) -> Result
     Ok(())
 }
 
-/// Returns why the webhook doesn't get the events of a type; `None` if it does, as far as is known.
+/// Returns why the webhook doesn't receive events of a type; `None` if it does, as far as is known.
 fn missing(endpoints: Option<&[WebhookEndpoint]>, event_type: &str, undelivered: u64) -> Option<String> {
     match endpoints {
         Some(endpoints) if !endpoints.is_empty() => {
             let is_sent = endpoints.iter().any(|endpoint| endpoint.gets(event_type));
             let ids: Vec<_> = endpoints.iter().map(|endpoint| endpoint.id.as_str()).collect();
-            (!is_sent).then(|| format!("it isn't among the events of {}", ids.join(", ")))
+            (!is_sent).then(|| format!("it isn't enabled for {}", ids.join(", ")))
         }
-        // Events may be passed on by other means, as `stripe listen` does.
+        // Events may be forwarded by other means, such as `stripe listen`.
         _ if undelivered == 0 => None,
-        Some(_) => Some(format!("there is no webhook whose address ends with {PATH}")),
+        Some(_) => Some(format!("no webhook has a URL that ends with {PATH}")),
         None => Some(format!("{undelivered} weren't delivered")),
     }
 }
 
-/// Stores the events of an interval that concern payments here and weren't delivered, as if they came now. Returns them by
-/// their types.
+/// Stores undelivered events of an interval that concern our payments, as if they arrived now. Returns them
+/// by type.
 async fn take(
     payments: &Payments,
     (from, until): (Time, Time),
@@ -83,7 +82,7 @@ async fn take(
         };
         let page = match payments.processor()?.client.events(&EVENT_TYPES, &created).await {
             Err(error) if error.is_forbidden() => {
-                tracing::warn!("events that weren't delivered can't be looked for: {error}");
+                tracing::warn!("can't search for undelivered events: {error}");
                 break;
             }
             page => page.map_err(|error| payments.failed("comparing events", &error))?,
@@ -99,7 +98,7 @@ async fn take(
             tx.commit().await?;
             let of_type = undelivered.entry(event.kind.clone()).or_default();
             of_type.count += 1;
-            // The newest come first.
+            // The newest event is first.
             if of_type.last_id.is_empty() {
                 of_type.last_id.clone_from(&event.id);
             }
@@ -115,7 +114,8 @@ async fn take(
     Ok(undelivered)
 }
 
-/// Returns `true` if an event is about a payment or a card here, and not about another use of the same account.
+/// Returns `true` if an event is about one of our payments or cards, and not about another use of the
+/// account.
 async fn concerns_payments(payments: &Payments, event: &Event) -> Result<bool, Error> {
     let object = &event.data.object;
     let mut tx = payments.db.read().await?;
@@ -136,10 +136,9 @@ async fn concerns_payments(payments: &Payments, event: &Event) -> Result<bool, E
     Ok(customers::by_method(&mut tx, id).await?.is_some())
 }
 
-/// Returns the enabled webhook endpoints that lead here; `None` if the key may not read them.
+/// Returns the enabled webhook endpoints with our URL; `None` if the key may not read them.
 ///
-/// # Errors
-/// Stripe can't be reached.
+/// # Errors Stripe can't be reached.
 async fn endpoints(payments: &Payments) -> Result<Option<Vec<WebhookEndpoint>>, Error> {
     match read_endpoints(&payments.processor()?.client).await {
         Ok(endpoints) => Ok(Some(endpoints.into_iter().filter(WebhookEndpoint::is_enabled).collect())),
@@ -148,10 +147,9 @@ async fn endpoints(payments: &Payments) -> Result<Option<Vec<WebhookEndpoint>>, 
     }
 }
 
-/// Returns the webhook endpoints that lead here, disabled ones as well.
+/// Returns the webhook endpoints with our URL, including disabled ones.
 ///
-/// # Errors
-/// Stripe can't be reached, or the key may not read them.
+/// # Errors Stripe can't be reached, or the key may not read them.
 pub(crate) async fn read_endpoints(client: &Client) -> Result<Vec<WebhookEndpoint>, stripe::Error> {
     let mut endpoints = Vec::new();
     let mut after: Option<String> = None;
@@ -167,14 +165,14 @@ pub(crate) async fn read_endpoints(client: &Client) -> Result<Vec<WebhookEndpoin
     }
 }
 
-/// Returns `true` if the address of an endpoint is that of the operation that takes events.
+/// Returns `true` if an endpoint's URL is that of the endpoint that receives events.
 fn leads_here(endpoint: &WebhookEndpoint) -> bool {
     endpoint.url.trim_end_matches('/').ends_with(PATH)
 }
 
-/// Keeps a type of events that the webhook doesn't get for the audit.
+/// Records for the audit a type of event that the webhook doesn't receive.
 async fn note(payments: &Payments, event_type: &str, found: String) -> Result<(), Error> {
-    tracing::warn!(event_type, "Stripe's webhook doesn't get all events that are needed: {found}");
+    tracing::warn!(event_type, "Stripe's webhook doesn't receive all required events: {found}");
     let expected = format!("{event_type} to be sent to the webhook");
     let finding = Finding { object_id: event_type.to_owned(), organization_id: None, expected, found };
     let mut tx = payments.db.write().await?;
@@ -211,9 +209,9 @@ mod tests {
             );
         }
         assert_eq!(check(Some(&[other.clone(), some]), 0), "", "one of two gets it");
-        assert_eq!(check(Some(&[other]), 0), "it isn't among the events of we_1");
+        assert_eq!(check(Some(&[other]), 0), "it isn't enabled for we_1");
         assert_eq!([check(Some(&[]), 0), check(None, 0)], ["", ""]);
-        assert!(check(Some(&[]), 2).starts_with("there is no webhook"));
+        assert!(check(Some(&[]), 2).starts_with("no webhook has"));
         assert_eq!(check(None, 2), "2 weren't delivered");
     }
 

@@ -1,4 +1,4 @@
-//! The refunds and disputes of Stripe, compared with those here, and the pages on which cards are saved.
+//! Comparison of Stripe's refunds, disputes, and pages for saving a card with ours.
 
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
@@ -11,17 +11,16 @@ use crate::store::payments::{self as payment_store, Payment};
 use crate::store::{customers, disputes as dispute_store};
 use crate::{Payments, cards, disputes, refunds};
 
-/// How old refunds are looked at, in milliseconds: for so long they may still fail.
+/// Maximum age of compared refunds, in milliseconds. They may fail until then.
 const REFUNDS_MS: i64 = 31 * DAY_MS;
-/// How old disputes are looked at, in milliseconds: for so long a bank may still move money of them.
+/// Maximum age of compared disputes, in milliseconds. A bank may move their money until then.
 const DISPUTES_MS: i64 = 365 * DAY_MS;
-/// The number of pages to save a card that are read at a time.
+/// Number of pages for saving a card that are read at a time.
 const SLICE: i64 = 100;
 
-/// Books what Stripe has of refunds and isn't booked.
+/// Books Stripe's refunds that aren't booked yet.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn refunds(payments: &Payments, (from, until): (Time, Time)) -> Result<(), Error> {
     let from = from.min(until.plus_ms(-REFUNDS_MS));
     let mut after: Option<String> = None;
@@ -41,10 +40,9 @@ pub async fn refunds(payments: &Payments, (from, until): (Time, Time)) -> Result
     }
 }
 
-/// Books what banks have moved because of disputes and isn't booked.
+/// Books money that banks moved in disputes and that isn't booked yet.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn disputes(payments: &Payments, (from, until): (Time, Time)) -> Result<(), Error> {
     let from = from.min(until.plus_ms(-DISPUTES_MS));
     let mut after: Option<String> = None;
@@ -53,7 +51,7 @@ pub async fn disputes(payments: &Payments, (from, until): (Time, Time)) -> Resul
         let page = payments.processor()?.client.disputes(None, &created).await;
         let Some(page) = readable(payments, "Disputes", page).await? else { return Ok(()) };
         for dispute in &page.data {
-            // Nearly all are booked, and need no lock.
+            // Nearly all are booked already and need no lock.
             let stored = dispute_store::get(&mut payments.db.read().await?, &dispute.id).await?;
             if stored.map_or(0, |stored| stored.held_minor()) == held_minor(dispute) {
                 continue;
@@ -71,10 +69,9 @@ pub async fn disputes(payments: &Payments, (from, until): (Time, Time)) -> Resul
     }
 }
 
-/// Saves the cards that were entered on pages which are still open here, and closes those that have expired.
+/// Saves cards entered on pages that are still open here, and closes expired pages.
 ///
-/// # Errors
-/// Stripe can't be reached; the database fails.
+/// # Errors Stripe can't be reached; the database fails.
 pub async fn set_ups(payments: &Payments) -> Result<(), Error> {
     let mut after = None;
     loop {
@@ -107,7 +104,7 @@ async fn payment_of(
     Ok(payment_store::by_intent(&mut payments.db.read().await?, intent.id()).await?)
 }
 
-/// Returns a page; `None` if the key may not read the list, which is a finding.
+/// Returns a page; `None` if the key may not read the list, which becomes a finding.
 async fn readable<T>(
     payments: &Payments,
     list: &str,
@@ -125,10 +122,10 @@ async fn readable<T>(
     }
 }
 
-/// Logs what was booked by the comparison. One that can't be booked doesn't keep the others waiting.
+/// Logs what the comparison booked. A failure doesn't block the remaining objects.
 fn tell(booked: Result<bool, Error>, what: &str, id: &str) -> Result<(), Error> {
     match booked {
-        Ok(true) => tracing::warn!(object = id, "{what} was booked that no event has told of yet"),
+        Ok(true) => tracing::warn!(object = id, "booked {what} for which no event has arrived yet"),
         Ok(false) => {}
         Err(error) if error.code == Code::Internal => tracing::error!(object = id, "{what}: {error}"),
         Err(error) => return Err(error),

@@ -1,17 +1,17 @@
-//! What a declined charge means for the next one.
+//! Classification of declined charges.
 
 use kernel::clock::{DAY_MS, HOUR_MS};
 use stripe::Refusal;
 
-/// How long after a soft decline the card is tried again, in milliseconds.
+/// Delay before a retry after a soft decline, in milliseconds.
 pub const RETRY_MS: i64 = DAY_MS;
-/// The most attempts of one payment that are declined.
+/// Maximum number of declined attempts per payment.
 pub const MAX_ATTEMPTS: i64 = 3;
-/// How long after a refusal that has nothing to do with the card the charge is tried again, in milliseconds.
+/// Delay before a retry after a refusal unrelated to the card, in milliseconds.
 pub const ACCOUNT_RETRY_MS: i64 = HOUR_MS;
 
-/// Reasons of banks after which the card can't be charged again, whatever the bank advises: the card is lost, over or
-/// wrong, or its holder has taken the permission back.
+/// Decline reasons after which the card can't be charged again, even if the bank advises a retry: the card is
+/// lost, expired, or invalid, or its holder has withdrawn consent.
 const HARD: [&str; 24] = [
     "authentication_not_handled",
     "card_not_supported",
@@ -39,28 +39,28 @@ const HARD: [&str; 24] = [
     "stop_payment_order",
 ];
 
-/// Amounts that Stripe doesn't take.
+/// Stripe doesn't accept the amount.
 const AMOUNTS: [&str; 2] = ["amount_too_large", "amount_too_small"];
-/// A card that was taken from its customer.
+/// The card was detached from its customer.
 const DETACHED: &str = "payment_method_unexpected_state";
 
-/// What follows from a charge that wasn't made.
+/// The consequence of a failed charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decline {
-    /// The customer has to confirm it.
+    /// The customer must confirm the charge.
     Authentication,
-    /// It is tried again after [`RETRY_MS`].
+    /// Retry after [`RETRY_MS`].
     Soft,
-    /// The card isn't charged again.
+    /// Don't charge the card again.
     Hard,
-    /// Stripe doesn't have the card, or its customer: it isn't charged again.
+    /// Stripe doesn't have the card or its customer. Don't charge it again.
     NoCard,
-    /// No decline of the card: something is wrong with the account at Stripe, which its operator mends. It is tried again
-    /// after [`ACCOUNT_RETRY_MS`], any number of times.
+    /// Not a decline of the card: the operator must fix a problem with the Stripe account. Retry after
+    /// [`ACCOUNT_RETRY_MS`], without a limit.
     Account,
 }
 
-/// Returns what follows from a refusal of a charge, of which this many attempts were declined before.
+/// Returns the consequence of a refused charge after `declined` earlier declines.
 pub fn decide(refusal: &Refusal, declined: i64) -> Decline {
     let code = refusal.code.as_deref().unwrap_or_default();
     let reason = refusal.decline_code.as_deref().unwrap_or_default();
@@ -72,7 +72,7 @@ pub fn decide(refusal: &Refusal, declined: i64) -> Decline {
     }
     let is_decline = refusal.status == 402 || refusal.kind == "card_error";
     let is_final = refusal.advice_code.as_deref() == Some("do_not_try_again");
-    // An amount that Stripe doesn't take is refused again.
+    // An amount that Stripe rejects would be rejected again.
     if is_final || [reason, code].iter().any(|word| HARD.contains(word) || AMOUNTS.contains(word)) {
         Decline::Hard
     } else if !is_decline {
@@ -84,7 +84,7 @@ pub fn decide(refusal: &Refusal, declined: i64) -> Decline {
     }
 }
 
-/// Returns the word that is stored for a refusal.
+/// Returns the failure code stored for a refusal.
 pub fn word(refusal: &Refusal) -> String {
     let words = [refusal.decline_code.as_ref(), refusal.code.as_ref()];
     words.into_iter().flatten().next().cloned().unwrap_or_else(|| "refused".to_owned())
@@ -117,7 +117,7 @@ mod tests {
             (refusal(402, "authentication_required", Some("authentication_required"), None), Authentication),
             (refusal(402, "card_declined", Some("authentication_required"), None), Authentication),
             (refusal(400, "amount_too_small", None, None), Hard),
-            // Not the card's.
+            // Not caused by the card.
             (refusal(400, "account_invalid", None, None), Account),
             (refusal(400, "", None, None), Account),
             (refusal(404, "resource_missing", None, None), Account),

@@ -1,16 +1,16 @@
-//! What a bank has of a disputed payment, by what it has moved.
+//! The amount that a bank holds of a disputed payment, calculated from its balance movements.
 
 use stripe::{Dispute, DisputeStatus};
 
-/// A rest of a won dispute that is smaller than one part in so many is a difference of exchange rates, if the account has
-/// another currency.
+/// A remainder of a won dispute smaller than `1/RATE_DIFFERENCE` counts as an exchange rate difference, if
+/// the account has another currency.
 const RATE_DIFFERENCE: i128 = 10;
 
-/// Returns the part of a dispute's amount that the bank has, in the minor unit of the payment's currency.
+/// Returns the part of a dispute's amount that the bank holds, in the minor unit of the payment's currency.
 ///
-/// It is the share that all movements leave of the first withdrawal, rounded down: they are in the currency of the account,
-/// and the share has none. An inquiry has moved nothing. What comes back may be a part, such as what was refunded before the
-/// dispute; and what came back may be taken again.
+/// This is the sum of all movements as a share of the first withdrawal, rounded down. Movements are in the
+/// account's currency; their share is independent of it. An inquiry hasn't moved anything. Money may come
+/// back in part, for example because some was refunded before the dispute, and it may be withdrawn again.
 pub fn held_minor(dispute: &Dispute) -> i64 {
     let moved = &dispute.balance_transactions;
     let first = moved.iter().filter(|moved| moved.amount < 0).min_by_key(|moved| moved.created);
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// Returns what a bank has of a dispute in USD, after movements with their times.
+    /// Returns the amount that a bank holds of a dispute in USD, after movements with their times.
     fn held(amount: i64, status: &str, currency: &str, moved: &[(i64, i64)]) -> i64 {
         let moved: Vec<Value> = moved
             .iter()
@@ -54,7 +54,7 @@ mod tests {
             (&[(1, -10_000), (2, 10_000)], 0),
             (&[(1, -10_000), (2, 10_000), (3, -10_000)], 10_000),
             (&[(1, -10_000), (2, 2_500), (3, 2_500), (4, 5_000)], 0),
-            // More comes back than was taken, and something comes that was never taken.
+            // More comes back than was withdrawn, and something comes back without a withdrawal.
             (&[(1, -10_000), (2, 10_001)], 0),
             (&[(1, 500)], 0),
         ] {
@@ -68,7 +68,7 @@ mod tests {
     fn share_is_of_the_first_withdrawal() {
         // 92.00 EUR for 100.00 USD, of which 36.80 came back: 100 x 55.20 / 92.00.
         assert_eq!(held(10_000, "lost", "eur", &[(1, -9_200), (2, 3_680)]), 6_000);
-        // In any order. Taken again at another rate: 100 x 93.00 / 92.00.
+        // In any order. Withdrawn again at another rate: 100 x 93.00 / 92.00.
         assert_eq!(held(10_000, "lost", "eur", &[(3, -9_300), (2, 9_200), (1, -9_200)]), 10_108);
         // 100 x 61.34 / 92.00 = 66.673…, rounded down.
         assert_eq!(held(10_000, "lost", "eur", &[(1, -9_200), (2, 3_066)]), 6_667);
@@ -76,12 +76,12 @@ mod tests {
 
     #[test]
     fn difference_of_rates_is_no_rest_of_a_won_dispute() {
-        // 92.00 EUR were taken, and 91.00 came back for the same 100.00 USD.
+        // 92.00 EUR were withdrawn, and 91.00 came back for the same 100.00 USD.
         assert_eq!(held(10_000, "won", "eur", &[(1, -9_200), (2, 9_100)]), 0);
         assert_eq!(held(10_000, "needs_response", "eur", &[(1, -9_200), (2, 9_100)]), 108);
-        // A part is a part: 100 x 34.50 / 92.00.
+        // A larger part isn't an exchange rate difference: 100 x 34.50 / 92.00.
         assert_eq!(held(10_000, "won", "eur", &[(1, -9_200), (2, 5_750)]), 3_750);
-        // In the same currency nothing differs by itself.
+        // With the same currency, no exchange rate difference is possible.
         assert_eq!(held(10_000, "won", "usd", &[(1, -10_000), (2, 9_900)]), 100);
     }
 }

@@ -1,25 +1,26 @@
-//! The parts of a payment with tax: what goes back to the payer is net and tax in the proportion of the payment.
+//! The net and tax parts of a payment. Money that goes back to the payer is split in the payment's
+//! proportion.
 //!
-//! Parts are rounded by their running sum, so that they always add up to the whole.
+//! Parts are rounded by their running total, so that they always add up to the whole.
 
-/// A payment's net amount and tax, and the parts of both that went back, in units.
+/// A payment's net amount and tax, and the returned parts of both, in units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shares {
-    /// What was credited; more than 0.
+    /// The credited amount; more than 0.
     pub net: i64,
-    /// The tax that was paid on top; 0 or more.
+    /// The tax paid on top; 0 or more.
     pub tax: i64,
-    /// The net part of what went back.
+    /// The net part of the returned amount.
     pub returned_net: i64,
-    /// The tax in what went back.
+    /// The tax part of the returned amount.
     pub returned_tax: i64,
 }
 
 impl Shares {
     /// Returns the net part of an amount that goes back now.
     ///
-    /// It is what leads to the net part of all that went back: the proportion of the net in the payment, rounded down. The
-    /// part that completes the payment completes the net, and no sum of parts passes it.
+    /// The new total of returned net parts is the payment's net proportion of the total returned, rounded
+    /// down. The part that completes the payment completes the net, and no sum of parts exceeds it.
     pub fn net_of(&self, amount: i64) -> i64 {
         let returned = self.returned_net.saturating_add(self.returned_tax).saturating_add(amount);
         let part = i128::from(self.net) * i128::from(returned) / self.total().max(1);
@@ -27,10 +28,10 @@ impl Shares {
         i64::try_from(net).unwrap_or(i64::MAX).clamp(0, amount.max(0))
     }
 
-    /// Returns the net part of an amount that comes in again of what went back, of which `net` and `tax` are parts: at most
-    /// both of them, and all of both together.
+    /// Returns the net part of a previously returned amount that comes in again. `net` and `tax` are the
+    /// parts it belongs to: each is the maximum, and their sum brings back exactly both.
     ///
-    /// It is what leads to the net part of all that is still with the payer, as in [`Self::net_of`].
+    /// The result is derived from the total that stays with the payer, as in [`Self::net_of`].
     pub fn net_back(&self, amount: i64, (net, tax): (i64, i64)) -> i64 {
         let returned = self.returned_net.saturating_add(self.returned_tax).saturating_sub(amount);
         let part = i128::from(self.net) * i128::from(returned) / self.total().max(1);
@@ -38,8 +39,9 @@ impl Shares {
         back.clamp(amount.saturating_sub(tax).max(0), net.min(amount).max(0))
     }
 
-    /// Returns the amount that goes back with a net part, a multiple of `step`: the least whose net part it is, so that the
-    /// tax in it is rounded up, as far as there is so much tax. The net part that completes the net brings all that is left.
+    /// Returns the amount to send back for a net part: the smallest multiple of `step` with that net part, so
+    /// that its tax is rounded up, as far as enough tax remains. The net part that completes the net brings
+    /// back everything that remains.
     pub fn amount_of(&self, net: i64, step: i64) -> i64 {
         if self.tax == 0 {
             return net;
@@ -71,7 +73,7 @@ mod tests {
         Shares { net, tax, returned_net: 0, returned_tax: 0 }
     }
 
-    /// Books amounts one after the other, and returns their net parts.
+    /// Books amounts one after the other and returns their net parts.
     fn nets(mut shares: Shares, amounts: &[i64]) -> Vec<i64> {
         let mut nets = Vec::new();
         for amount in amounts {
@@ -91,21 +93,22 @@ mod tests {
         assert_eq!(nets(shares(2_000, 178), &[726, 726, 726]), [666, 667, 667]);
         // Without a minor unit, 10 %: 999 and 99. 999 x 366 / 1098 = 333 each.
         assert_eq!(nets(shares(999, 99), &[366, 366, 366]), [333, 333, 333]);
-        // One unit each: 3 and 1. 0.75, 1.5, 2.25, 3.
+        // Units: 3 net and 1 tax. Running totals: 0.75, 1.5, 2.25, 3.
         assert_eq!(nets(shares(3, 1), &[1, 1, 1, 1]), [0, 1, 1, 1]);
-        // Without tax each part is what it was.
+        // Without tax, each part is all net.
         assert_eq!(nets(shares(2_500, 0), &[300, 1, 2_199]), [300, 1, 2_199]);
-        // A bank takes more than was paid: the proportion goes on.
+        // A bank takes more than was paid: the same proportion applies.
         assert_eq!(nets(shares(1_000, 190), &[1_190, 119]), [1_000, 100]);
     }
 
     #[test]
     fn whole_is_reached_after_parts_came_back_too() {
-        // 1.00 and 0.19: of 10, 10 and 10 the net parts are 8, 8 and 9. The first comes back, so that 17 of 20 are left.
+        // 1.00 and 0.19: of 10, 10, and 10 the net parts are 8, 8, and 9. The first comes back, so 17 of 20
+        // remain.
         let mut left = shares(100, 19);
         assert_eq!(nets(left, &[10, 10, 10]), [8, 8, 9]);
         (left.returned_net, left.returned_tax) = (17, 3);
-        // 100 x 30 / 119 = 25.2, of which 17 went back already.
+        // 100 x 30 / 119 = 25.2, of which 17 were already returned.
         assert_eq!(nets(left, &[10, 89]), [8, 75]);
     }
 
@@ -123,7 +126,7 @@ mod tests {
         let rest = Shares { returned_net: 91, returned_tax: 18, ..all };
         assert_eq!(rest.net_back(10, (91, 18)), 8);
         assert_eq!(Shares { returned_net: 83, returned_tax: 16, ..all }.net_back(99, (83, 16)), 83);
-        // Other parts were rounded otherwise: a dispute brings back what it took.
+        // Other parts were rounded differently: a dispute brings back what it took.
         let other = Shares { returned_net: 17, returned_tax: 3, ..shares(100, 19) };
         assert_eq!(other.net_back(10, (9, 1)), 9);
     }
@@ -139,8 +142,8 @@ mod tests {
         // In steps of 10: 1.230 of 12.300 with 1.850 of tax, 1415 rounded up.
         assert_eq!(shares(12_300, 1_850).amount_of(1_230, 10), 1_420);
         assert_eq!(shares(12_300, 1_850).amount_of(12_300, 10), 14_150);
-        // 10 went back with 8 net (8.69), and 12.290 of the other 12.292 can: 12.290 and 1.848, rounded down, because of
-        // 1.850 of tax 1.848 are left.
+        // 10 were returned, 8 of them net (8.69). Of the other 12.292, 12.290 can be: 1.848 of 1.850 tax
+        // remain, so it's rounded down.
         let odd = Shares { returned_net: 8, returned_tax: 2, ..shares(12_300, 1_850) };
         assert_eq!(odd.amount_of(12_290, 10), 14_130);
         assert_eq!(shares(2_500, 0).amount_of(1_234, 1), 1_234);

@@ -1,44 +1,44 @@
-//! How much an automatic top-up charges.
+//! The amount of an automatic top-up.
 
 use kernel::currencies::ChargeUnit;
 use kernel::money::Nano;
 
-/// What a top-up is for.
+/// The balance and limits that determine a top-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// What the balance has now, less what is reserved.
+    /// The current balance minus reservations.
     pub available: Nano,
-    /// Nothing is charged at or above it.
+    /// The balance at or above which nothing is charged.
     pub threshold: Nano,
-    /// What the balance should have afterwards.
+    /// The target balance.
     pub restore_to: Nano,
-    /// The most that may be charged in a month, with taxes.
+    /// Maximum charged per month, including tax.
     pub monthly_cap: Option<Nano>,
-    /// What was charged in this month, with taxes, in units.
+    /// Amount charged this month, including tax, in units.
     pub charged_minor: i64,
-    /// The most credit that is charged in a day, without taxes.
+    /// Maximum credit charged per day, excluding tax.
     pub daily_maximum: Nano,
-    /// What was charged on this day, without taxes, in units.
+    /// Amount charged today, excluding tax, in units.
     pub charged_today_minor: i64,
-    /// The least that is charged.
+    /// The minimum charge.
     pub minimum: Nano,
 }
 
-/// What a top-up charges.
+/// The charge of a top-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Charge {
     /// This many units.
     Units(i64),
-    /// Nothing: the balance isn't below the threshold any more.
+    /// Nothing: the balance is no longer below the threshold.
     NotNeeded,
-    /// Nothing: it would pass the most that may be charged in a month.
+    /// Nothing: it would exceed the monthly cap.
     OverCap,
-    /// Nothing on this day: it would pass the most that is charged in a day.
+    /// Nothing today: it would exceed the daily maximum.
     OverDay,
 }
 
-/// Returns what is charged to close the whole gap at once: at least the minimum, and at most what the month's cap and the
-/// day's maximum leave. `None` if the amount has no number.
+/// Returns the charge that closes the whole gap: at least the minimum, and at most what the monthly cap and
+/// the daily maximum allow. `None` on overflow.
 pub fn charge(gap: Gap, unit: ChargeUnit) -> Option<Charge> {
     if gap.available >= gap.threshold {
         return Some(Charge::NotNeeded);
@@ -55,23 +55,23 @@ pub fn charge(gap: Gap, unit: ChargeUnit) -> Option<Charge> {
 }
 
 impl Gap {
-    /// Returns the units that the month's cap leaves, with taxes; `None` without a cap.
+    /// Returns the units that the monthly cap still allows, including tax; `None` without a cap.
     pub fn most(&self, unit: ChargeUnit) -> Option<i64> {
         Some(left(self.monthly_cap?, self.charged_minor, unit))
     }
 }
 
-/// Returns the units that a limit leaves when some were charged, rounded down to what can be charged.
+/// Returns the units that a limit still allows after earlier charges, rounded down to a chargeable amount.
 fn left(limit: Nano, charged_minor: i64, unit: ChargeUnit) -> i64 {
     let left = limit.units() - unit.amount(charged_minor).units();
     let steps = left.max(0) / unit.amount(unit.step()).units();
-    // More than 64 bits is no limit.
+    // A limit of more than 64 bits is no limit.
     let units = i64::try_from(steps).ok().and_then(|steps| steps.checked_mul(unit.step()));
     units.unwrap_or(i64::MAX)
 }
 
-/// Returns the units of a smaller charge, by the tax on one of `units` units that comes to `total`, so that it comes to about
-/// `most` and to less than before.
+/// Returns the units of a smaller charge whose total comes to about `most` and less than before, given that a
+/// charge of `units` comes to `total` with tax.
 pub fn fitting(units: i64, total: i64, most: i64, unit: ChargeUnit) -> i64 {
     let part = i128::from(units) * i128::from(most) / i128::from(total.max(1));
     let step = i128::from(unit.step());
@@ -105,9 +105,9 @@ mod tests {
             (gap("0", 0, None), Charge::Units(5_000)),
             (gap("-3.5", 0, None), Charge::Units(5_350)),
             (gap("0", 0, Some("100")), Charge::Units(5_000)),
-            // As much as is charged in a day.
+            // The daily maximum.
             (gap("-22450", 0, None), Charge::Units(1_000_000)),
-            // What the cap leaves, as far as it can be charged.
+            // The remainder of the cap, rounded to a chargeable amount.
             (gap("0", 6_000, Some("100")), Charge::Units(4_000)),
             (gap("0", 6_000, Some("99.999")), Charge::Units(3_999)),
             (gap("0", 9_500, Some("100")), Charge::Units(500)),
@@ -118,7 +118,8 @@ mod tests {
         for (gap, expected) in cases {
             assert_eq!(charge(gap, usd), Some(expected), "{gap:?}");
         }
-        // 19 % on 40.00 are 47.60, and 30.00 are left: 25.21 and 4.79. 8.875 % on 9.99 come to 10.88, 9.98 are left.
+        // With 19 %, 40.00 comes to 47.60; 30.00 is left, hence 25.21 and 4.79. With 8.875 %, 9.99 comes to
+        // 10.88; 9.98 is left.
         assert_eq!([fitting(4_000, 4_760, 3_000, usd), fitting(999, 1_088, 998, usd)], [2_521, 916]);
         assert_eq!(fitting(12_300, 14_150, 10_000, ChargeUnit::of("KWD")), 8_690);
         let small = Gap { restore_to: Nano::parse("11").unwrap(), ..gap("9", 0, None) };
@@ -138,7 +139,7 @@ mod tests {
             (999_501, None, Charge::OverDay),
             (1_000_000, None, Charge::OverDay),
             (2_000_000, None, Charge::OverDay),
-            // The month is over, too: the day makes no difference.
+            // The monthly cap is reached too, so the day makes no difference.
             (1_000_000, Some("5004.99"), Charge::OverCap),
             (500_000, Some("5100"), Charge::Units(10_000)),
         ];

@@ -1,30 +1,29 @@
-//! What has to be true of a payment intent before it is credited.
+//! Checks of a payment intent before it's credited.
 
 use stripe::{CheckoutSession, PaymentIntent, PaymentIntentStatus};
 
 use crate::store::payments::Payment;
 
-/// The name of the metadata with the id of a payment.
+/// The metadata key of a payment's id.
 pub const PAYMENT_ID: &str = "payment_id";
-/// The name of the metadata with the id of an organization.
+/// The metadata key of an organization's id.
 pub const ORGANIZATION_ID: &str = "organization_id";
-/// The name of the metadata with the number of an attempt.
+/// The metadata key of an attempt's number.
 pub const ATTEMPT: &str = "attempt";
-/// The name of the metadata with the id of a refund.
+/// The metadata key of a refund's id.
 pub const REFUND_ID: &str = "refund_id";
 
-/// A difference between a payment and what Stripe says of it.
+/// A difference between a payment and Stripe's record of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mismatch {
     pub expected: String,
     pub found: String,
 }
 
-/// Checks a payment intent against its payment: it has succeeded, with this amount and currency, in the mode of the key,
-/// for this payment and this customer. `tax_minor` is the tax that was paid on top of the payment's amount.
+/// Checks a payment intent against its payment: status, amount, currency, mode of the key, payment, and
+/// customer. `tax_minor` is the tax paid on top of the payment's amount.
 ///
-/// # Errors
-/// The first difference.
+/// # Errors The first difference.
 pub fn check(
     payment: &Payment,
     intent: &PaymentIntent,
@@ -58,11 +57,10 @@ pub fn check(
     }
 }
 
-/// Returns the tax of a payment by its Checkout session, which has to be this payment's: of the amount that was asked for, with
-/// the tax on top and nothing else, and paid by this payment intent.
+/// Returns the tax of a payment from its Checkout session, which must belong to this payment and this payment
+/// intent, and contain the requested amount plus tax and nothing else.
 ///
-/// # Errors
-/// The first difference.
+/// # Errors The first difference.
 pub fn tax_of(payment: &Payment, session: &CheckoutSession, intent: &PaymentIntent) -> Result<i64, Mismatch> {
     let number = |number: Option<i64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
     let details = session.total_details.as_ref();
@@ -91,7 +89,7 @@ pub fn tax_of(payment: &Payment, session: &CheckoutSession, intent: &PaymentInte
     }
 }
 
-/// Returns the word for the state of a payment intent.
+/// Returns the name of a payment intent's status.
 pub fn status(status: PaymentIntentStatus) -> &'static str {
     match status {
         PaymentIntentStatus::RequiresPaymentMethod => "requires_payment_method",

@@ -8,19 +8,19 @@ use kernel::money::Nano;
 use kernel::version::Version;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// Why nothing is charged automatically.
+/// The reason why automatic charges are paused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum PausedReason {
     /// The card was declined.
     Declined,
-    /// The bank wants the customer to confirm a charge.
+    /// The bank requires the customer to confirm a charge.
     AuthenticationRequired,
-    /// The most that may be charged in a month is reached; it goes on with the next month.
+    /// The monthly cap is reached. Resumes next month.
     MonthlyCap,
-    /// There is no saved card.
+    /// No card is saved.
     NoPaymentMethod,
-    /// Stripe has no address of the customer by which it can compute the tax of a charge.
+    /// Stripe has no customer address from which to calculate the tax on a charge.
     TaxLocation,
     /// A payment was refunded.
     Refunded,
@@ -39,12 +39,12 @@ pub struct AutoTopUp {
     pub threshold: Nano,
     /// The available amount after a charge.
     pub restore_to: Nano,
-    /// The most that is charged in a month, UTC.
+    /// Maximum charged per month (UTC).
     pub monthly_cap: Option<Nano>,
     pub paused_reason: Option<PausedReason>,
-    /// The declined attempts since the last charge that succeeded.
+    /// Number of declined attempts since the last successful charge.
     pub failures: i64,
-    /// When it goes on by itself.
+    /// Time at which it resumes automatically.
     pub next_try_at: Option<Time>,
     pub created_at: Time,
     pub updated_at: Time,
@@ -64,7 +64,7 @@ db::row!(AutoTopUp {
 });
 
 impl AutoTopUp {
-    /// The top-up of an organization that has set none.
+    /// Returns the top-up of an organization that hasn't configured one.
     pub fn none(organization_id: OrganizationId, now: Time) -> Self {
         Self {
             organization_id,
@@ -80,15 +80,14 @@ impl AutoTopUp {
         }
     }
 
-    /// Returns `true` if the card is charged.
+    /// Returns `true` if charges are enabled and not paused.
     pub fn is_active(&self) -> bool {
         self.is_enabled && self.paused_reason.is_none()
     }
 
-    /// Returns the version, which changes with everything that an owner can change.
+    /// Returns the version, which changes with every change an owner can make.
     ///
-    /// # Errors
-    /// It can't be written as JSON.
+    /// # Errors Serialization to JSON fails.
     pub fn version(&self) -> Result<Version, Error> {
         let Self { organization_id, is_enabled, threshold, restore_to, monthly_cap, .. } = self;
         Version::of(&(organization_id, is_enabled, threshold, restore_to, monthly_cap))
@@ -107,7 +106,7 @@ pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<
         .await
 }
 
-/// Adds or writes an automatic top-up.
+/// Inserts or updates an automatic top-up.
 pub async fn put(tx: &mut Tx, top_up: &AutoTopUp, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO auto_top_ups (organization_id, is_enabled, threshold_nano, restore_to_nano, monthly_cap_nano,
              paused_reason, failures, next_try_at, created_at, updated_at)
@@ -139,7 +138,7 @@ fn nano(amount: Nano) -> Result<i64, db::Error> {
 pub const DUE: &str = "SELECT organization_id FROM auto_top_ups
      WHERE next_try_at IS NOT NULL AND next_try_at <= $1 ORDER BY next_try_at LIMIT $2";
 
-/// Returns the organizations whose top-ups go on by themselves now.
+/// Returns the organizations whose paused top-ups resume now.
 pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> = sql(DUE).bind(now).bind(limit).all(tx).await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())

@@ -9,15 +9,15 @@ use kernel::ids::OrganizationId;
 pub struct Customer {
     pub organization_id: OrganizationId,
     pub customer_id: String,
-    /// The saved card, by its id at Stripe.
+    /// Stripe's id of the saved card.
     pub method_id: Option<String>,
     pub card_brand: Option<String>,
     pub card_last4: Option<String>,
     pub card_exp_month: Option<i64>,
     pub card_exp_year: Option<i64>,
-    /// The number of sessions that were made to save a card.
+    /// Number of sessions created to save a card.
     pub setup_number: i64,
-    /// The last of them.
+    /// The latest of these sessions.
     pub setup_session_id: Option<String>,
     pub setup_url: Option<String>,
     pub setup_expires_at: Option<Time>,
@@ -37,7 +37,7 @@ db::row!(Customer {
     setup_expires_at
 });
 
-/// A saved card, as it is shown.
+/// A saved card, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedCard {
     /// The network, such as `visa`.
@@ -72,7 +72,7 @@ pub async fn get(tx: &mut Tx, organization_id: OrganizationId) -> Result<Option<
         .await
 }
 
-/// Returns the customer with this id at Stripe.
+/// Returns the customer with this Stripe id.
 pub async fn by_customer(tx: &mut Tx, customer_id: &str) -> Result<Option<Customer>, db::Error> {
     sql(format!("SELECT {COLUMNS} FROM payment_customers WHERE customer_id = $1"))
         .bind(customer_id)
@@ -80,7 +80,7 @@ pub async fn by_customer(tx: &mut Tx, customer_id: &str) -> Result<Option<Custom
         .await
 }
 
-/// Returns the customer whose saved card has this id at Stripe.
+/// Returns the customer whose saved card has this Stripe id.
 pub async fn by_method(tx: &mut Tx, method_id: &str) -> Result<Option<Customer>, db::Error> {
     sql(format!("SELECT {COLUMNS} FROM payment_customers WHERE method_id = $1"))
         .bind(method_id)
@@ -120,7 +120,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// Puts another customer of Stripe in the place of the one of a locked row without a card. There is no page of it then.
+/// Replaces the Stripe customer of a locked row without a card, and clears the page for saving one.
 pub async fn replace(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -135,7 +135,7 @@ pub async fn replace(
     Ok(())
 }
 
-/// Writes the saved card and the session that saves one, of a locked row.
+/// Updates the saved card and the session for saving one, of a locked row.
 pub async fn update(tx: &mut Tx, customer: &Customer) -> Result<(), db::Error> {
     sql("UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, card_exp_month = $5,
              card_exp_year = $6, setup_number = $7, setup_session_id = $8, setup_url = $9, setup_expires_at = $10
@@ -155,7 +155,7 @@ pub async fn update(tx: &mut Tx, customer: &Customer) -> Result<(), db::Error> {
     Ok(())
 }
 
-/// Returns customers with a page to save a card, in the order of their organizations' ids, those after one.
+/// Returns customers with a page for saving a card, in the order of organization ids, after a given one.
 pub async fn with_set_up(
     tx: &mut Tx,
     after: Option<OrganizationId>,
@@ -172,7 +172,7 @@ pub async fn with_set_up(
     .await
 }
 
-/// Returns customers with a page to save a card, of which nothing was heard for the longest time.
+/// Returns the customers with a page for saving a card that were checked longest ago.
 pub async fn oldest_with_set_up(tx: &mut Tx, limit: i64) -> Result<Vec<Customer>, db::Error> {
     sql(format!(
         "SELECT {COLUMNS} FROM payment_customers WHERE setup_session_id IS NOT NULL ORDER BY updated_at LIMIT $1"
@@ -183,7 +183,7 @@ pub async fn oldest_with_set_up(tx: &mut Tx, limit: i64) -> Result<Vec<Customer>
     .await
 }
 
-/// Returns customers of deleted organizations that still have something at Stripe.
+/// Returns deleted organizations that still have something at Stripe.
 pub async fn left_behind(tx: &mut Tx, limit: i64) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> = sql("SELECT organization_id FROM payment_customers c
          WHERE (method_id IS NOT NULL OR setup_session_id IS NOT NULL)

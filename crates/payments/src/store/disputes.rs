@@ -4,21 +4,21 @@ use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, PaymentId};
 
-/// A dispute of which a bank has, or had, funds.
+/// A dispute for which a bank holds, or held, funds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dispute {
-    /// Its id at Stripe.
+    /// The dispute's id at Stripe.
     pub id: String,
     pub payment_id: PaymentId,
     pub organization_id: OrganizationId,
-    /// What the bank has; after `reinstated_at` what it had before.
+    /// The amount that the bank holds; after `reinstated_at`, the amount it held before.
     pub amount_minor: i64,
-    /// The tax in it: the wallet has lost the rest.
+    /// The tax part of it. The wallet has lost the rest.
     pub tax_minor: i64,
     pub withdrawn_at: Time,
-    /// Since when the bank has nothing of it.
+    /// Time since which the bank holds nothing.
     pub reinstated_at: Option<Time>,
-    /// How often it was booked: the number of the last one, which is in the keys of its movements.
+    /// Number of bookings. The latest number is part of the keys of its movements.
     pub bookings: i64,
 }
 
@@ -34,12 +34,12 @@ db::row!(Dispute {
 });
 
 impl Dispute {
-    /// Returns the units that the bank has.
+    /// Returns the units that the bank holds.
     pub fn held_minor(&self) -> i64 {
         if self.reinstated_at.is_none() { self.amount_minor } else { 0 }
     }
 
-    /// Returns the tax in what the bank has.
+    /// Returns the tax part of what the bank holds.
     pub fn held_tax_minor(&self) -> i64 {
         if self.reinstated_at.is_none() { self.tax_minor } else { 0 }
     }
@@ -61,7 +61,7 @@ pub async fn insert(tx: &mut Tx, new: &Dispute) -> Result<(), db::Error> {
     Ok(())
 }
 
-/// Writes what the bank has of a dispute.
+/// Updates the amount that the bank holds.
 pub async fn update(tx: &mut Tx, dispute: &Dispute) -> Result<(), db::Error> {
     sql("UPDATE payment_disputes SET amount_minor = $2, tax_minor = $3, reinstated_at = $4, bookings = $5
          WHERE id = $1")

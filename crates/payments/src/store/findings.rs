@@ -1,4 +1,4 @@
-//! The tables `payment_findings` and `payment_comparisons`: what comparisons with Stripe have found.
+//! The tables `payment_findings` and `payment_comparisons`: results of comparisons with Stripe.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -9,13 +9,13 @@ use kernel::ids::OrganizationId;
 pub struct Finding {
     /// The id of the payment, or of the object at Stripe.
     pub object_id: String,
-    /// `None` if it belongs to none that is known.
+    /// `None` if no known organization is affected.
     pub organization_id: Option<OrganizationId>,
     pub expected: String,
     pub found: String,
 }
 
-/// Adds a difference, or writes it again.
+/// Inserts or updates a difference.
 pub async fn put(tx: &mut Tx, finding: &Finding, now: Time) -> Result<(), db::Error> {
     let Finding { object_id, organization_id, expected, found } = finding;
     sql("INSERT INTO payment_findings (object_id, organization_id, expected, found, found_at) VALUES ($1, $2, $3, $4, $5)
@@ -31,24 +31,24 @@ pub async fn put(tx: &mut Tx, finding: &Finding, now: Time) -> Result<(), db::Er
     Ok(())
 }
 
-/// Removes the difference about an object.
+/// Removes the difference for an object.
 pub async fn remove(tx: &mut Tx, object_id: &str) -> Result<(), db::Error> {
     sql("DELETE FROM payment_findings WHERE object_id = $1").bind(object_id).defer(tx).await
 }
 
-/// Removes the differences that were found before a time: a comparison since then hasn't found them again.
+/// Removes differences recorded before a time, which a later comparison hasn't found again.
 pub async fn remove_before(tx: &mut Tx, time: Time) -> Result<(), db::Error> {
     sql("DELETE FROM payment_findings WHERE found_at < $1").bind(time).defer(tx).await
 }
 
-/// Returns when all payments were last compared.
+/// Returns the time of the last comparison.
 pub async fn compared_at(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let row: Option<(Time,)> =
         sql("SELECT compared_at FROM payment_comparisons WHERE name = 'intents'").optional(tx).await?;
     Ok(row.map(|(at,)| at))
 }
 
-/// Notes when all payments were compared.
+/// Records the time of a comparison.
 pub async fn set_compared_at(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO payment_comparisons (name, compared_at) VALUES ('intents', $1)
          ON CONFLICT (name) DO UPDATE SET compared_at = excluded.compared_at")

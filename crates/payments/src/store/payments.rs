@@ -11,15 +11,15 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::rules::shares::Shares;
 
-/// What is paid for.
+/// The purpose of a payment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
-    /// Credit, by a person.
+    /// Credit bought by a user.
     Credit,
     /// An invoice.
     Invoice,
-    /// Credit, by an automatic top-up.
+    /// Credit bought by an automatic top-up.
     AutoTopUp,
 }
 
@@ -29,23 +29,23 @@ db::words!(Kind);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Status {
-    /// It waits for the customer, on a page of Stripe.
+    /// Waiting for the customer on a Stripe page.
     Open,
     /// The saved card is being charged, or will be.
     Processing,
-    /// The bank wants the customer to confirm the charge, on a page of Stripe.
+    /// The bank requires the customer to confirm the charge on a Stripe page.
     ActionRequired,
     Succeeded,
-    /// The card was declined for the last time, or Stripe has refused the payment.
+    /// The last attempt was declined, or Stripe refused the payment.
     Failed,
-    /// It was given up, for the reason in `failure_code`.
+    /// Canceled for the reason in `failure_code`.
     Canceled,
 }
 
 db::words!(Status);
 
 impl Status {
-    /// Returns `true` if the customer can pay on a page of Stripe.
+    /// Returns `true` if the customer can pay on a Stripe page.
     pub const fn waits_for_customer(self) -> bool {
         matches!(self, Self::Open | Self::ActionRequired)
     }
@@ -58,41 +58,41 @@ pub struct Payment {
     pub organization_id: OrganizationId,
     pub kind: Kind,
     pub invoice_id: Option<InvoiceId>,
-    /// What is credited, or paid of an invoice: without the tax, in the unit of Stripe.
+    /// The amount credited or paid on an invoice, excluding tax, in Stripe's unit.
     pub amount_minor: i64,
-    /// Stripe computes the tax, which is paid on top.
+    /// Whether Stripe calculates a tax that is paid on top.
     pub is_taxed: bool,
-    /// The tax in the unit of Stripe; `None` until Stripe has computed it.
+    /// The tax in Stripe's unit; `None` until Stripe has calculated it.
     pub tax_minor: Option<i64>,
     /// The tax calculation of a charge of the saved card.
     pub tax_calculation_id: Option<String>,
     /// ISO 4217 code.
     pub currency: String,
     pub status: Status,
-    /// The card is saved when it is paid.
+    /// Whether the card is saved after payment.
     pub saves_card: bool,
-    /// Ids at Stripe: of the customer, the Checkout session, the payment intent, and the card that is charged.
+    /// Stripe's ids of the customer, the Checkout session, the payment intent, and the charged card.
     pub customer_id: Option<String>,
     pub session_id: Option<String>,
     pub intent_id: Option<String>,
     pub method_id: Option<String>,
     pub checkout_url: Option<String>,
-    /// The number of charges that were begun without the customer.
+    /// Number of off-session charges started.
     pub attempts: i64,
-    /// The outcome of the last one isn't known yet.
+    /// Whether the outcome of the last attempt is still unknown.
     pub is_attempt_open: bool,
-    /// When a job looks at it again. While it is being processed that is set by the charge, while it waits for its customer
-    /// by the job that looks at it; events of Stripe don't change it.
+    /// Time at which a job checks the payment again. Set by charging while it's being processed, and by the
+    /// checking job while it waits for its customer. Events from Stripe don't change it.
     pub next_at: Option<Time>,
-    /// Without the tax, as `amount_minor`.
+    /// Excluding tax, like `amount_minor`.
     pub refunded_minor: i64,
     pub disputed_minor: i64,
-    /// The tax in both.
+    /// The tax part of both.
     pub returned_tax_minor: i64,
     pub failure_code: Option<String>,
-    /// The page of Stripe with its invoice or receipt.
+    /// Stripe's page with the invoice or receipt.
     pub receipt_url: Option<String>,
-    /// The id of the user or key that made it, or `system`.
+    /// The id of the user or key that created it, or `system`.
     pub caller: String,
     pub created_at: Time,
     pub updated_at: Time,
@@ -140,22 +140,22 @@ impl Payment {
         self.nano(self.amount_minor)
     }
 
-    /// Returns the tax on it; `None` until Stripe has computed it.
+    /// Returns the tax; `None` until Stripe has calculated it.
     pub fn tax(&self) -> Option<Nano> {
         self.tax_minor.map(|minor| self.nano(minor))
     }
 
-    /// Returns the units that are paid, with the tax; `None` until Stripe has computed that.
+    /// Returns the total units to pay, including tax; `None` until Stripe has calculated the tax.
     pub fn total_minor(&self) -> Option<i64> {
         self.amount_minor.checked_add(self.tax_minor?)
     }
 
-    /// Returns what is paid, with the tax; `None` until Stripe has computed that.
+    /// Returns the total to pay, including tax; `None` until Stripe has calculated the tax.
     pub fn total(&self) -> Option<Nano> {
         self.total_minor().map(|minor| self.nano(minor))
     }
 
-    /// Returns what was paid, and what of it went back.
+    /// Returns the paid amounts and their returned parts.
     pub fn shares(&self) -> Shares {
         Shares {
             net: self.amount_minor,
@@ -182,10 +182,9 @@ fn select(rest: &str) -> String {
     format!("SELECT {COLUMNS} FROM payments {rest}")
 }
 
-/// Adds a payment.
+/// Inserts a payment.
 ///
-/// # Errors
-/// [`db::Error::Unique`] with `PaymentRequest` if the same request has made one.
+/// # Errors [`db::Error::Unique`] with `PaymentRequest` if the same request has already created one.
 pub async fn insert(tx: &mut Tx, new: &Payment, request_key: Option<[u8; 32]>) -> Result<(), db::Error> {
     sql("INSERT INTO payments (id, organization_id, kind, invoice_id, amount_minor, currency, status, saves_card,
              next_at, caller, request_key, created_at, updated_at, is_taxed, tax_minor)
@@ -209,7 +208,7 @@ pub async fn insert(tx: &mut Tx, new: &Payment, request_key: Option<[u8; 32]>) -
     Ok(())
 }
 
-/// Writes what changes of a payment.
+/// Updates the mutable columns of a payment.
 pub async fn update(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), db::Error> {
     sql("UPDATE payments SET status = $2, amount_minor = $3, customer_id = $4, session_id = $5, intent_id = $6,
              method_id = $7, checkout_url = $8, attempts = $9, is_attempt_open = $10, next_at = $11, refunded_minor = $12,
@@ -242,13 +241,13 @@ pub async fn update(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), db:
     Ok(())
 }
 
-/// Notes the most that an automatic top-up may charge, in units, for the audit.
+/// Records the maximum that an automatic top-up may charge, in units, for the audit.
 pub async fn set_maximum(tx: &mut Tx, id: PaymentId, units: Option<i64>) -> Result<(), db::Error> {
     sql("UPDATE payments SET maximum_minor = $2 WHERE id = $1").bind(id).bind(units).defer(tx).await
 }
 
-/// Sets when a job looks again at a payment that waits for its customer. Others are left alone: when a saved card is charged
-/// is up to the charge. Needs no lock.
+/// Schedules the next check of a payment that waits for its customer. Others are unaffected: charging decides
+/// when a saved card is charged. Needs no lock.
 pub async fn look_again(tx: &mut Tx, id: PaymentId, at: Time) -> Result<(), db::Error> {
     sql("UPDATE payments SET next_at = $2
          WHERE id = $1 AND next_at IS NOT NULL AND status IN ('open', 'action_required')")
@@ -258,7 +257,7 @@ pub async fn look_again(tx: &mut Tx, id: PaymentId, at: Time) -> Result<(), db::
     .await
 }
 
-/// Sets when an attempt is looked at again whose charge can't be booked. Needs no lock.
+/// Postpones an attempt whose charge can't be booked. Needs no lock.
 pub async fn postpone_attempt(tx: &mut Tx, attempt: &Payment, at: Time) -> Result<(), db::Error> {
     sql("UPDATE payments SET next_at = $3
          WHERE id = $1 AND attempts = $2 AND is_attempt_open = 1 AND status = 'processing'")
@@ -269,7 +268,7 @@ pub async fn postpone_attempt(tx: &mut Tx, attempt: &Payment, at: Time) -> Resul
     .await
 }
 
-/// Sets when a job looks again at a payment that is still due. Needs no lock.
+/// Postpones a payment that is still due for a check. Needs no lock.
 pub async fn postpone_due(tx: &mut Tx, id: PaymentId, now: Time, at: Time) -> Result<(), db::Error> {
     sql("UPDATE payments SET next_at = $3 WHERE id = $1 AND next_at <= $2")
         .bind(id)
@@ -288,7 +287,7 @@ pub async fn get(tx: &mut Tx, id: PaymentId) -> Result<Option<Payment>, db::Erro
 
 static BY_REQUEST: LazyLock<String> = LazyLock::new(|| select("WHERE request_key = $1"));
 
-/// Returns the payment that a request has made.
+/// Returns the payment that a request created.
 pub async fn by_request(tx: &mut Tx, request_key: [u8; 32]) -> Result<Option<Payment>, db::Error> {
     sql(BY_REQUEST.as_str()).bind(request_key).optional(tx).await
 }
@@ -305,7 +304,7 @@ pub static OPEN_OF_INVOICE: LazyLock<String> = LazyLock::new(|| {
     select("WHERE organization_id = $1 AND invoice_id = $2 AND status = 'open' ORDER BY id DESC LIMIT 1")
 });
 
-/// Returns the payment of an invoice that waits for the customer.
+/// Returns an invoice's payment that waits for the customer.
 pub async fn open_of_invoice(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -318,7 +317,7 @@ pub async fn open_of_invoice(
 pub static LIST: LazyLock<String> =
     LazyLock::new(|| select("WHERE organization_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3"));
 
-/// Returns a page of an organization's payments, the newest first.
+/// Returns a page of an organization's payments, newest first.
 pub async fn list(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -340,7 +339,7 @@ pub async fn count(tx: &mut Tx, organization_id: OrganizationId) -> Result<i64, 
 pub const DUE: &str =
     "SELECT id FROM payments WHERE next_at IS NOT NULL AND next_at <= $1 ORDER BY next_at, id LIMIT $2";
 
-/// Returns payments that a job has to look at.
+/// Returns payments that are due for a check.
 pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<PaymentId>, db::Error> {
     let rows: Vec<(PaymentId,)> = sql(DUE).bind(now).bind(limit).all(tx).await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())
@@ -353,13 +352,14 @@ pub const TOPPED_UP_SINCE: &str = "SELECT CAST(COALESCE(SUM(amount_minor), 0) AS
      WHERE organization_id = $1 AND id >= $2 AND id <> $3 AND kind = 'auto_top_up'
          AND (status IN ('processing', 'action_required') OR (status = 'succeeded' AND paid_at >= $4))";
 
-/// The most that an automatic top-up waits for its charge, in milliseconds: for other days, after declines, for its bank.
+/// Maximum time that an automatic top-up waits for its charge, in milliseconds: for the next day, after
+/// declines, and for the customer's confirmation.
 const MAX_WAIT_MS: i64 = 60 * DAY_MS;
 
-/// The sums of automatic top-ups.
+/// Sums of automatic top-ups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ToppedUp {
-    /// Without taxes.
+    /// Excluding taxes.
     pub amount_minor: i64,
     pub tax_minor: i64,
 }
@@ -367,18 +367,18 @@ pub struct ToppedUp {
 db::row!(ToppedUp { amount_minor, tax_minor });
 
 impl ToppedUp {
-    /// Returns the sum with the taxes.
+    /// Returns the sum including taxes.
     pub const fn total_minor(self) -> i64 {
         self.amount_minor + self.tax_minor
     }
 }
 
-/// Returns the sums of an organization's automatic top-ups that have succeeded since a time or are under way, without this
-/// one.
+/// Returns the sums of an organization's other automatic top-ups that are in progress or succeeded since a
+/// time.
 pub async fn topped_up_since(tx: &mut Tx, payment: &Payment, since: Time) -> Result<ToppedUp, db::Error> {
     sql(TOPPED_UP_SINCE)
         .bind(payment.organization_id)
-        // Ids begin with the time. A payment may have been requested earlier.
+        // Ids begin with the creation time, and a payment may have been requested earlier.
         .bind(PaymentId::from_parts(since.plus_ms(-MAX_WAIT_MS), 0))
         .bind(payment.id)
         .bind(since)
@@ -390,7 +390,7 @@ pub async fn topped_up_since(tx: &mut Tx, payment: &Payment, since: Time) -> Res
 pub const TOP_UP_UNDER_WAY: &str = "SELECT id FROM payments
      WHERE organization_id = $1 AND kind = 'auto_top_up' AND status IN ('processing', 'action_required')";
 
-/// Returns the automatic top-up of an organization that is under way.
+/// Returns an organization's automatic top-up that is in progress.
 pub async fn top_up_under_way(
     tx: &mut Tx,
     organization_id: OrganizationId,

@@ -7,11 +7,11 @@ use kernel::clock::Time;
 use kernel::ids::{OrganizationId, PaymentId, RefundId};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The state of a refund. The wallet's money was lowered in all but the last one.
+/// The state of a refund. In all but the last one, the money is deducted from the wallet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Status {
-    /// Stripe's answer isn't known yet.
+    /// Stripe's response isn't known yet.
     Pending,
     Succeeded,
     /// The money was given back to the wallet.
@@ -26,14 +26,14 @@ pub struct Refund {
     pub id: RefundId,
     pub payment_id: PaymentId,
     pub organization_id: OrganizationId,
-    /// What goes back to the payer.
+    /// The amount returned to the payer.
     pub amount_minor: i64,
-    /// The tax in it: the wallet has lost the rest.
+    /// The tax part of it. The wallet has lost the rest.
     pub tax_minor: i64,
     pub status: Status,
-    /// Its id at Stripe.
+    /// The refund's id at Stripe.
     pub stripe_id: Option<String>,
-    /// When a job asks Stripe again.
+    /// Time at which a job asks Stripe again.
     pub next_at: Option<Time>,
     pub created_at: Time,
 }
@@ -83,7 +83,7 @@ pub async fn insert(tx: &mut Tx, new: &Refund) -> Result<(), db::Error> {
     Ok(())
 }
 
-/// Writes the state of a refund.
+/// Updates the state of a refund.
 pub async fn update(tx: &mut Tx, refund: &Refund, now: Time) -> Result<(), db::Error> {
     sql(
         "UPDATE payment_refunds SET status = $2, stripe_id = $3, next_at = $4, updated_at = $5 WHERE id = $1",
@@ -108,7 +108,7 @@ pub async fn get(tx: &mut Tx, id: RefundId) -> Result<Option<Refund>, db::Error>
 /// The statement of [`of_payment`].
 pub static OF_PAYMENT: LazyLock<String> = LazyLock::new(|| select("WHERE payment_id = $1 ORDER BY id"));
 
-/// Returns the refunds of a payment, the oldest first.
+/// Returns the refunds of a payment, oldest first.
 pub async fn of_payment(tx: &mut Tx, payment_id: PaymentId) -> Result<Vec<Refund>, db::Error> {
     sql(OF_PAYMENT.as_str()).bind(payment_id).all(tx).await
 }
@@ -117,12 +117,12 @@ pub async fn of_payment(tx: &mut Tx, payment_id: PaymentId) -> Result<Vec<Refund
 pub static DUE: LazyLock<String> =
     LazyLock::new(|| select("WHERE next_at IS NOT NULL AND next_at <= $1 ORDER BY next_at, id LIMIT $2"));
 
-/// Returns refunds whose outcome isn't known, to be asked for now.
+/// Returns refunds with an unknown outcome that are due for a request to Stripe.
 pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<Refund>, db::Error> {
     sql(DUE.as_str()).bind(now).bind(limit).all(tx).await
 }
 
-/// Sets when Stripe is asked again about a pending refund. Needs no lock.
+/// Schedules the next request to Stripe for a pending refund. Needs no lock.
 pub async fn postpone(tx: &mut Tx, id: RefundId, next_at: Option<Time>) -> Result<(), db::Error> {
     sql("UPDATE payment_refunds SET next_at = $2 WHERE id = $1 AND status = 'pending'")
         .bind(id)

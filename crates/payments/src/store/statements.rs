@@ -1,5 +1,5 @@
-//! The table `payment_statements`: what Stripe said of an object when it was last read. Nothing is booked by it; the audit
-//! recounts from it.
+//! The table `payment_statements`: Stripe's data about an object when it was last read. Nothing is booked
+//! from it; the audit uses it to recount.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -7,28 +7,28 @@ use stripe::{Dispute, DisputeStatus, PaymentIntent, Refund, RefundStatus};
 
 use super::payments::Payment;
 
-/// What Stripe says of a payment, a refund or a dispute.
+/// Stripe's statement about a payment, a refund, or a dispute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
     object_id: String,
     kind: &'static str,
-    /// `made`, `failed`, or `won` of a dispute.
+    /// `made`, `failed`, or `won` (dispute).
     state: &'static str,
     amount_minor: i64,
     currency: String,
-    /// The movements of a dispute: `time:amount:currency` for each.
+    /// The movements of a dispute, each as `time:amount:currency`.
     moved: String,
 }
 
 impl Statement {
-    /// The statement of a payment that has succeeded.
+    /// Returns the statement about a successful payment.
     pub fn of_payment(intent: &PaymentIntent) -> Self {
         let (object_id, currency) = (intent.id.clone(), intent.currency.clone());
         let (kind, state, moved) = ("payment", "made", String::new());
         Self { object_id, kind, state, amount_minor: intent.amount_received, currency, moved }
     }
 
-    /// The statement of a refund.
+    /// Returns the statement about a refund.
     pub fn of_refund(refund: &Refund) -> Self {
         let is_over = matches!(refund.status, Some(RefundStatus::Failed | RefundStatus::Canceled));
         let (object_id, currency) = (refund.id.clone(), refund.currency.clone());
@@ -37,7 +37,7 @@ impl Statement {
         Self { object_id, kind, state, amount_minor: refund.amount, currency, moved }
     }
 
-    /// The statement of a dispute.
+    /// Returns the statement about a dispute.
     pub fn of_dispute(dispute: &Dispute) -> Self {
         let moved = dispute.balance_transactions.iter();
         let moved: Vec<_> = moved.map(|it| format!("{}:{}:{}", it.created, it.amount, it.currency)).collect();
@@ -52,7 +52,7 @@ impl Statement {
     }
 }
 
-/// Writes a statement, unless it is the same as before. The time is that of the last change.
+/// Stores a statement, unless it's unchanged. The time is that of the last change.
 pub async fn put(tx: &mut Tx, payment: &Payment, statement: &Statement, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO payment_statements (object_id, payment_id, organization_id, kind, state, amount_minor, currency, moved, stated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -1,4 +1,4 @@
-//! The table `stripe_events`: events that were received, until what they are about is done.
+//! The table `stripe_events`: received events and whether they were processed.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -8,7 +8,7 @@ use kernel::clock::Time;
 pub struct StripeEvent {
     pub id: String,
     pub event_type: String,
-    /// The object that is to be read from Stripe.
+    /// The object to read from Stripe.
     pub object_id: String,
     pub received_at: Time,
     pub attempts: i64,
@@ -16,7 +16,7 @@ pub struct StripeEvent {
 
 db::row!(StripeEvent { id, event_type, object_id, received_at, attempts });
 
-/// Adds an event that is due now, unless it was received before. Returns `true` if it is new.
+/// Inserts an event that is due now, unless it was already received. Returns `true` if it's new.
 pub async fn insert(
     tx: &mut Tx,
     id: &str,
@@ -35,7 +35,7 @@ pub async fn insert(
     Ok(added > 0)
 }
 
-/// Returns `true` if an event was received before.
+/// Returns `true` if an event was already received.
 pub async fn is_known(tx: &mut Tx, id: &str) -> Result<bool, db::Error> {
     let row: Option<(String,)> =
         sql("SELECT id FROM stripe_events WHERE id = $1").bind(id).optional(tx).await?;
@@ -46,12 +46,12 @@ pub async fn is_known(tx: &mut Tx, id: &str) -> Result<bool, db::Error> {
 pub const DUE: &str = "SELECT id, event_type, object_id, received_at, attempts FROM stripe_events
      WHERE done_at IS NULL AND next_at <= $1 ORDER BY next_at, id LIMIT $2";
 
-/// Returns events that are to be done now.
+/// Returns events that are due.
 pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<StripeEvent>, db::Error> {
     sql(DUE).bind(now).bind(limit).all(tx).await
 }
 
-/// Marks an event as done.
+/// Marks an event as processed.
 pub async fn set_done(tx: &mut Tx, id: &str, now: Time) -> Result<(), db::Error> {
     sql("UPDATE stripe_events SET done_at = $2, last_error = NULL WHERE id = $1")
         .bind(id)
@@ -60,7 +60,7 @@ pub async fn set_done(tx: &mut Tx, id: &str, now: Time) -> Result<(), db::Error>
         .await
 }
 
-/// Notes why an event couldn't be done, and when it is tried again.
+/// Records why processing an event failed, and when to retry it.
 pub async fn set_failed(tx: &mut Tx, id: &str, next_at: Time, error: &str) -> Result<(), db::Error> {
     sql("UPDATE stripe_events SET attempts = attempts + 1, next_at = $2, last_error = $3
          WHERE id = $1 AND done_at IS NULL")
@@ -75,7 +75,7 @@ pub async fn set_failed(tx: &mut Tx, id: &str, next_at: Time, error: &str) -> Re
 pub const STUCK: &str = "SELECT id, event_type, COALESCE(last_error, '') AS last_error FROM stripe_events
      WHERE done_at IS NULL AND received_at < $1 ORDER BY id LIMIT $2";
 
-/// Returns id, type and error of events that were received before a time and aren't done.
+/// Returns the id, type, and error of unprocessed events received before a time.
 pub async fn stuck(
     tx: &mut Tx,
     before: Time,
@@ -88,7 +88,7 @@ pub async fn stuck(
 pub const REMOVE_DONE: &str = "DELETE FROM stripe_events WHERE id IN
      (SELECT id FROM stripe_events WHERE done_at IS NOT NULL AND done_at < $1 ORDER BY done_at LIMIT $2)";
 
-/// Removes events that were done before a time. Returns how many.
+/// Deletes events processed before a time. Returns their number.
 pub async fn remove_done(tx: &mut Tx, before: Time, limit: i64) -> Result<u64, db::Error> {
     sql(REMOVE_DONE).bind(before).bind(limit).execute(tx).await
 }

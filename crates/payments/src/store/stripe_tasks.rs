@@ -1,22 +1,22 @@
-//! The table `stripe_tasks`: what Stripe is still to do.
+//! The table `stripe_tasks`: pending requests to Stripe.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// What Stripe is to do with an object.
+/// The action on an object at Stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum TaskKind {
-    /// End a Checkout session: it can't be paid any more.
+    /// Expire a Checkout session, so that it can no longer be paid.
     ExpireSession,
-    /// Take a card from its customer: it can't be charged any more.
+    /// Detach a card from its customer, so that it can no longer be charged.
     DetachMethod,
 }
 
 db::words!(TaskKind);
 
-/// Something that Stripe is still to do.
+/// A pending request to Stripe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Task {
     pub kind: TaskKind,
@@ -26,7 +26,7 @@ pub struct Task {
 
 db::row!(Task { kind, object_id, attempts });
 
-/// Adds a task that is due now.
+/// Inserts a task that is due now.
 pub async fn insert(tx: &mut Tx, kind: TaskKind, object_id: &str, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO stripe_tasks (kind, object_id, next_at) VALUES ($1, $2, $3) ON CONFLICT (kind, object_id) DO NOTHING")
         .bind(kind)
@@ -45,7 +45,7 @@ pub async fn due(tx: &mut Tx, now: Time, limit: i64) -> Result<Vec<Task>, db::Er
     sql(DUE).bind(now).bind(limit).all(tx).await
 }
 
-/// Removes a task that was done.
+/// Deletes a completed task.
 pub async fn remove(tx: &mut Tx, task: &Task) -> Result<(), db::Error> {
     sql("DELETE FROM stripe_tasks WHERE kind = $1 AND object_id = $2")
         .bind(task.kind)
@@ -54,7 +54,7 @@ pub async fn remove(tx: &mut Tx, task: &Task) -> Result<(), db::Error> {
         .await
 }
 
-/// Notes why a task couldn't be done, and when it is tried again.
+/// Records why a task failed, and when to retry it.
 pub async fn set_failed(tx: &mut Tx, task: &Task, next_at: Time, error: &str) -> Result<(), db::Error> {
     sql("UPDATE stripe_tasks SET attempts = attempts + 1, next_at = $3, last_error = $4
          WHERE kind = $1 AND object_id = $2")
