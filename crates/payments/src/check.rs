@@ -86,9 +86,7 @@ fn check_account(account: &Account, currency: &str, (missing, notes): (&mut Vec<
     match account.capabilities.get(CARDS).map(String::as_str) {
         Some(ACTIVE) => {}
         Some(state) => missing.push(format!("The capability {CARDS} is {state}: no card can be charged.")),
-        None => {
-            missing.push(format!("The account doesn't have the capability {CARDS}: no card can be charged."))
-        }
+        None => missing.push(format!("The account lacks the capability {CARDS}: no card can be charged.")),
     }
     if !account.payouts_enabled {
         notes.push("Stripe doesn't pay the account's balance out.".to_owned());

@@ -1,4 +1,4 @@
-//! The account: what it may do.
+//! The Stripe account and its capabilities.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ pub struct Account {
     pub id: String,
     /// ISO 3166 code.
     pub country: Option<String>,
-    /// The currency in which its balance is kept, in lower case.
+    /// The currency of its balance, in lower case.
     pub default_currency: Option<String>,
-    /// Whether it may charge.
+    /// Whether it can make charges.
     #[serde(default)]
     pub charges_enabled: bool,
-    /// Whether Stripe pays its balance out.
+    /// Whether Stripe pays out its balance.
     #[serde(default)]
     pub payouts_enabled: bool,
-    /// The states of its capabilities by their names, such as `card_payments`: `active`, `inactive` or `pending`.
+    /// The status of each capability by name, such as `card_payments`: `active`, `inactive`, or `pending`.
     #[serde(default)]
     pub capabilities: BTreeMap<String, String>,
 }
 
 impl Client {
-    /// Returns the account of the key.
+    /// Returns the account that owns the key.
     pub async fn account(&self) -> Result<Account, Error> {
         self.get("account", &Query::new()).await
     }

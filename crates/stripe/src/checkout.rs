@@ -1,4 +1,4 @@
-//! Checkout sessions: Stripe's own pages on which a customer pays or saves a card.
+//! Checkout sessions: Stripe-hosted pages on which a customer pays or saves a card.
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use crate::payment_intents::PaymentIntent;
 use crate::payment_methods::PaymentMethod;
 use crate::values::{Expandable, IdempotencyKey, Identified, Metadata, Page, Reference, metadata};
 
-/// What a session is for.
+/// The purpose of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckoutMode {
@@ -26,7 +26,7 @@ pub enum CheckoutMode {
 pub enum CheckoutStatus {
     /// The customer can still use it.
     Open,
-    /// The customer is through; a payment may still be on its way.
+    /// The customer has finished; a payment may still be in progress.
     Complete,
     Expired,
     #[serde(other)]
@@ -51,32 +51,32 @@ pub struct CheckoutSession {
     pub mode: CheckoutMode,
     pub status: Option<CheckoutStatus>,
     pub payment_status: CheckoutPaymentStatus,
-    /// Where the customer pays, while it is open.
+    /// The page's URL, while the session is open.
     pub url: Option<String>,
-    /// When it expires, in Unix seconds.
+    /// Expiry, in Unix seconds.
     pub expires_at: i64,
-    /// The time of its creation, in Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: i64,
     pub livemode: bool,
     pub currency: Option<String>,
     /// The amount before taxes, in the minor unit.
     pub amount_subtotal: Option<i64>,
-    /// The amount to be paid, in the minor unit.
+    /// The amount to pay, in the minor unit.
     pub amount_total: Option<i64>,
     pub total_details: Option<TotalDetails>,
     pub client_reference_id: Option<String>,
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: Metadata,
     pub customer: Option<CustomerRef>,
-    /// The payment; it may not exist before the customer pays.
+    /// The payment. May not exist before the customer pays.
     pub payment_intent: Option<Expandable<PaymentIntent>>,
-    /// What saves the card, in the mode `setup`.
+    /// The setup intent that saves the card, in `setup` mode.
     pub setup_intent: Option<Expandable<SetupIntent>>,
-    /// Stripe's invoice for the payment, by its id.
+    /// The id of Stripe's invoice for the payment.
     pub invoice: Option<Expandable<Reference>>,
 }
 
-/// What the total of a session contains, in the minor unit.
+/// The components of a session's total, in the minor unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub struct TotalDetails {
     pub amount_tax: i64,
@@ -97,7 +97,7 @@ pub enum SetupIntentStatus {
     Other,
 }
 
-/// A setup intent: what saves a card.
+/// A setup intent, which saves a card.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct SetupIntent {
     pub id: String,
@@ -116,50 +116,50 @@ impl Identified for SetupIntent {
     }
 }
 
-/// A session in which a customer pays an amount by card.
+/// A session for a card payment.
 #[derive(Clone, Debug)]
 pub struct NewPaymentSession<'a> {
     pub customer: &'a str,
     pub currency: &'a str,
     /// The amount before taxes, in the minor unit.
     pub amount: i64,
-    /// What is bought, as the customer reads it.
+    /// The product's name, shown to the customer.
     pub product: &'a str,
-    /// The tax code of the product at Stripe; its account has a default.
+    /// Stripe's tax code of the product; `None` means the account's default.
     pub tax_code: Option<&'a str>,
     pub success_url: &'a str,
     pub cancel_url: &'a str,
     pub client_reference_id: Option<&'a str>,
-    /// Put on the session, the payment intent, and the invoice.
+    /// Metadata of the session, the payment intent, and the invoice.
     pub metadata: Metadata,
-    /// Whether the card is saved for charges while the customer is away.
+    /// Whether to save the card for off-session charges.
     pub save_card: bool,
-    /// Whether Stripe computes taxes, and adds them.
+    /// Whether Stripe calculates and adds taxes.
     pub automatic_tax: bool,
-    /// Whether the customer can give the tax id of a business.
+    /// Whether the customer can enter a business tax id.
     pub tax_id_collection: bool,
-    /// Whether Stripe makes an invoice of its own for the payment.
+    /// Whether Stripe creates an invoice for the payment.
     pub invoice: bool,
-    /// When it expires, in Unix seconds: 30 minutes to 24 hours from now; by default 24 hours.
+    /// Expiry, in Unix seconds: 30 minutes to 24 hours from now. Defaults to 24 hours.
     pub expires_at: Option<i64>,
 }
 
-/// A session in which a customer saves a card.
+/// A session for saving a card.
 #[derive(Clone, Debug)]
 pub struct NewSetupSession<'a> {
     pub customer: &'a str,
     pub success_url: &'a str,
     pub cancel_url: &'a str,
     pub client_reference_id: Option<&'a str>,
-    /// Put on the session and the setup intent.
+    /// Metadata of the session and the setup intent.
     pub metadata: Metadata,
-    /// Whether the customer has to give the address of the card.
+    /// Whether the customer must enter the card's address.
     pub collects_address: bool,
-    /// When it expires, as in [`NewPaymentSession`].
+    /// Expiry, as in [`NewPaymentSession`].
     pub expires_at: Option<i64>,
 }
 
-/// What replies contain besides the session itself.
+/// Objects to include in responses along with the session.
 const EXPAND: &[&str] =
     &["payment_intent.latest_charge", "payment_intent.payment_method", "setup_intent.payment_method"];
 
@@ -185,7 +185,7 @@ impl NewPaymentSession<'_> {
         if self.automatic_tax {
             form.text("automatic_tax[enabled]", "true");
             form.text("line_items[0][price_data][tax_behavior]", "exclusive");
-            // Stripe wants to keep the address that the tax depends on.
+            // Stripe requires permission to save the address that the tax depends on.
             form.text("customer_update[address]", "auto");
         }
         if self.tax_id_collection {
@@ -223,7 +223,7 @@ impl NewSetupSession<'_> {
 }
 
 impl Client {
-    /// Makes a session in which a customer pays.
+    /// Creates a session for a payment.
     pub async fn create_payment_session(
         &self,
         new: &NewPaymentSession<'_>,
@@ -232,7 +232,7 @@ impl Client {
         self.post("checkout/sessions", new.form(), key).await
     }
 
-    /// Makes a session in which a customer saves a card.
+    /// Creates a session for saving a card.
     pub async fn create_setup_session(
         &self,
         new: &NewSetupSession<'_>,
@@ -241,14 +241,14 @@ impl Client {
         self.post("checkout/sessions", new.form(), key).await
     }
 
-    /// Returns a session with its payment, or with what has saved the card.
+    /// Returns a session, including its payment or setup intent.
     pub async fn checkout_session(&self, id: &str) -> Result<CheckoutSession, Error> {
         let mut query = Query::new();
         query.list("expand", EXPAND);
         self.get(&path("checkout/sessions", id)?, &query).await
     }
 
-    /// Returns the session whose payment this is; `None` if it wasn't paid by one.
+    /// Returns the session that a payment intent belongs to; `None` if it wasn't created by a session.
     pub async fn checkout_session_of(&self, payment_intent: &str) -> Result<Option<CheckoutSession>, Error> {
         let mut query = Query::new();
         query.text("payment_intent", payment_intent);
@@ -257,10 +257,9 @@ impl Client {
         Ok(page.data.into_iter().next())
     }
 
-    /// Ends an open session: the customer can't use it any more.
+    /// Expires an open session, so that the customer can no longer use it.
     ///
-    /// # Errors
-    /// One that isn't open is [`Error::Refused`].
+    /// # Errors [`Error::Refused`] if it isn't open.
     pub async fn expire_checkout_session(
         &self,
         id: &str,

@@ -21,49 +21,48 @@ use crate::error::{self, Error, Reason};
 use crate::form::{Form, Query};
 use crate::values::IdempotencyKey;
 
-/// The version of the API that requests are written for, and replies read by.
+/// The API version of requests and responses.
 pub const API_VERSION: &str = "2026-10-28.endive";
 
-/// The address of Stripe.
+/// The URL of Stripe's API.
 const API_URL: &str = "https://api.stripe.com";
-/// How long a request may take by default: a bank may take 20 seconds to answer.
+/// Default timeout of a request. A bank may take 20 seconds to respond.
 const TIMEOUT: Duration = Duration::from_secs(40);
-/// The most bytes of a reply with one object.
+/// Maximum size of a response with one object, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
-/// The most bytes of a reply with a page of objects.
+/// Maximum size of a response with a page of objects, in bytes.
 const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
-/// The most characters of an id that are kept or asked for.
+/// Maximum length of an id, in bytes.
 const MAX_ID_BYTES: usize = 255;
 
-/// The account at Stripe and how it is reached.
+/// The Stripe account and how to reach it.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The address of the API: Stripe's own, or that of a proxy or a test.
+    /// The API's URL: Stripe itself, a proxy, or a test server.
     pub api_url: BaseUrl,
     pub secret_key: Secret,
-    /// How long a request may take, from connecting to the end of the reply.
+    /// Timeout of a request, from connecting to the end of the response.
     pub timeout: Duration,
-    /// The authorities that vouch for the address; by default those of the machine.
+    /// Certificate authorities that the server's certificate is verified against; defaults to the machine's.
     pub roots: Option<RootCertStore>,
 }
 
 impl Settings {
-    /// The settings for Stripe's own address, or for another one.
+    /// Creates settings for Stripe's own URL or another one.
     ///
-    /// # Errors
-    /// A sentence for the operator: the address would send the key over the Internet without TLS.
+    /// # Errors A sentence for the operator: the URL would send the key over the internet without TLS.
     pub fn new(secret_key: Secret, api_url: Option<BaseUrl>) -> Result<Self, String> {
         let stripe = || BaseUrl::parse(API_URL).ok_or_else(|| format!("{API_URL} isn't a URL"));
         let api_url = api_url.map_or_else(stripe, Ok)?;
         if !api_url.is_https() && !api_url.is_private() {
-            return Err(format!("{api_url} would get the secret key in the clear: use https"));
+            return Err(format!("{api_url} would receive the secret key unencrypted: use https"));
         }
         Ok(Self { api_url, secret_key, timeout: TIMEOUT, roots: None })
     }
 }
 
-/// A client of an account at Stripe. Each request has a connection of its own; redirects aren't followed, and no proxy of
-/// the environment is used.
+/// A client of a Stripe account. Each request has its own connection. Redirects aren't followed, and proxies
+/// set in the environment are ignored.
 #[derive(Clone)]
 pub struct Client {
     http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -78,12 +77,12 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client, which verifies Stripe by its authorities.
+    /// Creates a client that verifies Stripe against the configured authorities.
     ///
-    /// # Errors
-    /// A sentence for the operator: TLS can't be used, or the key fits into no header.
+    /// # Errors A sentence for the operator: TLS is unavailable, or the key contains characters that are
+    /// invalid in a header.
     pub fn new(settings: Settings) -> Result<Self, String> {
-        // Reading the authorities takes its time.
+        // Loading the authorities takes time.
         let is_tls = settings.api_url.is_https();
         let roots = match &settings.roots {
             Some(roots) => roots.clone(),
@@ -91,22 +90,23 @@ impl Client {
             None => RootCertStore::empty(),
         };
         if is_tls && roots.is_empty() {
-            return Err("this machine has no certificates of authorities to verify Stripe with".to_owned());
+            return Err("this machine has no CA certificates to verify Stripe with".to_owned());
         }
         let tls = authorities::client_config(roots)?;
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-        // A connection each: an idle one may end just when a request is sent, and a charge shouldn't wonder about that.
+        // No connection reuse: an idle connection may close just as a request is sent, leaving the outcome of
+        // a charge unknown.
         let mut builder = HyperClient::builder(TokioExecutor::new());
         let http = builder.pool_max_idle_per_host(0).retry_canceled_requests(false).build(connector);
         let bearer = format!("Bearer {}", settings.secret_key.expose());
         let mut authorization = HeaderValue::try_from(bearer)
-            .map_err(|_| "the secret key of Stripe has characters that no key has".to_owned())?;
+            .map_err(|_| "Stripe's secret key contains invalid characters".to_owned())?;
         authorization.set_sensitive(true);
         Ok(Self { http, settings, authorization })
     }
 
-    /// Returns `true` if the key is one for real money, by its name.
+    /// Returns `true` if the key is a live-mode key, according to its prefix.
     pub fn is_live(&self) -> bool {
         let key = self.settings.secret_key.expose();
         key.starts_with("sk_live_") || key.starts_with("rk_live_")
@@ -147,7 +147,7 @@ impl Client {
         }
         serde_json::from_slice(&reply.body).map_err(|error| Error::Unreadable {
             status: reply.status,
-            // Without the text itself, which may have names in it.
+            // Without the text itself, which may contain names.
             why: format!("line {}, column {}: {:?}", error.line(), error.column(), error.classify()),
             request_id: reply.request_id,
         })
@@ -173,10 +173,10 @@ impl Client {
         let body = form.into_bytes();
         if *method == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-            // Also of an empty form, which would otherwise go without a length.
+            // Also for an empty form, which would otherwise have no length.
             request = request.header(header::CONTENT_LENGTH, body.len());
         }
-        // Ids are encoded, so this is a URL.
+        // Ids are encoded, so this is a valid URL.
         request.body(Full::new(Bytes::from(body))).map_err(|_| Error::missing())
     }
 
@@ -205,7 +205,7 @@ impl Client {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 struct Reply {
     status: u16,
     request_id: Option<String>,
@@ -224,8 +224,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 
 /// Returns the path of an object, such as `customers/cus_1`.
 ///
-/// # Errors
-/// No object has such an id; an empty one would ask for the list.
+/// # Errors The id isn't valid. An empty one would address the list.
 pub(crate) fn path(list: &str, id: &str) -> Result<String, Error> {
     let is_id = (1..=MAX_ID_BYTES).contains(&id.len()) && !id.bytes().all(|byte| byte == b'.');
     if is_id { Ok(format!("{list}/{}", crate::form::segment(id))) } else { Err(Error::missing()) }

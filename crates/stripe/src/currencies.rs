@@ -1,15 +1,16 @@
-//! Minor units as Stripe counts them.
+//! Stripe's minor units.
 //!
-//! They are those of ISO 4217 with few exceptions (docs.stripe.com/currencies, "Zero-decimal currencies",
+//! They match ISO 4217 with few exceptions (docs.stripe.com/currencies, "Zero-decimal currencies",
 //! "Three-decimal currencies" and "Special cases").
 
 use kernel::currencies;
 
-/// The currencies whose minor unit Stripe counts by other digits than ISO 4217: MGA has no minor unit there, and ISK and
-/// UGX have kept the two digits that they had.
+/// Currencies whose minor unit has different digits at Stripe than in ISO 4217: MGA has no minor unit, and
+/// ISK and UGX keep their former two digits.
 const DIFFERENT: [(&str, u32); 3] = [("ISK", 2), ("MGA", 0), ("UGX", 2)];
 
-/// Returns the digits of a currency's minor unit in Stripe's amounts; `None` for a currency that Stripe can't have.
+/// Returns the number of decimal digits of a currency's minor unit in Stripe's amounts; `None` for a currency
+/// that Stripe doesn't support.
 ///
 /// The code is in upper case.
 pub fn minor_digits(code: &str) -> Option<u32> {
@@ -19,10 +20,10 @@ pub fn minor_digits(code: &str) -> Option<u32> {
     }
 }
 
-/// Returns the step of amounts in a currency, in Stripe's minor unit: they are multiples of it.
+/// Returns the step of a currency's amounts, in Stripe's minor unit: amounts must be a multiple of it.
 ///
-/// In currencies with three digits the last one is 0; in ISK and UGX the last two are 00. HUF and TWD have such a rule
-/// for payouts only.
+/// In currencies with three digits the last one is 0; in ISK and UGX the last two are 00. HUF and TWD have
+/// such a rule for payouts only.
 pub fn step(code: &str) -> i64 {
     match (code, minor_digits(code)) {
         ("ISK" | "UGX", _) => 100,
@@ -31,7 +32,8 @@ pub fn step(code: &str) -> i64 {
     }
 }
 
-/// The least that Stripe charges, in its minor units (docs.stripe.com/currencies, "Minimum and maximum charge amounts").
+/// Stripe's minimum charges, in minor units (docs.stripe.com/currencies, "Minimum and maximum charge
+/// amounts").
 const LEAST: [(&str, i64); 23] = [
     ("AED", 200),
     ("AUD", 50),
@@ -58,8 +60,8 @@ const LEAST: [(&str, i64); 23] = [
     ("USD", 50),
 ];
 
-/// Returns the least that Stripe charges in a currency, in its minor unit; `None` if Stripe names none: then it is what the
-/// least of the account's own currency is worth.
+/// Returns Stripe's minimum charge in a currency, in its minor unit; `None` if Stripe lists none. Then it's
+/// the equivalent of the minimum in the account's own currency.
 ///
 /// The code is in upper case.
 pub fn least(code: &str) -> Option<i64> {

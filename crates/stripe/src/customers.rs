@@ -11,7 +11,7 @@ use crate::values::{Expandable, IdempotencyKey, Identified, Metadata, metadata};
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Customer {
     pub id: String,
-    /// Whether it was deleted at Stripe: then it has nothing but its id.
+    /// Whether it was deleted at Stripe. Then it has only an id.
     #[serde(default)]
     pub deleted: bool,
     #[serde(default)]
@@ -27,7 +27,7 @@ pub struct Customer {
 #[derive(Clone, Default, PartialEq, Eq, Debug, Deserialize)]
 pub struct Address {
     pub city: Option<String>,
-    /// Two letters (ISO 3166-1).
+    /// Two-letter country code (ISO 3166-1).
     pub country: Option<String>,
     pub line1: Option<String>,
     pub line2: Option<String>,
@@ -44,7 +44,7 @@ impl Identified for Customer {
 /// A reference to a customer.
 pub(crate) type CustomerRef = Expandable<Customer>;
 
-/// A customer to be made.
+/// A customer to create.
 #[derive(Clone, Default, Debug)]
 pub struct NewCustomer<'a> {
     pub name: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Disputes: charges that a customer has questioned at their bank.
+//! Disputes: charges that a customer disputed with their bank.
 
 use serde::Deserialize;
 
@@ -19,10 +19,10 @@ pub enum DisputeStatus {
     UnderReview,
     Won,
     Lost,
-    /// A dispute that was lost goes on: the bank has refused what the account has answered.
+    /// A lost dispute continues: the bank rejected the account's response.
     AppealNeedsResponse,
     AppealUnderReview,
-    /// It was settled before it became a dispute.
+    /// Resolved before it became a dispute.
     Prevented,
     #[serde(other)]
     Other,
@@ -33,17 +33,17 @@ pub enum DisputeStatus {
 pub struct Dispute {
     pub id: String,
     pub status: DisputeStatus,
-    /// The amount in dispute, in the minor unit of the charge's currency.
+    /// The disputed amount, in the minor unit of the charge's currency.
     pub amount: i64,
     pub currency: String,
-    /// Why, such as `fraudulent`.
+    /// The reason, such as `fraudulent`.
     pub reason: String,
-    /// The time of its creation, in Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: i64,
     pub livemode: bool,
     pub charge: Expandable<Charge>,
     pub payment_intent: Option<Expandable<PaymentIntent>>,
-    /// What it has taken from the account's balance and brought back, in the currency of the account.
+    /// Balance transactions that withdrew or returned money, in the account's currency.
     #[serde(default)]
     pub balance_transactions: Vec<BalanceTransaction>,
     #[serde(default, deserialize_with = "metadata")]
@@ -56,22 +56,22 @@ impl Identified for Dispute {
     }
 }
 
-/// A movement of an account's balance.
+/// A balance transaction.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct BalanceTransaction {
     pub id: String,
-    /// The amount before fees, in the minor unit: negative if it was taken.
+    /// The amount before fees, in the minor unit; negative for a withdrawal.
     pub amount: i64,
     pub fee: i64,
     pub net: i64,
     pub currency: String,
-    /// The time of its creation, in Unix seconds.
+    /// Creation time, in Unix seconds.
     #[serde(default)]
     pub created: i64,
     /// The kind, such as `adjustment`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it is for, such as `dispute` or `dispute_reversal`.
+    /// The purpose, such as `dispute` or `dispute_reversal`.
     pub reporting_category: String,
 }
 
@@ -80,7 +80,7 @@ impl Client {
         self.get(&path("disputes", id)?, &Query::new()).await
     }
 
-    /// Returns disputes, the newest first; those of a payment if one is given.
+    /// Returns disputes, newest first; only those of a payment if one is given.
     pub async fn disputes(
         &self,
         payment_intent: Option<&str>,

@@ -1,4 +1,4 @@
-//! What can go wrong with a request.
+//! Errors of requests.
 
 use std::fmt;
 
@@ -6,83 +6,85 @@ use serde::Deserialize;
 
 use crate::values::{Expandable, Reference};
 
-/// The most characters of a message.
+/// Maximum length of a message, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
-/// The most characters of a code or an id.
+/// Maximum length of a code or an id, in characters.
 const MAX_WORD_CHARS: usize = 100;
 
-/// The outcome of a request that wasn't answered with an object.
+/// The outcome of a request that didn't return an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// Stripe has refused it, and refuses it again: a declined card, a field that it doesn't accept, an object that it
-    /// doesn't have.
+    /// Stripe refused the request and would refuse it again: a declined card, an invalid field, or a missing
+    /// object.
     Refused(Box<Refusal>),
-    /// It may have been executed or not. Send it again with the same key, or read what has become of it.
+    /// The request may have been executed. Retry it with the same key, or read the object's current state.
     Unknown {
         reason: Reason,
-        /// What Stripe says about trying again (`Stripe-Should-Retry`).
+        /// Stripe's advice on retrying (`Stripe-Should-Retry`).
         should_retry: Option<bool>,
         request_id: Option<String>,
     },
-    /// The secret key is wrong, or may not do this: an operator has to change the configuration.
+    /// The secret key is wrong or lacks permissions: an operator must change the configuration.
     Misconfigured(Box<Refusal>),
-    /// The answer can't be read, although it came whole: it isn't from Stripe, or of another version. A POST may have been
-    /// executed.
+    /// The complete response can't be read: it isn't from Stripe, or it's from another API version. A POST
+    /// may have been executed.
     Unreadable { status: u16, why: String, request_id: Option<String> },
 }
 
-/// Why an outcome is unknown.
+/// The reason why an outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// There was no connection, so nothing was sent.
+    /// Connecting failed, so nothing was sent.
     NotConnected,
-    /// There was no whole answer in time.
+    /// The response wasn't complete before the timeout.
     Timeout,
-    /// The connection ended before the answer did.
+    /// The connection closed before the response was complete.
     CutOff,
-    /// Stripe has answered with this status: an error of its own, too many requests, or a request with the same key that is
-    /// still under way (409).
+    /// Stripe responded with this status: an internal error, too many requests, or a request with the same
+    /// key is still in progress (409).
     Status(u16),
 }
 
-/// What Stripe says about a request that it refuses.
+/// Stripe's refusal of a request.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Refusal {
     pub status: u16,
     /// The type of the error, such as `card_error`.
     pub kind: String,
-    /// What is wrong, such as `card_declined` or `authentication_required`.
+    /// The error code, such as `card_declined` or `authentication_required`.
     pub code: Option<String>,
-    /// Why the bank has declined the card.
+    /// The reason why the bank declined the card.
     pub decline_code: Option<String>,
-    /// What the bank advises: `try_again_later`, `do_not_try_again`, `confirm_card_data`.
+    /// The bank's advice: `try_again_later`, `do_not_try_again`, or `confirm_card_data`.
     pub advice_code: Option<String>,
-    /// The field that isn't accepted.
+    /// The invalid field.
     pub param: Option<String>,
-    /// A sentence in English, without the secret key.
+    /// A sentence in English that doesn't contain the secret key.
     pub message: String,
-    /// The payment intent that the request has made or changed.
+    /// The payment intent that the request created or changed.
     pub payment_intent: Option<String>,
-    /// The charge that has failed.
+    /// The charge that failed.
     pub charge: Option<String>,
-    /// The id by which Stripe finds the request.
+    /// Stripe's id of the request.
     pub request_id: Option<String>,
 }
 
 impl Refusal {
-    /// Returns `true` if Stripe doesn't have the object that a field of the request names, such as `customer`.
+    /// Returns `true` if Stripe doesn't have the object that a field of the request refers to, such as
+    /// `customer`.
     pub fn lacks(&self, field: &str) -> bool {
         self.code.as_deref() == Some("resource_missing") && self.param.as_deref() == Some(field)
     }
 }
 
 impl Error {
-    /// Returns `true` if Stripe doesn't have the object that a field of the request names, such as `customer`.
+    /// Returns `true` if Stripe doesn't have the object that a field of the request refers to, such as
+    /// `customer`.
     pub fn lacks(&self, field: &str) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.lacks(field))
     }
 
-    /// Returns what Stripe has refused with.
+    /// Returns Stripe's refusal, if any.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) | Self::Misconfigured(refusal) => Some(refusal),
@@ -95,7 +97,7 @@ impl Error {
         matches!(self, Self::Refused(refusal) if refusal.status == 404)
     }
 
-    /// Returns `true` if the key may not do this.
+    /// Returns `true` if the key lacks the permission.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.status == 403)
             || matches!(self, Self::Misconfigured(refusal) if refusal.status == 403)
@@ -110,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The error for an id that no object can have.
+    /// Returns the error for an id that no object can have.
     pub(crate) fn missing() -> Self {
         let refusal = Refusal {
             status: 404,
@@ -136,7 +138,7 @@ impl fmt::Display for Error {
                 write!(f, "{reason}{}", Request(request_id.as_deref()))
             }
             Self::Unreadable { status, why, request_id } => {
-                write!(f, "the answer {status} can't be read: {why}{}", Request(request_id.as_deref()))
+                write!(f, "can't read the response {status}: {why}{}", Request(request_id.as_deref()))
             }
         }
     }
@@ -147,10 +149,10 @@ impl std::error::Error for Error {}
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotConnected => f.write_str("there is no connection to Stripe"),
-            Self::Timeout => f.write_str("Stripe hasn't answered in time"),
-            Self::CutOff => f.write_str("the connection to Stripe has ended without a whole answer"),
-            Self::Status(status) => write!(f, "Stripe has answered {status}"),
+            Self::NotConnected => f.write_str("can't connect to Stripe"),
+            Self::Timeout => f.write_str("Stripe didn't respond in time"),
+            Self::CutOff => f.write_str("the connection to Stripe closed before the response was complete"),
+            Self::Status(status) => write!(f, "Stripe responded with {status}"),
         }
     }
 }
@@ -167,7 +169,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The id of a request, as the end of a sentence.
+/// The id of a request, formatted as the end of a sentence.
 struct Request<'a>(Option<&'a str>);
 
 impl fmt::Display for Request<'_> {
@@ -194,7 +196,7 @@ struct Body {
     charge: Option<String>,
 }
 
-/// Reads the answer to a request that wasn't executed, with its status.
+/// Parses an error response with its status.
 pub(crate) fn read(
     status: u16,
     body: &[u8],
@@ -208,7 +210,7 @@ pub(crate) fn read(
     let body = match serde_json::from_slice::<Envelope>(body) {
         Ok(envelope) => envelope.error,
         Err(_) => {
-            let why = "it isn't an error as Stripe writes them".to_owned();
+            let why = "it isn't a Stripe error".to_owned();
             return Error::Unreadable { status, why, request_id };
         }
     };
@@ -227,8 +229,8 @@ pub(crate) fn read(
     if matches!(status, 401 | 403) { Error::Misconfigured(refusal) } else { Error::Refused(refusal) }
 }
 
-/// Returns `true` for answers that say nothing about the outcome: an error of the server, too many requests, another
-/// request with the key under way, a failed dependency.
+/// Returns `true` for statuses that leave the outcome open: a server error, too many requests, a concurrent
+/// request with the same key, or a failed dependency.
 const fn is_unknown(status: u16) -> bool {
     matches!(status, 408 | 409 | 424 | 425 | 429 | 500..)
 }
@@ -241,7 +243,7 @@ fn shortened(text: &str, chars: usize) -> String {
     text.chars().take(chars).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Returns a message without what may be a part of a key: Stripe repeats the ends of a wrong one.
+/// Returns a message with possible parts of keys masked, since Stripe repeats the ends of a wrong key.
 fn without_secrets(message: &str, secret: &str) -> String {
     let message = if secret.is_empty() { message.to_owned() } else { message.replace(secret, "***") };
     let is_key = |word: &str| ["sk_", "rk_", "whsec_"].iter().any(|prefix| word.contains(prefix));

@@ -1,4 +1,4 @@
-//! Events: what has happened to an account's objects, as webhooks bring it and the API lists it.
+//! Events: changes to an account's objects, as delivered by webhooks and listed by the API.
 
 use serde::Deserialize;
 
@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::form::Query;
 use crate::values::{Created, Expandable, Metadata, Page, Reference, metadata};
 
-/// The most bytes of an event that are read.
+/// Maximum size of an event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 256 * 1024;
 
-/// An event. What it says of its object may be old or come in another order: read the object itself.
+/// An event. Its object may be outdated or arrive out of order, so read the object itself.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Event {
     pub id: String,
@@ -18,14 +18,14 @@ pub struct Event {
     #[serde(rename = "type")]
     pub kind: String,
     pub livemode: bool,
-    /// The time, in Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: i64,
-    /// The version of the API that its object is written by.
+    /// The API version of its object.
     pub api_version: Option<String>,
     pub data: EventData,
 }
 
-/// What an event is about.
+/// The data of an event.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct EventData {
     pub object: EventObject,
@@ -34,18 +34,19 @@ pub struct EventData {
 /// The object of an event.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct EventObject {
-    /// Its id; a few kinds have none.
+    /// The object's id. A few kinds have none.
     pub id: Option<String>,
     /// The kind of object, such as `payment_intent` or `checkout.session`.
     pub object: String,
-    /// The payment that a charge, a refund, a dispute or a session belongs to.
+    /// The payment that a charge, a refund, a dispute, or a session belongs to.
     payment_intent: Option<Expandable<Reference>>,
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: Metadata,
 }
 
 impl Event {
-    /// Reads the body of a webhook whose signature was verified; `None` if it isn't an event, or is too large.
+    /// Parses the body of a webhook whose signature was verified; `None` if it isn't an event or is too
+    /// large.
     pub fn parse(body: &[u8]) -> Option<Self> {
         if body.len() > MAX_EVENT_BYTES {
             return None;
@@ -56,7 +57,7 @@ impl Event {
 }
 
 impl EventObject {
-    /// Returns the payment intent that it is, or belongs to.
+    /// Returns the id of the payment intent that the object is or belongs to.
     pub fn payment_intent_id(&self) -> Option<&str> {
         match self.object.as_str() {
             "payment_intent" => self.id.as_deref(),
@@ -66,7 +67,7 @@ impl EventObject {
 }
 
 impl Client {
-    /// Returns events of these kinds, or of all, the newest first. Stripe keeps them for 30 days.
+    /// Returns events of these types, or of all types, newest first. Stripe keeps them for 30 days.
     pub async fn events(&self, kinds: &[&str], created: &Created<'_>) -> Result<Page<Event>, Error> {
         let mut query = created.query();
         query.list("types", kinds);

@@ -1,15 +1,15 @@
-//! Fields of requests, in the form encoding that Stripe reads: `metadata[payment_id]=…`.
+//! Request fields in the form encoding that Stripe accepts: `metadata[payment_id]=…`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::values::Metadata;
 
-/// What is encoded in values: everything but the unreserved characters of RFC 3986.
+/// Characters to encode in values: all except the unreserved characters of RFC 3986.
 const IN_VALUES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// What is encoded in names: the brackets of nested fields stay, as Stripe's own libraries send them.
+/// Characters to encode in names. The brackets of nested fields stay unencoded, as in Stripe's own libraries.
 const IN_NAMES: &AsciiSet = &IN_VALUES.remove(b'[').remove(b']');
 
-/// The fields of a form or of a query.
+/// The fields of a form or a query.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Form(String);
 
@@ -21,7 +21,7 @@ impl Form {
         Self::default()
     }
 
-    /// Adds a field. An empty value means to Stripe that the field is removed, so none is sent.
+    /// Adds a field. Empty values are skipped, because Stripe would remove the field.
     pub fn text(&mut self, name: &str, value: &str) {
         if value.is_empty() {
             return;
@@ -50,19 +50,19 @@ impl Form {
         }
     }
 
-    /// Adds the code of a currency, which Stripe has in lower case.
+    /// Adds a currency code, which Stripe expects in lower case.
     pub fn currency(&mut self, name: &str, code: &str) {
         self.text(name, &code.to_ascii_lowercase());
     }
 
-    /// Adds metadata below a name, such as `payment_intent_data[metadata]`.
+    /// Adds metadata under a name, such as `payment_intent_data[metadata]`.
     pub fn metadata(&mut self, name: &str, metadata: &Metadata) {
         for (key, value) in metadata {
             self.text(&format!("{name}[{key}]"), value);
         }
     }
 
-    /// Adds a list of texts.
+    /// Adds a list of strings.
     pub fn list(&mut self, name: &str, values: &[&str]) {
         for (index, value) in values.iter().enumerate() {
             self.text(&format!("{name}[{index}]"), value);
@@ -78,7 +78,7 @@ impl Form {
     }
 }
 
-/// Returns a segment of a path.
+/// Returns an encoded path segment.
 pub(crate) fn segment(id: &str) -> String {
     utf8_percent_encode(id, IN_VALUES).to_string()
 }

@@ -1,4 +1,4 @@
-//! Invoices that Stripe makes for payments.
+//! Invoices that Stripe creates for payments.
 
 use serde::Deserialize;
 
@@ -6,11 +6,11 @@ use crate::client::{Client, path};
 use crate::error::Error;
 use crate::form::Query;
 
-/// An invoice of Stripe.
+/// A Stripe invoice.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Invoice {
     pub id: Option<String>,
-    /// The page of Stripe on which the customer sees it; none before it is finalized.
+    /// Stripe's page for the customer; `None` until it's finalized.
     pub hosted_invoice_url: Option<String>,
 }
 

@@ -1,11 +1,10 @@
-//! A client of Stripe's API, and the signatures of its webhooks.
+//! A client of Stripe's API, and verification of webhook signatures.
 //!
-//! It has the operations that payments by card need, and replies with the fields that they need; it knows nothing of
-//! what is paid for. Amounts are integers of the currency's minor unit, as Stripe counts it
-//! ([`currencies`]); times are Unix seconds.
+//! Contains the operations and response fields needed for card payments, independent of what is paid for.
+//! Amounts are integers in Stripe's minor unit of the currency ([`currencies`]); times are Unix seconds.
 //!
-//! Every POST takes an [`IdempotencyKey`]: Stripe answers a repetition with the same key as it has answered the first
-//! request, for at least 24 hours, errors of its own included. What is true is in the objects: if an outcome stays
+//! Every POST takes an [`IdempotencyKey`]. For at least 24 hours, Stripe answers a request with the same key
+//! with its first response, including internal errors. The objects are authoritative: if an outcome stays
 //! unknown, read them.
 
 mod accounts;

@@ -1,4 +1,4 @@
-//! Payment intents: payments, each with the charges that were tried for it.
+//! Payment intents: payments with their attempted charges.
 
 use serde::Deserialize;
 
@@ -13,17 +13,17 @@ use crate::values::{Created, Expandable, IdempotencyKey, Identified, Metadata, P
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaymentIntentStatus {
-    /// There is no payment method, or the last one has failed.
+    /// No payment method is set, or the last one failed.
     RequiresPaymentMethod,
     RequiresConfirmation,
-    /// The customer has to do something, such as authenticate.
+    /// The customer must act, for example authenticate.
     RequiresAction,
-    /// It is on its way.
+    /// In progress.
     Processing,
     RequiresCapture,
     Canceled,
     Succeeded,
-    /// A state that this version doesn't know.
+    /// A status unknown to this version.
     #[serde(other)]
     Other,
 }
@@ -33,20 +33,20 @@ pub enum PaymentIntentStatus {
 pub struct PaymentIntent {
     pub id: String,
     pub status: PaymentIntentStatus,
-    /// The amount to be paid, in the minor unit.
+    /// The amount to pay, in the minor unit.
     pub amount: i64,
-    /// The amount that was paid, in the minor unit.
+    /// The amount paid, in the minor unit.
     pub amount_received: i64,
     /// The currency, in lower case.
     pub currency: String,
     pub livemode: bool,
-    /// The time of its creation, in Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: i64,
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: Metadata,
     pub customer: Option<CustomerRef>,
     pub payment_method: Option<Expandable<PaymentMethod>>,
-    /// The last charge that was tried; an object where it is asked for.
+    /// The last attempted charge; an object if expanded.
     pub latest_charge: Option<Expandable<Charge>>,
     pub last_payment_error: Option<LastPaymentError>,
     pub cancellation_reason: Option<String>,
@@ -58,7 +58,7 @@ impl Identified for PaymentIntent {
     }
 }
 
-/// Why the last try has failed.
+/// The error of the last attempt.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct LastPaymentError {
     /// The type of the error, such as `card_error`.
@@ -88,16 +88,16 @@ pub struct Charge {
     pub status: ChargeStatus,
     pub paid: bool,
     pub amount: i64,
-    /// The sum of its refunds, pending ones included.
+    /// The sum of its refunds, including pending ones.
     pub amount_refunded: i64,
-    /// Whether all of it was refunded.
+    /// Whether it was fully refunded.
     pub refunded: bool,
-    /// Whether it has a dispute, also one that is over.
+    /// Whether it has a dispute, including a closed one.
     pub disputed: bool,
     pub currency: String,
     pub livemode: bool,
     pub payment_intent: Option<Expandable<PaymentIntent>>,
-    /// Where the customer sees the receipt.
+    /// URL of the customer's receipt.
     pub receipt_url: Option<String>,
 }
 
@@ -107,7 +107,7 @@ impl Identified for Charge {
     }
 }
 
-/// A charge of a saved card while the customer is away.
+/// An off-session charge of a saved card.
 #[derive(Clone, Debug)]
 pub struct NewPaymentIntent<'a> {
     pub amount: i64,
@@ -115,21 +115,20 @@ pub struct NewPaymentIntent<'a> {
     pub customer: &'a str,
     pub payment_method: &'a str,
     pub description: Option<&'a str>,
-    /// The tax calculation whose total it charges: when it has succeeded, Stripe records the tax, and takes back that of
+    /// The tax calculation whose total is charged. After success, Stripe records the tax, and reverses it for
     /// refunds.
     pub tax_calculation: Option<&'a str>,
     pub metadata: Metadata,
 }
 
-/// What replies contain besides the intent itself.
+/// Objects to include in responses along with the intent.
 const EXPAND: &[&str] = &["latest_charge"];
 
 impl Client {
-    /// Charges a saved card while the customer is away.
+    /// Charges a saved card off-session.
     ///
-    /// # Errors
-    /// A declined card is [`Error::Refused`] with status 402 and the id of the payment intent; so is one that its bank
-    /// wants the customer to authenticate (`authentication_required`).
+    /// # Errors A declined card is [`Error::Refused`] with status 402 and the id of the payment intent. The
+    /// same applies if the bank requires the customer to authenticate (`authentication_required`).
     pub async fn charge_off_session(
         &self,
         new: &NewPaymentIntent<'_>,
@@ -156,14 +155,14 @@ impl Client {
         self.get(&path("payment_intents", id)?, &query).await
     }
 
-    /// Returns payment intents, the newest first, with their last charges.
+    /// Returns payment intents with their latest charges, newest first.
     pub async fn payment_intents(&self, created: &Created<'_>) -> Result<Page<PaymentIntent>, Error> {
         let mut query = created.query();
         query.text("expand[0]", "data.latest_charge");
         self.get_page("payment_intents", &query).await
     }
 
-    /// Returns the payment intents of a customer, the newest first, with their last charges.
+    /// Returns a customer's payment intents with their latest charges, newest first.
     pub async fn payment_intents_of(
         &self,
         customer_id: &str,
@@ -175,10 +174,10 @@ impl Client {
         self.get_page("payment_intents", &query).await
     }
 
-    /// Cancels a payment intent that nothing was paid for.
+    /// Cancels an unpaid payment intent.
     ///
-    /// # Errors
-    /// One that has succeeded or is processing is [`Error::Refused`] with `payment_intent_unexpected_state`.
+    /// # Errors [`Error::Refused`] with `payment_intent_unexpected_state` if it has succeeded or is
+    /// processing.
     pub async fn cancel_payment_intent(
         &self,
         id: &str,

@@ -17,20 +17,20 @@ pub struct PaymentMethod {
     pub kind: String,
     #[serde(default)]
     pub livemode: bool,
-    /// The customer that it belongs to; none after it was detached.
+    /// The customer that it belongs to; `None` after it was detached.
     pub customer: Option<CustomerRef>,
-    /// What is shown of a card.
+    /// The card's displayed details.
     pub card: Option<Card>,
     pub billing_details: Option<BillingDetails>,
 }
 
-/// What was entered with a payment method.
+/// Billing details entered with a payment method.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct BillingDetails {
     pub address: Option<Address>,
 }
 
-/// What is shown of a card.
+/// The displayed details of a card.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Card {
     /// The network, such as `visa`.
@@ -51,7 +51,7 @@ impl Client {
         self.get(&path("payment_methods", id)?, &Query::new()).await
     }
 
-    /// Returns the cards of a customer, the newest 100.
+    /// Returns a customer's 100 newest cards.
     pub async fn cards_of(&self, customer_id: &str) -> Result<Page<PaymentMethod>, Error> {
         let mut query = Query::new();
         query.text("type", "card");
@@ -59,7 +59,7 @@ impl Client {
         self.get_page(&format!("{}/payment_methods", path("customers", customer_id)?), &query).await
     }
 
-    /// Takes a payment method from its customer: it can't be charged any more.
+    /// Detaches a payment method from its customer, so that it can no longer be charged.
     pub async fn detach_payment_method(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! Refunds: money that goes back to the customer.
+//! Refunds: money returned to the customer.
 
 use serde::Deserialize;
 
@@ -15,7 +15,7 @@ pub enum RefundStatus {
     Pending,
     RequiresAction,
     Succeeded,
-    /// The money is back at Stripe, possibly days after the refund had succeeded.
+    /// The money is back at Stripe, possibly days after the refund succeeded.
     Failed,
     Canceled,
     #[serde(other)]
@@ -30,7 +30,7 @@ pub struct Refund {
     /// The amount, in the minor unit.
     pub amount: i64,
     pub currency: String,
-    /// The time of its creation, in Unix seconds.
+    /// Creation time, in Unix seconds.
     pub created: i64,
     pub payment_intent: Option<Expandable<PaymentIntent>>,
     pub charge: Option<Expandable<Charge>>,
@@ -39,23 +39,22 @@ pub struct Refund {
     pub metadata: Metadata,
 }
 
-/// A refund to be made.
+/// A refund to create.
 #[derive(Clone, Debug)]
 pub struct NewRefund<'a> {
     pub payment_intent: &'a str,
-    /// The amount, in the minor unit; all that is left of the payment by default.
+    /// The amount, in the minor unit; defaults to the remainder of the payment.
     pub amount: Option<i64>,
-    /// `duplicate`, `fraudulent` or `requested_by_customer`.
+    /// `duplicate`, `fraudulent`, or `requested_by_customer`.
     pub reason: Option<&'a str>,
     pub metadata: Metadata,
 }
 
 impl Client {
-    /// Refunds a payment or a part of it.
+    /// Refunds a payment in full or in part.
     ///
-    /// # Errors
-    /// More than what is left is [`Error::Refused`], as is a payment that was refunded already
-    /// (`charge_already_refunded`).
+    /// # Errors [`Error::Refused`] if the amount exceeds the remainder, or if the payment was already
+    /// refunded (`charge_already_refunded`).
     pub async fn create_refund(&self, new: &NewRefund<'_>, key: &IdempotencyKey) -> Result<Refund, Error> {
         let mut form = Form::new();
         form.text("payment_intent", new.payment_intent);
@@ -69,7 +68,7 @@ impl Client {
         self.get(&path("refunds", id)?, &Query::new()).await
     }
 
-    /// Returns refunds, the newest first; those of a payment if one is given.
+    /// Returns refunds, newest first; only those of a payment if one is given.
     pub async fn refunds(
         &self,
         payment_intent: Option<&str>,

@@ -1,7 +1,8 @@
-//! Signatures of webhooks: the header `Stripe-Signature`.
+//! Webhook signatures: the `Stripe-Signature` header.
 //!
-//! It has a time and signatures, `t=1764000000,v1=5257a869…`. A signature is the HMAC-SHA256 of the time, a dot and the
-//! bytes of the body, by the endpoint's secret. While a secret is replaced there are signatures by both.
+//! The header contains a timestamp and signatures, `t=1764000000,v1=5257a869…`. A signature is the
+//! HMAC-SHA256 of the timestamp, a dot, and the body's bytes, with the endpoint's secret as the key. During a
+//! secret rotation, the header contains signatures with both secrets.
 
 use std::fmt;
 
@@ -11,25 +12,25 @@ use subtle::ConstantTimeEq;
 use kernel::clock::Time;
 use kernel::secrets::Secret;
 
-/// The most seconds between the time of a signature and now, before or after.
+/// Maximum difference between a signature's timestamp and now, in seconds, in either direction.
 pub const TOLERANCE_SECONDS: i64 = 300;
-/// The most bytes of the header.
+/// Maximum length of the header, in bytes.
 pub const MAX_HEADER_BYTES: usize = 2_048;
-/// The most signatures of a header: Stripe sends two while a secret is replaced.
+/// Maximum number of signatures in a header. Stripe sends two during a secret rotation.
 pub const MAX_SIGNATURES: usize = 4;
-/// The characters of a signature: 32 bytes in hexadecimal.
+/// Length of a signature in characters: 32 bytes in hexadecimal.
 const SIGNATURE_CHARS: usize = 64;
 
-/// Why a request isn't taken for Stripe's.
+/// The reason why a request's signature was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignatureError {
-    /// The header can't be read, or has no signature of the version 1, or too many.
+    /// The header is malformed, or has no signature of version 1, or too many.
     Malformed,
-    /// No signature is by the secret.
+    /// No signature matches the secret.
     Wrong,
-    /// It is older than five minutes: possibly an old request, sent again.
+    /// The timestamp is more than five minutes old: possibly a replay.
     TooOld,
-    /// It is of a time that is more than five minutes ahead.
+    /// The timestamp is more than five minutes in the future.
     InFuture,
 }
 
@@ -37,22 +38,21 @@ impl fmt::Display for SignatureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "the header can't be read",
-            Self::Wrong => "no signature is by the secret of the webhook",
+            Self::Wrong => "no signature matches the webhook's secret",
             Self::TooOld => "the signature is older than five minutes",
-            Self::InFuture => "the signature is of a time that is to come",
+            Self::InFuture => "the signature is from the future",
         })
     }
 }
 
 impl std::error::Error for SignatureError {}
 
-/// Checks that a body, in the bytes that were received, was signed by this secret within the last five minutes.
+/// Checks that the received bytes of a body were signed with this secret within the last five minutes.
 ///
-/// # Errors
-/// It wasn't. Times are compared only if the signature is good.
+/// # Errors The signature was rejected. Timestamps are compared only if the signature is valid.
 pub fn verify(header: &str, body: &[u8], secret: &Secret, now: Time) -> Result<(), SignatureError> {
     let signed = Signed::parse(header).ok_or(SignatureError::Malformed)?;
-    // By an empty secret anyone could sign.
+    // Anyone could sign with an empty secret.
     if secret.expose().is_empty() {
         return Err(SignatureError::Wrong);
     }
@@ -61,9 +61,9 @@ pub fn verify(header: &str, body: &[u8], secret: &Secret, now: Time) -> Result<(
     text.extend_from_slice(signed.at.as_bytes());
     text.push(b'.');
     text.extend_from_slice(body);
-    // The body is hashed once, however many signatures there are.
+    // Hash the body only once, regardless of the number of signatures.
     let good = hmac::sign(&key, &text);
-    // In constant time each, and all of them.
+    // Compare each in constant time, and always all of them.
     let is_good = |is_good: bool, signature: &[u8; 32]| is_good | bool::from(good.as_ref().ct_eq(signature));
     if !signed.signatures.iter().fold(false, is_good) {
         return Err(SignatureError::Wrong);
@@ -76,12 +76,12 @@ pub fn verify(header: &str, body: &[u8], secret: &Secret, now: Time) -> Result<(
     }
 }
 
-/// What the header says.
+/// The parsed header.
 struct Signed<'h> {
-    /// The time as it is written, which is what was signed.
+    /// The timestamp as written, because its text was signed.
     at: &'h str,
     unix_seconds: i64,
-    /// The signatures of the version 1.
+    /// The signatures of version 1.
     signatures: Vec<[u8; 32]>,
 }
 
@@ -94,10 +94,10 @@ impl<'h> Signed<'h> {
         for part in header.split(',') {
             let (name, value) = part.trim().split_once('=')?;
             match name {
-                // A second time would leave open which one was signed.
+                // With two timestamps it's ambiguous which one was signed.
                 "t" if at.is_some() => return None,
                 "t" => at = Some(value),
-                // One that isn't hexadecimal can't be good.
+                // A signature that isn't hexadecimal can't match.
                 "v1" => signatures.extend(decode(value)),
                 _ => {}
             }
@@ -109,7 +109,7 @@ impl<'h> Signed<'h> {
     }
 }
 
-/// Reads 32 bytes in hexadecimal.
+/// Decodes 32 bytes in hexadecimal.
 fn decode(text: &str) -> Option<[u8; 32]> {
     if text.len() != SIGNATURE_CHARS {
         return None;

@@ -1,4 +1,4 @@
-//! Tax calculations: the tax on a payment that isn't made on a page of Stripe.
+//! Tax calculations: the tax on a payment outside of Stripe's pages.
 
 use serde::Deserialize;
 
@@ -7,39 +7,39 @@ use crate::error::Error;
 use crate::form::Form;
 use crate::values::IdempotencyKey;
 
-/// A tax calculation. It is good for 90 days, and for one payment.
+/// A tax calculation, valid for 90 days and a single payment.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Calculation {
-    /// Its id, by which a payment refers to it.
+    /// The id that a payment refers to.
     pub id: Option<String>,
-    /// The amount with the tax, in the minor unit.
+    /// The amount including tax, in the minor unit.
     pub amount_total: i64,
-    /// The tax that is added to the amount, in the minor unit.
+    /// The tax added to the amount, in the minor unit.
     pub tax_amount_exclusive: i64,
     /// The currency, in lower case.
     pub currency: String,
     pub livemode: bool,
 }
 
-/// The tax to be calculated on one thing that a customer buys.
+/// A tax calculation for one item that a customer buys.
 #[derive(Clone, Debug)]
 pub struct NewCalculation<'a> {
-    /// The customer, whose address and tax ids decide.
+    /// The customer, whose address and tax ids determine the tax.
     pub customer: &'a str,
     pub currency: &'a str,
-    /// The amount before taxes, in the minor unit.
+    /// The amount before tax, in the minor unit.
     pub amount: i64,
-    /// What is bought, as the caller calls it.
+    /// The caller's reference for the item.
     pub reference: &'a str,
-    /// The tax code of the product at Stripe; its account has a default.
+    /// Stripe's tax code of the product; `None` means the account's default.
     pub tax_code: Option<&'a str>,
 }
 
 impl Client {
     /// Calculates the tax on an amount.
     ///
-    /// # Errors
-    /// A customer without an address that Stripe can use is [`Error::Refused`] with `customer_tax_location_invalid`.
+    /// # Errors [`Error::Refused`] with `customer_tax_location_invalid` if Stripe can't use the customer's
+    /// address.
     pub async fn calculate_tax(
         &self,
         new: &NewCalculation<'_>,

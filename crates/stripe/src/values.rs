@@ -1,4 +1,4 @@
-//! Values that several objects have.
+//! Values shared by several objects.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::Deserialize;
 
 use crate::form::Query;
 
-/// The names and values that a caller has attached to an object. Stripe keeps at most 50, names up to 40 characters and
-/// values up to 500.
+/// Keys and values that a caller attaches to an object. Stripe keeps at most 50, with keys of up to 40 and
+/// values of up to 500 characters.
 pub type Metadata = BTreeMap<String, String>;
 
-/// The key by which Stripe knows a repetition of a POST: 1 to 255 visible characters of ASCII.
+/// The key by which Stripe recognizes a repeated POST: 1 to 255 visible ASCII characters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
-    /// The most characters of a key.
+    /// Maximum length of a key, in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// Reads a key; `None` if it is empty, too long or has other characters.
+    /// Parses a key; `None` if it's empty, too long, or contains other characters.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
         let is_good =
@@ -31,7 +31,7 @@ impl IdempotencyKey {
     }
 }
 
-/// A reference to another object: its id, or the object itself where it was asked for.
+/// A reference to another object: its id, or the object itself if expanded.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Expandable<T> {
@@ -40,7 +40,7 @@ pub enum Expandable<T> {
 }
 
 impl<T> Expandable<T> {
-    /// Returns the object, if the reply has it.
+    /// Returns the object, if the response contains it.
     pub fn object(&self) -> Option<&T> {
         match self {
             Self::Id(_) => None,
@@ -54,7 +54,7 @@ pub trait Identified {
     fn id(&self) -> &str;
 }
 
-/// An object of which only the id is read.
+/// An object of which only the id is used.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Reference {
     pub id: String,
@@ -76,26 +76,26 @@ impl<T: Identified> Expandable<T> {
     }
 }
 
-/// A part of a list, newest first.
+/// A page of a list, newest first.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Page<T> {
     pub data: Vec<T>,
-    /// Whether there are older ones: ask for what comes after the id of the last one.
+    /// Whether more, older objects exist: request those after the last object's id.
     pub has_more: bool,
 }
 
-/// The objects of a list that are asked for, by the time of their creation.
+/// A selection of objects by creation time.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Created<'a> {
-    /// The earliest time, in Unix seconds.
+    /// The earliest creation time, in Unix seconds.
     pub from: Option<i64>,
-    /// The end of the times, which itself isn't one of them, in Unix seconds.
+    /// The end of the interval (exclusive), in Unix seconds.
     pub until: Option<i64>,
-    /// The last id of the page before.
+    /// The last id of the previous page.
     pub after: Option<&'a str>,
 }
 
-/// The most objects of a page.
+/// Maximum number of objects per page.
 pub(crate) const PAGE: i64 = 100;
 
 impl Created<'_> {
@@ -109,7 +109,7 @@ impl Created<'_> {
     }
 }
 
-/// Reads a text that may be missing or null as an empty map.
+/// Deserializes a missing or null value as an empty map.
 pub(crate) fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {
     Ok(Option::<Metadata>::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Webhook endpoints: where an account's events are sent, and which of them.
+//! Webhook endpoints: where an account's events are sent, and which ones.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::values::{Created, Page};
 
-/// Stands for events of all types.
+/// Wildcard for events of all types.
 const ALL: &str = "*";
 
 /// A webhook endpoint.
@@ -16,9 +16,9 @@ pub struct WebhookEndpoint {
     pub url: String,
     /// `enabled` or `disabled`.
     pub status: String,
-    /// The types of the events that it gets, or `*` alone for all.
+    /// The types of events it receives, or only `*` for all.
     pub enabled_events: Vec<String>,
-    /// The version of the API that its events are written by; that of the account if it is `None`.
+    /// The API version of its events; `None` means the account's version.
     pub api_version: Option<String>,
     pub livemode: bool,
 }
@@ -29,14 +29,14 @@ impl WebhookEndpoint {
         self.status == "enabled"
     }
 
-    /// Returns `true` if it gets the events of a type.
+    /// Returns `true` if it receives events of a type.
     pub fn gets(&self, event_type: &str) -> bool {
         self.enabled_events.iter().any(|enabled| enabled == ALL || enabled == event_type)
     }
 }
 
 impl Client {
-    /// Returns webhook endpoints, the newest first.
+    /// Returns webhook endpoints, newest first.
     pub async fn webhook_endpoints(&self, created: &Created<'_>) -> Result<Page<WebhookEndpoint>, Error> {
         self.get_page("webhook_endpoints", &created.query()).await
     }

@@ -1,4 +1,4 @@
-//! Requests to a server on this machine that answers as a test says.
+//! Requests to a local server with scripted responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,17 +15,17 @@ const INTENT: &str = r#"{"id": "pi_1", "object": "payment_intent", "status": "su
     "payment_intent": "pi_1", "receipt_url": null}, "last_payment_error": null, "cancellation_reason": null,
     "next_action": {"new": true}}"#;
 
-/// What the server does with each request.
+/// The server's response to each request.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// Sends these bytes, and closes.
+    /// Sends these bytes and closes the connection.
     Bytes(&'static str),
     /// Sends this body with status 200.
     Json(&'static str),
     Never,
 }
 
-/// A server that keeps the requests.
+/// A server that records requests.
 struct Server {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -173,7 +173,7 @@ async fn session_of_a_payment_names_its_taxes() {
         invoice: true,
         expires_at: Some(1_764_003_600),
     };
-    // The reply is no session.
+    // The response isn't a session.
     let error = server.client().create_payment_session(&new, &key()).await.unwrap_err();
     assert!(matches!(error, Error::Unreadable { status: 200, .. }) && error.is_open(), "{error}");
     let request = server.request();
@@ -264,7 +264,7 @@ async fn answers_that_do_not_come_leave_the_outcome_open() {
             "{expected:?}: {error:?}"
         );
         assert!(error.is_open());
-        // Nothing is sent again by itself.
+        // No automatic retry.
         assert!(server.request().ends_with("payment_intent=pi_1&amount=1"));
     }
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -285,7 +285,7 @@ async fn stripe_says_whether_to_try_again() {
         request_id: Some("req_9".to_owned()),
     };
     assert_eq!(error, expected);
-    assert_eq!(error.to_string(), "Stripe has answered 429 (request req_9)");
+    assert_eq!(error.to_string(), "Stripe responded with 429 (request req_9)");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Errors as Stripe writes them.
+//! Errors in Stripe's format.
 
 use super::*;
 

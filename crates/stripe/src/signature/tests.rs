@@ -1,4 +1,4 @@
-//! Signatures, good and bad.
+//! Valid and invalid signatures.
 
 use proptest::prelude::*;
 
@@ -42,7 +42,7 @@ fn headers_good_and_bad() {
         (format!("v1={good},t={now}"), Ok(())),
         (format!("t={now},v1={good},v0={other}"), Ok(())),
         (format!("t={now},v1={upper}"), Ok(())),
-        // While a secret is replaced.
+        // During a secret rotation.
         (format!("t={now},v1={other},v1={good}"), Ok(())),
         (format!("t={now},v1={good},v1={other}"), Ok(())),
         (format!("t={now},v1={other},v1={other},v1={other},v1={good}"), Ok(())),
@@ -58,10 +58,10 @@ fn headers_good_and_bad() {
         (at(0), Err(SignatureError::TooOld)),
         (format!("t={now},v1={other}"), Err(SignatureError::Wrong)),
         (format!("t={now},v1={flipped}"), Err(SignatureError::Wrong)),
-        // The time is signed.
+        // The timestamp is signed too.
         (format!("t={},v1={good}", NOW - 1), Err(SignatureError::Wrong)),
         (format!("t=0{now},v1={good}"), Err(SignatureError::Wrong)),
-        // One that is old and wrong says nothing about the time.
+        // An old and wrong signature reveals nothing about the timestamp.
         (format!("t=1,v1={other}"), Err(SignatureError::Wrong)),
         (format!("t={now},v0={good}"), Err(SignatureError::Malformed)),
         (format!("t={now},v1="), Err(SignatureError::Malformed)),
