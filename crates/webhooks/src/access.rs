@@ -1,5 +1,5 @@
-//! The scopes of webhooks. Whoever sees an organization's money sees its webhooks; owners change them. The order of
-//! refusals is that of all scopes: 404 from the outside in, then 403.
+//! Scopes of webhooks. Roles that can see an organization's money can also see its webhooks; owners can
+//! change them. Refusals come in the same order as for all scopes: 404 from the outside in, then 403.
 
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
@@ -11,17 +11,17 @@ use trail::Trail;
 use crate::store::endpoints::Webhook;
 use crate::{Webhooks, store};
 
-/// What a caller wants to do to a webhook.
+/// An action on a webhook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WebhookAction {
-    /// See it and its deliveries.
+    /// View it and its deliveries.
     Read,
-    /// Change it, have it tested, or have events delivered again.
+    /// Change or test it, or redeliver events.
     Change,
 }
 
 impl WebhookAction {
-    /// Returns the action on the organization that allows it.
+    /// Returns the action on the organization that grants it.
     pub const fn on_organization(self) -> OrganizationAction {
         match self {
             Self::Read => OrganizationAction::ViewBilling,
@@ -30,7 +30,7 @@ impl WebhookAction {
     }
 }
 
-/// The right to an action on a webhook.
+/// Permission for an action on a webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookScope {
     organization: OrgScope,
@@ -65,17 +65,17 @@ impl WebhookScope {
     pub fn webhook_id(&self) -> WebhookId {
         self.webhook.id
     }
-    /// Returns the webhook as `admit` found it.
+    /// Returns the webhook as read by `admit`.
     pub fn webhook(&self) -> &Webhook {
         &self.webhook
     }
-    /// The right to the organization.
+    /// Returns the scope of the organization.
     pub fn organization(&self) -> &OrgScope {
         &self.organization
     }
 }
 
-/// The right to have an event delivered again.
+/// Permission to redeliver an event.
 #[derive(Clone, Debug)]
 pub struct DeliveryScope {
     pub webhook: WebhookScope,

@@ -1,8 +1,8 @@
 //! Requests to receivers.
 //!
-//! Connections are those of [`outbound`]: to allowed addresses only. A name with another address has the outcome of one that
-//! doesn't exist: which names this network has is no business of who makes webhooks. Redirects aren't followed, and of the
-//! answer nothing but its status and `retry-after` is read.
+//! Connections are made by [`outbound`], to allowed addresses only. A name with a forbidden address gets the
+//! same outcome as an unknown name, so that creators of webhooks can't probe this network's names. Redirects
+//! aren't followed, and only the response's status and `retry-after` are read.
 
 use std::time::Duration;
 
@@ -26,37 +26,37 @@ use crate::rules::urls::WebhookUrl;
 
 pub use outbound::Network;
 
-/// How long an attempt may take, from the look-up of the name to the answer's head.
+/// Timeout of an attempt, from the DNS lookup to the response's headers.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What an attempt has come to.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "WebhookAttemptOutcome")]
 pub enum Outcome {
-    /// The receiver has answered with a status of success.
+    /// The receiver responded with a success status.
     Succeeded,
-    /// The receiver has answered with another status; a redirect is one.
+    /// The receiver responded with another status, such as a redirect.
     Refused,
-    /// Its name has no address, or one that isn't allowed: which of the two only the log says. The words in the database are
-    /// those of earlier versions, which told them apart, and may run beside this one.
+    /// The name has no address, or none that is allowed. Only the log distinguishes them. The other two words
+    /// are stored by earlier versions, which may run at the same time.
     #[strum(to_string = "name_not_found", serialize = "address_not_allowed", serialize = "not_reachable")]
     NotReachable,
-    /// There is no connection to it.
+    /// Connecting failed.
     NotConnected,
-    /// Its certificate isn't good, or it doesn't speak TLS.
+    /// The certificate is invalid, or the receiver doesn't support TLS.
     TlsFailed,
-    /// It has closed the connection without an answer of HTTP.
+    /// The receiver closed the connection without an HTTP response.
     NoAnswer,
-    /// It hasn't answered within 20 seconds.
+    /// The receiver didn't respond within 20 seconds.
     Timeout,
 }
 
 db::words!(Outcome);
 
 impl Outcome {
-    /// Returns the word in the API, the metrics and the log.
+    /// Returns the name used in the API, the metrics, and the log.
     pub fn word(self) -> &'static str {
         match self {
             Self::NotReachable => "not_reachable",
@@ -69,9 +69,9 @@ impl Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt {
     pub outcome: Outcome,
-    /// The status of the answer, if there is one.
+    /// The response's status, if any.
     pub status: Option<u16>,
-    /// The wait that the receiver asks for, in milliseconds.
+    /// The delay that the receiver asks for, in milliseconds.
     pub retry_after_ms: Option<i64>,
 }
 
@@ -81,7 +81,7 @@ impl Attempt {
     }
 }
 
-/// What is sent in an attempt.
+/// The request of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipment<'a> {
     pub url: &'a WebhookUrl,
@@ -102,19 +102,19 @@ impl From<DialError> for Outcome {
     }
 }
 
-/// Sends events.
+/// Client that sends events.
 pub struct Client {
     timeout: Duration,
     dialer: Dialer,
 }
 
 impl Client {
-    /// A client that verifies receivers by these authorities, or by those of the machine.
+    /// Creates a client that verifies receivers against these authorities, or against the machine's.
     pub fn new(allow_private: bool, network: Network, roots: Option<RootCertStore>) -> Self {
         Self { timeout: TIMEOUT, dialer: Dialer::new(allow_private, network, roots) }
     }
 
-    /// Sends an event once. The result says whether it was taken; it doesn't fail otherwise.
+    /// Sends an event once. Failures are returned as the outcome.
     pub async fn send(&self, shipment: &Shipment<'_>, now: Time) -> Attempt {
         match timeout(self.timeout, self.exchange(shipment, now)).await {
             Ok(Ok(attempt)) => attempt,
@@ -125,16 +125,16 @@ impl Client {
 
     async fn exchange(&self, shipment: &Shipment<'_>, now: Time) -> Result<Attempt, Outcome> {
         let url = shipment.url;
-        // A stored URL was allowed by the configuration at that time.
+        // The configuration may have been less strict when the URL was stored.
         url.check(self.dialer.allows_private()).map_err(|problem| {
-            tracing::debug!(?url, "nothing is sent to a webhook: its URL {}", problem.message);
+            tracing::debug!(?url, "a webhook was skipped: its URL {}", problem.message);
             Outcome::NotReachable
         })?;
         request(self.dialer.dial(url).await?, shipment, now).await
     }
 }
 
-/// Sends the request on a connection of its own, and reads the head of the answer.
+/// Sends the request on its own connection, and reads the response's headers.
 async fn request<S>(stream: S, shipment: &Shipment<'_>, now: Time) -> Result<Attempt, Outcome>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -142,14 +142,14 @@ where
     let handshake = http1::handshake::<_, Full<Bytes>>(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|_| Outcome::NoAnswer)?;
     let request = head(shipment).map_err(|_| Outcome::NotConnected)?;
-    // The connection ends with this function: nothing of the answer's body is read.
+    // The connection is dropped when this function returns: the response's body isn't read.
     let mut connection = std::pin::pin!(connection);
     let mut answered = std::pin::pin!(sender.send_request(request));
     let response = tokio::select! {
         biased;
         response = &mut answered => response,
         ended = &mut connection => match ended {
-            // The answer may be there already.
+            // The response may already have arrived.
             Ok(()) => answered.await,
             Err(error) => Err(error),
         },
@@ -164,7 +164,7 @@ where
     })
 }
 
-/// The status by which a receiver says that it wants no more events.
+/// The status with which a receiver opts out of further events.
 pub(crate) const GONE: u16 = StatusCode::GONE.as_u16();
 
 fn head(shipment: &Shipment<'_>) -> Result<Request<Full<Bytes>>, http::Error> {

@@ -1,16 +1,16 @@
-//! The counters of webhooks.
+//! Counters of webhooks.
 
 use metrics::{IntCounter, IntCounterVec, Registered};
 
 use crate::client::Outcome;
 
-/// The counters of this process.
+/// Counters of this process.
 #[derive(Debug)]
 pub(crate) struct Counters {
     attempts: IntCounterVec,
-    /// Deliveries that have failed for the last time.
+    /// Deliveries that failed for the last time.
     pub(crate) given_up: IntCounter,
-    /// Webhooks that were switched off.
+    /// Webhooks that were disabled.
     pub(crate) disabled: IntCounter,
 }
 
@@ -21,7 +21,7 @@ impl Counters {
             "Attempts to deliver an event to a webhook, by outcome.",
             &["outcome"],
         );
-        // Every outcome has a series from the start.
+        // Create each series at startup.
         for outcome in OUTCOMES {
             attempts.with_label_values(&[outcome.word()]);
         }

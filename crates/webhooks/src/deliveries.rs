@@ -13,10 +13,9 @@ use crate::{Webhooks, store};
 pub use crate::client::Outcome;
 pub use crate::store::deliveries::{Delivery, State};
 
-/// Returns one page of a webhook's deliveries, newest first.
+/// Returns a page of a webhook's deliveries, newest first.
 ///
-/// # Errors
-/// 404 if its owner has no such webhook; the database fails.
+/// # Errors 404 if its owner has no such webhook; the database fails.
 pub async fn list(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -31,10 +30,10 @@ pub async fn list(
     Ok(ListPage { rows, total })
 }
 
-/// Has an event delivered again, with the same id. One that is being sent stays as it is.
+/// Redelivers an event with the same id. A delivery that is being sent is unaffected.
 ///
-/// # Errors
-/// 403 without the right; 404 if the webhook or the delivery is gone; 409 if the webhook is switched off.
+/// # Errors 403 without permission; 404 if the webhook or the delivery is gone; 409 if the webhook is
+/// disabled.
 pub async fn redeliver(
     webhooks: &Webhooks,
     target: impl Into<TargetDelivery<'_>>,
@@ -52,10 +51,9 @@ pub async fn redeliver(
     Ok(Uncommitted::new(tx, delivery).then(move || webhooks.notify_one()))
 }
 
-/// Has every failed delivery made again that was queued since a time; returns how many.
+/// Redelivers all failed deliveries queued since a time. Returns their number.
 ///
-/// # Errors
-/// 403 without the right; 404 if the webhook is gone; 409 if it is switched off.
+/// # Errors 403 without permission; 404 if the webhook is gone; 409 if it's disabled.
 pub async fn redeliver_failed(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,

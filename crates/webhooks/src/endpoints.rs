@@ -1,5 +1,5 @@
-//! Operations on webhooks, for organizations and for the installation. Each checks the caller's right again under the
-//! lock of the [owner](crate::owners), and adds an audit entry.
+//! Operations on webhooks of organizations and of the installation. Each rechecks the caller's permission
+//! under the lock of the [owner](crate::owners), and adds an audit entry.
 
 use db::{Page, Uncommitted};
 use events::{EventType, data};
@@ -19,31 +19,31 @@ use crate::{Webhooks, store};
 
 pub use crate::store::endpoints::{DisabledReason, Webhook};
 
-/// How long the previous secret signs, too, in milliseconds.
+/// Period during which the previous secret also signs, in milliseconds.
 pub const ROTATION_MS: i64 = DAY_MS;
 
 /// A webhook to create.
 #[derive(Clone, Debug)]
 pub struct New {
-    /// The id of a form, by which it creates one webhook however often it is sent; else a new one is made.
+    /// The id from a form, so that resubmitting it doesn't create a second webhook; `None` generates an id.
     pub id: Option<WebhookId>,
     pub url: WebhookUrl,
     pub events: Vec<EventType>,
     pub description: Option<String>,
 }
 
-/// A webhook that was just created.
+/// A newly created webhook.
 #[derive(Debug)]
 pub struct Created {
     pub webhook: Webhook,
-    /// The secret, which is shown only this once.
+    /// The secret, which is shown only once.
     pub secret: WebhookSecret,
 }
 
 /// Creates a webhook.
 ///
-/// # Errors
-/// 403 without the right; 409 if the owner has as many as it may have; 412 if there is one with this id.
+/// # Errors 403 without permission; 409 if the owner has reached the limit; 412 if a webhook with this id
+/// exists.
 pub async fn create(
     webhooks: &Webhooks,
     owner: impl Into<Owner<'_>>,
@@ -79,10 +79,9 @@ pub async fn create(
     Ok(Uncommitted::new(tx, Created { webhook, secret }))
 }
 
-/// Returns one page of the owner's webhooks, newest first.
+/// Returns a page of the owner's webhooks, newest first.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn list(
     webhooks: &Webhooks,
     owner: impl Into<Owner<'_>>,
@@ -106,7 +105,7 @@ pub async fn read(webhooks: &Webhooks, target: impl Into<Target<'_>>) -> Result<
     Ok(found.ok_or(Code::WebhookNotFound)?)
 }
 
-/// A change of a webhook; `None` keeps a value.
+/// A change to a webhook; `None` keeps a value.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub url: Option<WebhookUrl>,
@@ -116,11 +115,11 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns the webhook after the change, with the old `updated_at`.
+    /// Returns the changed webhook, with its old `updated_at`.
     fn onto(self, before: Webhook) -> Webhook {
         let mut webhook = before;
         if let Some(url) = self.url.filter(|url| *url != webhook.url) {
-            // The failures were those of another receiver.
+            // The failures belong to the previous receiver.
             (webhook.url, webhook.failing_since) = (url, None);
         }
         webhook.events = self.events.unwrap_or(webhook.events);
@@ -138,11 +137,10 @@ impl Change {
     }
 }
 
-/// Changes a webhook, and returns it after the change. A change to the same values writes nothing. What waits for one
-/// that is switched off is given up.
+/// Updates a webhook and returns it. A change to the same values writes nothing. Disabling a webhook gives up
+/// its pending deliveries.
 ///
-/// # Errors
-/// 403 without the right, 404 if it is gone, 412 if it hasn't the expected version.
+/// # Errors 403 without permission; 404 if it's gone; 412 on a version mismatch.
 pub async fn update(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -167,10 +165,9 @@ pub async fn update(
     Ok(webhook)
 }
 
-/// Deletes a webhook with its deliveries.
+/// Deletes a webhook and its deliveries.
 ///
-/// # Errors
-/// 403 without the right, 404 if it is gone, 412 if it hasn't the expected version.
+/// # Errors 403 without permission; 404 if it's gone; 412 on a version mismatch.
 pub async fn delete(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -187,20 +184,19 @@ pub async fn delete(
     Ok(tx.commit().await?)
 }
 
-/// The outcome of a rotation.
+/// The result of a rotation.
 #[derive(Debug)]
 pub struct Rotated {
-    /// The new secret, which is shown only this once.
+    /// The new secret, which is shown only once.
     pub secret: WebhookSecret,
-    /// Until when the previous secret signs, too.
+    /// Time until which the previous secret also signs.
     pub previous_ends_at: Time,
 }
 
-/// Gives a webhook a new secret. For a day events are signed by both.
+/// Rotates a webhook's secret. For a day, events are signed with both secrets.
 ///
-/// # Errors
-/// 403 without the right, 404 if it is gone, 412 if its secret hasn't the expected
-/// [version](Webhook::secret_version).
+/// # Errors 403 without permission; 404 if it's gone; 412 if the secret's [version](Webhook::secret_version)
+/// doesn't match.
 pub async fn rotate(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -219,11 +215,11 @@ pub async fn rotate(
     Ok(Uncommitted::new(tx, Rotated { secret, previous_ends_at }))
 }
 
-/// Queues a test for a webhook, and returns the ids of its event and its delivery. By the id of a form one test is
-/// sent, however often the form is; else a new id is made.
+/// Queues a test event for a webhook, and returns the ids of the event and its delivery. With an id from a
+/// form, resubmitting it doesn't send a second test; without one, a new id is generated.
 ///
-/// # Errors
-/// 403 without the right, 404 if it is gone, 409 if it is switched off, 412 if there is an event with this id.
+/// # Errors 403 without permission; 404 if it's gone; 409 if it's disabled; 412 if an event with this id
+/// exists.
 pub async fn test(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -243,7 +239,7 @@ pub async fn test(
     Ok(Uncommitted::new(tx, ids).then(move || webhooks.notify_one()))
 }
 
-/// Refuses to send to a webhook that is switched off.
+/// Returns an error if a webhook is disabled.
 pub(crate) fn require_enabled(webhook: &Webhook) -> Result<(), Error> {
     if webhook.is_enabled { Ok(()) } else { Err(Code::WebhookDisabled.into()) }
 }

@@ -1,4 +1,4 @@
-//! Input fields of webhooks: URLs, types of events and the filter of deliveries.
+//! Input fields of webhooks: URLs, event types, and the delivery filter.
 
 use serde_json::{Value, json};
 use strum::VariantArray;
@@ -36,7 +36,7 @@ impl Field for WebhookUrl {
     }
 }
 
-/// The types of events that a webhook takes: at least one, in the order of the contract, each once.
+/// The event types that a webhook receives: at least one, in the order of the contract, without duplicates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventTypes(pub Vec<EventType>);
 

@@ -1,15 +1,15 @@
-//! Webhooks: addresses of organizations, and of the installation, that get events, by Standard Webhooks 1.0.0
-//! (docs/contract/webhooks.md).
+//! Webhooks: endpoints of organizations and of the installation that receive events, according to Standard
+//! Webhooks 1.0.0 (docs/contract/webhooks.md).
 //!
-//! * [`access`] creates the scopes of organizations' webhooks: the right to read or change one. [`owners`] says for both
-//!   kinds of owners under which lock their webhooks change.
-//! * [`new_ids`] gives a form the id of what it will make.
-//! * [`endpoints`] holds the operations on webhooks, [`deliveries`] those on what they were sent.
-//! * [`sending`] takes due deliveries, which the crate `events` queues in the transaction that causes an event, has
-//!   [`client`] send each, and retries failed ones.
-//! * [`retention`] removes old deliveries; [`seals`] reseals secrets under a new master key.
+//! - [`access`] creates the scopes of organizations' webhooks: permission to read or change one. [`owners`]
+//!   defines the lock under which webhooks of both kinds of owners change.
+//! - [`new_ids`] assigns an id to a form in advance.
+//! - [`endpoints`] contains the operations on webhooks, [`deliveries`] those on deliveries.
+//! - [`sending`] claims due deliveries, which the crate `events` queues in the transaction that causes an
+//!   event, sends each through [`client`], and retries failed ones.
+//! - [`retention`] deletes old deliveries; [`seals`] reseals secrets with a new master key.
 //!
-//! [`fields`] reads URLs and types of events from input, [`rules`] holds the pure rules and [`store`] the SQL.
+//! [`fields`] parses URLs and event types, [`rules`] contains the pure rules, and [`store`] the SQL.
 
 pub mod access;
 pub mod client;
@@ -47,11 +47,11 @@ use counters::Counters;
 #[derive(Clone, Copy, Default, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// `true` if webhooks may have plain `http`, any port, and addresses that aren't of the public Internet.
+    /// Whether webhooks may use plain `http`, any port, and addresses outside of the public internet.
     pub allow_private: bool,
 }
 
-/// The handle of webhooks; cheap to clone.
+/// Handle of webhooks; cheap to clone.
 #[derive(Clone)]
 pub struct Webhooks(Arc<Parts>);
 
@@ -77,26 +77,26 @@ impl Deref for Webhooks {
     }
 }
 
-/// The parts that webhooks share with other subjects.
+/// Parts that webhooks share with other subjects.
 pub struct Shared {
     /// The database.
     pub db: Db,
-    /// The source of time.
+    /// The clock.
     pub clock: Clock,
-    /// Compares that source with other clocks.
+    /// Compares the clock with other clocks.
     pub clock_guard: Arc<ClockGuard>,
     /// The source of randomness.
     pub random: Random,
     /// Seals secrets.
     pub sealer: Arc<Sealer>,
-    /// Organizations, which have webhooks.
+    /// Organizations, which own webhooks.
     pub tenants: Tenants,
-    /// The counters of the process.
+    /// The process's metrics.
     pub metrics: Arc<Metrics>,
 }
 
 impl Webhooks {
-    /// A handle that sends by this client.
+    /// Creates a handle that sends with this client.
     pub fn new(shared: Shared, settings: Settings, client: Client) -> Self {
         let Shared { db, clock, clock_guard, random, sealer, tenants, metrics } = shared;
         let counters = Counters::new(&metrics.registered);
@@ -116,7 +116,7 @@ impl Webhooks {
         }))
     }
 
-    /// Begins the shutdown: attempts in progress end, and no more begin.
+    /// Begins the shutdown: attempts in progress finish, and no new ones start.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.wake.notify_one();
@@ -127,12 +127,12 @@ impl Webhooks {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Wakes the job that sends. Callers do so after the commit of what is due.
+    /// Wakes the sending job. Called after the commit that makes deliveries due.
     pub(crate) fn notify_one(&self) {
         self.wake.notify_one();
     }
 
-    /// Waits until there is something to send that this replica has queued by hand.
+    /// Waits until this replica queues a delivery manually.
     pub async fn notified(&self) {
         self.wake.notified().await;
     }

@@ -1,5 +1,6 @@
-//! Ids of what a form will make: a webhook, or the event of a test. A form that is sent twice, as browsers do after Back,
-//! makes one: the id is sealed for the person and the place, and what has it is made once.
+//! Ids assigned to forms in advance, for a new webhook or a test event. The id is sealed for a user and a
+//! place and can be used only once, so a form that is submitted twice, as browsers do after Back, takes
+//! effect once.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,32 +11,29 @@ use tenants::access::OrgScope;
 use crate::Webhooks;
 use crate::access::WebhookScope;
 
-/// Returns the sealed id of a webhook that this person may create in this organization.
+/// Returns a sealed id for a webhook that this user may create in this organization.
 ///
-/// # Errors
-/// There is no master key.
+/// # Errors No master key is configured.
 pub fn seal_webhook(webhooks: &Webhooks, scope: &OrgScope) -> Result<String, Error> {
     let id = WebhookId::new(webhooks.clock.now(), &webhooks.random);
     seal(webhooks, &id.to_string(), &webhook_owner(scope))
 }
 
-/// Returns the id in a sealed one; `None` if it wasn't sealed for this person and organization, or under a master key
-/// that is gone.
+/// Opens a sealed id; `None` if it was sealed for another user or organization, or with a master key that is
+/// gone.
 pub fn open_webhook(webhooks: &Webhooks, scope: &OrgScope, sealed: &str) -> Option<WebhookId> {
     WebhookId::parse(&open(webhooks, sealed, &webhook_owner(scope))?)
 }
 
-/// Returns the sealed id of the event of a test that this person may send to this webhook.
+/// Returns a sealed id for a test event that this user may send to this webhook.
 ///
-/// # Errors
-/// There is no master key.
+/// # Errors No master key is configured.
 pub fn seal_test(webhooks: &Webhooks, scope: &WebhookScope) -> Result<String, Error> {
     let id = EventId::new(webhooks.clock.now(), &webhooks.random);
     seal(webhooks, &id.to_string(), &test_owner(scope))
 }
 
-/// Returns the id in a sealed one; `None` if it wasn't sealed for this person and webhook, or under a master key that is
-/// gone.
+/// Opens a sealed id; `None` if it was sealed for another user or webhook, or with a master key that is gone.
 pub fn open_test(webhooks: &Webhooks, scope: &WebhookScope, sealed: &str) -> Option<EventId> {
     EventId::parse(&open(webhooks, sealed, &test_owner(scope))?)
 }

@@ -1,5 +1,5 @@
-//! The owner of webhooks: an organization or the installation. Both have the same operations; they differ in who may do
-//! them, and in the lock under which webhooks change.
+//! Owners of webhooks: an organization or the installation. Both have the same operations; they differ in who
+//! may perform them, and in the lock under which webhooks change.
 
 use std::ops::{Deref, DerefMut};
 
@@ -15,10 +15,10 @@ use crate::access::{DeliveryScope, WebhookScope};
 use crate::store;
 use crate::store::endpoints::Webhook;
 
-/// The owner of webhooks, with the right to them.
+/// The owner of webhooks, with permission to access them.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
-    /// An organization, for a person whose role allows the operation.
+    /// An organization, for a user whose role allows the operation.
     Organization(&'a OrgScope),
     /// The installation, for its operator.
     Installation(&'a Trail),
@@ -33,7 +33,7 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// Returns what the limit of the owner's webhooks counts.
+    /// Returns the kind of object that the limit of the owner's webhooks counts.
     pub(crate) fn counted_kind(self) -> CountedKind {
         match self {
             Self::Organization(_) => CountedKind::Webhooks,
@@ -48,10 +48,9 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// Takes the owner's lock; for an organization, the right is checked again.
+    /// Acquires the owner's lock. For an organization, the permission is rechecked.
     ///
-    /// # Errors
-    /// 404 and 403, as when the scope was admitted.
+    /// # Errors 404 and 403, as when the scope was admitted.
     pub(crate) async fn lock(self, tx: &mut Tx) -> Result<OwnedTx<'_>, Error> {
         Ok(OwnedTx(match self {
             Self::Organization(scope) => Held::Organization(scope.lock_and_recheck(tx).await?.0),
@@ -69,7 +68,7 @@ impl<'a> From<&'a OrgScope> for Owner<'a> {
     }
 }
 
-/// A webhook, with the right to it.
+/// A webhook, with permission to access it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     pub(crate) owner: Owner<'a>,
@@ -77,15 +76,14 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// A webhook of the installation, for its operator.
+    /// Returns a webhook of the installation, for its operator.
     pub fn of_installation(id: WebhookId, trail: &'a Trail) -> Self {
         Self { owner: Owner::Installation(trail), id }
     }
 
-    /// Takes the owner's lock, and returns the webhook as it is now.
+    /// Acquires the owner's lock and returns the webhook's current state.
     ///
-    /// # Errors
-    /// 404 if the owner has no such webhook; as of [`Owner::lock`].
+    /// # Errors 404 if the owner has no such webhook; the errors of [`Owner::lock`].
     pub(crate) async fn lock(self, tx: &mut Tx) -> Result<(OwnedTx<'_>, Webhook), Error> {
         let mut held = self.owner.lock(tx).await?;
         let found = store::endpoints::get(&mut held, self.owner.organization_id(), self.id).await?;
@@ -99,7 +97,7 @@ impl<'a> From<&'a WebhookScope> for Target<'a> {
     }
 }
 
-/// A delivery to a webhook, with the right to it.
+/// A delivery to a webhook, with permission to access it.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetDelivery<'a> {
     pub(crate) webhook: Target<'a>,
@@ -107,7 +105,7 @@ pub struct TargetDelivery<'a> {
 }
 
 impl<'a> TargetDelivery<'a> {
-    /// A delivery to a webhook of the installation, for its operator.
+    /// Returns a delivery to a webhook of the installation, for its operator.
     pub fn of_installation(webhook_id: WebhookId, id: DeliveryId, trail: &'a Trail) -> Self {
         Self { webhook: Target::of_installation(webhook_id, trail), id }
     }
@@ -119,8 +117,8 @@ impl<'a> From<&'a DeliveryScope> for TargetDelivery<'a> {
     }
 }
 
-/// A transaction that holds the lock of the owner of webhooks. Only `Owner::lock` makes one, so that what changes
-/// webhooks can't run without it.
+/// A transaction that holds the lock of a webhook owner. Only `Owner::lock` creates it, so that webhooks
+/// can't be changed without the lock.
 pub struct OwnedTx<'t>(Held<'t>);
 
 enum Held<'t> {

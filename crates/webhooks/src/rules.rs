@@ -1,4 +1,4 @@
-//! The pure rules of webhooks.
+//! Pure rules of webhooks.
 
 pub mod schedule;
 pub mod signing;

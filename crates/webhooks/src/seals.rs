@@ -1,4 +1,4 @@
-//! Resealing of secrets after a change of the master key.
+//! Resealing of secrets after a master key rotation.
 
 use db::Tx;
 use kernel::error::Error;
@@ -8,10 +8,10 @@ use kernel::secrets::sealing::Sealer;
 
 use crate::store;
 
-/// The most webhooks that are read at a time.
+/// Maximum number of webhooks read at a time.
 const PAGE_SIZE: i64 = 500;
 
-/// Counts of secrets by whether they had to be resealed.
+/// Numbers of secrets that were and weren't resealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
     pub resealed: u64,

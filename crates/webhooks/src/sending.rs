@@ -1,8 +1,9 @@
-//! Sends due deliveries.
+//! Sending of due deliveries.
 //!
-//! A replica leases a delivery for `LEASE_MS`; if it dies, the lease ends and another replica sends the delivery. So an
-//! event may come twice but is never lost, and receivers tell by its id. No more than two deliveries are on their way to
-//! one webhook, whichever replicas send them, so that a slow one holds up no other.
+//! A replica leases a delivery for `LEASE_MS`. If the replica dies, the lease expires and another replica
+//! sends the delivery. An event may therefore arrive twice, but is never lost; receivers deduplicate by its
+//! id. Across all replicas, a webhook receives at most two deliveries at a time, so that a slow webhook
+//! doesn't delay others.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -30,40 +31,40 @@ use crate::store::deliveries::{Attempted, Claimed, State};
 use crate::store::endpoints::{DisabledReason, Receiver};
 use crate::{Webhooks, store};
 
-/// How long a replica leases a delivery, in milliseconds: well beyond an attempt.
+/// Lease of a delivery, in milliseconds; well above the duration of an attempt.
 pub const LEASE_MS: i64 = MINUTE_MS;
-/// The longest that a next attempt may lie in the future, in milliseconds, also by clocks that differ.
+/// Maximum distance of the next attempt into the future, in milliseconds, allowing for clock differences.
 const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_RETRY_AFTER_MS;
-/// The most deliveries that are on their way to one webhook.
+/// Maximum number of deliveries in progress per webhook.
 const MAX_PER_WEBHOOK: i64 = 2;
-/// The most deliveries that this replica sends at a time.
+/// Maximum number of deliveries that this replica sends at a time.
 const MAX_CONCURRENT: usize = 32;
-/// How often more deliveries are looked for while some are being sent.
+/// Interval at which due deliveries are claimed while others are being sent.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Notices of the service have no limit of mails; their recipients have.
+/// The service's own notices have no mail limit; their recipients do.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// A leased delivery with its receiver.
+/// A leased delivery and its receiver.
 struct Job {
     receiver: Receiver,
     claimed: Claimed,
     leased_until: Time,
 }
 
-/// Sends all due deliveries; returns how many were taken. During a shutdown those in progress end, and no more begin.
+/// Sends all due deliveries and returns the number of claimed ones. During a shutdown, those in progress
+/// finish and no new ones start.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn send_due(webhooks: &Webhooks) -> Result<usize, Error> {
-    // A slow receiver takes up one place, and the others go on. A delivery is claimed only when a place is free, so that
-    // it doesn't spend its lease waiting.
+    // A slow receiver occupies one place and doesn't block the others. A delivery is claimed only when a
+    // place is free, so that its lease doesn't expire while waiting.
     let mut in_progress = FuturesUnordered::new();
     let mut tally = Tally { succeeded: 0, failure: None };
     loop {
         if tally.failure.is_none() && !webhooks.is_stopping() {
             let mut claim = pin!(claim(webhooks, MAX_CONCURRENT.saturating_sub(in_progress.len())));
             let claimed = loop {
-                // Those in progress must go on meanwhile: the database may be waiting for them, and we for the database.
+                // Keep polling those in progress: they may hold a database lock that the claim waits for.
                 tokio::select! {
                     claimed = &mut claim => break claimed,
                     Some(outcome) = in_progress.next() => tally.add(outcome),
@@ -86,10 +87,9 @@ pub async fn send_due(webhooks: &Webhooks) -> Result<usize, Error> {
     tally.failure.map_or(Ok(tally.succeeded), Err)
 }
 
-/// Makes deliveries due whose next attempt was put off too far by a clock that was ahead.
+/// Makes deliveries due whose next attempt a fast clock scheduled too far in the future.
 ///
-/// # Errors
-/// The database fails.
+/// # Errors The database fails.
 pub async fn sweep(webhooks: &Webhooks) -> Result<(), Error> {
     let now = webhooks.clock.now();
     let mut tx = webhooks.db.write().await?;
@@ -97,10 +97,10 @@ pub async fn sweep(webhooks: &Webhooks) -> Result<(), Error> {
     Ok(tx.commit().await?)
 }
 
-/// The outcomes so far.
+/// Results so far.
 struct Tally {
     succeeded: usize,
-    /// After a failure nothing more is claimed, but what is in progress is finished.
+    /// After a failure no more deliveries are claimed, but those in progress finish.
     failure: Option<Error>,
 }
 
@@ -113,7 +113,7 @@ impl Tally {
     }
 }
 
-/// Claims due deliveries, at most one for each free place.
+/// Claims due deliveries, at most one per free place.
 async fn claim(webhooks: &Webhooks, places: usize) -> Result<Vec<Job>, Error> {
     let mut jobs = Vec::new();
     if places == 0 {
@@ -136,8 +136,8 @@ async fn claim(webhooks: &Webhooks, places: usize) -> Result<Vec<Job>, Error> {
     Ok(jobs)
 }
 
-/// Claims due deliveries of one webhook. Those of a webhook that is gone are removed, and those of one that is switched
-/// off are given up: they were queued while that happened.
+/// Claims due deliveries of one webhook. If the webhook was deleted or disabled after they were queued, they
+/// are deleted or given up.
 async fn claim_of(webhooks: &Webhooks, webhook_id: WebhookId, most: i64) -> Result<Vec<Job>, Error> {
     let now = webhooks.clock.now();
     let leased_until = now.plus_ms(LEASE_MS);
@@ -161,11 +161,11 @@ async fn claim_of(webhooks: &Webhooks, webhook_id: WebhookId, most: i64) -> Resu
     Ok(jobs)
 }
 
-/// Makes one attempt, and stores what has come of it; returns `true` if the receiver has taken the event.
+/// Makes one attempt and stores its result. Returns `true` if the receiver accepted the event.
 async fn send(webhooks: &Webhooks, job: Job) -> Result<bool, Error> {
     let Job { receiver, claimed, leased_until } = job;
     let Some(body) = &claimed.body else {
-        // Its event is older than what is kept.
+        // The event is past its retention.
         let mut tx = webhooks.db.write().await?;
         store::deliveries::remove(&mut tx, claimed.id).await?;
         tx.commit().await?;
@@ -205,7 +205,7 @@ async fn send(webhooks: &Webhooks, job: Job) -> Result<bool, Error> {
     Ok(state == State::Succeeded)
 }
 
-/// Returns the secrets that sign now: the current one, and the previous one for a while.
+/// Returns the secrets that currently sign: the current one, and for some time the previous one.
 fn secrets(webhooks: &Webhooks, receiver: &Receiver, now: Time) -> Result<Vec<WebhookSecret>, Error> {
     let previous = receiver.previous_sealed_secret.as_deref();
     let previous = previous.filter(|_| receiver.previous_ends_at.is_some_and(|end| end > now));
@@ -250,7 +250,7 @@ fn log(receiver: &Receiver, claimed: &Claimed, attempted: &Attempted) {
     }
 }
 
-/// Stores the result of an attempt; returns since when all of the webhook's attempts have failed.
+/// Stores the result of an attempt. Returns the time since which all of the webhook's attempts have failed.
 async fn store_result(
     webhooks: &Webhooks,
     receiver: &Receiver,
@@ -258,7 +258,7 @@ async fn store_result(
     now: Time,
 ) -> Result<Option<Time>, Error> {
     let mut tx = webhooks.db.write().await?;
-    // The webhook before its deliveries, as all transactions lock them.
+    // All transactions lock the webhook before its deliveries.
     let failing_since = if attempted.state == State::Succeeded {
         store::endpoints::note_success(&mut tx, receiver.id).await?;
         None
@@ -273,7 +273,7 @@ async fn store_result(
     Ok(failing_since)
 }
 
-/// Switches a webhook off, gives up what waits for it, and tells the owners, or the operators, by mail.
+/// Disables a webhook, gives up its pending deliveries, and sends mail to the owners or the operators.
 async fn disable(
     webhooks: &Webhooks,
     organization_id: Option<OrganizationId>,
@@ -282,7 +282,7 @@ async fn disable(
     now: Time,
 ) -> Result<(), Error> {
     let mut tx = webhooks.db.write().await?;
-    // Before the lock of the webhook, as operations of owners take them.
+    // Acquired before the webhook's lock, as in the operations of owners.
     match organization_id {
         Some(id) => tenants::store::organizations::lock(&mut tx, id).await?,
         None => announcements::lock(&mut tx).await?,
@@ -298,11 +298,11 @@ async fn disable(
     webhooks.tenants.outbox.notify_one();
     webhooks.counters.disabled.inc();
     let organization_id = organization_id.map(|id| id.to_string());
-    tracing::warn!(%webhook_id, organization_id, reason = reason.as_str(), "a webhook was switched off");
+    tracing::warn!(%webhook_id, organization_id, reason = reason.as_str(), "a webhook was disabled");
     Ok(())
 }
 
-/// Tells the owners of an organization, or the operators, that a webhook is off.
+/// Notifies an organization's owners, or the operators, that a webhook was disabled.
 async fn tell_people(
     webhooks: &Webhooks,
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Attempts against receivers on this machine. The network is replaced: names and connections are those of the test.
+//! Attempts against local receivers. Name resolution and connections are scripted.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::*;
 
 const NOW: Time = Time::from_unix_ms(1_769_851_800_123);
 
-/// A receiver that answers every request with these bytes, and keeps the requests.
+/// A receiver that answers every request with these bytes and records the requests.
 struct Receiver {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
@@ -129,7 +129,7 @@ async fn receivers_that_do_not_answer_fail() {
     let plain = Receiver::start("HTTP/1.1 200 OK\r\n\r\n").await;
     let client = Client { timeout: Duration::from_millis(200), ..private() };
     let attempt = send(&client, &format!("https://127.0.0.1:{}/", plain.port)).await;
-    // The receiver waits for the end of a request that never comes.
+    // The receiver waits for the rest of a request that never comes.
     assert!(matches!(attempt.outcome, Outcome::TlsFailed | Outcome::Timeout), "{attempt:?}");
     let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let attempt = send(&private(), &format!("http://127.0.0.1:{unused}/")).await;
@@ -145,10 +145,11 @@ async fn slow_receiver_times_out() {
     assert_eq!(receiver.requests().len(), 1);
 }
 
-/// A public address of the scripted machine itself.
+/// A public address of the machine under test.
 const OWN: &str = "93.184.216.99";
 
-/// A network whose name has these addresses, look-up by look-up; connections are noted and refused.
+/// A network that resolves its name to these addresses, lookup by lookup. Connections are recorded and
+/// refused.
 fn scripted(
     look_ups: &'static [&'static [&'static str]],
 ) -> (Network, Arc<AtomicUsize>, Arc<Mutex<Vec<SocketAddr>>>) {
@@ -184,10 +185,10 @@ async fn one_address_that_is_not_global_is_enough_to_send_nothing() {
         &[&["2002:7f00:1::1"]],
         &[&["93.184.216.34", "192.168.0.1"]],
         &[&["2606:4700::1111", "::1"]],
-        // Its own public address isn't another's.
+        // The machine's own public address.
         &[&[OWN]],
         &[&["93.184.216.34", OWN]],
-        // Nor is a name that nobody has told apart from these.
+        // An unknown name has the same outcome.
         &[&[]],
     ];
     for name in names {
@@ -216,14 +217,14 @@ async fn one_address_that_is_not_global_is_enough_to_send_nothing() {
 
 #[tokio::test]
 async fn name_that_changes_after_the_check_changes_nothing() {
-    // A second look-up would find this machine.
+    // A second lookup would find this machine.
     let (network, look_ups, asked) = scripted(&[&["93.184.216.34"], &["127.0.0.1"]]);
     let client = Client::new(false, network, None);
     let attempt = send(&client, "https://receiver.example.com:8443/").await;
     assert_eq!(attempt, Attempt::without_answer(Outcome::NotConnected));
     assert_eq!(look_ups.load(Ordering::SeqCst), 1);
     assert_eq!(*asked.lock().unwrap(), ["93.184.216.34:8443".parse().unwrap()]);
-    // The next attempt looks it up again, and finds that it is not allowed any more.
+    // The next attempt resolves the name again and is no longer allowed.
     let attempt = send(&client, "https://receiver.example.com:8443/").await;
     assert_eq!(attempt, Attempt::without_answer(Outcome::NotReachable));
     assert_eq!((look_ups.load(Ordering::SeqCst), asked.lock().unwrap().len()), (2, 1));
@@ -267,7 +268,7 @@ fn words_of_earlier_versions_are_read() {
     for word in ["name_not_found", "address_not_allowed", "not_reachable"] {
         assert_eq!(word.parse(), Ok(Outcome::NotReachable), "{word}");
     }
-    // An earlier version reads what this one writes.
+    // Earlier versions read what this one writes.
     assert_eq!(Outcome::NotReachable.as_str(), "name_not_found");
     assert_eq!(serde_json::to_value(Outcome::NotReachable).unwrap(), Outcome::NotReachable.word());
 }

@@ -1,8 +1,8 @@
-//! When a failed delivery is attempted again (docs/contract/webhooks.md#attempts).
+//! Schedule of retries of failed deliveries (docs/contract/webhooks.md#attempts).
 
 use kernel::clock::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 
-/// The waits after the first, second … attempt, in milliseconds.
+/// Delays after the first, second, … attempt, in milliseconds.
 pub const WAITS_MS: [i64; 9] = [
     5 * SECOND_MS,
     5 * MINUTE_MS,
@@ -15,17 +15,17 @@ pub const WAITS_MS: [i64; 9] = [
     24 * HOUR_MS,
 ];
 
-/// The longest wait that a receiver can ask for, in milliseconds.
+/// Maximum delay that a receiver can ask for, in milliseconds.
 pub const MAX_RETRY_AFTER_MS: i64 = DAY_MS;
 
-/// How long every attempt must have failed for a webhook to be switched off, in milliseconds.
+/// Period of consecutive failures after which a webhook is disabled, in milliseconds.
 pub const DISABLED_AFTER_MS: i64 = 5 * DAY_MS;
 
-/// A part of a million by which a wait is made shorter or longer at most.
+/// Maximum random change of a delay, in parts per million.
 const SPREAD_PPM: i64 = 200_000;
 
-/// Returns the time of the next attempt after this many; `None` if there is none. The wait is spread by ±20 %: `random`
-/// decides how. A receiver that asks for a longer wait gets it, up to a day.
+/// Returns the time of the next attempt after this many; `None` after the last one. `random` spreads the
+/// delay by ±20 %. A receiver can ask for a longer delay of up to a day.
 pub fn next_attempt(attempts: i64, retry_after_ms: Option<i64>, random: u32, now: Time) -> Option<Time> {
     let index = usize::try_from(attempts.checked_sub(1)?).ok()?;
     let wait = WAITS_MS.get(index)?;
@@ -35,7 +35,7 @@ pub fn next_attempt(attempts: i64, retry_after_ms: Option<i64>, random: u32, now
     Some(now.plus_ms(wait.max(asked)))
 }
 
-/// Returns the wait that the header `retry-after` asks for, in milliseconds: a number of seconds, or a time.
+/// Returns the delay of a `retry-after` header in milliseconds, given in seconds or as a date.
 pub fn retry_after_ms(header: &str, now: Time) -> Option<i64> {
     let header = header.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {

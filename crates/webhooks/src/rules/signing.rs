@@ -1,4 +1,4 @@
-//! Signatures by Standard Webhooks 1.0.0 (docs/contract/webhooks.md#signatures).
+//! Signatures according to Standard Webhooks 1.0.0 (docs/contract/webhooks.md#signatures).
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use ring::hmac;
 
 use kernel::random::Random;
 
-/// The start of a secret's text.
+/// Prefix of a secret's text.
 const PREFIX: &str = "whsec_";
-/// The bytes of a new secret.
+/// Length of a new secret, in bytes.
 const SECRET_BYTES: usize = 32;
 
-/// The secret of a webhook. It doesn't print.
+/// A webhook's secret. Its debug output is redacted.
 #[derive(Clone)]
 pub struct WebhookSecret(Vec<u8>);
 
 impl WebhookSecret {
-    /// A new secret of 256 random bits.
+    /// Generates a secret of 256 random bits.
     pub fn generate(random: &Random) -> Self {
         Self(random.bytes::<SECRET_BYTES>().to_vec())
     }
 
-    /// Reads the text of a secret.
+    /// Parses a secret.
     pub fn parse(text: &str) -> Option<Self> {
         STANDARD.decode(text.strip_prefix(PREFIX)?).ok().filter(|bytes| !bytes.is_empty()).map(Self)
     }
 
-    /// Returns the text, for its owner, once, and for sealing: `whsec_` and base64.
+    /// Returns the secret's text, `whsec_` and base64, for sealing and for showing it once to its owner.
     pub fn expose(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
     }
 
-    /// Returns the signature of a body as it is sent: `v1,` and base64 of the HMAC-SHA256 of id, time and body.
+    /// Returns the signature of a body's bytes: `v1,` and base64 of the HMAC-SHA256 of id, time, and body.
     fn sign(&self, event_id: &str, unix_seconds: i64, body: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.0));
         context.update(format!("{event_id}.{unix_seconds}.").as_bytes());
@@ -48,7 +48,7 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// Returns the header `webhook-signature`: a signature by each secret.
+/// Returns the `webhook-signature` header: one signature per secret.
 pub fn signatures(secrets: &[WebhookSecret], event_id: &str, unix_seconds: i64, body: &[u8]) -> String {
     let signed: Vec<_> = secrets.iter().map(|secret| secret.sign(event_id, unix_seconds, body)).collect();
     signed.join(" ")
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn signature_of_the_reference_libraries() {
-        // From the tests of the libraries of Standard Webhooks (`test_sign_function` of the one for Python).
+        // From the tests of the Standard Webhooks libraries (`test_sign_function` in Python).
         let secret = WebhookSecret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let body = br#"{"test": 2432232314}"#;
         let signed = signatures(&[secret], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);

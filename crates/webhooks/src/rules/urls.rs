@@ -14,19 +14,18 @@ use kernel::texts::Problem;
 pub struct WebhookUrl(HttpUrl);
 
 impl WebhookUrl {
-    /// The most characters.
+    /// Maximum length, in characters.
     pub const MAX_CHARS: usize = 1_024;
 
-    /// Reads a URL.
+    /// Parses a URL.
     pub fn parse(text: &str) -> Option<Self> {
         HttpUrl::parse(text, Self::MAX_CHARS).map(Self)
     }
 
-    /// Refuses a URL that leads elsewhere than to the public Internet over TLS, as far as its text tells. The addresses
-    /// of its name are checked at each attempt.
+    /// Rejects URLs that obviously don't lead to the public internet over TLS. The name's addresses are
+    /// checked at each attempt.
     ///
-    /// # Errors
-    /// The rule that it breaks.
+    /// # Errors The violated rule.
     pub fn check(&self, allow_private: bool) -> Result<(), Problem> {
         if allow_private {
             return Ok(());

@@ -24,35 +24,35 @@ use crate::client::{Attempt, Outcome};
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "WebhookDeliveryState")]
 pub enum State {
-    /// It waits for an attempt, or is being sent.
+    /// Waiting for an attempt, or being sent.
     Pending,
-    /// The receiver has taken it.
+    /// The receiver accepted it.
     Succeeded,
-    /// It was given up.
+    /// Given up.
     Failed,
 }
 
 db::words!(State);
 
-/// A delivery as it is listed.
+/// A delivery, as listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
     pub id: DeliveryId,
     pub event_id: EventId,
-    /// A word; a later version may know more than this one.
+    /// The event type. A later version may know more types than this one.
     pub event_type: String,
     pub state: State,
     pub is_leased: bool,
     /// The number of attempts.
     pub attempts: i64,
     pub created_at: Time,
-    /// The next attempt of a pending one; the end of the lease of one that is being sent.
+    /// Time of the next attempt of a pending delivery, or the end of the lease of one that is being sent.
     pub next_attempt_at: Time,
     pub last_attempt_at: Option<Time>,
     pub last_outcome: Option<Outcome>,
-    /// The status of the last answer, if the last attempt got one.
+    /// The status of the last attempt's response, if any.
     pub last_status: Option<i64>,
-    /// How long the last attempt took, in milliseconds.
+    /// Duration of the last attempt, in milliseconds.
     pub last_duration_ms: Option<i64>,
 }
 
@@ -92,11 +92,11 @@ pub const LIST_OF_STATE: &str =
      WHERE d.webhook_id = $1 AND d.state = $4 ORDER BY d.id DESC LIMIT $2 OFFSET $3";
 /// The statement that counts the deliveries of a webhook.
 pub const COUNT: &str = "SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1";
-/// The statement that counts those of one state.
+/// The statement that counts the deliveries of one state.
 pub const COUNT_OF_STATE: &str =
     "SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1 AND state = $2";
 
-/// Returns the number of a webhook's deliveries, and one page of them, newest first.
+/// Returns the number of a webhook's deliveries and a page of them, newest first.
 pub async fn list(
     tx: &mut Tx,
     webhook_id: WebhookId,
@@ -133,7 +133,7 @@ pub async fn get(tx: &mut Tx, webhook_id: WebhookId, id: DeliveryId) -> Result<O
     .await
 }
 
-/// Begins a delivery to a webhook anew: it is due now. One that is being sent stays as it is.
+/// Restarts a delivery to a webhook, due now. A delivery that is being sent is unaffected.
 pub async fn begin_anew(
     tx: &mut Tx,
     webhook_id: WebhookId,
@@ -149,7 +149,7 @@ pub async fn begin_anew(
     .await
 }
 
-/// Begins the failed deliveries of a webhook anew that were queued since a time; returns how many.
+/// Restarts a webhook's failed deliveries that were queued since a time. Returns their number.
 pub async fn begin_failed_anew(
     tx: &mut Tx,
     webhook_id: WebhookId,
@@ -179,7 +179,7 @@ pub async fn give_up_pending(tx: &mut Tx, webhook_id: WebhookId) -> Result<(), d
 /// The statement of [`give_up_pending`].
 pub const GIVE_UP_PENDING: &str = "UPDATE webhook_deliveries SET state = 'failed', is_leased = 0 WHERE webhook_id = $1 AND state = 'pending'";
 
-/// Removes all deliveries of a webhook.
+/// Deletes all deliveries of a webhook.
 pub async fn remove_of(tx: &mut Tx, webhook_id: WebhookId) -> Result<(), db::Error> {
     sql(REMOVE_OF).bind(webhook_id).defer(tx).await
 }
@@ -187,8 +187,8 @@ pub async fn remove_of(tx: &mut Tx, webhook_id: WebhookId) -> Result<(), db::Err
 /// The statement of [`remove_of`].
 pub const REMOVE_OF: &str = "DELETE FROM webhook_deliveries WHERE webhook_id = $1";
 
-/// The statement of [`ready`]. It steps from webhook to webhook by the index of pending deliveries, however many wait
-/// for each.
+/// The statement of [`ready`]. It steps from webhook to webhook through the index of pending deliveries, so
+/// the number of deliveries per webhook doesn't matter.
 pub const READY: &str = "WITH RECURSIVE receivers (webhook_id) AS (
          SELECT MIN(d.webhook_id) FROM webhook_deliveries d WHERE d.state = 'pending'
          UNION ALL
@@ -206,34 +206,34 @@ pub const READY: &str = "WITH RECURSIVE receivers (webhook_id) AS (
      WHERE due.next_attempt_at <= $1 AND due.leased < $2
      ORDER BY due.next_attempt_at, due.webhook_id LIMIT $3";
 
-/// Returns at most `limit` webhooks that have a due delivery, and fewer than `most` that are being sent, the longest
-/// waiting first.
+/// Returns up to `limit` webhooks with a due delivery and fewer than `most` in progress, longest waiting
+/// first.
 pub async fn ready(tx: &mut Tx, now: Time, most: i64, limit: i64) -> Result<Vec<WebhookId>, db::Error> {
     let ready: Vec<(WebhookId,)> = sql(READY).bind(now).bind(most).bind(limit).all(tx).await?;
     Ok(ready.into_iter().map(|(id,)| id).collect())
 }
 
-/// A delivery to send, with the bytes of its event.
+/// A delivery to send, with its event's body.
 #[derive(Clone, Debug)]
 pub struct Claimed {
     pub id: DeliveryId,
     pub event_id: EventId,
-    /// The number of attempts since it was begun, this one included.
+    /// Number of attempts since the (re)start of the delivery, including this one.
     pub round_attempts: i64,
-    /// `None` if the event was removed.
+    /// `None` if the event was deleted.
     pub body: Option<Vec<u8>>,
 }
 
 db::row!(Claimed { id, event_id, round_attempts, body });
 
-/// The statement that counts what a webhook is being sent.
+/// The statement that counts a webhook's deliveries in progress.
 pub const LEASED: &str = "SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1 AND is_leased = 1 AND next_attempt_at > $2";
 /// The statement that finds due deliveries of a webhook.
 pub const DUE: &str = "SELECT id FROM webhook_deliveries
      WHERE webhook_id = $1 AND state = 'pending' AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $3";
 
-/// Leases due deliveries of a webhook, so that no more than `most` are being sent. The caller holds the webhook's lock.
-/// No other replica gets them before `leased_until`; after that their holder is taken to be dead.
+/// Leases due deliveries of a webhook, so that at most `most` are in progress. The caller holds the webhook's
+/// lock. Other replicas don't claim them before `leased_until`; after that, the holder is presumed dead.
 pub async fn claim(
     tx: &mut Tx,
     webhook_id: WebhookId,
@@ -266,22 +266,22 @@ pub async fn claim(
     Ok(claimed)
 }
 
-/// What an attempt has changed of a delivery.
+/// The changes that an attempt makes to a delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempted {
     pub id: DeliveryId,
     /// The end of the lease under which it was sent.
     pub leased_until: Time,
     pub state: State,
-    /// The next attempt of a pending one; else the time of this one.
+    /// Time of the next attempt of a pending delivery, or else the time of this attempt.
     pub next_attempt_at: Time,
     pub attempt: Attempt,
     pub at: Time,
     pub duration_ms: i64,
 }
 
-/// Writes the result of an attempt; `false` if the lease has ended and another replica has taken the delivery, or if it
-/// was given up meanwhile.
+/// Stores the result of an attempt. Returns `false` if the lease has expired and another replica claimed the
+/// delivery, or if it was given up in the meantime.
 pub async fn finish(tx: &mut Tx, attempted: &Attempted) -> Result<bool, db::Error> {
     let Attempted { id, leased_until, state, next_attempt_at, attempt, at, duration_ms } = *attempted;
     let changed = sql(
@@ -302,12 +302,12 @@ pub async fn finish(tx: &mut Tx, attempted: &Attempted) -> Result<bool, db::Erro
     Ok(changed > 0)
 }
 
-/// Removes a delivery.
+/// Deletes a delivery.
 pub async fn remove(tx: &mut Tx, id: DeliveryId) -> Result<(), db::Error> {
     sql("DELETE FROM webhook_deliveries WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// Makes deliveries due whose next attempt lies after `latest`: a clock has been set back since it was set.
+/// Makes deliveries due whose next attempt is after `latest`, which means that a clock was set back.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
     sql("UPDATE webhook_deliveries SET next_attempt_at = $1, is_leased = 0 WHERE state = 'pending' AND next_attempt_at > $2")
         .bind(now)
@@ -316,7 +316,7 @@ pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Err
         .await
 }
 
-/// Removes up to `limit` deliveries that were queued before a time; returns how many.
+/// Deletes up to `limit` deliveries queued before a time. Returns their number.
 pub async fn remove_before(tx: &mut Tx, before: Time, limit: i64) -> Result<u64, db::Error> {
     sql(REMOVE_BEFORE).bind(DeliveryId::from_parts(before, 0)).bind(limit).execute(tx).await
 }
@@ -325,7 +325,7 @@ pub async fn remove_before(tx: &mut Tx, before: Time, limit: i64) -> Result<u64,
 pub const REMOVE_BEFORE: &str = "DELETE FROM webhook_deliveries WHERE id IN
      (SELECT id FROM webhook_deliveries WHERE id < $1 ORDER BY id LIMIT $2)";
 
-/// Removes up to `limit` events from before a time; returns how many.
+/// Deletes up to `limit` events from before a time. Returns their number.
 pub async fn remove_events_before(tx: &mut Tx, before: Time, limit: i64) -> Result<u64, db::Error> {
     sql(REMOVE_EVENTS_BEFORE).bind(EventId::from_parts(before, 0)).bind(limit).execute(tx).await
 }

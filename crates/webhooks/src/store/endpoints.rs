@@ -11,7 +11,7 @@ use strum::{EnumString, IntoStaticStr};
 use crate::owners::OwnedTx;
 use crate::rules::urls::WebhookUrl;
 
-/// Why a webhook gets no events.
+/// The reason why a webhook is disabled.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, serde::Serialize, schemars::JsonSchema,
 )]
@@ -19,11 +19,11 @@ use crate::rules::urls::WebhookUrl;
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "WebhookDisabledReason")]
 pub enum DisabledReason {
-    /// An owner has switched it off.
+    /// An owner disabled it.
     Owner,
-    /// Its receiver has answered with 410.
+    /// The receiver responded with 410.
     Gone,
-    /// Every attempt of five days has failed.
+    /// Every attempt failed for five days.
     Failing,
 }
 
@@ -33,21 +33,21 @@ db::words!(DisabledReason);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Webhook {
     pub id: WebhookId,
-    /// `None` for one of the installation.
+    /// `None` for a webhook of the installation.
     pub organization_id: Option<OrganizationId>,
     pub url: WebhookUrl,
     pub description: Option<String>,
-    /// In the order of the contract, each once.
+    /// In the order of the contract, without duplicates.
     pub events: Vec<EventType>,
     pub is_enabled: bool,
     /// `None` while it is enabled.
     pub disabled_reason: Option<DisabledReason>,
-    /// The first failed attempt since the last one that succeeded.
+    /// The first failed attempt since the last success.
     pub failing_since: Option<Time>,
-    /// Until when the previous secret signs, too; it may be over.
+    /// Time until which the previous secret also signs; may be in the past.
     pub previous_ends_at: Option<Time>,
     pub created_at: Time,
-    /// The last change by a person, or the time at which it was switched off.
+    /// Time of the last change by a user, or of disabling.
     pub updated_at: Time,
 }
 
@@ -68,16 +68,14 @@ db::row!(Webhook {
 impl Webhook {
     /// Returns the version of the secret, which changes with each rotation.
     ///
-    /// # Errors
-    /// It can't be written as JSON, which it can.
+    /// # Errors Serialization to JSON fails.
     pub fn secret_version(&self) -> Result<Version, Error> {
         Version::of(&(self.id, self.previous_ends_at))
     }
 
-    /// Returns the version, which changes with everything that an owner can change.
+    /// Returns the version, which changes with every change an owner can make.
     ///
-    /// # Errors
-    /// It can't be written as JSON, which it can.
+    /// # Errors Serialization to JSON fails.
     pub fn version(&self) -> Result<Version, Error> {
         let Self {
             id, url, description, events, is_enabled, disabled_reason, created_at, updated_at, ..
@@ -103,7 +101,7 @@ fn url(row: &Row) -> Result<WebhookUrl, db::Error> {
 fn event_types(row: &Row) -> Result<Vec<EventType>, db::Error> {
     let words: Vec<String> = serde_json::from_str(&row.get::<String>("event_types")?)
         .map_err(|error| db::Error::Internal(format!("the events of a webhook: {error}")))?;
-    // A later version may know more of them.
+    // A later version may know more types.
     Ok(words.iter().filter_map(|word| word.parse().ok()).collect())
 }
 
@@ -112,7 +110,7 @@ fn json(events: &[EventType]) -> Result<String, db::Error> {
         .map_err(|error| db::Error::Internal(format!("the events of a webhook: {error}")))
 }
 
-/// Adds a webhook.
+/// Inserts a webhook.
 pub async fn insert(tx: &mut OwnedTx<'_>, new: &Webhook, sealed_secret: &[u8]) -> Result<(), db::Error> {
     sql("INSERT INTO webhooks (id, organization_id, url, description, event_types, sealed_secret, is_enabled, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)")
@@ -128,7 +126,7 @@ pub async fn insert(tx: &mut OwnedTx<'_>, new: &Webhook, sealed_secret: &[u8]) -
     .await
 }
 
-/// Writes what an owner can change, and since when it is failing.
+/// Updates the fields an owner can change, and the time since which it has been failing.
 pub async fn update(tx: &mut OwnedTx<'_>, webhook: &Webhook) -> Result<(), db::Error> {
     sql("UPDATE webhooks SET url = $2, description = $3, event_types = $4, is_enabled = $5, disabled_reason = $6,
                 failing_since = $7, updated_at = $8 WHERE id = $1")
@@ -144,7 +142,7 @@ pub async fn update(tx: &mut OwnedTx<'_>, webhook: &Webhook) -> Result<(), db::E
     .await
 }
 
-/// Gives a webhook a new secret; the current one signs, too, until `previous_ends_at`, and an older one no more.
+/// Replaces a webhook's secret. The current one also signs until `previous_ends_at`; an older one is dropped.
 pub async fn replace_secret(
     tx: &mut OwnedTx<'_>,
     id: WebhookId,
@@ -159,7 +157,7 @@ pub async fn replace_secret(
         .await
 }
 
-/// Removes a webhook.
+/// Deletes a webhook.
 pub async fn remove(tx: &mut OwnedTx<'_>, id: WebhookId) -> Result<(), db::Error> {
     sql("DELETE FROM webhooks WHERE id = $1").bind(id).defer(tx).await
 }
@@ -194,7 +192,7 @@ pub const COUNT: &str = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $
 /// The statement of [`count`] for the installation.
 pub const COUNT_OF_INSTALLATION: &str = "SELECT COUNT(*) FROM webhooks WHERE organization_id IS NULL";
 
-/// Returns one page of the webhooks of an organization, or of the installation, newest first.
+/// Returns a page of the webhooks of an organization or the installation, newest first.
 pub async fn list(
     tx: &mut Tx,
     organization_id: Option<OrganizationId>,
@@ -218,11 +216,11 @@ pub const LIST: &str =
             created_at, updated_at
      FROM webhooks WHERE organization_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3";
 
-/// What sending to a webhook takes.
+/// The data needed to send to a webhook.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     pub id: WebhookId,
-    /// `None` for one of the installation.
+    /// `None` for a webhook of the installation.
     pub organization_id: Option<OrganizationId>,
     pub url: WebhookUrl,
     pub is_enabled: bool,
@@ -241,7 +239,7 @@ db::row!(Receiver {
     previous_ends_at
 });
 
-/// Locks a webhook, so that one replica at a time takes its deliveries, and returns it.
+/// Locks a webhook and returns it, so that only one replica at a time claims its deliveries.
 pub async fn lock_receiver(tx: &mut Tx, id: WebhookId) -> Result<Option<Receiver>, db::Error> {
     sql("SELECT id FROM webhooks WHERE id = $1").bind(id).lock(tx, Lock::Change).await?;
     sql("SELECT id, organization_id, url, is_enabled, sealed_secret, previous_sealed_secret, previous_ends_at
@@ -251,7 +249,7 @@ pub async fn lock_receiver(tx: &mut Tx, id: WebhookId) -> Result<Option<Receiver
     .await
 }
 
-/// Notes that an attempt has succeeded.
+/// Records a successful attempt.
 pub async fn note_success(tx: &mut Tx, id: WebhookId) -> Result<(), db::Error> {
     sql("UPDATE webhooks SET failing_since = NULL WHERE id = $1 AND failing_since IS NOT NULL")
         .bind(id)
@@ -259,7 +257,8 @@ pub async fn note_success(tx: &mut Tx, id: WebhookId) -> Result<(), db::Error> {
         .await
 }
 
-/// Notes that an attempt has failed; returns since when all have, or `None` if the webhook is gone.
+/// Records a failed attempt. Returns the time since which all attempts have failed, or `None` if the webhook
+/// is gone.
 pub async fn note_failure(tx: &mut Tx, id: WebhookId, now: Time) -> Result<Option<Time>, db::Error> {
     let since: Option<(Time,)> = sql(
         "UPDATE webhooks SET failing_since = COALESCE(failing_since, $2) WHERE id = $1 RETURNING failing_since",
@@ -271,8 +270,8 @@ pub async fn note_failure(tx: &mut Tx, id: WebhookId, now: Time) -> Result<Optio
     Ok(since.map(|(since,)| since))
 }
 
-/// Switches a webhook off that is on; returns its URL, or `None` if it is off or gone. The caller holds the lock of its
-/// owner.
+/// Disables an enabled webhook and returns its URL, or `None` if it's already disabled or gone. The caller
+/// holds its owner's lock.
 pub async fn disable(
     tx: &mut Tx,
     id: WebhookId,
@@ -300,7 +299,7 @@ pub struct Sealed {
 
 db::row!(Sealed { id, sealed_secret, previous_sealed_secret });
 
-/// Returns at most `limit` webhooks' sealed secrets, ordered by id, after this one.
+/// Returns the sealed secrets of up to `limit` webhooks, ordered by id, after a given one.
 pub async fn fetch_sealed(tx: &mut Tx, after: &str, limit: i64) -> Result<Vec<Sealed>, db::Error> {
     sql("SELECT id, sealed_secret, previous_sealed_secret FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2")
         .bind(after)
