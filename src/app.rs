@@ -42,7 +42,7 @@ use web::Frame;
 use web::route::Listener;
 use webhooks::Webhooks;
 
-/// The application; cheap to clone.
+/// Application handle; cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
@@ -50,9 +50,9 @@ pub struct App(Arc<Parts>);
 pub struct Parts {
     /// The effective configuration.
     pub config: Config,
-    /// The only source of time.
+    /// The only clock.
     pub clock: Clock,
-    /// Compares that source with other clocks.
+    /// Compares the clock with other clocks.
     pub clock_guard: Arc<ClockGuard>,
     /// The only source of randomness.
     pub random: Random,
@@ -67,28 +67,28 @@ pub struct Parts {
     pub sealer: Arc<Sealer>,
     /// Delivers mail.
     pub mail: Mail,
-    /// The feed of changes to what is held in memory.
+    /// The feed of changes to cached data.
     pub feed: Arc<Feed>,
     /// Organizations, projects, members and invitations.
     pub tenants: Tenants,
     pub keys: Keys,
-    /// The request rates that this replica counts alone.
+    /// Request rates counted by this replica alone.
     pub limiter: Arc<Limiter>,
     /// Usage and money.
     pub billing: Billing,
-    /// Addresses of organizations that get events.
+    /// Webhook endpoints of organizations and the installation.
     pub webhooks: Webhooks,
-    /// Payments by Stripe.
+    /// Payments through Stripe.
     pub payments: Payments,
     /// Model calls to upstreams.
     pub gateway: Gateway,
-    /// What operators see and change.
+    /// Operations for operators.
     pub operators: Operators,
-    /// The leases of jobs that one replica runs at a time.
+    /// Leases of jobs that run on one replica at a time.
     pub leases: Leases,
-    /// Takes the mails to be sent.
+    /// Queues outgoing mail.
     pub outbox: Arc<Outbox>,
-    /// The counters of the process.
+    /// The process's metrics.
     pub metrics: Arc<Metrics>,
     /// The state that both listeners share.
     pub frame: Arc<Frame>,
@@ -106,18 +106,17 @@ impl Deref for App {
 /// The reason why the start failed.
 #[derive(Debug)]
 pub enum BootError {
-    /// The database is unavailable: trying again may help.
+    /// The database is unavailable. A retry may succeed.
     Unavailable(String),
-    /// Trying again won't help.
+    /// A retry won't help.
     Fatal(String),
 }
 
 impl App {
-    /// Builds the application from its configuration: reads or creates the secrets and reads the catalog. The
-    /// database isn't used yet.
+    /// Builds the application from its configuration: reads or creates the secrets and reads the catalog.
+    /// Doesn't use the database yet.
     ///
-    /// # Errors
-    /// A sentence for the operator.
+    /// # Errors A sentence for the operator.
     pub fn new(config: Config, clock: Clock) -> Result<Self, String> {
         let random = Random::system();
         let hasher = Hasher::new(config.passwords.hash_threads, config.passwords.queue, random.clone());
@@ -182,12 +181,12 @@ impl App {
     }
 
     /// Starts the application: migrates the database, activates the catalog, finds the position in the feed
-    /// of changes, and ensures that there is a signing key. Afterwards the application is ready.
+    /// of changes, and creates a signing key if necessary. Afterwards the application is ready.
     pub async fn boot(&self) -> Result<(), BootError> {
         self.boot_with(true).await
     }
 
-    /// Starts the application for a command: it uses the catalog of the database, and activates none.
+    /// Starts the application for a command: uses the database's catalog and doesn't activate another one.
     pub async fn boot_for_command(&self) -> Result<(), BootError> {
         self.boot_with(false).await
     }
@@ -218,7 +217,7 @@ impl App {
         } else {
             catalog::activation::read_book(&self.catalogs).await.map_err(boot_error)?;
         }
-        // The first read of the feed empties all memory, so the signing keys are loaded after it.
+        // The first read of the feed clears all caches, so the signing keys are loaded after it.
         self.feed.catch_up().await.map_err(boot_error)?;
         self.accounts.signing_keys.load_or_create(&self.accounts).await.map_err(boot_error)?;
         if activates_catalog {
@@ -228,7 +227,8 @@ impl App {
         Ok(())
     }
 
-    /// Refuses a PostgreSQL with `fsync = off`, which may lose commits, unless the configuration allows it.
+    /// Rejects a PostgreSQL server with `fsync = off`, which may lose commits, unless the configuration
+    /// allows it.
     async fn refuse_fsync_off(&self) -> Result<(), BootError> {
         if self.config.database_allow_fsync_off {
             return Ok(());
@@ -246,10 +246,9 @@ impl App {
         }
     }
 
-    /// Starts the application, trying again while the database is unavailable.
+    /// Starts the application, retrying while the database is unavailable.
     ///
-    /// # Errors
-    /// The error that trying again won't solve.
+    /// # Errors The first error that a retry won't solve.
     pub async fn boot_until_ready(&self) -> Result<(), String> {
         let mut wait_ms = 100;
         loop {
@@ -279,7 +278,7 @@ impl App {
         api::routes::dispatcher_of(&self.api, &self.routes(), listener)
     }
 
-    /// Prepares the stop: no more mail and events are delivered, and `/readyz` fails.
+    /// Prepares the stop: mail and event deliveries stop, and `/readyz` fails.
     pub fn stop(&self) {
         self.frame.set_stopping();
         self.mail.stop();
@@ -287,10 +286,10 @@ impl App {
     }
 }
 
-/// Creates the data folder, if it is missing, for its owner only. Refuses one that every user can write to.
+/// Creates the data folder, if missing, accessible to its owner only. Rejects a folder that every user can
+/// write to.
 ///
-/// # Errors
-/// A sentence for the operator.
+/// # Errors A sentence for the operator.
 pub fn make_data_dir(config: &Config) -> Result<(), String> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir);
     let folder = config.data_dir.display();
@@ -298,18 +297,18 @@ pub fn make_data_dir(config: &Config) -> Result<(), String> {
         made.and_then(|()| config.data_dir.metadata()).map(|folder| folder.permissions().mode() & 0o7777);
     let mode = mode.map_err(|error| {
         format!(
-            "data folder {folder}: {error}; set `data_dir` to a folder that is there or can be made (TOLLKEEPER_DATA_DIR)"
+            "data folder {folder}: {error}; set `data_dir` to a folder that exists or can be created (TOLLKEEPER_DATA_DIR)"
         )
     })?;
     if mode & 0o002 != 0 {
         return Err(format!(
-            "data folder {folder}: every user of this machine can write there (mode {mode:o}), and put another master key or \
-             database in the place of yours; `chmod 700` it, or set `data_dir` to a folder below it, which is made for you alone \
+            "data folder {folder}: every user of this machine can write to it (mode {mode:o}) and replace the master key or the \
+             database; `chmod 700` it, or set `data_dir` to a subfolder, which will be created with access for you only \
              (TOLLKEEPER_DATA_DIR)"
         ));
     }
     if mode & 0o077 != 0 {
-        tracing::warn!(%folder, "the data folder is open to other users (mode {mode:o}): `chmod 700` it");
+        tracing::warn!(%folder, "other users can access the data folder (mode {mode:o}): `chmod 700` it");
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! The configuration: built-in defaults, then a TOML file, then environment variables
 //! (docs/contract/operators.md#configuration).
 //!
-//! [`Config`] is the list of all keys, with how each is read and shown. A wrong key or value stops the start.
-//! Its error names the file, the line and the expected value, or the variable. No error shows a
-//! secret.
+//! [`Config`] lists all keys, with how each is read and shown. An invalid key or value aborts the start. The
+//! error names the file, the line, and the expected value, or the variable. No error shows a secret.
 
 mod load;
 mod shown;
@@ -33,8 +32,7 @@ pub use web::settings::{Server, Tls};
 
 use kernel::secrets::Secret;
 
-/// The effective configuration, in the order in which it is shown: the keys of the root table come first, as
-/// TOML requires.
+/// The effective configuration, in display order: the keys of the root table come first, as TOML requires.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -44,52 +42,52 @@ pub struct Config {
     /// The service listener, for the platform's own inference servers.
     #[serde(deserialize_with = "types::address")]
     pub service_listen: SocketAddr,
-    /// The bearer token of the service listener; `None`: created at the first start, as `service.token` in
+    /// The bearer token of the service listener; `None` creates one at the first start, as `service.token` in
     /// the data folder.
     #[serde(deserialize_with = "types::service_token", serialize_with = "hidden")]
     pub service_token: Option<Secret>,
-    /// The folder of the SQLite file, the master key and the mail files.
+    /// The folder for the SQLite file, the master key, and the mail files.
     #[serde(deserialize_with = "path")]
     pub data_dir: PathBuf,
-    /// The database; `None`: an SQLite file in the data folder.
+    /// The database; `None` means an SQLite file in the data folder.
     pub database_url: Option<DatabaseUrl>,
-    /// A standby of that PostgreSQL, for reports; `None`: reports are read from the primary.
+    /// A standby of the PostgreSQL server, for reports; `None` reads reports from the primary.
     #[serde(deserialize_with = "types::replica")]
     pub database_replica_url: Option<DatabaseUrl>,
-    /// How far the standby may be behind, in seconds; past it reports are read from the primary.
+    /// Maximum lag of the standby, in seconds. Above it, reports are read from the primary.
     #[serde(deserialize_with = "whole::<3, 3_600, _, _>")]
     pub database_replica_max_lag_seconds: u32,
-    /// `true` to start on a PostgreSQL with `fsync = off`: for throwaway databases of tests.
+    /// Whether to start on a PostgreSQL server with `fsync = off`. For throwaway test databases.
     pub database_allow_fsync_off: bool,
     /// Encrypts API keys and signing keys: 32 bytes in base64, already validated. See
     /// [`Config::master_key_bytes`].
     #[serde(deserialize_with = "types::master_key", serialize_with = "hidden")]
     pub master_key: Option<Secret>,
-    /// The file that holds the master key; `None`: `master.key` in the data folder.
+    /// The file with the master key; `None` means `master.key` in the data folder.
     #[serde(deserialize_with = "types::key_path")]
     pub master_key_file: Option<PathBuf>,
-    /// The master key that is being replaced: decrypts older secrets, and encrypts none.
+    /// The master key being replaced: decrypts older secrets, but doesn't encrypt new ones.
     #[serde(deserialize_with = "types::master_key", serialize_with = "hidden")]
     pub master_key_previous: Option<Secret>,
-    /// The file that holds it; `None`: there is none.
+    /// The file with the master key being replaced, if any.
     #[serde(deserialize_with = "types::key_path")]
     pub master_key_previous_file: Option<PathBuf>,
     /// The prefix of links in mails, and the issuer of tokens. See [`Config::public_url`].
     pub public_url: Option<PublicUrl>,
-    /// `true` if a login needs a verified e-mail address.
+    /// Whether login requires a verified email address.
     pub require_verified_email: bool,
-    /// Who may register.
+    /// Restriction on registration.
     pub registration: RegistrationMode,
-    /// The model catalog; `None`: the built-in one.
+    /// The model catalog; `None` means the built-in one.
     #[serde(deserialize_with = "path")]
     pub catalog_file: Option<PathBuf>,
     /// Peers whose `X-Forwarded-For` is trusted.
     #[serde(deserialize_with = "types::ranges")]
     pub trusted_proxies: Vec<IpNet>,
-    /// Origins whose pages may call the public listener from a browser; empty: none.
+    /// Origins whose pages may call the public listener from a browser; empty means none.
     #[serde(deserialize_with = "types::origins")]
     pub cors_origins: Vec<String>,
-    /// How long requests in flight may take after the stop signal, in milliseconds.
+    /// Grace period for requests in flight after the stop signal, in milliseconds.
     #[serde(deserialize_with = "whole::<0, 600_000, _, _>")]
     pub shutdown_grace_ms: u32,
     #[serde(deserialize_with = "table")]
@@ -104,7 +102,7 @@ pub struct Config {
     /// Rate limits and bounds.
     #[serde(deserialize_with = "table")]
     pub limits: Limits,
-    /// How long data is kept.
+    /// Retention of data.
     #[serde(deserialize_with = "table")]
     pub retention: Retention,
     #[serde(deserialize_with = "table")]
@@ -114,7 +112,7 @@ pub struct Config {
     /// Password hashing.
     #[serde(deserialize_with = "table")]
     pub passwords: Passwords,
-    /// How people sign in.
+    /// Sign-in methods.
     #[serde(deserialize_with = "table")]
     pub sign_in: SignIn,
     #[serde(deserialize_with = "table")]
@@ -127,7 +125,7 @@ pub struct Config {
     pub webhooks: webhooks::Settings,
     #[serde(deserialize_with = "table")]
     pub gateway: gateway::Settings,
-    /// Payments by Stripe.
+    /// Payments through Stripe.
     #[serde(deserialize_with = "table")]
     pub payments: payments::settings::Settings,
     #[serde(deserialize_with = "table")]
@@ -138,16 +136,16 @@ pub struct Config {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
-    /// How long an account is kept that was never verified, used or made a member, in days; 0: for ever.
+    /// Retention of accounts that were never verified, used, or added as a member, in days; 0 means forever.
     #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub unverified_accounts_days: u32,
-    /// How long audit entries are kept, in days; 0: for ever.
+    /// Retention of audit entries, in days; 0 means forever.
     #[serde(deserialize_with = "types::audit_log_days")]
     pub audit_log_days: u32,
-    /// How long mail files are kept, in days; 0: for ever.
+    /// Retention of mail files, in days; 0 means forever.
     #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub mail_files_days: u32,
-    /// How long deliveries of webhooks are kept, in days; 0: for ever.
+    /// Retention of webhook deliveries, in days; 0 means forever.
     #[serde(deserialize_with = "whole::<0, 36_500, _, _>")]
     pub webhook_deliveries_days: u32,
 }
@@ -156,17 +154,17 @@ pub struct Retention {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Passwords {
-    /// Threads that hash passwords.
+    /// Number of threads that hash passwords.
     #[serde(deserialize_with = "whole::<1, 256, _, _>")]
     pub hash_threads: usize,
-    /// Passwords that may wait for a thread; past it 429.
+    /// Maximum number of passwords waiting for a thread. Beyond it, requests get a 429.
     #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub queue: usize,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        // Audit entries of a whole year are still there a month after its end.
+        // Audit entries of a whole year are still available a month after its end.
         Self {
             unverified_accounts_days: 30,
             audit_log_days: 400,
@@ -179,7 +177,7 @@ impl Default for Retention {
 impl Default for Passwords {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        // One core stays free for everything else.
+        // Leave one core free for everything else.
         Self { hash_threads: cores.saturating_sub(1).max(1), queue: 128 }
     }
 }
@@ -205,7 +203,7 @@ impl Default for Config {
             catalog_file: None,
             trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),
-            // Below the 10 s after which container runtimes kill.
+            // Below the 10 seconds after which container runtimes kill the process.
             shutdown_grace_ms: 8_000,
             server: Server::default(),
             tls: Tls::default(),
@@ -229,11 +227,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Loads the configuration: defaults, then `file` (or `tollkeeper.toml` in the working folder, if it
-    /// exists), then the variables of `environment` that start with `TOLLKEEPER_`.
+    /// Loads the configuration: defaults, then `file` (or `tollkeeper.toml` in the working directory, if it
+    /// exists), then the variables in `environment` that start with `TOLLKEEPER_`.
     ///
-    /// # Errors
-    /// The first unknown key or wrong value.
+    /// # Errors The first unknown key or invalid value.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,

@@ -1,4 +1,4 @@
-//! Background jobs: following the feed of changes, sending mail and events, removing expired data and keeping the books.
+//! Background jobs: the feed of changes, mail and event delivery, removal of expired data, and bookkeeping.
 
 pub mod cleanup;
 pub mod sweep;
@@ -18,42 +18,42 @@ use kernel::stopwatch::Stopwatch;
 use mail::sending;
 use metrics::Job;
 
-/// How often the feed is read: a change of another replica takes effect within a second.
+/// Interval at which the feed is read. Changes from other replicas take effect within a second.
 const FEED_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often the last uses of keys are written.
+/// Interval at which the last uses of keys are written.
 const LAST_USES_INTERVAL: Duration = Duration::from_secs(3);
-/// The most keys whose last use is written at a time. Writing more would slow down decisions; the others are
-/// written later.
+/// Maximum number of keys whose last use is written at a time. Writing more would slow down decisions; the
+/// others are written later.
 const MAX_LAST_USES: usize = 100_000;
 
-/// How often expired reservations are ended.
+/// Interval at which expired reservations are ended.
 const RESERVATIONS_INTERVAL: Duration = Duration::from_secs(3);
-/// The pause after a failure to end them. When the database comes back, gateways that are there extend theirs
-/// first.
+/// Delay after a failure to end them. When the database comes back, active gateways extend theirs first.
 const RESERVATIONS_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often to look for payments that are due.
+/// Interval between checks for due payments.
 const PAYMENTS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often to look for thresholds that were reached.
+/// Interval between checks for crossed thresholds.
 const ALERTS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often to check for months to close, expired credits and a due audit.
+/// Interval between checks for months to close, expired credits, and a due audit.
 const BOOKS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The pause between two slices of old data, and how often to check for a new day.
+/// Delay between two slices of old data, and interval between checks for a new day.
 const RETENTION_SLICE_PAUSE: Duration = Duration::from_millis(100);
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
-/// How soon the catalog file is read again while another catalog is in force.
+/// Delay before the catalog file is read again while another catalog is in force.
 const CATALOG_RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// How often to check for documents of providers that are due.
+/// Interval between checks for provider documents that are due for a refresh.
 const PROVIDERS_INTERVAL: Duration = Duration::from_secs(60);
-/// How often unused leases of request rates are returned: before they count as used.
+/// Interval at which unused leases of request rates are returned, before they count as used.
 const LEASES_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Runs every job until [`App::stop`], then waits for the mails and events in delivery. A job that fails logs it and
-/// continues at its next run. All jobs except these two can be dropped at any time: their transactions are atomic.
+/// Runs all jobs until [`App::stop`], then waits for mail and events in delivery. A job that fails logs the
+/// error and continues at its next run. All jobs except these two can be dropped at any time: their
+/// transactions are atomic.
 pub async fn run(app: App) {
     let others = async {
         // The large futures are boxed: together they would cost an idle server 2 MiB, a huge page.
@@ -90,7 +90,7 @@ async fn record_run<T, E>(app: &App, job: Job, turn: impl Future<Output = Result
     outcome
 }
 
-/// Applies changes of other replicas.
+/// Applies changes from other replicas.
 async fn follow_changes(app: &App) {
     loop {
         if app.frame.is_ready()
@@ -102,7 +102,7 @@ async fn follow_changes(app: &App) {
     }
 }
 
-/// Sends due mails: at once if this replica queued them, within a second otherwise.
+/// Sends due mail: immediately if this replica queued it, within a second otherwise.
 async fn send_mail(app: &App) {
     let mail = &app.mail;
     while !mail.is_stopping() {
@@ -118,7 +118,7 @@ async fn send_mail(app: &App) {
     }
 }
 
-/// Sends due events to webhooks: within a second.
+/// Sends due events to webhooks within a second.
 async fn send_events(app: &App) {
     let webhooks = &app.webhooks;
     while !webhooks.is_stopping() {
@@ -134,14 +134,14 @@ async fn send_events(app: &App) {
     }
 }
 
-/// Writes what would be lost with the process, just before its end.
+/// Saves data that would otherwise be lost when the process exits.
 pub async fn finish(app: &App) {
     if let Err(error) = app.keys.last_uses.flush(usize::MAX).await {
         tracing::warn!("the last uses of {} keys are lost: {error}", app.keys.last_uses.len());
     }
     app.keys.rates.return_leases(true).await;
     if let Err(error) = usage_refusals::announce(&app.billing, Timing::Now).await {
-        tracing::warn!("webhooks aren't told of the last refused usage: {error}");
+        tracing::warn!("webhook events about the last refused usage are lost: {error}");
     }
 }
 
@@ -171,7 +171,7 @@ async fn expire_reservations(app: &App) {
     }
 }
 
-/// Returns unused parts of leased request rates to the other replicas.
+/// Returns unused parts of leased request rates to other replicas.
 async fn return_leases(app: &App) {
     loop {
         tokio::time::sleep(LEASES_INTERVAL).await;
@@ -191,7 +191,7 @@ async fn watch_clock(app: &App) {
     }
 }
 
-/// Reads the providers file again on request, and the documents of the providers when they are due.
+/// Rereads the providers file on request, and refreshes due documents of the providers.
 async fn refresh_providers(app: &App) {
     let providers = &app.accounts.providers;
     loop {
@@ -199,7 +199,7 @@ async fn refresh_providers(app: &App) {
         tokio::select! {
             () = providers.reload_requested() => {
                 if let Err(mistakes) = providers.reload() {
-                    tracing::error!("the providers file was refused, and the providers stay as they are: {mistakes}");
+                    tracing::error!("the providers file was rejected, and the providers are unchanged: {mistakes}");
                 }
             }
             () = tokio::time::sleep(PROVIDERS_INTERVAL) => {}
@@ -207,8 +207,8 @@ async fn refresh_providers(app: &App) {
     }
 }
 
-/// Reloads the catalog file on request: by a signal, by the command, or after a gap in the feed. Retries
-/// while another catalog is in force, or after a failure.
+/// Reloads the catalog file on request: by a signal, a command, or after a gap in the feed. Retries while
+/// another catalog is in force, or after a failure.
 async fn reload_catalog(app: &App) {
     let mut has_failed = false;
     loop {
@@ -226,7 +226,7 @@ async fn reload_catalog(app: &App) {
     }
 }
 
-/// Removes expired data once a minute.
+/// Removes expired data every minute.
 async fn sweep_expired(app: &App) {
     let mut ticks = tokio::time::interval(Duration::from_secs(60));
     loop {
@@ -239,7 +239,7 @@ async fn sweep_expired(app: &App) {
     }
 }
 
-/// Closes due months and ends expired credits; checks once a minute.
+/// Closes due months and ends expired credits. Checks every minute.
 async fn keep_books(app: &App) {
     let lease = app.leases.lease(Job::Billing);
     loop {
@@ -253,7 +253,7 @@ async fn keep_books(app: &App) {
     }
 }
 
-/// Puts the mails about thresholds of budgets, and about balances that are low, into the outbox.
+/// Queues mail about crossed thresholds of budgets and about low balances.
 async fn send_alerts(app: &App) {
     loop {
         tokio::time::sleep(ALERTS_INTERVAL).await;
@@ -265,13 +265,13 @@ async fn send_alerts(app: &App) {
     }
 }
 
-/// Returns how many budgets and balances were told of.
+/// Returns the number of budgets and balances for which mail was queued.
 async fn queue_alerts(app: &App) -> Result<u64, Error> {
     let budgets = budget_alerts::mail_due(&app.billing, &app.mail.outbox).await?;
     Ok(budgets + balance_alerts::mail_due(&app.billing, &app.mail.outbox).await?)
 }
 
-/// Does what payments have to do: within a second, and at once if this replica has heard of something.
+/// Runs due work of payments within a second, or immediately if this replica caused it.
 async fn settle_payments(app: &App) {
     let lease = app.leases.lease(Job::Payments);
     while app.payments.is_on() {
@@ -289,7 +289,7 @@ async fn settle_payments(app: &App) {
     std::future::pending::<()>().await;
 }
 
-/// Audits the books when it is due; checks once a minute.
+/// Audits the books when due. Checks every minute.
 async fn audit(app: &App) {
     let lease = app.leases.lease(Job::Audit);
     loop {
@@ -303,7 +303,7 @@ async fn audit(app: &App) {
     }
 }
 
-/// Writes the files of `exports.folder` when they are due; checks once a minute.
+/// Writes the files in `exports.folder` when due. Checks every minute.
 async fn write_exports(app: &App) {
     if app.billing.exports.folder.is_none() {
         return;
@@ -320,7 +320,7 @@ async fn write_exports(app: &App) {
     }
 }
 
-/// Removes old usage events and other old data once a day, once the service has been up for a while.
+/// Removes old usage events and other old data daily, once the service has been up for a while.
 async fn remove_old_data(app: &App) {
     let (mut events, mut others) = (retention::Progress::default(), cleanup::Progress::default());
     loop {

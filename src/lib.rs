@@ -1,13 +1,13 @@
 //! Tollkeeper: a self-hosted control plane for AI model platforms.
 //!
-//! The crates in `crates/` hold the subjects and the handlers (docs/architecture.md). This package assembles
-//! them:
+//! The crates in `crates/` contain the subjects and the handlers (docs/architecture.md). This package
+//! assembles them:
 //!
-//! * [`app`] builds the handles and starts the database, [`serve`] runs the listeners, and [`jobs`] runs in
+//! - [`app`] builds the handles and starts the database, [`serve`] runs the listeners, and [`jobs`] runs in
 //!   the background.
-//! * [`config`] and [`cli`] are for the operator.
+//! - [`config`] and [`cli`] are for the operator.
 //!
-//! The crates are re-exported for the tests, the load program and the fuzz targets.
+//! The crates are re-exported for the tests, the load program, and the fuzz targets.
 
 pub use kernel::{clock, error, ids, money, patch, random};
 pub use {

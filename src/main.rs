@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// A request makes dozens of small allocations, for which this allocator is faster than most systems' own.
+/// Requests make dozens of small allocations, for which this allocator is faster than most systems' own.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

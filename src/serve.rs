@@ -9,17 +9,15 @@ use crate::jobs;
 use billing::rules::credit_limits::DEMO_CREDIT;
 use web::server::{AbortOnDrop, Addresses, BoundListeners};
 
-/// How long the stop waits for the last traces to be sent.
+/// Maximum time to wait for the last traces to be exported when stopping.
 const TRACES_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the listeners wait for the start, so that early requests wait in the sockets' queues instead of
-/// getting a 503.
+/// Maximum time the listeners wait for the application to start, so that early requests wait in the sockets'
+/// queues instead of getting a 503.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves both listeners until `shutdown` resolves, then waits for requests in flight, at most for the grace
-/// time.
+/// Serves both listeners until `shutdown` resolves, then waits for requests in flight up to the grace period.
 ///
-/// # Errors
-/// A sentence for the operator: an address that can't be bound, or a database that can't be used.
+/// # Errors A sentence for the operator: an address that can't be bound, or a database that can't be used.
 pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
     let addresses = Addresses { public: app.config.listen, service: app.config.service_listen };
     let listeners = BoundListeners::bind(addresses, &app.config.tls).await?;
@@ -35,7 +33,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     tracing::info!(public = %addresses.public, service = %addresses.service, "listening");
     if app.catalog.now().uses_demo() {
         tracing::warn!(
-            "the built-in demo answers calls of models: name your inference servers in the catalog, as `[[upstreams]]`"
+            "the built-in demo answers model calls: add your inference servers to the catalog as `[[upstreams]]`"
         );
     }
     log_credit(&app);
@@ -62,7 +60,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
         tracing::warn!(
             grace_ms,
             cut_calls,
-            "some model calls did not finish in time: they were cut and settled"
+            "some model calls did not finish in time: they were cut off and settled"
         );
     }
     if !all_finished {
@@ -80,7 +78,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     Ok(())
 }
 
-/// Says what first organizations may spend, where nobody has configured it.
+/// Logs the credit of first organizations, if none is configured.
 fn log_credit(app: &App) {
     if app.config.billing.credit_limit.is_some() {
         return;
@@ -88,14 +86,14 @@ fn log_credit(app: &App) {
     let currency = &app.config.billing.currency;
     if app.catalog.is_demo() {
         tracing::info!(
-            "each person's first organization may spend {DEMO_CREDIT} {currency} on the built-in demo; that ends with a catalog of \
-             your own"
+            "each user's first organization can spend {DEMO_CREDIT} {currency} on the built-in demo, until you configure your own \
+             catalog"
         );
     } else {
         tracing::info!(
-            "the credit of {DEMO_CREDIT} {currency} for a first organization was for the built-in demo, and has ended with a catalog \
-             of your own: calls need credit that was added (`tollkeeper credit add`) or paid, a limit of the organization \
-             (`tollkeeper organization set-credit-limit`), or `billing.credit_limit` for new ones"
+            "first organizations no longer get {DEMO_CREDIT} {currency} of credit, which was for the built-in demo: with your own \
+             catalog, calls need added (`tollkeeper credit add`) or purchased credit, a credit limit of the organization \
+             (`tollkeeper organization set-credit-limit`), or `billing.credit_limit` for new organizations"
         );
     }
 }

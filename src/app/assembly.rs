@@ -40,7 +40,7 @@ use web::Frame;
 use webhooks::Webhooks;
 use webhooks::client::Client;
 
-/// The parts that several subjects share.
+/// Parts shared by several subjects.
 pub(super) struct Base {
     pub(super) db: Db,
     pub(super) clock: Clock,
@@ -232,7 +232,7 @@ impl Base {
         tenants: Tenants,
     ) -> Result<Payments, String> {
         let url = config.public_url();
-        // Where there is no console, a person is better off with the reference than with an unknown page.
+        // Without a console, the API reference is a better place to return to than an unknown page.
         let return_url = if config.console.enabled {
             [format!("{url}/console/organizations/"), "/billing/".to_owned()]
         } else {
@@ -265,7 +265,7 @@ impl Base {
     }
 }
 
-/// The handles that the handlers use.
+/// The handles used by the handlers.
 pub(super) struct Subjects {
     pub(super) accounts: Accounts,
     pub(super) tenants: Tenants,
@@ -343,8 +343,8 @@ impl Base {
     }
 }
 
-/// Returns the feed of changes. Changes that a transaction announces are applied to memory as part of its
-/// commit, so handlers need not do it.
+/// Returns the feed of changes. Changes announced by a transaction are applied to caches as part of its
+/// commit, so handlers don't have to.
 fn follow_changes(
     db: &Db,
     clock: &Clock,
@@ -357,7 +357,7 @@ fn follow_changes(
             CatalogChange::Certain => catalog.request_reload(),
             CatalogChange::Possible => catalog.request_check(),
         }
-        // The same change orders both files to be read again.
+        // The same change requests a reload of both files.
         providers.request_check();
     });
     let epochs = Arc::clone(&feed.epochs);
@@ -371,7 +371,7 @@ fn load_providers(config: &Config, clock: &Clock, random: &Random) -> Result<Arc
     Providers::load(file, &config.public_url(), clock.clone(), random.clone()).map(Arc::new)
 }
 
-/// Reads the master keys; the current one is created if it is missing.
+/// Reads the master keys, and creates the current one if it's missing.
 fn load_sealer(config: &Config, random: &Random) -> Result<Sealer, String> {
     let file = config.master_key_file_or_default();
     let key = files::load_or_create_master_key(config.master_key.as_ref(), &file, random)?;

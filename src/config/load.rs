@@ -1,4 +1,4 @@
-//! Loading of the configuration: defaults, file and environment, with the place of every mistake.
+//! Loading of the configuration from defaults, file, and environment, with the location of every error.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,7 +9,7 @@ use kernel::spelling::closest;
 use super::shown::names;
 use super::{Config, DatabaseUrl};
 
-/// Implements [`Config::load`]; `default_file` is read if it exists and no other file is named.
+/// Implements [`Config::load`]. `default_file` is read if it exists and no file is specified.
 pub fn load(
     file: Option<&Path>,
     default_file: &Path,
@@ -62,11 +62,12 @@ fn settings(environment: impl IntoIterator<Item = (String, String)>) -> Vec<(Str
     ours
 }
 
-/// Reads a variable: the text itself, or else parsed as TOML, so that `true`, `100` and `["a"]` work.
+/// Reads a variable: as a string if the key takes one, otherwise as TOML, so that `true`, `100`, and `["a"]`
+/// work.
 fn read_variable<'a>(name: &str, text: &'a str) -> Result<(&'static str, DeValue<'a>), String> {
     let Some(key) = names().find(|key| variable(key) == *name) else {
         let words = name.strip_prefix("TOLLKEEPER_").unwrap_or(name).to_lowercase().replace("__", ".");
-        return Err(format!("there is no such key{}", hint(&words, variable)));
+        return Err(format!("unknown key{}", hint(&words, variable)));
     };
     let read = |value: DeValue<'a>| {
         let mut table = DeTable::new();
@@ -79,11 +80,11 @@ fn read_variable<'a>(name: &str, text: &'a str) -> Result<(&'static str, DeValue
     })
 }
 
-/// Describes a mistake without the value that was found, which may be a secret.
+/// Describes an error without the value that was found, which may be a secret.
 fn describe(Mistake { key, kind, .. }: Mistake<'_>) -> String {
     match kind {
         MistakeKind::Syntax(why) => why,
-        MistakeKind::UnknownKey(_) => format!("there is no key `{key}`{}", hint(&key, str::to_owned)),
+        MistakeKind::UnknownKey(_) => format!("unknown key `{key}`{}", hint(&key, str::to_owned)),
         MistakeKind::MissingKey => format!("the key `{key}` is missing"),
         MistakeKind::Wrong { expected, .. } if expected == "expected a table" => {
             format!("`{key}` is a table: write `[{key}]` and its keys below")
@@ -92,7 +93,7 @@ fn describe(Mistake { key, kind, .. }: Mistake<'_>) -> String {
     }
 }
 
-/// Returns a key that contradicts others, and why.
+/// Returns a key that conflicts with others, and the reason.
 fn check(config: &Config) -> Result<(), (&'static str, String)> {
     let on_postgres = matches!(config.database_url, Some(DatabaseUrl::Postgres(_)));
     let two = |key, other: &str| Err((key, format!("expected either this or `{other}`, not both")));
@@ -130,11 +131,11 @@ fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("payments.stripe_tax_code", payments.stripe_tax_code.is_some()),
     ] {
         if is_set && !is_paid_online {
-            return Err((name, format!("expected `{key}` as well: nothing is paid online without it")));
+            return Err((name, format!("expected `{key}` as well: online payments are off without it")));
         }
     }
     if payments.stripe_tax_code.is_some() && !payments.stripe_tax {
-        let why = "expected `payments.stripe_tax = true` as well: no tax is computed without it";
+        let why = "expected `payments.stripe_tax = true` as well: no tax is calculated without it";
         return Err(("payments.stripe_tax_code", why.to_owned()));
     }
     let tls = &config.tls;
@@ -155,8 +156,8 @@ fn check(config: &Config) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-/// Returns ` (did you mean …?)` with the closest key or table, if one is close; otherwise with the same key
-/// of another table.
+/// Returns ` (did you mean …?)` with the closest key or table, if any is close, or else with the same key of
+/// another table.
 fn hint(name: &str, write: impl Fn(&str) -> String) -> String {
     let tables = names().filter_map(|name| name.split_once('.').map(|(table, _)| table));
     let elsewhere = || {
@@ -172,8 +173,8 @@ fn last_part(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
 
-/// Returns `true` for the variables with which Kubernetes describes services. With a service named
-/// `tollkeeper` they start like ours: `TOLLKEEPER_SERVICE_HOST`, `TOLLKEEPER_PORT_8080_TCP_ADDR`.
+/// Returns `true` for the variables with which Kubernetes describes services. For a service named
+/// `tollkeeper`, they begin like ours: `TOLLKEEPER_SERVICE_HOST`, `TOLLKEEPER_PORT_8080_TCP_ADDR`.
 fn is_service_link(name: &str) -> bool {
     let name = name.strip_prefix("TOLLKEEPER").unwrap_or(name);
     let port = name.rsplit_once("_PORT").map(|(_, rest)| rest.trim_start_matches('_'));

@@ -1,4 +1,4 @@
-//! The configuration as `tollkeeper config` shows it, and the names of its keys.
+//! The output of `tollkeeper config`, and the names of the keys.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -34,7 +34,7 @@ fn effective(config: &Config) -> Config {
 
 /// Returns the effective configuration as a JSON object.
 pub fn to_json(config: &Config) -> String {
-    // Its maps have texts as keys, so nothing can fail.
+    // All maps have string keys, so this can't fail.
     serde_json::to_string(&effective(config)).unwrap_or_default()
 }
 

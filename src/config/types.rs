@@ -1,5 +1,5 @@
-//! The types of keys whose values the configuration alone reads. They check a value, say what is expected, and
-//! show no secrets.
+//! Types of keys used only by the configuration. They check a value, describe what is expected, and show no
+//! secrets.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub fn master_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     text(deserializer, what, |text| decode_master_key(text).map(|_| Some(Secret::new(text))))
 }
 
-/// Reads the path of a key file. A key in place of the path is refused, because paths are shown.
+/// Reads the path of a key file. Rejects a key given instead of a path, because paths are shown.
 pub fn key_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
     match path(deserializer)? {
         Some::<PathBuf>(path) if path.to_str().and_then(decode_master_key).is_some() => {
@@ -50,7 +50,7 @@ pub fn replica<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Data
     })
 }
 
-/// Reads 0, or the days for which audit entries are kept: database triggers keep them for 90 in any case.
+/// Reads 0, or the retention of audit entries in days: database triggers keep them for at least 90.
 pub fn audit_log_days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let days = whole::<0, 36_500, _, _>(deserializer).ok().filter(|days| *days == 0 || *days >= 90);
     days.ok_or_else(|| serde::de::Error::custom("expected 0 or a whole number from 90 to 36500"))
@@ -76,7 +76,7 @@ pub fn decode_master_key(text: &str) -> Option<[u8; 32]> {
 pub enum DatabaseUrl {
     /// An SQLite file.
     Sqlite(PathBuf),
-    /// The whole URL of a PostgreSQL server, including its password.
+    /// The full URL of a PostgreSQL server, including its password.
     Postgres(String),
 }
 
@@ -84,7 +84,7 @@ impl DatabaseUrl {
     /// Parses `sqlite://PATH` or `postgres://…`.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(path) = text.strip_prefix("sqlite://") {
-            // SQLite gives these a meaning that its connections would not share.
+            // SQLite gives these a special meaning that separate connections wouldn't share.
             let plain = !path.is_empty() && !path.starts_with(':') && !path.contains('?');
             return plain.then(|| Self::Sqlite(PathBuf::from(path)));
         }
@@ -94,8 +94,8 @@ impl DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Returns the URL for a program of libpq: without its password, parameters that may hold one, and the
-    /// parameter of our own.
+    /// Returns the URL for a libpq program: without the password, parameters that may contain one, and our
+    /// own parameters.
     pub fn for_libpq(&self) -> String {
         let shown = self.to_string();
         let (place, query) = shown.split_once('?').map_or((shown.as_str(), None), |(p, q)| (p, Some(q)));
@@ -138,7 +138,7 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-/// The query parameters of a PostgreSQL URL that hold no secret; the values of others are hidden.
+/// Query parameters of a PostgreSQL URL that don't contain secrets. The values of others are hidden.
 const PUBLIC_PARAMETERS: [&str; 12] = [
     "application_name",
     "channel_binding",

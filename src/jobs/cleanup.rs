@@ -1,16 +1,17 @@
-//! Removes old data: accounts that were never used, old audit entries, old deliveries of webhooks and old mail files.
+//! Removes old data: accounts that were never used, old audit entries, old webhook deliveries, and old mail
+//! files.
 //!
-//! Each replica walks through all of it once a day, in slices; what another replica has removed is simply
-//! gone. Mail files are each replica's own. Ages are measured from the newest audit entry, so that nothing is
-//! removed where nothing happens, and a clock that is ahead removes nothing until an action is recorded by
-//! it.
+//! Each replica walks through all of it daily, in slices; rows that another replica removed are simply gone.
+//! Mail files belong to each replica. Ages are measured from the newest audit entry, so that nothing is
+//! removed on an idle installation, and a fast clock removes nothing until an action is recorded with its
+//! time.
 
 use crate::app::App;
 use accounts::cleanup::{Position, remove_unused};
 use kernel::clock::{DAY_MS, Day, Time};
 use kernel::error::Error;
 
-/// The most rows or files that are checked and removed at a time.
+/// Maximum number of rows or files checked and removed at a time.
 const SLICE: i64 = 500;
 
 /// The progress of this replica's walk.
@@ -29,12 +30,12 @@ enum Stage {
     Trail,
     Deliveries,
     Files,
-    /// Nothing is left for today.
+    /// Done for today.
     #[default]
     Done,
 }
 
-/// The numbers of what a walk has removed so far.
+/// Numbers of rows and files removed so far by a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Removed {
     pub accounts: u64,
@@ -47,7 +48,7 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// Logs the numbers, unless nothing was removed.
+    /// Logs the numbers, unless all are 0.
     fn log(self) {
         if self == Self::default() {
             return;
@@ -66,24 +67,22 @@ impl Removed {
 /// The result of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The numbers of what today's walk has removed so far.
+    /// The totals of today's walk so far.
     pub removed: Removed,
-    /// `true` if there is more to do today.
+    /// Whether more work remains today.
     pub has_more: bool,
 }
 
 /// Handles the next slice of today's walk.
 ///
-/// # Errors
-/// Those of the database or the disk; the same slice is tried again next time.
+/// # Errors Errors of the database or the disk. The same slice is retried next time.
 pub async fn step(app: &App, walk: &mut Progress) -> Result<Step, Error> {
     step_with_size(app, walk, SLICE).await
 }
 
-/// Handles the next slice, with this size.
+/// Handles the next slice, with the given size.
 ///
-/// # Errors
-/// Those of the database or the disk.
+/// # Errors Errors of the database or the disk.
 pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result<Step, Error> {
     let Ok(now) = app.clock_guard.now() else {
         return Ok(Step { removed: walk.removed, has_more: false });
@@ -145,8 +144,8 @@ pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result
     Ok(Step { removed: walk.removed, has_more })
 }
 
-/// Returns the time this many days before the newest audit entry, or before now if that is earlier. `None`
-/// for 0 days or an empty trail.
+/// Returns the time `days` before the newest audit entry, or before now if that is earlier. `None` for 0 days
+/// or an empty trail.
 async fn before(app: &App, days: u32) -> Result<Option<Time>, Error> {
     if days == 0 {
         return Ok(None);

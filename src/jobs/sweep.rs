@@ -1,4 +1,4 @@
-//! Removes expired rows and entries in memory.
+//! Removes expired rows and cache entries.
 
 use crate::app::App;
 use billing::usage_refusals::Timing;
@@ -7,8 +7,8 @@ use cluster::feed::RETENTION_MS;
 use kernel::error::Error;
 use mail::sending;
 
-/// Removes expired rows and entries in memory, shortens reservations that a clock ahead of time made too long, and tells
-/// webhooks of keys that expire soon and of refused usage.
+/// Removes expired rows and cache entries, shortens reservations that a fast clock made too long, and queues
+/// webhook events for keys that expire soon and for refused usage.
 pub async fn sweep(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     app.limiter.sweep(now);

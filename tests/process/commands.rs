@@ -82,7 +82,7 @@ fn configuration_mistakes_are_reported_with_their_place() {
     let path = file.to_str().unwrap();
     let start = Start::new(&folder.0);
     let expected =
-        format!("tollkeeper: {path}:4: there is no key `limits.enabeld` (did you mean `limits.enabled`?)");
+        format!("tollkeeper: {path}:4: unknown key `limits.enabeld` (did you mean `limits.enabled`?)");
     for command in [&["serve"][..], &["migrate"], &["openapi"], &["config"], &["catalog", "reload"]] {
         let ended = start.command(&[command, &["--config", path]].concat());
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
