@@ -38,15 +38,15 @@ use crate::app::{App, BootError};
 use crate::config::Config;
 use kernel::clock::{Clock, Day, Time};
 
-/// A self-hosted control plane for AI model platforms: accounts, keys, exact usage and money.
+/// A self-hosted control plane for AI model platforms: accounts, keys, exact usage, and money.
 ///
-/// Configuration: built-in defaults, then a TOML file, then environment variables (TOLLKEEPER_ and the key in
-/// upper case, `__` between tables).
+/// Configuration: built-in defaults, then a TOML file, then environment variables (TOLLKEEPER_ followed by
+/// the key in upper case, with `__` between table and key).
 #[derive(Debug, Parser)]
 #[command(name = "tollkeeper", version, max_term_width = 100)]
 struct Arguments {
-    /// The TOML file, also by TOLLKEEPER_CONFIG; without it, `tollkeeper.toml` in the working folder when
-    /// there is one
+    /// The TOML file, also settable as TOLLKEEPER_CONFIG; defaults to `tollkeeper.toml` in the working
+    /// directory, if it exists
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -57,23 +57,23 @@ struct Arguments {
 enum Command {
     /// Run both listeners (the default)
     Serve,
-    /// Print the link that makes the first account, an operator's
+    /// Print the link for creating the first account, an operator account
     Setup {
         /// Print it as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Accounts of people
+    /// User accounts
     User {
         #[command(subcommand)]
         command: user::Command,
     },
-    /// The people who run this installation
+    /// Operators of this installation
     Operator {
         #[command(subcommand)]
         command: operator::Command,
     },
-    /// Mails that wait, and a test of the mail server
+    /// Queued email, and a test of the mail server
     Mail {
         #[command(subcommand)]
         command: mail::Command,
@@ -86,9 +86,9 @@ enum Command {
     },
     /// Check that money and usage add up; exits with 1 if they don't
     Audit(audit::Arguments),
-    /// Copy the database to a file while servers run, and check the copy
+    /// Copy the database to a file while servers are running, and verify the copy
     Backup(backup::Arguments),
-    /// Ask the running server whether it is ready; exits with 0, or with 1 and the reason
+    /// Check whether the running server is ready; exits with 0, or with 1 and the reason
     Health {
         /// Print the outcome as JSON
         #[arg(long)]
@@ -96,12 +96,12 @@ enum Command {
     },
     /// List audit entries, newest first
     AuditLog(audit_log::Arguments),
-    /// The keys that sign tokens
+    /// Keys that sign tokens
     SigningKey {
         #[command(subcommand)]
         command: signing_key::Command,
     },
-    /// The key that encrypts stored secrets
+    /// Key that encrypts stored secrets
     MasterKey {
         #[command(subcommand)]
         command: master_key::Command,
@@ -116,12 +116,12 @@ enum Command {
         #[command(subcommand)]
         command: catalog::Command,
     },
-    /// The inference servers of the catalog
+    /// Inference servers in the catalog
     Upstream {
         #[command(subcommand)]
         command: upstream::Command,
     },
-    /// The providers with which people may sign in
+    /// Sign-in providers
     Providers {
         #[command(subcommand)]
         command: providers::Command,
@@ -136,26 +136,27 @@ enum Command {
         #[command(subcommand)]
         command: credit::Command,
     },
-    /// Payments by Stripe, and their refunds
+    /// Stripe payments and their refunds
     Payment {
         #[command(subcommand)]
         command: payment::Command,
     },
-    /// Addresses of the operator that get the events of every organization, and of the installation
+    /// Webhooks of the installation, which receive the events of all organizations and of the installation
+    /// itself
     Webhook {
         #[command(subcommand)]
         command: webhook::Command,
     },
-    /// The closes of months
+    /// Month-end closing
     Billing {
         #[command(subcommand)]
         command: billing::Command,
     },
-    /// Write all charges of a month as CSV, in the form of FOCUS
+    /// Write all charges of a month as CSV in the FOCUS format
     Export(export::Arguments),
-    /// Show what is left of the list price of calls after what they cost on their routes
+    /// Show the margin of calls: their list price minus the cost of their routes
     Margin(margin::Arguments),
-    /// The clock of the service
+    /// Clock of the service
     Clock {
         #[command(subcommand)]
         command: clock::Command,
@@ -167,7 +168,7 @@ enum Command {
     },
     /// Print the OpenAPI document
     Openapi,
-    /// Print the effective configuration, secrets hidden
+    /// Print the effective configuration with secrets hidden
     Config {
         /// Print it as JSON instead of TOML
         #[arg(long)]
@@ -200,8 +201,8 @@ impl From<String> for Failure {
 }
 
 impl Failure {
-    /// Returns the failure of a command that can't be used with this installation: nothing was tried, as with
-    /// a wrong command line.
+    /// Returns the failure of a command that doesn't apply to this installation. Like an invalid command
+    /// line, nothing was attempted.
     fn misused(message: String) -> Self {
         Self { code: ExitCode::from(2), message }
     }
@@ -227,7 +228,7 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
         Command::SigningKey { command } => signing_key::run(config()?, &command),
         Command::MasterKey { command } => master_key::run(config()?, &command),
         Command::Session { command } => session::run(config()?, &command),
-        // Checking a file needs no installation and no valid configuration.
+        // Checking a file requires neither an installation nor a valid configuration.
         Command::Catalog { command: catalog::Command::Check { file, currency, json } } => {
             catalog::check(&file, currency.as_deref(), json)
         }
@@ -265,15 +266,15 @@ fn execute(arguments: Arguments) -> Result<(), Failure> {
     done.map_err(Failure::from)
 }
 
-/// Returns the environment. Variables of other programs may hold any bytes. `TOLLKEEPER_CONFIG` is read
-/// separately, because a path may hold any bytes.
+/// Returns the environment. Other programs' variables may contain arbitrary bytes. `TOLLKEEPER_CONFIG` is
+/// read separately, because a path may contain arbitrary bytes.
 fn environment() -> Result<Vec<(String, String)>, String> {
     let mut variables = Vec::new();
     for (name, value) in std::env::vars_os() {
         let shown = name.to_string_lossy().into_owned();
         match (name.into_string(), value.into_string()) {
             (Ok(name), Ok(value)) => variables.push((name, value)),
-            // The value isn't shown: it may be a secret.
+            // Don't show the value, which may be a secret.
             (Ok(name), Err(_)) if name.starts_with("TOLLKEEPER_") && name != "TOLLKEEPER_CONFIG" => {
                 return Err(format!("environment variable {name}: its value is not valid UTF-8"));
             }
@@ -291,7 +292,7 @@ fn environment() -> Result<Vec<(String, String)>, String> {
 fn print(text: &str) {
     use std::io::Write;
     if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
-        // The reader has closed the pipe.
+        // The reader closed the pipe.
     }
 }
 
@@ -300,14 +301,14 @@ fn print_error(text: &str) {
     eprintln!("tollkeeper: {text}");
 }
 
-/// Returns the application for a command, on a migrated database; servers may run. Prices are those of the
-/// database: neither a catalog file nor a providers file nor a secret of Stripe is read.
+/// Returns the application for a command, on a migrated database; servers may be running. Prices come from
+/// the database: catalog file, providers file, and Stripe secrets aren't read.
 async fn app(mut config: Config) -> Result<App, String> {
     config.payments = Default::default();
     app_with_payments(config).await
 }
 
-/// As [`app`], for a command that asks Stripe: the files with its secrets are read, too.
+/// Like [`app`], for a command that uses Stripe: the files with its secrets are read as well.
 async fn app_with_payments(mut config: Config) -> Result<App, String> {
     config.catalog_file = None;
     config.sign_in.providers_file = None;
@@ -318,7 +319,7 @@ async fn app_with_payments(mut config: Config) -> Result<App, String> {
     }
 }
 
-/// Parses a date or timestamp of the command line.
+/// Parses a date or timestamp from the command line.
 fn time(text: &str) -> Result<Time, String> {
     let time = Time::parse(text).or_else(|| Day::parse(text).map(Day::start));
     time.ok_or_else(|| {
@@ -330,8 +331,8 @@ fn time(text: &str) -> Result<Time, String> {
 struct Runtime(tokio::runtime::Runtime);
 
 impl Runtime {
-    /// Runs a future to its end. tokio's function would be compiled again for each command's future: without its type
-    /// it is compiled once for each type of a result.
+    /// Runs a future to completion. tokio's function would be compiled for each command's future; erasing the
+    /// type reduces this to one per result type.
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let future: Pin<&mut dyn Future<Output = T>> = pin!(future);
         self.0.block_on(future)

@@ -12,11 +12,11 @@ use kernel::ids::OrganizationId;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only the books of this organization, which may be deleted
+    /// Check only this organization's books; it may be deleted
     #[arg(long, value_name = "ID", value_parser = organization)]
     organization: Option<OrganizationId>,
-    /// Instead, compare the books with the usage events in this file, which their reporter has kept once they were
-    /// accepted: one JSON object a line
+    /// Compare the books with the usage events in this file instead, which their reporter saved after they
+    /// were accepted: one JSON object per line
     #[arg(long, value_name = "FILE", conflicts_with = "organization")]
     receipts: Option<PathBuf>,
     /// Print the report as JSON

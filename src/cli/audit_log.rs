@@ -10,26 +10,26 @@ use trail::{Action, AuditEntry, Filter};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only actions of this user or key; `operator` is the command line, `system` the service itself,
-    /// `anonymous` an unknown caller
+    /// Show only actions of this user or key; `operator` is the command line, `system` the service itself,
+    /// and `anonymous` an unknown caller
     #[arg(long, value_name = "ID")]
     actor: Option<String>,
-    /// Only this action, for instance `session.started`
+    /// Show only this action, such as `session.started`
     #[arg(long, value_name = "ACTION", value_parser = action)]
     action: Option<String>,
-    /// Only actions on this object
+    /// Show only actions on this object
     #[arg(long, value_name = "ID")]
     target: Option<String>,
-    /// Only in this organization
+    /// Show only entries of this organization
     #[arg(long, value_name = "ID")]
     organization: Option<String>,
-    /// Only entries from this date or timestamp on
+    /// Show only entries from this date or timestamp on
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     since: Option<Time>,
-    /// Only entries before this date or timestamp
+    /// Show only entries before this date or timestamp
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     until: Option<Time>,
-    /// The most entries
+    /// Maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     limit: i64,
     /// Print one JSON object per line
@@ -73,7 +73,7 @@ async fn list(config: Config, arguments: Arguments) -> Result<Vec<AuditEntry>, S
     listed.await.map_err(|error| error.to_string())
 }
 
-/// Returns time, actor, action, target, address and details of an entry, as one line.
+/// Returns an entry's time, actor, action, target, address, and details as one line.
 fn line(entry: &AuditEntry) -> String {
     let from = entry.address.as_deref().unwrap_or("-");
     let detail = entry.detail.as_ref().map(|detail| format!("  {detail}")).unwrap_or_default();

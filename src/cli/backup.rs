@@ -13,7 +13,7 @@ use kernel::random::Random;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The new file, which must not exist
+    /// The file to create; must not exist
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     /// Print the outcome as JSON
@@ -21,13 +21,13 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Makes a backup. The installation isn't changed: no schema, data folder or key is created.
+/// Makes a backup. Doesn't change the installation: no schema, data folder, or key is created.
 pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     let file = std::path::absolute(&arguments.to)
         .map_err(|error| format!("--to {}: {error}", arguments.to.display()))?;
     if file.symlink_metadata().is_ok() {
         return Err(Failure::from(format!(
-            "{} is there already and is not overwritten: choose another name",
+            "{} already exists and is not overwritten: choose another name",
             file.display()
         )));
     }
@@ -51,7 +51,7 @@ pub fn run(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
 fn copy(config: &Config, source: &Path, file: &Path) -> Result<Backup, Failure> {
     if !source.exists() {
         return Err(Failure::from(format!(
-            "there is no database at {}: run this with the server's configuration",
+            "no database found at {}: run this with the server's configuration",
             source.display()
         )));
     }
@@ -89,8 +89,8 @@ fn description(
     )
 }
 
-/// Returns the failure with the command for PostgreSQL. It has no password: pg_dump reads it from PGPASSWORD
-/// or ~/.pgpass.
+/// Returns the failure with the command for PostgreSQL. It contains no password: pg_dump reads it from
+/// PGPASSWORD or ~/.pgpass.
 fn pg_dump_failure(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
     let command = format!(
         "(umask 077 && pg_dump --format=custom --no-owner --no-privileges --file={} --dbname={})",
@@ -112,7 +112,7 @@ fn pg_dump_failure(url: &DatabaseUrl, file: &Path, as_json: bool) -> Failure {
     ))
 }
 
-/// Quotes a text for a shell.
+/// Quotes a string for a shell.
 fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -12,12 +12,12 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Close ended months and make their invoices, as running servers do by themselves
+    /// Close ended months and create their invoices, as running servers do automatically
     Close {
-        /// Close as if it were this date or timestamp; without it, now
+        /// Close as of this date or timestamp; defaults to now
         #[arg(long, value_name = "TIME", value_parser = super::time)]
         as_of: Option<Time>,
-        /// Don't wait until the service has been up for two hours: no usage is still to be reported
+        /// Don't wait until the service has been up for two hours: all usage has been reported
         #[arg(long)]
         skip_wait: bool,
         /// Print one JSON object per month and organization, and one per failure

@@ -17,25 +17,26 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check a catalog file, and list its mistakes or its contents. No server and no configuration is needed
+    /// Check a catalog file, and list its errors or its contents. Requires neither a server nor a
+    /// configuration
     Check {
         /// The TOML file
         file: PathBuf,
-        /// Refuse a file whose `currency` is missing or another one
+        /// Reject a file whose `currency` is missing or different
         #[arg(long, value_name = "CODE")]
         currency: Option<String>,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check the configured `catalog_file`, put it in force, and make every running server reload its own
-    /// within a second
+    /// Check the configured `catalog_file`, activate it, and make all running servers reload theirs within a
+    /// second
     Reload {
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show every price and discount in the database with its effective time. No catalog file is needed
+    /// Show all prices and discounts in the database with their effective times. Requires no catalog file
     Show {
         /// Print them as JSON
         #[arg(long)]
@@ -43,7 +44,7 @@ pub enum Command {
     },
 }
 
-/// Checks a file without using it.
+/// Checks a file without activating it.
 pub fn check(file: &Path, currency: Option<&str>, as_json: bool) -> Result<(), String> {
     let now = Clock::System.now();
     let name = file.display().to_string();
@@ -78,12 +79,12 @@ fn require_currency(name: &str, catalog: &Catalog, currency: Option<&str>) -> Re
     Err(CatalogError { problems: vec![problem] })
 }
 
-/// Puts the file in force and notifies running servers. It is loaded here first, so that mistakes are
-/// reported here and not in their logs.
+/// Activates the file and notifies running servers. It's loaded here first, so that errors are reported here
+/// and not in the servers' logs.
 pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
     let Some(file) = config.catalog_file.clone() else {
         return Err("no `catalog_file` is configured here (TOLLKEEPER_CATALOG_FILE), so the built-in catalog is in use and \
-                    there is nothing to reload; set it, and restart the servers once"
+                    can't be reloaded; set it, and restart the servers once"
             .to_owned());
     };
     let catalog = Catalog::load(&file).map_err(|error| error.to_string())?;
@@ -112,7 +113,7 @@ async fn activate(config: Config, catalog: &Catalog) -> Result<Vec<String>, Stri
     })
 }
 
-/// Prints the prices of the database.
+/// Prints the prices in the database.
 pub fn show(config: Config, as_json: bool) -> Result<(), String> {
     let now = Clock::System.now();
     let app = super::runtime()?.block_on(super::app(config))?;
@@ -139,7 +140,7 @@ fn price_list(book: &PriceBook, now: Time) -> String {
         for price in prices {
             let from = price.effective_at;
             let state = state(from, in_force.map(|price| price.effective_at), now);
-            lines.push(format!("  from {from}{}: {price} a token ({state})", conditions(price)));
+            lines.push(format!("  from {from}{}: {price} per token ({state})", conditions(price)));
         }
     }
     lines.push("volume discounts".to_owned());
@@ -170,13 +171,13 @@ fn price_list_json(book: &PriceBook, now: Time) -> Value {
     json!({"models": models.collect::<Value>(), "volume_discounts": discounts.collect::<Value>()})
 }
 
-/// Returns the conditions of a price behind its instant; empty without any.
+/// Returns the conditions of a price, shown after its effective time; empty without any.
 fn conditions(price: &Price) -> String {
     let conditions = price.conditions.to_string();
     if conditions.is_empty() { conditions } else { format!(" ({conditions})") }
 }
 
-/// Returns a price with another member.
+/// Returns a price with an additional member.
 fn price_json(price: &Price, name: &str, value: impl Into<Value>) -> Value {
     let parts = price
         .parts
@@ -199,7 +200,7 @@ fn tiers(tiers: &[VolumeDiscount]) -> Value {
         .collect()
 }
 
-/// Returns the JSON output; prices are decimals in strings, so that they stay exact.
+/// Returns the JSON output. Prices are decimal strings, so that they stay exact.
 fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
     let prices = |model: &Model| -> Value {
         let in_force = model.price_at(now).map(|price| price.effective_at);
@@ -229,7 +230,7 @@ fn report(file: &str, catalog: &Catalog, now: Time) -> Value {
            "volume_discounts": tiers(catalog.tiers_at(now)), "warnings": catalog.warnings(now)})
 }
 
-/// Returns the costs of a route by component; decimals in strings.
+/// Returns the costs of a route by component, as decimal strings.
 fn costs(cost: &ComponentPrices) -> Value {
     let costs = cost.list().into_iter();
     costs.map(|(component, cost)| (component.as_str().to_owned(), Value::from(cost.to_string()))).collect()
@@ -250,7 +251,7 @@ fn routes(model: &Model) -> String {
     model.routes.iter().map(route).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the text output: one line per model, price, list of routes and warning.
+/// Returns the text output: one line per model, price, list of routes, and warning.
 fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     let offered = catalog.models().count();
     let retired = catalog.all_models().count() - offered;
@@ -262,7 +263,7 @@ fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
     for model in catalog.all_models() {
         let retired = if model.retired { ", retired" } else { "" };
         lines.push(format!(
-            "{} ({}{retired}): at most {} tokens a request, {} requests a minute, {} at once",
+            "{} ({}{retired}): at most {} tokens per request, {} requests per minute, {} at once",
             model.id,
             model.kind.as_str(),
             model.max_tokens,
@@ -277,7 +278,7 @@ fn summary(file: &str, catalog: &Catalog, now: Time) -> String {
                 _ if from > now => " (to come)",
                 _ => "",
             };
-            lines.push(format!("  from {from}{}: {price} a token{state}", conditions(price)));
+            lines.push(format!("  from {from}{}: {price} per token{state}", conditions(price)));
         }
         if !model.routes.is_empty() {
             lines.push(format!("  routes: {}", routes(model)));

@@ -14,15 +14,15 @@ use trail::{Action, Event, Trail};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show this machine's clock, the clocks it is compared with, and whether it is trusted; exits with 1 if
-    /// it isn't
+    /// Show this machine's clock, the clocks it's compared with, and whether it's trusted; exits with 1 if it
+    /// isn't
     Show {
         /// Print it as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Declare this machine's clock right and an earlier one wrong: servers trust it again within seconds,
-    /// and months close once they have been up for two hours from now on
+    /// Accept this machine's clock as correct and an earlier one as wrong: servers trust it again within
+    /// seconds, and months close after another two hours of uptime
     Accept {
         /// Print the outcome as JSON
         #[arg(long)]
@@ -50,7 +50,7 @@ struct Report {
     last_seen_at: Option<Time>,
     up_since_at: Option<Time>,
     accepted_at: Option<Time>,
-    /// The reason why months don't close.
+    /// The reason why months aren't closed.
     months_wait: Option<String>,
 }
 
@@ -94,7 +94,7 @@ fn text(report: &Report) -> String {
 }
 
 async fn accept(app: &App, as_json: bool) -> Result<(), String> {
-    // This machine's clock can be accepted; the database's clock can't be corrected that way.
+    // This command can accept this machine's clock, but can't correct the database's clock.
     if let Err(distrust @ Distrust::Database { .. }) = app.clock_guard.now() {
         return Err(format!("nothing was changed: {distrust}"));
     }

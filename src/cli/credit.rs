@@ -14,26 +14,26 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Add credit to an organization, once per reference: a repetition adds nothing
+    /// Add credit to an organization, once per reference: repeating the command adds nothing
     Add(AddCredit),
-    /// List the credits of an organization, oldest first
+    /// List an organization's credits, oldest first
     List {
         /// The organization
         #[arg(long, value_name = "ID", value_parser = organization)]
         organization: OrganizationId,
-        /// List used-up credits too
+        /// Include used-up credits
         #[arg(long)]
         all: bool,
         /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Take back the rest of a credit: a refunded purchase, or a mistaken grant
+    /// Take back the rest of a credit, after a refunded purchase or a mistaken grant
     TakeBack {
         /// The credit's id
         #[arg(value_name = "ID", value_parser = credit)]
         id: CreditId,
-        /// The amount to take back; without it, the whole rest
+        /// The amount to take back; defaults to the whole rest
         #[arg(long, value_name = "AMOUNT", value_parser = amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
@@ -56,13 +56,13 @@ pub struct AddCredit {
     /// The amount, such as 25.00
     #[arg(long, value_name = "AMOUNT", value_parser = amount, allow_hyphen_values = true)]
     amount: Nano,
-    /// A reference such as the number of a payment; unique within the organization
+    /// A reference, such as a payment's number; unique within the organization
     #[arg(long, value_name = "TEXT")]
     reference: String,
-    /// Mark the credit as a gift: it is used first, and isn't income
+    /// Mark the credit as a gift: it's used first and doesn't count as income
     #[arg(long)]
     grant: bool,
-    /// The expiry of the rest: a date or a timestamp
+    /// Expiry of the rest: a date or a timestamp
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     expires_at: Option<Time>,
     /// Print the outcome as JSON

@@ -19,16 +19,16 @@ pub struct Arguments {
     /// The month in which the charges are billed, such as 2026-01
     #[arg(long, value_name = "MONTH", value_parser = month)]
     month: Month,
-    /// Only those of this organization; otherwise of all, deleted ones too
+    /// Export only this organization's charges; defaults to all organizations, including deleted ones
     #[arg(long, value_name = "ID", value_parser = super::audit::organization)]
     organization: Option<OrganizationId>,
-    /// The version of FOCUS: 1.2, 1.3 or 1.4
+    /// The FOCUS version: 1.2, 1.3 or 1.4
     #[arg(long, value_name = "VERSION", default_value = "1.2", value_parser = version)]
     focus_version: Version,
-    /// What to write, which `--focus-version 1.4` has: cost_and_usage, invoice_detail or billing_period
+    /// The dataset to write, with `--focus-version 1.4`: cost_and_usage, invoice_detail or billing_period
     #[arg(long, value_name = "DATASET", default_value = "cost_and_usage", value_parser = dataset)]
     dataset: Dataset,
-    /// The file to write, which is replaced as a whole; otherwise standard output
+    /// The file to write or replace; defaults to standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ fn dataset(text: &str) -> Result<Dataset, String> {
     text.parse().map_err(|_| format!("write {}", choices(Dataset::ALL)))
 }
 
-/// Returns choices as words, such as `1.2, 1.3 or 1.4`.
+/// Returns the choices as text, such as `1.2, 1.3 or 1.4`.
 fn choices<T: Copy + Into<&'static str>>(all: &[T]) -> String {
     let words: Vec<&str> = all.iter().map(|choice| (*choice).into()).collect();
     match words.split_last() {
@@ -58,8 +58,7 @@ fn choices<T: Copy + Into<&'static str>>(all: &[T]) -> String {
 pub fn run(config: Config, arguments: Arguments) -> Result<(), String> {
     let Arguments { month, organization, focus_version, dataset, output } = arguments;
     let form = Form::new(focus_version, dataset);
-    let form =
-        form.ok_or_else(|| "--dataset: FOCUS has it since 1.4: add `--focus-version 1.4`".to_owned())?;
+    let form = form.ok_or_else(|| "--dataset: requires FOCUS 1.4: add `--focus-version 1.4`".to_owned())?;
     let runtime = super::runtime()?;
     let write = |to: &mut dyn Write| {
         runtime.block_on(async {
@@ -73,7 +72,7 @@ pub fn run(config: Config, arguments: Arguments) -> Result<(), String> {
     }
 }
 
-/// Writes a file under another name first: a command that fails leaves the old one.
+/// Writes to a temporary file first, so that a failed command leaves the old file unchanged.
 fn to_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), String>) -> Result<(), String> {
     let failure = |error: std::io::Error| format!("--output {}: {error}", file.display());
     let mut temporary = file.as_os_str().to_owned();
@@ -96,7 +95,7 @@ async fn write_all(
     form: Form,
     to: &mut dyn Write,
 ) -> Result<(), String> {
-    // The organization is looked up before anything is written.
+    // Look up the organization before writing anything.
     let mut one = match organization {
         Some(id) => Some(begin(billing, id, month, form).await?),
         None => None,
@@ -105,7 +104,7 @@ async fn write_all(
         return Ok(());
     }
     let mut all = AllExports::begin(billing, Source::Standby, month, form);
-    // By the name of the issuer: the period of all its organizations.
+    // Keyed by the issuer's name: the period of all its organizations.
     let mut periods: BTreeMap<String, BillingPeriod> = BTreeMap::new();
     loop {
         let export = match organization {
@@ -135,7 +134,7 @@ async fn begin(billing: &Billing, id: OrganizationId, month: Month, form: Form) 
     export.map_err(|error| error.to_string())
 }
 
-/// Returns `false` if the reader has closed the pipe, which is not an error.
+/// Returns `false` if the reader closed the pipe, which isn't an error.
 fn write_text(to: &mut dyn Write, text: &str) -> Result<bool, String> {
     match to.write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),

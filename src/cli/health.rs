@@ -1,4 +1,4 @@
-//! `tollkeeper health`: for supervisors that can run a program but have no HTTP client, such as in a
+//! `tollkeeper health`: a check for supervisors that can run a program but have no HTTP client, such as in a
 //! container without a shell.
 
 use std::io::{Read, Write};
@@ -14,9 +14,9 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::config::Config;
 
-/// The timeout of the connection, and of each read: below the 30 s after which container runtimes give up.
+/// Timeout of the connection and of each read: below the 30 seconds after which container runtimes give up.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes that are read; a response has some hundred.
+/// Maximum number of bytes to read. A response has a few hundred.
 const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 
 pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
@@ -58,7 +58,7 @@ pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the address at which a listener is reached from the same machine.
+/// Returns the address of a listener, as reached from the same machine.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -77,7 +77,7 @@ fn ask(address: SocketAddr, has_tls: bool) -> std::io::Result<(u16, Value)> {
         return exchange(stream, address);
     }
     let provider = Arc::new(default_provider());
-    // The server is on this machine, its certificate has its public name and not this address, and nothing
+    // The server is on this machine, its certificate is for its public name and not for this address, and no
     // secret is sent.
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -94,7 +94,7 @@ fn exchange(mut stream: impl Read + Write, address: SocketAddr) -> std::io::Resu
     write!(stream, "GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     match stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut answer) {
-        // A TLS connection may end without its closing message.
+        // A TLS connection may close without its closing message.
         Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => return Err(error),
         _ => {}
     }

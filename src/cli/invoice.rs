@@ -20,7 +20,7 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the invoices of an organization, newest first
+    /// List an organization's invoices, newest first
     List {
         /// The organization's id
         #[arg(long, value_name = "ID", value_parser = super::credit::organization)]
@@ -34,20 +34,20 @@ pub enum Command {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
         id: InvoiceId,
-        /// Print it as a printable HTML page
+        /// Print a printable HTML page
         #[arg(long, conflicts_with = "json")]
         html: bool,
         /// Print it as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Record that an invoice was paid: books the amount that its page asks for
+    /// Record the payment of an invoice: books the amount requested on its page
     MarkPaid {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
         id: InvoiceId,
-        /// The paid amount, if it differs from what the page asks for; at least the amount due, and the rest
-        /// stays as credit
+        /// The amount paid, if it differs from the requested one; at least the amount due, the rest becomes
+        /// credit
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
@@ -63,7 +63,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Void an invoice: its amount returns to the wallet, its number stays taken
+    /// Void an invoice: its amount returns to the wallet, and its number isn't reused
     Void {
         /// The invoice's id, not its number
         #[arg(value_name = "ID", value_parser = invoice)]
@@ -81,7 +81,7 @@ fn invoice(text: &str) -> Result<InvoiceId, String> {
     })
 }
 
-/// The number of invoices that are read at a time.
+/// Number of invoices read at a time.
 const PAGE_SIZE: i64 = 100;
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
@@ -107,7 +107,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     })
 }
 
-/// The JSON output: the invoice as in the API, with further fields for operators.
+/// The JSON output: the invoice as in the API, with additional fields for operators.
 #[derive(Serialize)]
 struct Report {
     organization_id: OrganizationId,
@@ -159,13 +159,13 @@ async fn show(billing: &Billing, id: InvoiceId, html: bool, as_json: bool) -> Re
     Ok(())
 }
 
-/// Returns number, month, id, amount, status and amount due of an invoice, as one line.
+/// Returns an invoice's number, month, id, amount, status, and amount due as one line.
 fn line(invoice: &Invoice) -> String {
     let Invoice { number, month, id, amount, currency, due, .. } = invoice;
     format!("{number}  {month}  {id}  {amount} {currency}  {}, {due} due", invoice.status.as_str())
 }
 
-/// Returns the whole invoice as text.
+/// Returns the full invoice as text.
 fn text(document: &Document) -> String {
     let Document { invoice, items, notes } = document;
     let Invoice { number, month, id, organization_id, organization_name, currency, due, .. } = invoice;
@@ -215,7 +215,7 @@ struct Change {
     already: bool,
     /// The booked payment; null for other changes.
     amount: Option<Nano>,
-    /// The part of it that stays as credit.
+    /// The part of it that becomes credit.
     remaining: Option<Nano>,
 }
 

@@ -12,12 +12,13 @@ use trail::Trail;
 use crate::app::App;
 use crate::config::Config;
 
-/// The number of mails that are read at a time.
+/// Number of mails read at a time.
 const PAGE_SIZE: i64 = 500;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Send a test mail at once, by `mail.url`; exits with 1 and the reason if the mail server refuses it
+    /// Send a test mail through `mail.url` right away; exits with 1 and the reason if the mail server rejects
+    /// it
     Test {
         /// The recipient's address
         #[arg(long, value_name = "ADDRESS", value_parser = address)]
@@ -26,15 +27,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// List the mails that wait to be sent, oldest first, with the reason why the last attempt failed
+    /// List queued mails, oldest first, with the reason why the last attempt failed
     List {
         /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Have a running server try a waiting mail again now, or all of them
+    /// Make a running server retry one queued mail, or all of them
     Retry {
-        /// The mail's id; without it, all mails. `mail list` shows the ids
+        /// The mail's id; defaults to all mails. `mail list` shows the ids
         #[arg(value_name = "ID", value_parser = mail)]
         id: Option<MailId>,
         /// Print the outcome as JSON
@@ -97,7 +98,7 @@ fn to_json(mail: &WaitingMail) -> String {
     .to_string()
 }
 
-/// Returns id, kind, recipient, attempts and the last error of a mail, as one line.
+/// Returns a mail's id, kind, recipient, attempts, and last error as one line.
 fn line(mail: &WaitingMail) -> String {
     let WaitingMail { id, template, email, created_at, attempts, next_attempt_at, last_error } = mail;
     let failed = last_error.as_ref().map(|error| format!("  {error}")).unwrap_or_default();
@@ -113,7 +114,7 @@ async fn retry(app: &App, id: Option<MailId>, as_json: bool) -> Result<(), Strin
     if mails == 0
         && let Some(id) = id
     {
-        return Err(format!("no mail {id} waits: it was sent, or given up"));
+        return Err(format!("mail {id} isn't queued: it was sent or given up"));
     }
     super::print(&if as_json {
         json!({ "mails": mails }).to_string()

@@ -11,16 +11,16 @@ use crate::config::Config;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The first day, such as 2026-01-01, in UTC; without days and month, the current month
+    /// The first day, such as 2026-01-01, in UTC; defaults to the first of the current month
     #[arg(long, value_name = "DATE", value_parser = day)]
     from: Option<Day>,
-    /// The last day; otherwise the last one of the current month
+    /// The last day; defaults to the last of the current month
     #[arg(long, value_name = "DATE", value_parser = day, requires = "from")]
     to: Option<Day>,
     /// All days of this month, such as 2026-01
     #[arg(long, value_name = "MONTH", value_parser = super::export::month, conflicts_with_all = ["from", "to"])]
     month: Option<Month>,
-    /// A row for each; several are separated by commas
+    /// The columns to group by, separated by commas
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', default_value = "model")]
     by: Vec<By>,
     /// Print it as JSON
@@ -28,7 +28,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The columns by which margins are grouped.
+/// Columns by which margins are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum By {
@@ -42,7 +42,7 @@ fn day(text: &str) -> Result<Day, String> {
 }
 
 impl Arguments {
-    /// Returns the days that are asked for; `today` is in UTC.
+    /// Returns the requested days; `today` is in UTC.
     fn range(&self, today: Day) -> Result<Range, String> {
         if let Some(month) = self.month {
             return Ok(margins::days_of(month));
@@ -145,7 +145,7 @@ fn json(report: &Report, by: &[By]) -> Result<String, String> {
     serde_json::to_string(&output).map_err(|error| error.to_string())
 }
 
-/// Returns a table: the names of groups, and figures below each other.
+/// Returns a table with the names of groups and aligned figures.
 fn text(report: &Report, groups: CostGroups) -> String {
     let (first, last) = (report.range.start, report.range.end_exclusive.plus(-1));
     if report.rows.is_empty() {
@@ -184,7 +184,7 @@ fn figures(sums: &CostSums) -> [String; 5] {
     ]
 }
 
-/// Returns the lines with cells of the same width below each other; the first `names` of a line begin at the left.
+/// Returns lines with aligned columns. The first `names` columns are aligned left, the others right.
 fn aligned(lines: &[Vec<String>], names: usize) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width =

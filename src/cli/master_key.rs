@@ -9,7 +9,7 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Encrypt all stored secrets that are still under `master_key_previous_file` with `master_key_file`.
+    /// Re-encrypt with `master_key_file` all stored secrets still encrypted with `master_key_previous_file`.
     /// Running servers must have both keys
     Rotate {
         /// Print the outcome as JSON

@@ -16,8 +16,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make a person an operator: they see the pages below /console/installation once they have a second factor.
-    /// Their sessions end
+    /// Grant a user operator access: they see the pages under /console/installation once they have a second
+    /// factor. Their sessions end
     Grant {
         #[command(flatten)]
         user: OneUser,
@@ -25,7 +25,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make a person an operator no more; their sessions end
+    /// Revoke a user's operator access; their sessions end
     Revoke {
         #[command(flatten)]
         user: OneUser,

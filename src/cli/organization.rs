@@ -14,7 +14,7 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List every organization with its balance, oldest first; deleted ones too, while their books are kept
+    /// List all organizations with their balances, oldest first; including deleted ones whose books are kept
     List {
         /// Print one JSON object per line
         #[arg(long)]
@@ -29,13 +29,13 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Set how far an organization's balance may go below zero, from the next call on
+    /// Set how far an organization's balance may go below zero, effective from the next call
     #[command(alias = "set-limit")]
     SetCreditLimit {
         /// The organization's id
         #[arg(value_name = "ID", value_parser = super::credit::organization)]
         id: OrganizationId,
-        /// The limit, such as 100; 0: prepaid
+        /// The limit, such as 100; 0 means prepaid
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount, allow_hyphen_values = true)]
         amount: Nano,
         /// Print the outcome as JSON
@@ -104,7 +104,7 @@ fn name(overview: &WalletOverview) -> &str {
     overview.name.as_deref().unwrap_or("(no name)")
 }
 
-/// Returns id, name, balance, reserved money, limit and open invoices, as one line.
+/// Returns an organization's id, name, balance, reserved money, limit, and open invoices as one line.
 fn line(overview: &WalletOverview) -> String {
     let WalletOverview { wallet, created_at, open_invoices, .. } = overview;
     let (id, currency) = (wallet.organization_id, &wallet.currency);

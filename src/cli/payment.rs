@@ -20,7 +20,7 @@ use trail::Trail;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the payments of an organization, newest first
+    /// List an organization's payments, newest first
     List {
         /// The organization
         #[arg(long, value_name = "ID", value_parser = super::credit::organization)]
@@ -38,18 +38,19 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Ask Stripe which events the webhook gets and what the account may do, and say what is missing
+    /// Check at Stripe which events the webhook receives and what the account can do, and list what is
+    /// missing
     Check {
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Refund what is left of a payment's credit, with its tax: the credit is lowered first, then Stripe is asked
+    /// Refund the rest of a payment's credit, with its tax: reduces the credit first, then asks Stripe
     Refund {
         /// The payment's id
         #[arg(value_name = "ID", value_parser = payment)]
         id: PaymentId,
-        /// The amount of credit to refund; without it, all that is left. The tax on it goes back, too
+        /// The amount of credit to refund; defaults to the whole rest. Its tax is refunded as well
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
@@ -65,12 +66,12 @@ fn payment(text: &str) -> Result<PaymentId, String> {
     })
 }
 
-/// The number of payments that are read at a time.
+/// Number of payments read at a time.
 const PAGE_SIZE: i64 = 100;
 
 pub fn run(config: Config, command: &Command) -> Result<(), String> {
     super::runtime()?.block_on(async {
-        // A list needs no secrets.
+        // Listing payments requires no secrets.
         let app = match command {
             Command::Refund { .. } | Command::Check { .. } => super::app_with_payments(config).await?,
             Command::List { .. } | Command::Show { .. } => super::app(config).await?,
@@ -79,7 +80,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             Command::List { organization, json } => list(&app.payments, *organization, *json).await,
             Command::Show { id, json } => {
                 let found = operations::read(&app.payments, *id).await.map_err(|error| error.to_string())?;
-                let found = found.ok_or_else(|| format!("there is no payment {id}"))?;
+                let found = found.ok_or_else(|| format!("payment {id} doesn't exist"))?;
                 super::print(&line(&found, *json)?);
                 Ok(())
             }
@@ -171,9 +172,9 @@ fn line(payment: &Payment, as_json: bool) -> Result<String, String> {
 struct Checked<'a> {
     is_live: bool,
     api_version: &'static str,
-    /// Null if the key may not read it.
+    /// Null if the key can't read it.
     account: Option<CheckedAccount<'a>>,
-    /// Null if the key may not read them.
+    /// Null if the key can't read them.
     webhooks: Option<Vec<CheckedWebhook<'a>>>,
     missing: &'a [String],
     notes: &'a [String],
@@ -255,7 +256,7 @@ fn checked_text(report: &Report) -> String {
         let capabilities = account.capabilities.iter().map(|(name, state)| format!("{name} {state}"));
         lines.push(format!("Capabilities: {}", capabilities.collect::<Vec<_>>().join(", ")));
     } else {
-        lines.push(format!("An account that the key may not read, {mode} mode"));
+        lines.push(format!("Account not readable with this key, {mode} mode"));
     }
     lines.push(format!("Requests by version {API_VERSION} of the API"));
     for endpoint in report.endpoints.iter().flatten() {
@@ -292,7 +293,7 @@ async fn refund(
     let refund = refunds::refund(payments, id, amount, &Trail::operator()).await;
     let refund = refund.map_err(|refusal| refusal.to_string())?;
     let payment = operations::read(payments, id).await.map_err(|error| error.to_string())?;
-    let payment = payment.ok_or_else(|| format!("there is no payment {id}"))?;
+    let payment = payment.ok_or_else(|| format!("payment {id} doesn't exist"))?;
     let (amount, currency) = (payment.nano(refund.net_minor()), payment.currency.as_str());
     let (tax, total) = (payment.nano(refund.tax_minor), payment.nano(refund.amount_minor));
     super::print(&if as_json {
@@ -301,7 +302,7 @@ async fn refund(
         serde_json::to_string(&report).map_err(|error| error.to_string())?
     } else if refund.status == Status::Pending {
         format!(
-            "{amount} {currency} were taken from the credit, but Stripe can't be reached: a server asks it again."
+            "{amount} {currency} were taken from the credit, but Stripe can't be reached: a server will retry."
         )
     } else {
         let with_tax = if tax == Nano::ZERO { String::new() } else { format!(", {total} with the tax") };

@@ -13,15 +13,15 @@ use trail::{Action, Event, Trail};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check a providers file, and ask each issuer for its documents. No database is needed
+    /// Check a providers file, and request each issuer's documents. Requires no database
     Check {
-        /// The TOML file; without it the configured `sign_in.providers_file`
+        /// The TOML file; defaults to the configured `sign_in.providers_file`
         file: Option<PathBuf>,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check the configured `sign_in.providers_file`, and make every running server read its own again within a
+    /// Check the configured `sign_in.providers_file`, and make all running servers reload theirs within a
     /// second
     Reload {
         /// Print the outcome as JSON
@@ -30,7 +30,7 @@ pub enum Command {
     },
 }
 
-/// Returns the providers file of the configuration.
+/// Returns the configured providers file.
 pub fn configured_file(config: &Config) -> Result<PathBuf, String> {
     config.sign_in.providers_file.clone().ok_or_else(|| {
         "no `sign_in.providers_file` is configured here (TOLLKEEPER_SIGN_IN__PROVIDERS_FILE); name a file to check: \
@@ -39,7 +39,7 @@ pub fn configured_file(config: &Config) -> Result<PathBuf, String> {
     })
 }
 
-/// Checks a file without using it, and asks its issuers.
+/// Checks a file without activating it, and queries its issuers.
 pub fn check(file: &Path, as_json: bool) -> Result<(), String> {
     let name = file.display().to_string();
     let read = match reading::load(file) {
@@ -70,7 +70,7 @@ pub fn check(file: &Path, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Orders running servers to read their files again. The file is read here first, so that mistakes are reported here.
+/// Makes running servers reload their files. The file is read here first, so that errors are reported here.
 pub fn reload(config: Config, as_json: bool) -> Result<(), String> {
     let file = configured_file(&config)?;
     let read = reading::load(&file).map_err(|error| error.to_string())?;
@@ -95,7 +95,7 @@ async fn order_reload(config: Config) -> Result<(), String> {
     let ordered = async {
         let mut tx = app.db.write().await?;
         trail::record(&mut tx, &Trail::operator(), &event, now, &app.random).await?;
-        // Servers read both of their files again at this change.
+        // This change makes servers reload both of their files.
         cluster::changes::record(&mut tx, cluster::changes::Change::Catalog, now).await?;
         tx.commit().await
     };

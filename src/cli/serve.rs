@@ -10,11 +10,11 @@ use crate::{jobs, serve};
 use kernel::clock::Clock;
 use logging as log;
 
-/// A rough number of open files besides connections: the database, the log, certificates.
+/// Approximate number of open files besides connections: the database, the log, certificates.
 #[cfg(target_os = "linux")]
 const OTHER_FILES: u64 = 100;
-/// How long blocking work, such as a commit that waits for the disk, may continue after everything else has
-/// ended.
+/// Maximum time that blocking work, such as a commit waiting for the disk, may continue after everything else
+/// has ended.
 const BLOCKING_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub fn run(config: Config) -> Result<(), String> {
@@ -42,13 +42,13 @@ pub fn run(config: Config) -> Result<(), String> {
         jobs::finish(&app).await;
         outcome
     });
-    // A thread may wait for a lock of another process, which must not delay the exit.
+    // A thread may wait for another process's lock, which must not delay the exit.
     runtime.0.shutdown_timeout(BLOCKING_TIMEOUT);
     outcome
 }
 
-/// Disables core dumps, which would hold the secrets in memory. With a limit of one byte Linux neither writes
-/// a file nor calls a handler; with zero, a handler is called.
+/// Disables core dumps, which would contain secrets in memory. With a limit of one byte Linux neither writes
+/// a file nor calls a handler; with zero it calls a handler.
 #[cfg(target_os = "linux")]
 fn disable_core_dumps() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -74,7 +74,7 @@ fn raise_open_file_limit(max_connections: u32) {
         tracing::warn!(
             allowed,
             wanted,
-            "fewer files may be open than `server.max_connections` needs: raise the limit (`ulimit -n`, LimitNOFILE)"
+            "the limit of open files is too low for `server.max_connections`: raise it (`ulimit -n`, LimitNOFILE)"
         );
     }
 }

@@ -9,7 +9,7 @@ use kernel::ids::UserId;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// End sessions on every running server, within a second: their users have to log in again
+    /// End sessions on all running servers within a second: their users must log in again
     End {
         #[command(flatten)]
         target: Target,
@@ -22,10 +22,10 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Target {
-    /// The sessions of all users
+    /// End the sessions of all users
     #[arg(long)]
     all: bool,
-    /// The sessions of one user, by id or e-mail address
+    /// End the sessions of one user, by id or e-mail address
     #[arg(long, value_name = "ID_OR_EMAIL")]
     user: Option<String>,
 }
@@ -49,7 +49,7 @@ async fn end(config: Config, target: &Target) -> Result<(Option<UserId>, u64), S
         None => None,
         Some(text) => {
             let found = profiles::find(&accounts, text).await.map_err(|error| error.to_string())?;
-            let user = found.ok_or_else(|| format!("there is no account with the address or id {text}"))?;
+            let user = found.ok_or_else(|| format!("no account has the address or id {text}"))?;
             Some(user.id)
         }
     };

@@ -23,7 +23,7 @@ pub fn run(config: Config, as_json: bool) -> Result<(), String> {
     super::print(&if as_json {
         json!({ "link": link }).to_string()
     } else {
-        format!("Open this link to make the first account, an operator's. It works once:\n{link}")
+        format!("Open this link to create the first account, an operator account. It works once:\n{link}")
     });
     Ok(())
 }

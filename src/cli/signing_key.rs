@@ -8,10 +8,10 @@ use accounts::signing_keys::{self, Revoked};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sign new tokens with a new key; tokens of the old key stay valid until they expire
+    /// Sign new tokens with a new key; tokens signed with the old key remain valid until they expire
     Rotate {
-        /// Refuse the tokens of all older keys at once, on every running server, for a stolen key. All users
-        /// are logged out
+        /// Reject the tokens of all older keys immediately, on all running servers, after a key was stolen.
+        /// All users are logged out
         #[arg(long)]
         revoke: bool,
         /// Print the outcome as JSON

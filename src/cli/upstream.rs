@@ -13,13 +13,13 @@ use gateway::probe::{Counting, Probe, probe, should_run};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Ask each inference server of a catalog file for its models, and compare them with the routes. No database is
-    /// needed
+    /// Ask each inference server in a catalog file for its models, and compare them with the routes. Requires
+    /// no database
     Check {
-        /// The TOML file; without it the configured `catalog_file`
+        /// The TOML file; defaults to the configured `catalog_file`
         file: Option<PathBuf>,
-        /// Make a tiny call of each operation, plain and streamed, and say how each is counted. At a provider they cost
-        /// what such calls cost
+        /// Make a tiny call of each operation, plain and streamed, and show how each is counted. Providers
+        /// charge for these calls
         #[arg(long)]
         probe: bool,
         /// Print the outcome as JSON
@@ -28,7 +28,7 @@ pub enum Command {
     },
 }
 
-/// Returns the catalog file of the configuration.
+/// Returns the configured catalog file.
 pub fn configured_file(config: &Config) -> Result<PathBuf, String> {
     config.catalog_file.clone().ok_or_else(|| {
         "no `catalog_file` is configured here (TOLLKEEPER_CATALOG_FILE), so the demo inside the server answers; name a \
@@ -37,21 +37,20 @@ pub fn configured_file(config: &Config) -> Result<PathBuf, String> {
     })
 }
 
-/// The outcome for one upstream.
+/// The result for one upstream.
 struct Finding {
     upstream: Arc<Upstream>,
-    /// `None` for the demo, which isn't asked.
+    /// `None` for the demo, which isn't queried.
     answer: Option<Listing>,
     problems: Vec<String>,
     warnings: Vec<String>,
-    /// The calls that were made, with the catalog's name of the model.
+    /// The calls made, with the model's name in the catalog.
     probes: Vec<(String, Probe)>,
 }
 
-/// Asks every upstream of a file. `with_probes`: with a tiny call of each operation, too.
+/// Queries all upstreams of a file; `with_probes` also makes a tiny call of each operation.
 ///
-/// # Errors
-/// An upstream can't be asked, or lacks a model of a route.
+/// # Errors An upstream can't be queried, or lacks a model of a route.
 pub fn check(file: &Path, with_probes: bool, as_json: bool) -> Result<(), String> {
     let catalog = Catalog::load(file).map_err(|error| error.to_string())?;
     let servers = || catalog.upstreams().iter().filter(|upstream| upstream.kind != UpstreamKind::Demo);
@@ -102,7 +101,7 @@ impl Finding {
         Self { answer, ..finding }
     }
 
-    /// Makes a tiny call of each operation for each model that is routed to the upstream.
+    /// Makes a tiny call of each operation for each model routed to the upstream.
     async fn probe(&mut self, catalog: &Catalog) {
         for model in catalog.models() {
             for route in model.routes.iter().filter(|route| route.upstream.id == self.upstream.id) {
@@ -138,7 +137,7 @@ const fn form(probe: &Probe) -> &'static str {
     if probe.is_stream { ", streamed," } else { "" }
 }
 
-/// Returns how an operation is counted, in words.
+/// Describes how an operation is counted.
 fn counting(probe: &Probe) -> String {
     match &probe.counting {
         Counting::Running => "counts with each event".to_owned(),
@@ -149,7 +148,7 @@ fn counting(probe: &Probe) -> String {
     }
 }
 
-/// Compares the routes to an upstream with the models that it has.
+/// Compares the routes to an upstream with its models.
 fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
     let kind = finding.upstream.kind;
     for model in catalog.models() {
@@ -206,7 +205,7 @@ fn probe_report((model, probe): &(String, Probe)) -> Value {
     json!({"model": model, "operation": format!("/v1{}", probe.operation.path()), "stream": probe.is_stream, "outcome": counting(probe)})
 }
 
-/// Returns a line for the upstream, and one for each model, call, problem and warning.
+/// Returns one line for the upstream, and one per model, call, problem, and warning.
 fn summary(finding: &Finding) -> String {
     let Finding { upstream, answer, problems, warnings, probes } = finding;
     let address = upstream.url.as_ref().map_or("inside the server", |url| url.as_str());

@@ -19,10 +19,10 @@ use crate::config::Config;
 pub enum Command {
     /// List accounts, oldest first
     List {
-        /// Only those whose address or username contains this text
+        /// Show only accounts whose address or username contains this text
         #[arg(long, value_name = "TEXT", default_value = "")]
         search: String,
-        /// Only disabled ones
+        /// Show only disabled accounts
         #[arg(long)]
         disabled: bool,
         /// Print one JSON object per line
@@ -37,23 +37,23 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Create an account, and print a link to choose its password, which works for a day, once
+    /// Create an account, and print a link for choosing its password, which works once within a day
     Create {
-        /// The person's e-mail address; using the link verifies it
+        /// The user's e-mail address; using the link verifies it
         #[arg(long, value_name = "ADDRESS", value_parser = email)]
         email: Name,
-        /// The username; without it, one is made of the address
+        /// The username; defaults to one derived from the address
         #[arg(long, value_name = "NAME", value_parser = username)]
         username: Option<Name>,
-        /// Make the person an operator of this installation
+        /// Make the user an operator of this installation
         #[arg(long)]
         operator: bool,
         /// Print the outcome as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Disable an account: nobody can sign in to it, its sessions end within a second, and its API keys manage
-    /// nothing any more, but go on with model calls
+    /// Disable an account: sign-in is blocked, its sessions end within a second, and its API keys can no
+    /// longer manage anything but continue to work for model calls
     Disable {
         #[command(flatten)]
         user: OneUser,
@@ -61,7 +61,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Enable a disabled account again
+    /// Enable a disabled account
     Enable {
         #[command(flatten)]
         user: OneUser,
@@ -69,7 +69,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// End the sessions of a person within a second: they have to log in again
+    /// End a user's sessions within a second: they must log in again
     EndSessions {
         #[command(flatten)]
         user: OneUser,
@@ -77,8 +77,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove the second factor of a person who has lost it and their recovery codes, with all passkeys; their sessions
-    /// end, and the password alone opens the account
+    /// Remove the second factor and all passkeys of a user who lost it and their recovery codes; their
+    /// sessions end, and the password alone is enough to sign in
     ResetSecondFactor {
         #[command(flatten)]
         user: OneUser,
@@ -88,10 +88,10 @@ pub enum Command {
     },
 }
 
-/// The account that a command is about.
+/// The account that a command applies to.
 #[derive(Debug, clap::Args)]
 pub struct OneUser {
-    /// The account, by its id or e-mail address
+    /// The account's id or e-mail address
     #[arg(value_name = "ID_OR_EMAIL")]
     text: String,
 }
@@ -100,7 +100,7 @@ impl OneUser {
     /// Returns the account.
     pub async fn find(&self, app: &App) -> Result<User, String> {
         let found = profiles::find(&app.accounts, &self.text).await.map_err(|error| error.to_string())?;
-        found.ok_or_else(|| format!("there is no account with the address or id {}", self.text))
+        found.ok_or_else(|| format!("no account has the address or id {}", self.text))
     }
 }
 
@@ -199,7 +199,7 @@ fn to_json(value: &impl Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }
 
-/// Lists accounts one a line.
+/// Lists accounts, one per line.
 pub async fn list(app: &App, filter: &Filter, as_json: bool) -> Result<(), String> {
     let mut after = None;
     loop {
@@ -213,7 +213,7 @@ pub async fn list(app: &App, filter: &Filter, as_json: bool) -> Result<(), Strin
     }
 }
 
-/// Returns id, address, username and state of an account, as one line.
+/// Returns an account's id, address, username, and state as one line.
 fn line(user: &User) -> String {
     let marks = [
         user.email_verified_at.is_none().then_some("address not verified"),
@@ -227,7 +227,7 @@ fn line(user: &User) -> String {
 async fn show(app: &App, user: &OneUser, as_json: bool) -> Result<(), String> {
     let id = user.find(app).await?.id;
     let detail = users::read(&app.operators, id).await.map_err(|error| error.to_string())?;
-    let detail = detail.ok_or_else(|| format!("there is no account {id}"))?;
+    let detail = detail.ok_or_else(|| format!("account {id} doesn't exist"))?;
     super::print(&if as_json { detail_json(&detail)? } else { text(&detail) });
     Ok(())
 }
@@ -242,7 +242,7 @@ fn detail_json(detail: &UserDetail) -> Result<String, String> {
     report_with(user, more)
 }
 
-/// Returns the JSON output for an account, with these members.
+/// Returns the JSON output for an account, with these additional members.
 fn report_with(user: &User, more: Value) -> Result<String, String> {
     let mut value = serde_json::to_value(report(user)).map_err(|error| error.to_string())?;
     if let (Value::Object(members), Value::Object(more)) = (&mut value, more) {
@@ -287,7 +287,7 @@ fn print_created(created: &CreatedUser, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints a change of an account, in these words after its address.
+/// Prints a change to an account: its address, followed by these words.
 pub fn print_change(
     change: Result<UserChange, kernel::error::Error>,
     as_json: bool,

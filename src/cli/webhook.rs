@@ -22,8 +22,8 @@ use webhooks::rules::urls::WebhookUrl;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Add a webhook of the installation: it gets these events of every organization, and the operator's own. Prints
-    /// its secret, which no later command shows
+    /// Add a webhook of the installation for these events of all organizations, and for the installation's
+    /// own events. Prints its secret, which can't be shown again
     Create(Create),
     /// List the webhooks of the installation, newest first
     List {
@@ -33,26 +33,27 @@ pub enum Command {
     },
     /// Show a webhook of the installation
     Show(One),
-    /// Change a webhook of the installation; what isn't named stays
+    /// Update a webhook of the installation; omitted options keep their values
     Update(Update),
-    /// Give a webhook of the installation a new secret, and print it; the previous one signs, too, for a day
+    /// Rotate the secret of a webhook of the installation, and print it; the previous one also signs for a
+    /// day
     Rotate(One),
-    /// Delete a webhook of the installation with its deliveries
+    /// Delete a webhook of the installation and its deliveries
     Delete(One),
-    /// Have a running server send a test
+    /// Make a running server send a test event
     Test(One),
-    /// List what a webhook of the installation was sent, newest first
+    /// List deliveries to a webhook of the installation, newest first
     Deliveries {
         #[command(flatten)]
         one: One,
-        /// Only those in this state
+        /// Show only deliveries in this state
         #[arg(long, value_name = "pending|succeeded|failed", value_parser = state)]
         state: Option<State>,
-        /// The newest N
+        /// Maximum number of deliveries
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
         limit: i64,
     },
-    /// Have a running server deliver an event again, or all that have failed since a time
+    /// Make a running server redeliver an event, or all that failed since a time
     Redeliver {
         #[command(flatten)]
         one: One,
@@ -73,10 +74,10 @@ pub struct One {
 
 #[derive(Debug, Args)]
 pub struct Create {
-    /// The receiver's address, such as `https://example.com/events`
+    /// The receiver's URL, such as `https://example.com/events`
     #[arg(long, value_name = "URL", value_parser = url)]
     url: WebhookUrl,
-    /// The types of events, with commas between them, such as invoice.paid,audit.drift
+    /// The event types, separated by commas, such as invoice.paid,audit.drift
     #[arg(long, value_name = "TYPES", value_parser = event, value_delimiter = ',', required = true)]
     events: Vec<EventType>,
     /// A description, up to 1,000 characters
@@ -91,19 +92,19 @@ pub struct Create {
 pub struct Update {
     #[command(flatten)]
     one: One,
-    /// The receiver's address
+    /// The receiver's URL
     #[arg(long, value_name = "URL", value_parser = url)]
     url: Option<WebhookUrl>,
-    /// All types of events that it gets from now on, with commas between them
+    /// All event types to receive from now on, separated by commas
     #[arg(long, value_name = "TYPES", value_parser = event, value_delimiter = ',')]
     events: Option<Vec<EventType>>,
     /// A description, up to 1,000 characters; an empty one removes it
     #[arg(long, value_name = "TEXT", value_parser = description)]
     description: Option<String>,
-    /// Switch it on again
+    /// Enable the webhook
     #[arg(long, conflicts_with = "disable")]
     enable: bool,
-    /// Switch it off: it gets no events, and what waits is given up
+    /// Disable the webhook: it receives no events, and pending deliveries are given up
     #[arg(long)]
     disable: bool,
 }
@@ -111,10 +112,10 @@ pub struct Update {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct What {
-    /// The id of a delivery
+    /// The id of a delivery to redeliver
     #[arg(long, value_name = "ID", value_parser = delivery)]
     delivery: Option<DeliveryId>,
-    /// Every failed delivery whose event happened since then: a date or a timestamp
+    /// Redeliver all failed deliveries of events since this date or timestamp
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     since: Option<Time>,
 }
@@ -135,19 +136,19 @@ fn delivery(text: &str) -> Result<DeliveryId, String> {
 
 fn url(text: &str) -> Result<WebhookUrl, String> {
     WebhookUrl::parse(text).ok_or_else(|| {
-        "write a URL such as https://example.com/events, without a login and a fragment".to_owned()
+        "write a URL such as https://example.com/events, without a login or fragment".to_owned()
     })
 }
 
 fn event(text: &str) -> Result<EventType, String> {
     EventType::of_installation().find(|of| of.as_str() == text).ok_or_else(|| {
         let known: Vec<_> = EventType::of_installation().map(|of| of.as_str()).collect();
-        format!("there are {}", known.join(", "))
+        format!("the types are {}", known.join(", "))
     })
 }
 
 fn state(text: &str) -> Result<State, String> {
-    text.parse().map_err(|_| "there are pending, succeeded, failed".to_owned())
+    text.parse().map_err(|_| "the states are pending, succeeded, failed".to_owned())
 }
 
 fn description(text: &str) -> Result<String, String> {
@@ -179,9 +180,7 @@ pub fn run(config: Config, command: Command) -> Result<(), String> {
                 let queued = queued.map_err(|error| error.to_string())?.commit().await;
                 let (event_id, delivery_id) = queued.map_err(|error| error.to_string())?;
                 report(json, &Tested { event_id, delivery_id }, || {
-                    format!(
-                        "A running server sends {event_id}; `webhook deliveries {id}` shows what comes of it."
-                    )
+                    format!("A running server sends {event_id}; `webhook deliveries {id}` shows the result.")
                 })
             }
             Command::Deliveries { one, state, limit } => {
@@ -192,7 +191,7 @@ pub fn run(config: Config, command: Command) -> Result<(), String> {
     })
 }
 
-/// Prints an outcome as JSON or in words.
+/// Prints a result as JSON or as text.
 fn report(as_json: bool, outcome: &impl Serialize, words: impl FnOnce() -> String) -> Result<(), String> {
     let text =
         if as_json { serde_json::to_string(outcome).map_err(|error| error.to_string())? } else { words() };
@@ -200,13 +199,13 @@ fn report(as_json: bool, outcome: &impl Serialize, words: impl FnOnce() -> Strin
     Ok(())
 }
 
-/// Refuses a URL that the configuration doesn't allow.
+/// Rejects a URL that the configuration doesn't allow.
 fn check(webhooks: &Webhooks, url: &WebhookUrl) -> Result<(), String> {
     url.check(webhooks.settings.allow_private)
         .map_err(|problem| format!("`--url` {} ({})", problem.message, problem.code))
 }
 
-/// Returns the types in the order of the contract, each once.
+/// Returns the types in the order of the contract, without duplicates.
 fn ordered(named: &[EventType]) -> Vec<EventType> {
     EventType::of_installation().filter(|of| named.contains(of)).collect()
 }
@@ -240,11 +239,11 @@ async fn create(webhooks: &Webhooks, arguments: Create, trail: &Trail) -> Result
         created_at: webhook.created_at,
     };
     report(json, &report_of, || {
-        format!("Created {} with the secret {}: no later command shows it.", webhook.id, secret.expose())
+        format!("Created {} with the secret {}: it can't be shown again.", webhook.id, secret.expose())
     })
 }
 
-/// The number of webhooks, or of deliveries, that are read at a time.
+/// Number of webhooks or deliveries read at a time.
 const PAGE_SIZE: i64 = 100;
 
 async fn list(webhooks: &Webhooks, as_json: bool, trail: &Trail) -> Result<(), String> {
@@ -339,7 +338,8 @@ async fn rotate(webhooks: &Webhooks, One { id, json }: &One, trail: &Trail) -> R
         RotatedReport { id: *id, secret: secret.expose(), previous_secret_ends_at: previous_ends_at };
     report(*json, &outcome, || {
         format!(
-            "{id} has the secret {} now: no later command shows it. The previous one signs, too, until {previous_ends_at}.",
+            "{id} now has the secret {}: it can't be shown again. The previous one also signs until \
+             {previous_ends_at}.",
             secret.expose()
         )
     })

@@ -175,7 +175,7 @@ fn backup_lists_what_it_leaves_out_and_overwrites_nothing() {
     let to = ["backup", "--to", file.to_str().unwrap()];
     let ended = start.command(&to);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.log.contains("there is no database at"), "{}", ended.log);
+    assert!(ended.log.contains("no database found at"), "{}", ended.log);
     assert!(!start.data_dir().exists() && !file.exists(), "looking made nothing");
 
     let server = start.run();

@@ -9,7 +9,7 @@ use api::service::usage::read_receipt;
 use billing::receipts::{Receipt, Report};
 use kernel::error::Error;
 
-/// The receipts that are compared at a time.
+/// Number of receipts compared at a time.
 const BATCH: usize = 1_000;
 
 pub(super) fn run(config: Config, file: &Path, as_json: bool) -> Result<(), String> {
@@ -28,8 +28,8 @@ pub(super) fn run(config: Config, file: &Path, as_json: bool) -> Result<(), Stri
         return Ok(());
     }
     Err(format!(
-        "the books lack {} of {} events, and {} differ: send those that are missing to `POST /service/v1/usage` again, where each \
-         counts once",
+        "the books lack {} of {} events, and {} differ: send the missing ones to `POST /service/v1/usage` again, where \
+         each counts once",
         report.missing.len(),
         report.receipts,
         report.different.len()
@@ -56,7 +56,7 @@ async fn compare(config: Config, file: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Returns why a line can't be read.
+/// Returns why a line can't be parsed.
 fn reason(error: &Error) -> String {
     match error.details.first() {
         Some(detail) => detail.message.clone(),

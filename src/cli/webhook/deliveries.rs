@@ -86,7 +86,7 @@ struct Redelivered {
     deliveries: u64,
 }
 
-/// Has one delivery made again, or all failed ones since a time.
+/// Redelivers one delivery, or all that failed since a time.
 pub async fn redeliver(
     webhooks: &Webhooks,
     One { id, json }: &One,

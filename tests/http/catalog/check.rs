@@ -24,9 +24,9 @@ fn components_and_conditions_are_shown() {
     assert_eq!(
         lines,
         [
-            "  from 2024-01-01T00:00:00.000Z (flex, above 5 prompt tokens): prompt 2, completion 4, search 0.25 a token (in \
+            "  from 2024-01-01T00:00:00.000Z (flex, above 5 prompt tokens): prompt 2, completion 4, search 0.25 per token (in \
              force)",
-            "  from 2024-01-01T00:00:00.000Z: prompt 2, completion 4 a token (in force)",
+            "  from 2024-01-01T00:00:00.000Z: prompt 2, completion 4 per token (in force)",
         ]
     );
     let ended = start.command(&["catalog", "check", "--json", file.name()]);
@@ -57,13 +57,13 @@ fn valid_file_is_summarized() {
     let name = file.name();
     let expected = format!(
         "{name} is a valid catalog: 3 models, 1 retired, 1 volume discounts, 0 upstreams.
-m (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
-  from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 a token (in force)
-  from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 1, completion 0.5 a token (to come)
-acme/later:v1 (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
-  from 2999-01-01T00:00:00.000Z: prompt 3, completion 0.5 a token (to come)
-none (chat): at most 100 tokens a request, 60 requests a minute, 5 at once
-old (chat, retired): at most 100 tokens a request, 60 requests a minute, 5 at once
+m (chat): at most 100 tokens per request, 60 requests per minute, 5 at once
+  from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 per token (in force)
+  from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 1, completion 0.5 per token (to come)
+acme/later:v1 (chat): at most 100 tokens per request, 60 requests per minute, 5 at once
+  from 2999-01-01T00:00:00.000Z: prompt 3, completion 0.5 per token (to come)
+none (chat): at most 100 tokens per request, 60 requests per minute, 5 at once
+old (chat, retired): at most 100 tokens per request, 60 requests per minute, 5 at once
 warning: {name}:11: model `acme/later:v1`: its first price holds from 2999-01-01T00:00:00.000Z on: it is listed, and can't be used now
 warning: {name}:21: model `none`: it has no price: it is listed, and can't be used now
 "

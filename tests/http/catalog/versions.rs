@@ -96,9 +96,9 @@ fn versions_command_shows_the_recorded_versions(database: Database) {
         let server = start.clone().set("TOLLKEEPER_CATALOG_FILE", file.name()).run();
         let shown = start.command(&["catalog", "show"]);
         let expected = "m
-  from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 a token (past)
-  from 2025-01-01T00:00:00.000Z: prompt 0.25, completion 0.5 a token (in force)
-  from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 0.000000000001, completion 0.5 a token (to come)
+  from 2024-01-01T00:00:00.000Z: prompt 0.000000000001, completion 0.5 per token (past)
+  from 2025-01-01T00:00:00.000Z: prompt 0.25, completion 0.5 per token (in force)
+  from 2999-01-01T00:00:00.000Z: prompt 2, cached prompt 0.000000000001, completion 0.5 per token (to come)
 volume discounts
   since ever: 0.05 above 5, 0.1 above 9 (past)
   from 2025-06-01T00:00:00.000Z: none (in force)

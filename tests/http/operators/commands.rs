@@ -83,7 +83,11 @@ fn people_are_created_disabled_and_enabled(database: Database) {
         let none = run(&start, &["user", "reset-second-factor", "ada@example.com"]).stdout;
         assert_eq!(none.trim(), "Ada@example.com had no second factor.");
         let unknown = start.command(&["user", "show", "nobody@example.com"]);
-        assert!(unknown.code == Some(1) && unknown.log.contains("there is no account"), "{}", unknown.log);
+        assert!(
+            unknown.code == Some(1) && unknown.log.contains("no account has the address or id"),
+            "{}",
+            unknown.log
+        );
 
         let actions: Vec<_> = lines(&start, &["audit-log", "--actor", "operator"])
             .iter()

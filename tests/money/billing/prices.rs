@@ -248,7 +248,7 @@ fn closing_command_needs_no_catalog_file(database: Database) {
             (shown.code, shown.stdout.as_str()),
             (
                 Some(0),
-                "m\n  from 2024-01-01T00:00:00.000Z: prompt 0.000001, completion 0.000003 a token (in force)\n\
+                "m\n  from 2024-01-01T00:00:00.000Z: prompt 0.000001, completion 0.000003 per token (in force)\n\
                  volume discounts\n  since ever: 0.5 above 1000000 (in force)\n"
             ),
             "{}",
