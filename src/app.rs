@@ -236,9 +236,10 @@ impl App {
         match self.db.syncs_to_disk().await {
             Ok(true) => Ok(()),
             Ok(false) => Err(BootError::Fatal(
-                "`database_url`: the PostgreSQL server runs with `fsync = off`, so a crash of its machine loses or damages what was \
-                 answered, money too: `ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();` turns it on. For a throwaway database \
-                 of tests set `database_allow_fsync_off = true` (TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF)"
+                "`database_url`: the PostgreSQL server runs with `fsync = off`, so a crash of its machine loses or \
+                 damages what was answered, money too: `ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();` turns \
+                 it on. For a throwaway database of tests set `database_allow_fsync_off = true` \
+                 (TOLLKEEPER_DATABASE_ALLOW_FSYNC_OFF)"
                     .to_owned(),
             )),
             Err(db::Error::Unavailable(what)) => Err(BootError::Unavailable(what)),
@@ -297,14 +298,15 @@ pub fn make_data_dir(config: &Config) -> Result<(), String> {
         made.and_then(|()| config.data_dir.metadata()).map(|folder| folder.permissions().mode() & 0o7777);
     let mode = mode.map_err(|error| {
         format!(
-            "data folder {folder}: {error}; set `data_dir` to a folder that exists or can be created (TOLLKEEPER_DATA_DIR)"
+            "data folder {folder}: {error}; set `data_dir` to a folder that exists or can be created \
+             (TOLLKEEPER_DATA_DIR)"
         )
     })?;
     if mode & 0o002 != 0 {
         return Err(format!(
-            "data folder {folder}: every user of this machine can write to it (mode {mode:o}) and replace the master key or the \
-             database; `chmod 700` it, or set `data_dir` to a subfolder, which will be created with access for you only \
-             (TOLLKEEPER_DATA_DIR)"
+            "data folder {folder}: every user of this machine can write to it (mode {mode:o}) and replace the master \
+             key or the database; `chmod 700` it, or set `data_dir` to a subfolder, which will be created with \
+             access for you only (TOLLKEEPER_DATA_DIR)"
         ));
     }
     if mode & 0o077 != 0 {

@@ -70,7 +70,8 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     if timeout_at(deadline, &mut jobs.0).await.is_err() {
         tracing::warn!(
             grace_ms,
-            "mails in delivery did not finish in time and were cut off: they are sent again in two minutes, perhaps twice"
+            "mails in delivery did not finish in time and were cut off: they are sent again in two minutes, perhaps \
+             twice"
         );
     }
     end_traces(&app).await;
@@ -86,14 +87,15 @@ fn log_credit(app: &App) {
     let currency = &app.config.billing.currency;
     if app.catalog.is_demo() {
         tracing::info!(
-            "each user's first organization can spend {DEMO_CREDIT} {currency} on the built-in demo, until you configure your own \
-             catalog"
+            "each user's first organization can spend {DEMO_CREDIT} {currency} on the built-in demo, until you \
+             configure your own catalog"
         );
     } else {
         tracing::info!(
-            "first organizations no longer get {DEMO_CREDIT} {currency} of credit, which was for the built-in demo: with your own \
-             catalog, calls need added (`tollkeeper credit add`) or purchased credit, a credit limit of the organization \
-             (`tollkeeper organization set-credit-limit`), or `billing.credit_limit` for new organizations"
+            "first organizations no longer get {DEMO_CREDIT} {currency} of credit, which was for the built-in demo: \
+             with your own catalog, calls need added (`tollkeeper credit add`) or purchased credit, a credit limit \
+             of the organization (`tollkeeper organization set-credit-limit`), or `billing.credit_limit` for new \
+             organizations"
         );
     }
 }

@@ -24,7 +24,7 @@ pub struct Arguments {
     /// A file, or the URL of a PostgreSQL database
     database: String,
     at_once: u64,
-    /// Series of ids that take turns, a transaction each: as many as there are connections at the service
+    /// Series of ids that take turns, one transaction each; as many as the service has connections
     series: usize,
     milliseconds: u64,
 }

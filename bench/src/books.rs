@@ -1,9 +1,9 @@
-//! Measures how long an audit of many usage events takes, and the close of a month of many daily rows, both by
-//! the service's own commands beside an idle server of the same database.
+//! Measures the duration of an audit of many usage events and of closing a month with many daily rows. Both
+//! are run by the service's own commands, next to an idle server on the same database.
 //!
-//! One organization has all of it. Events, daily rows and movements of last month are inserted directly by SQL,
-//! as if the events had been reported in batches of a hundred; the audit must find no drift before and after
-//! the close.
+//! A single organization owns all of it. Events, daily rows, and movements of last month are inserted
+//! directly by SQL, as if the events had been reported in batches of a hundred. The audit must find no drift
+//! before and after the close.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,16 +24,16 @@ pub struct Arguments {
     /// Usage events of the month
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
     events: u64,
-    /// Daily rows that they are added up in
+    /// Daily rows that aggregate the events
     #[arg(long, default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
     rows: u64,
-    /// How often the audit before the close is measured; a month closes once
+    /// Number of audits measured before the close; a month closes only once
     #[arg(long, default_value_t = 3, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
 }
@@ -93,11 +93,11 @@ struct ServiceCommands<'a> {
 }
 
 impl ServiceCommands<'_> {
-    /// Runs one to its end, and prints its time, its largest resident memory, and its last line.
+    /// Runs a command to its end, and prints its duration, maximum resident memory, and last line.
     fn measure(&self, label: &str, arguments: &[&str], expected: &str) -> Result<(), String> {
         let mut command = self.cores.of_servers(self.program);
         servers::set_database(&mut command, self.folder, self.database)?;
-        // A file takes any number of drifts; a pipe that is read at the end doesn't.
+        // Use a file: a pipe that is only read at the end would block on many drifts.
         let path = self.folder.join("output");
         let output = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let log = output.try_clone().map_err(|error| error.to_string())?;
@@ -122,7 +122,7 @@ impl ServiceCommands<'_> {
     }
 }
 
-/// Waits for the end of a process; returns its status and its largest resident memory.
+/// Waits for a process to exit. Returns its status and its maximum resident memory.
 fn watch(child: &mut Child) -> Result<(ExitStatus, f64), String> {
     let mut most_mib: f64 = 0.0;
     loop {

@@ -103,8 +103,8 @@ pub struct Sample {
 pub struct Load {
     pub connections: u16,
     pub length: Duration,
-    /// `true` if this thread may busy-wait. Not where most of an answer's time is a database's that shares this core: since
-    /// version 6.6 of Linux, a thread that yields keeps its share of the time, which is half of it.
+    /// Whether this thread may busy-wait. Not if a database that shares this core takes most of the response
+    /// time: since Linux 6.6, a thread that yields keeps its share of the time, which is half of it.
     pub never_sleep: bool,
 }
 

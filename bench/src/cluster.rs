@@ -94,7 +94,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // It may have ended by itself; then there is nothing left to do.
+        // The process may already have exited, in which case nothing is left to do.
         drop(self.keeper.wait());
     }
 }
@@ -104,7 +104,7 @@ fn binaries() -> Option<PathBuf> {
     let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(folder) = std::env::split_paths(&path).find(complete) {
-        // A link elsewhere would hide the files that lie beside the binaries.
+        // A symlink elsewhere would hide the files next to the binaries.
         let real = folder.join("postgres").canonicalize().ok()?;
         return real.parent().map(Path::to_owned);
     }

@@ -21,13 +21,13 @@ pub struct Arguments {
     /// The service's own program
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release/tollkeeper"), value_name = "PROGRAM")]
     program: PathBuf,
-    /// How often it is started
+    /// Number of starts
     #[arg(long, default_value_t = 15, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     starts: u32,
-    /// How many requests go by
+    /// Number of requests
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(4..=1_000_000_000))]
     requests: u32,
-    /// Connections, each with one request under way
+    /// Connections, each with one request in progress
     #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// The URL of an empty PostgreSQL database; without it, a throwaway server is started where one is installed

@@ -1,7 +1,7 @@
-//! Model calls through the gateway, beside a bare proxy and other gateways, before the same upstream.
+//! Model calls through the gateway, next to a bare proxy and other gateways, in front of the same upstream.
 //!
-//! The upstream and the load share this process, on the cores that the servers don't have; each target has
-//! the servers' core while it is measured, and the targets take turns within a round.
+//! The upstream and the load share this process, on the cores that the servers don't use. Each target has the
+//! servers' core while it's measured, and the targets take turns within a round.
 
 mod disconnects;
 mod figures;
@@ -33,42 +33,43 @@ use target::Target;
 /// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How long one measurement takes; the first fifth of it only warms up
+    /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// How often each target is measured, in turn with the others
+    /// Number of measurements per target, interleaved with the other targets
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Connections, each with one call under way
+    /// Connections, each with one call in progress
     #[arg(long, default_values_t = [1, 32, 512], value_delimiter = ',', value_name = "COUNTS",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: Vec<u16>,
-    /// Measure only these
+    /// Measure only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS",
           default_values_t = [Part::Streams, Part::Plain, Part::Money, Part::Pace, Part::Gaps, Part::Memory, Part::Leaving])]
     only: Vec<Part>,
-    /// Measure another gateway too: a script that starts it
+    /// Also measure another gateway, started by this script
     #[arg(long = "peer", value_name = "SCRIPT")]
     peers: Vec<PathBuf>,
-    /// Calls a second of an even rate
+    /// Calls per second at an even rate
     #[arg(long, default_value_t = 1_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     per_second: u32,
-    /// Open streams whose memory is measured, or which go on for `--minutes`
+    /// Number of open streams whose memory is measured, or which are kept open for `--minutes`
     #[arg(long, default_value_t = 2_000, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=9_000))]
     streams: u16,
-    /// Measure only random disconnects from a real llama.cpp, by a Python that can import gguf and xllamacpp
+    /// Measure only random disconnects from a real llama.cpp, using a Python that can import gguf and
+    /// xllamacpp
     #[arg(long, value_name = "PROGRAM")]
     python: Option<PathBuf>,
     /// Streams of llama.cpp
     #[arg(long, default_value_t = 10_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     disconnects: u32,
-    /// Only keep `--streams` streams open for this long, and look for memory and descriptors that grow
+    /// Only keep `--streams` streams open for this long, and check for growing memory and descriptors
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_080))]
     minutes: Option<u32>,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
-    /// Measure this program too: an earlier build of the service or of this program
+    /// Also measure this program: an earlier build of the service or of this program
     #[arg(long, value_name = "PROGRAM")]
     compare: Option<PathBuf>,
 }
@@ -87,16 +88,16 @@ enum Part {
     Gaps,
     /// The memory of open streams
     Memory,
-    /// The time from a client that leaves to the end of its upstream's connection
+    /// The time from a client's disconnect to the end of its upstream connection
     Leaving,
-    /// The calls of one organization while another one floods the service, `--seconds` for each way of it
+    /// The calls of one organization while another one floods the service, `--seconds` for each kind of flood
     Flood,
 }
 
-/// Enough money. All else is as by default.
+/// Enough credit. Everything else has its default.
 const SETTINGS: &str = "[billing]\ncredit_limit = \"1000000000\"\n";
 
-/// The model that a flood calls, of an upstream of its own.
+/// The model called by a flood, on its own upstream.
 const FLOOD_MODEL: &str = r#"
 [[models]]
 id = "svc-flood"
@@ -112,7 +113,8 @@ prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000001", c
 routes = [{ upstream = "flood", model = "stub-1" }]
 "#;
 
-/// Returns the entry of an upstream. Without a client it is left at once, as an inference server would be.
+/// Returns the catalog entry of an upstream. Without a client it's left immediately, as an inference server
+/// would be.
 fn upstream(id: &str, address: SocketAddr) -> String {
     format!(
         "[[upstreams]]\nid = \"{id}\"\nkind = \"openai\"\nurl = \"http://{address}/v1\"\nmax_concurrent = 100000\n\
@@ -123,18 +125,18 @@ fn upstream(id: &str, address: SocketAddr) -> String {
 /// Measures and prints.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let cores = Cores::share();
-    // Sockets are looked at often, also while the load never sleeps.
+    // Poll sockets often, even while the load never sleeps.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().event_interval(7).build().map_err(|error| error.to_string())?;
     runtime.block_on(measure(arguments, cores))
 }
 
-/// What is measured, and how.
+/// The measured targets and their environment.
 struct Setup<'a> {
     arguments: &'a Arguments,
     cores: Cores,
     stub: &'a Stub,
-    /// The bare proxy comes first, and the service next.
+    /// The bare proxy comes first, then the service.
     targets: Vec<Target>,
 }
 
@@ -187,7 +189,7 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the service with a person, their organization and a key.
+/// Starts the service with a user, an organization, and a key.
 async fn tollkeeper(
     arguments: &Arguments,
     name: &str,
@@ -270,7 +272,7 @@ impl Setup<'_> {
     }
 
     async fn flood(&self) -> Result<(), String> {
-        // The last one is the program that is compared, if there is one.
+        // The last target is the compared program, if any.
         let target = self.targets.last().ok_or("no service")?;
         let (_, key) = tenant::keeper(target.address).await?.key("the flood").await?;
         let attacker = target.of_another(&key, "svc-flood");
@@ -288,7 +290,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Times, memory and ends.
+    /// Times, memory, and disconnects.
     async fn times(&self) -> Result<(), String> {
         let Arguments { per_second, streams, .. } = self.arguments;
         if self.wants(Part::Pace) {

@@ -27,10 +27,10 @@ pub struct Arguments {
     /// Live keys
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
     keys: u32,
-    /// How long one measurement takes; the first fifth of it only warms up
+    /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// How often few and all are measured in turn
+    /// Number of measurements of few and all keys, in turn
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 }

@@ -17,13 +17,13 @@ use crate::{Arguments, report, tenant};
 
 /// Members and projects.
 const SIZES: [(i64, i64); 3] = [(100, 100), (10_000, 1_000), (100_000, 10_000)];
-/// Rows in one transaction: each counts the organization's row up, and on PostgreSQL that leaves a dead row behind until
-/// the commit.
+/// Rows per transaction. Each row increments the organization's counter, which on PostgreSQL leaves a dead
+/// row until the commit.
 const AT_ONCE: i64 = 1_000;
 const PAGE_SIZE: i64 = 20;
 const LIMITS: &str = "[limits]\nenabled = false\n";
 
-/// One kind of request.
+/// A kind of request.
 struct Case {
     label: &'static str,
     /// Its path below the organization's, for this many members and projects.

@@ -22,7 +22,7 @@ const ARGON2: (u32, u32, u32) = (19_456, 2, 1);
 /// The number of users who log in repeatedly at the same time.
 const PEOPLE: u16 = 8;
 
-/// Calls a second of a user who doesn't log in: few enough to cause no queue by themselves.
+/// Calls per second by a user who doesn't log in: few enough to cause no queue by themselves.
 const CALLS_PER_S: u32 = 250;
 
 /// Tokens that are used for the first time in each round.
@@ -30,16 +30,16 @@ const TOKENS: usize = 500;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// How long one measurement takes; the first fifth of it only warms up
+    /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// How often everything is measured, in turn
+    /// Number of measurements of each kind, in turn
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
     /// Measure this build of this program instead
@@ -115,7 +115,7 @@ async fn round(
     Ok(Round { raw_per_s, logins_per_s, idle, busy: busy?, first, remembered })
 }
 
-/// Measures hashes a second of the bare library; each thread reuses its own memory.
+/// Measures hashes per second of the bare library; each thread reuses its own memory.
 pub fn raw(threads: usize, length: Duration) -> Result<f64, String> {
     let (memory, passes, lanes) = ARGON2;
     let params = Params::new(memory, passes, lanes, None).map_err(|error| error.to_string())?;
@@ -145,7 +145,7 @@ pub fn raw(threads: usize, length: Duration) -> Result<f64, String> {
     Ok(f64::from(total) / (until - from).as_secs_f64())
 }
 
-/// Measures logins a second; each user logs in repeatedly.
+/// Measures logins per second; each user logs in repeatedly.
 async fn log_in(service: &Tollkeeper, people: &[Account], length: Duration) -> Result<f64, String> {
     let load = Load { connections: 1, length, never_sleep: false };
     let mut tasks = JoinSet::new();

@@ -1,8 +1,8 @@
-//! Measures tollkeeper beside bare axum servers: `cargo run --release -p bench`.
+//! Measures tollkeeper next to bare axum servers: `cargo run --release -p bench`.
 //!
-//! One process serves, another loads it over loopback: `servers` starts the first, `client` is the second,
-//! `tenant` prepares objects through the service's own API, `report` prints. docs/benchmarks.md explains the
-//! table.
+//! One process serves, and another one loads it over loopback: `servers` starts the first, `client` is the
+//! second, `tenant` prepares objects through the service's own API, and `report` prints. docs/benchmarks.md
+//! explains the table.
 
 #![allow(
     clippy::disallowed_methods,
@@ -47,26 +47,26 @@ use servers::{Cores, Folder, Server, Tollkeeper};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Measures tollkeeper beside bare axum servers, over loopback.
+/// Measures tollkeeper next to bare axum servers, over loopback
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 struct Arguments {
-    /// How long one measurement takes; the first fifth of it only warms up
+    /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
-    /// How often each target is measured, in turn with the others
+    /// Number of measurements per target, interleaved with the other targets
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Connections, each with one request under way
+    /// Connections, each with one request in progress
     #[arg(long, default_value_t = 64, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
-    /// Measure this program too: an earlier build of the service or of this program
+    /// Also measure this program: an earlier build of the service or of this program
     #[arg(long, value_name = "PROGRAM")]
     compare: Option<PathBuf>,
     #[command(subcommand)]
@@ -75,7 +75,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measures every operation beside its floor, on both databases
+    /// Measure every operation next to its floor, on both databases
     All(table::Arguments),
     /// The service itself, configured by the environment (started by this program)
     #[command(hide = true)]
@@ -89,9 +89,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Measures the audit of many events, and the close of a month of many daily rows
+    /// Measure the audit of many events, and closing a month with many daily rows
     Books(books::Arguments),
-    /// Measures logins, what they do to other calls, and what a remembered token saves
+    /// Measure logins, their effect on other calls, and the savings of a cached token
     Logins(logins::Arguments),
     /// The bare servers (started by this program)
     #[command(hide = true)]
@@ -99,34 +99,34 @@ enum Command {
     /// Rows by the database's driver alone (started by this program)
     #[command(hide = true)]
     BareRows(bare_rows::Arguments),
-    /// Measures how fast usage and reservations become durable, beside the database's own driver
+    /// Measure how fast usage and reservations become durable, next to the database's own driver
     Money(money::Arguments),
-    /// Measures one decision in process, and the steps that it consists of
+    /// Measure a decision in process, and its individual steps
     Decision {
-        /// How often each is measured, in turn with the others
+        /// Number of measurements of each step, in turn
         #[arg(long, default_value_t = 7, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=9))]
         rounds: u32,
     },
-    /// Measures the program's size, its start, memory and descriptors
+    /// Measure the program's size, start time, memory, and descriptors
     Footprint(footprint::Arguments),
-    /// Measures model calls through the gateway, beside a bare proxy and other gateways
+    /// Measure model calls through the gateway, next to a bare proxy and other gateways
     Gateway(gateway::Arguments),
     /// The bare proxy (started by this program)
     #[command(hide = true)]
     Proxy,
-    /// Measures memory and decisions with a million live keys
+    /// Measure memory and decisions with a million live keys
     Keys(keys::Arguments),
-    /// Measures pages and searches of lists in organizations of several sizes
+    /// Measure pages and searches of lists in organizations of several sizes
     Lists,
-    /// Measures pages of the console beside the JSON of the same operations
+    /// Measure pages of the console next to the JSON of the same operations
     Pages(pages::Arguments),
-    /// Measures whether reports take longer the more events there were
+    /// Measure whether reports take longer with more events
     Reports(reports::Arguments),
-    /// Measures how long a deleted key goes on working, here and on another replica
+    /// Measure how long a deleted key keeps working, here and on another replica
     Revocation(revocation::Arguments),
-    /// Keeps a mixed load up for long, and fails when memory or descriptors grow or an answer is wrong
+    /// Sustain a mixed load for a long time; fails if memory or descriptors grow or a response is wrong
     Soak(soak::Arguments),
-    /// Compares how long an answer takes with and without an account behind an address
+    /// Compare response times for addresses with and without an account
     Timing {
         /// Pairs to measure, for each kind of request
         #[arg(long, default_value_t = 1000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(10..=9_000))]

@@ -27,10 +27,10 @@ use crate::{bare_rows, report, tenant};
 /// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How long one measurement takes; the first fifth of it only warms up
+    /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// How often each is measured, in turn with the others
+    /// Number of measurements of each kind, in turn
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Connections of single events and of pairs
@@ -42,12 +42,12 @@ pub struct Arguments {
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
 }
 
-/// Events a batch, and rows a transaction.
+/// Events per batch, and rows per transaction.
 pub const BATCH: u64 = 1_000;
 /// Keys that events are spread over: this many daily rows for each batch.
 pub const KEYS: usize = 10;
@@ -133,7 +133,7 @@ struct Bare<'a> {
 }
 
 impl Bare<'_> {
-    /// Measures rows a second by the driver alone, this many in a transaction.
+    /// Measures rows per second with the driver alone, with this many in a transaction.
     fn rate(&self, at_once: u64, series: u16, round: u32) -> Result<f64, String> {
         let settings = match self.database {
             "sqlite" => {

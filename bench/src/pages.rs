@@ -1,8 +1,8 @@
-//! Measures pages of the console beside the JSON of the same operations: an organization with a year of usage, and a
-//! project with many API keys, on both databases.
+//! Measures pages of the console next to the JSON of the same operations: an organization with a year of
+//! usage, and a project with many API keys, on both databases.
 //!
-//! Keys and usage are inserted directly by SQL. The time of one page at a time is the server's time and the way over
-//! loopback; pages a second are those of one server core, page and JSON in turn.
+//! Keys and usage are inserted directly by SQL. The time of one page at a time includes the server's time and
+//! the transfer over loopback; pages per second are those of one server core, page and JSON in turn.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,16 +27,16 @@ pub struct Arguments {
     /// API keys of the project
     #[arg(long, default_value_t = 100_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     keys: u32,
-    /// How long one measurement takes; the first fifth of it only warms up
+    /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 2.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// How often each is measured, in turn with the others
+    /// Number of measurements of each kind, in turn
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// `sqlite`, `postgres` or both; `postgres` starts a throwaway server where one is installed
     #[arg(long, value_delimiter = ',', default_value = "sqlite,postgres", value_name = "NAMES")]
     databases: Vec<String>,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::client::{Load, Sample};
 use crate::servers::Cores;
 
-/// One target's measurements.
+/// A target's measurements.
 pub struct Row {
     label: String,
     samples: Vec<Sample>,

@@ -17,19 +17,19 @@ use crate::{report, tenant};
 /// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How many events, in millions: one measurement each, growing
+    /// Numbers of events, in millions; one measurement each, in increasing order
     #[arg(long, value_delimiter = ',', default_value = "1,10", value_name = "MILLIONS")]
     millions: Vec<u32>,
-    /// How long one measurement takes
+    /// Duration of a measurement
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// How often each is measured
+    /// Number of measurements of each kind
     #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
 }
@@ -96,7 +96,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     Ok(())
 }
 
-/// Inserts the daily rows: a thousand requests of each key a day.
+/// Inserts the daily rows: a thousand requests per key and day.
 async fn days(db: &Db, organization: &str) -> Result<(), String> {
     let last = i64::from(KEYS) * DAYS - 1;
     let text = format!(

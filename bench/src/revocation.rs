@@ -36,7 +36,7 @@ pub struct Arguments {
     /// `sqlite`, or the URL of an empty PostgreSQL database
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     database: String,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
 }

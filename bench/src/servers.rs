@@ -53,7 +53,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing left to do.
+        // The process may already have exited, in which case nothing is left to do.
         drop(self.0.kill().and_then(|()| self.0.wait()));
     }
 }
@@ -270,7 +270,7 @@ impl Cores {
         Self::split(1)
     }
 
-    /// Assigns the first cores to the servers; where there are no others, this program shares them.
+    /// Assigns the first cores to the servers; if no others are left, this program shares them.
     pub fn split(servers: usize) -> Self {
         // Read once: afterwards this program has fewer cores.
         static COUNT: OnceLock<usize> = OnceLock::new();
@@ -326,7 +326,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What can't be removed stays in the temporary folder.
+        // Files that can't be removed stay in the temporary folder.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

@@ -23,13 +23,13 @@ use worker::{Place, Worker};
 /// The arguments of the soak.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How long
+    /// Duration in minutes
     #[arg(long, default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_080))]
     minutes: u32,
-    /// Requests a second, of all connections together
+    /// Requests per second, over all connections
     #[arg(long, default_value_t = 300, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=50_000))]
     per_second: u32,
-    /// Connections, each with one request under way
+    /// Connections, each with one request in progress
     #[arg(long, default_value_t = 16, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
     /// `sqlite`, or the URL of an empty PostgreSQL database
@@ -38,7 +38,7 @@ pub struct Arguments {
     /// Let this program serve: another build of the service or of this program
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
 }

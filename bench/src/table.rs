@@ -27,25 +27,26 @@ use world::World;
 /// The options of the measurement.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How long one measurement takes; the first fifth of it only warms up
+    /// Duration of a measurement; the first fifth is warm-up
     #[arg(long, default_value_t = 0.4, value_name = "SECONDS", value_parser = crate::seconds)]
     seconds: f64,
-    /// How often each operation is measured, in turn with the others
+    /// Number of measurements per operation, interleaved with the other operations
     #[arg(long, default_value_t = 3, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Connections, each with one request under way; 4 for what hashes passwords, 1 for what writes beside the floor `write`
+    /// Connections, each with one request in progress; 4 for operations that hash passwords, 1 for those with
+    /// the floor `write`
     #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// On which databases
+    /// Databases to measure on
     #[arg(long, value_delimiter = ',', default_value = "sqlite,postgres", value_name = "NAMES")]
     databases: Vec<Database>,
     /// The URL of an empty PostgreSQL database; without it, a throwaway server is started where one is installed
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
-    /// With how many cores for the server
+    /// Numbers of cores for the server
     #[arg(long, value_delimiter = ',', default_value = "1,2", value_name = "COUNTS", value_parser = clap::value_parser!(u16).range(1..=64))]
     cores: Vec<u16>,
-    /// Only operations whose route or group holds this text
+    /// Only operations whose route or group contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Print Markdown
@@ -54,7 +55,7 @@ pub struct Arguments {
     /// Measure this build of this program instead
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
-    /// Where the service's log goes
+    /// File for the service's log
     #[arg(long, default_value = "/dev/null", value_name = "FILE")]
     log: PathBuf,
 }
@@ -65,7 +66,7 @@ enum Database {
     Postgres,
 }
 
-/// No limits, and enough money.
+/// No limits, and enough credit.
 const SETTINGS: &str = "[limits]\nenabled = false\n[billing]\ncredit_limit = \"1000000000\"\n";
 /// The objects that one round may use up, for each second of a measurement: more than any database writes
 /// here.
@@ -110,7 +111,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
-/// One of the tables.
+/// A table's setup.
 struct Setup<'a> {
     arguments: &'a Arguments,
     cores: Cores,

@@ -13,7 +13,8 @@ use crate::servers::mailed_token;
 /// The password of every user.
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
-/// The keys of a tenant that loads a server: lists of models have a rate for each key, which the load would use up with one.
+/// The number of keys of a tenant that loads a server. Lists of models are limited per key, and the load
+/// would use up the limit of a single one.
 const KEYS: usize = 16;
 
 /// The keys that make the calls.
@@ -131,7 +132,7 @@ impl KeyManager {
         self.keys.split('/').nth(5).unwrap_or_default()
     }
 
-    /// Creates a hard budget of a million; `body` says what it is for.
+    /// Creates a hard budget of a million, with the scope given by `body`.
     pub async fn budget(&self, body: &Value) -> Result<(), String> {
         let mut body = body.clone();
         if let Some(body) = body.as_object_mut() {

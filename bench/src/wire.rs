@@ -89,7 +89,7 @@ fn read_head(head: &[u8]) -> Result<(u16, usize), String> {
     let at = head.windows(name.len()).position(|window| window == name);
     let length = at.and_then(|at| head.get(at + name.len()..)).unwrap_or_default();
     let digits = length.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(length.len());
-    // Without a length there is no body.
+    // Without a length, the response has no body.
     let length = number(length.get(..digits).unwrap_or_default()).unwrap_or(0);
     let status = status.and_then(|status| u16::try_from(status).ok()).ok_or_else(wrong)?;
     Ok((status, length))

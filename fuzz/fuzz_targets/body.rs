@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     let ours = json::parse(bytes);
     match (&tree, &ours) {
         (Some(tree), Ok(json)) => assert!(tree.is(json), "{tree:?} is read as {json:?}"),
-        // Refused at the first object that is too large, whatever follows.
+        // Rejected at the first object that is too large, regardless of the rest.
         (_, Err(error)) if error.code == Code::InvalidRequest => {
             assert_eq!(error.details.len(), 1);
             assert!(error.details[0].code == "too_many" && bytes.len() > json::MAX_MEMBERS * 5);
@@ -65,7 +65,8 @@ fn refusal(error: &Error, bytes: &[u8], value: Option<&Value>) {
     let is_object = bytes.is_empty() || value.is_some_and(Value::is_object);
     assert_eq!(error.code == Code::InvalidRequest, is_object, "{error}");
     assert_eq!(error.details.is_empty(), !is_object, "{error}");
-    // A character that none of our messages has, so that a part of one isn't taken for the password.
+    // Contains a character that none of our messages has, so that a part of a message isn't mistaken for the
+    // password.
     let password = value.and_then(|value| value.get("password")?.as_str()).filter(|text| text.contains('#'));
     // Only a field without a name is reported without one.
     let nameless = value.is_some_and(|value| value.get("").is_some());
@@ -73,7 +74,7 @@ fn refusal(error: &Error, bytes: &[u8], value: Option<&Value>) {
         assert!(nameless || !detail.param.is_empty());
         assert!(!detail.code.is_empty() && !detail.message.is_empty());
         assert!(detail.message.len() < 1_000, "{}", detail.message);
-        // The name of an unknown field is repeated, whatever it is.
+        // The name of an unknown field is repeated, regardless of its value.
         let repeats = password.is_some_and(|password| detail.message.contains(password));
         assert!(!repeats || detail.code == "unknown_field", "{}", detail.message);
     }
@@ -95,7 +96,7 @@ fn breaks(value: &Value, schema: &Value) -> Option<String> {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     };
-    // `fields.object` reads null as `{}`, which the documents leave unsaid.
+    // `fields.object` reads null as `{}`, which the documents don't mention.
     if kind == "null" && types == ["object"] {
         return None;
     }
@@ -108,7 +109,7 @@ fn breaks(value: &Value, schema: &Value) -> Option<String> {
     }
     match value {
         Value::String(text) => {
-            // Of names the length is counted after trimming.
+            // The length of names is counted after trimming.
             let length = text.trim().chars().count() as u64;
             let least = schema["minLength"].as_u64().unwrap_or(0);
             (length < least || schema["maxLength"].as_u64().is_some_and(|most| length > most))

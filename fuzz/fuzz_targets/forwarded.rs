@@ -26,7 +26,7 @@ enum Hop<'a> {
     Address(IpAddr),
     /// With a port, or in brackets.
     Dressed(IpAddr, u16),
-    /// One of the trusted ones.
+    /// A trusted address.
     Trusted(u8),
 }
 
@@ -48,7 +48,7 @@ fuzz_target!(|input: Input| {
     }
     let chain: Vec<&str> = headers.iter().flat_map(|header| header.split(',')).collect();
     assert_eq!(client, right_most(&chain, &is_trusted), "{headers:?}");
-    // The client's own values stand on the left, and have no effect after an untrusted hop.
+    // The client's own values are on the left, and have no effect after an untrusted hop.
     let stopped = chain.iter().any(|hop| read(hop).is_none_or(|address| !is_trusted(address)));
     if stopped && !chain.is_empty() {
         let more = std::iter::once(input.invention.as_bytes()).chain(hops());

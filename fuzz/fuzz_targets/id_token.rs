@@ -1,5 +1,5 @@
-//! No text is an ID token without a signature of the provider's key, and one that is signed is taken exactly for its
-//! issuer, audience, nonce and time.
+//! No text is accepted as an ID token without a signature by the provider's key, and a signed one is accepted
+//! only for its issuer, audience, nonce, and time.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -58,7 +58,7 @@ enum Input<'a> {
     Any(&'a str),
     /// Any header and claims, with the provider's signature.
     Signed { header: &'a [u8], claims: &'a [u8] },
-    /// Claims like good ones.
+    /// Claims similar to valid ones.
     Claims {
         issuer: Option<&'a str>,
         audience: Option<&'a str>,

@@ -1,5 +1,5 @@
 //! Every accepted token is, byte for byte, one that we would sign for its claims: Ed25519 signatures are
-//! deterministic. And our tokens are accepted exactly for their kind, issuer, audience and time.
+//! deterministic. Our tokens are accepted only for their kind, issuer, audience, and time.
 
 #![cfg_attr(feature = "engine", no_main)]
 
@@ -18,7 +18,7 @@ use tollkeeper::ids::{SessionId, UserId};
 
 const ISSUER: &str = "https://keys.example.org";
 const AUDIENCE: &str = "platform";
-/// How far another clock may be ahead, in seconds.
+/// Maximum time that another clock may be ahead, in seconds.
 const SKEW_S: i64 = 60;
 
 /// The keys of a deployment after a rotation.
@@ -54,11 +54,11 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
 enum Input<'a> {
     /// Any text.
     Any(&'a str),
-    /// One of our headers, a payload of any bytes, and our own signature over both.
+    /// Our header, a payload of arbitrary bytes, and our signature over both.
     Signed { refresh: bool, payload: &'a [u8] },
     /// The same with claims in another JSON notation.
     Rewritten { said: TokenFields<'a>, from: &'a str, to: &'a str },
-    /// A token of ours, read at any time, changed or not.
+    /// A valid token, verified at any time, changed or not.
     Ours { said: TokenFields<'a>, signer: Signer, now_ms: i64, edits: Vec<Edit> },
 }
 
@@ -153,7 +153,7 @@ fn judge(token: &str, kind: TokenKind, now: Time) -> Result<Claims, JwtError> {
     let verdict = KEYS.today.verify(token, kind, ISSUER, AUDIENCE, now);
     if let Ok(claims) = &verdict {
         let signed = [KEYS.today.sign(kind, claims), KEYS.before.sign(kind, claims)];
-        assert!(signed.iter().any(|ours| ours == token), "not a token of ours: {token}");
+        assert!(signed.iter().any(|ours| ours == token), "not our token: {token}");
         assert_eq!((claims.iss.as_str(), claims.aud.as_str()), (ISSUER, AUDIENCE));
     }
     verdict

@@ -1,5 +1,5 @@
-//! Leaving a stream costs at least nine tenths of what the upstream has done until then, by its own count, and never more:
-//! whatever the stream is like, and wherever it is left.
+//! Leaving a stream costs at least nine tenths of the upstream's work until then, by its own count, and never
+//! more than all of it, for any stream and any point of leaving.
 
 #![cfg_attr(feature = "engine", no_main)]
 

@@ -1,6 +1,6 @@
-//! A model request that is taken reads the same for two readers: one that compares names exactly, and one that ignores their
-//! case and takes the last of several members, as `encoding/json` of Go does. That holds for every name that is read or
-//! written here, also after the request was written for an upstream.
+//! An accepted model request reads the same for two readers: one that compares names exactly, and one that
+//! ignores case and takes the last of several members, as Go's `encoding/json` does. This holds for every
+//! name that is read or written here, also after the request was rewritten for an upstream.
 
 #![cfg_attr(feature = "engine", no_main)]
 

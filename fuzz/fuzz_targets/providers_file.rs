@@ -1,4 +1,5 @@
-//! A providers file is taken as a whole or refused with reasons, each with its line; no reason holds a secret.
+//! A providers file is accepted as a whole or rejected with reasons, each with its line. No reason contains a
+//! secret.
 
 #![cfg_attr(feature = "engine", no_main)]
 

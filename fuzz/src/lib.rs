@@ -1,7 +1,7 @@
-//! Shared helpers of the fuzz targets: an application with a fresh database and a standing clock, and calls
-//! to it.
+//! Shared helpers of the fuzz targets: an application with a fresh database and a fixed clock, and calls to
+//! it.
 //!
-//! A target asserts what must hold for every input. docs/architecture.md says how to run them.
+//! A target asserts what must hold for every input. docs/architecture.md explains how to run them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -22,7 +22,8 @@ use tollkeeper::web::route::Listener;
 #[cfg(feature = "engine")]
 pub use libfuzzer_sys::fuzz_target;
 
-/// Makes a program that tries the inputs in the files that its arguments name, as the engine would: for what it has found before.
+/// Defines a program that runs the inputs in the files given as arguments, as the engine would, to reproduce
+/// earlier findings.
 #[cfg(not(feature = "engine"))]
 #[macro_export]
 macro_rules! fuzz_target {
@@ -42,10 +43,9 @@ macro_rules! fuzz_target {
 #[doc(hidden)]
 pub use arbitrary;
 
-/// Calls a function with the content of each file that the arguments name.
+/// Calls a function with the content of each file given as an argument.
 ///
-/// # Panics
-/// A file can't be read.
+/// # Panics A file can't be read.
 #[cfg(not(feature = "engine"))]
 pub fn for_each_file(mut act: impl FnMut(&[u8])) {
     for path in std::env::args_os().skip(1) {
@@ -81,12 +81,13 @@ pub static WORLD: LazyLock<World> = LazyLock::new(|| {
     World { app, runtime }
 });
 
-/// The time of the standing clock.
+/// Returns the time of the fixed clock.
 pub fn now() -> Time {
     Time::parse(NOW).expect("a time")
 }
 
-/// An empty folder of this process, below the temporary folder; libFuzzer ends without a chance to remove it.
+/// Returns an empty folder of this process in the temporary folder. libFuzzer exits without a chance to
+/// remove it.
 pub fn folder() -> PathBuf {
     let path = std::env::temp_dir().join(format!("tollkeeper-fuzz-{}", std::process::id()));
     std::fs::create_dir_all(&path).expect("a folder for this process");

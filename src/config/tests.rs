@@ -509,11 +509,13 @@ fn tax_needs_payments_at_stripe() {
     let cases = [
         (
             "[payments]\nstripe_tax = true",
-            "FILE:2: `payments.stripe_tax`: expected `payments.stripe_secret_key_file` as well: online payments are off without it",
+            "FILE:2: `payments.stripe_tax`: expected `payments.stripe_secret_key_file` as well: online payments \
+             are off without it",
         ),
         (
             "[payments]\nstripe_secret_key_file = \"/k\"\nstripe_webhook_secret_file = \"/s\"\nstripe_tax_code = \"txcd_10103001\"",
-            "FILE:4: `payments.stripe_tax_code`: expected `payments.stripe_tax = true` as well: no tax is calculated without it",
+            "FILE:4: `payments.stripe_tax_code`: expected `payments.stripe_tax = true` as well: no tax \
+             is calculated without it",
         ),
         (
             "[payments]\nstripe_tax_code = \"saas\"",

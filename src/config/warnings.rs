@@ -16,15 +16,15 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let url = config.public_url();
     if config.sign_in.passkeys && relying_party::has_address(&url) && RelyingParty::of(&url).is_none() {
         lines.push(format!(
-            "`public_url` has an IP address: browsers support passkeys for domain names only; set it to the domain name that users \
-             open, or set `sign_in.passkeys = false` ({})",
+            "`public_url` has an IP address: browsers support passkeys for domain names only; set it to the domain \
+             name that users open, or set `sign_in.passkeys = false` ({})",
             variable("public_url")
         ));
     }
     if !config.sign_in.passwords && config.sign_in.providers_file.is_none() {
         lines.push(format!(
-            "`sign_in.passwords` is off, and no providers are configured: only operators and users who already have a passkey can \
-             sign in; set `sign_in.providers_file` ({})",
+            "`sign_in.passwords` is off, and no providers are configured: only operators and users who already have \
+             a passkey can sign in; set `sign_in.providers_file` ({})",
             variable("sign_in.providers_file")
         ));
     }
@@ -55,8 +55,8 @@ fn public_listener_warnings(config: &Config) -> Vec<String> {
     }
     if !config.public_url().starts_with("https://") {
         lines.push(format!(
-            "`public_url` is not https: links in mails send passwords and tokens unencrypted; set the `https://` address that \
-             users open ({})",
+            "`public_url` is not https: links in mails send passwords and tokens unencrypted; set the `https://` \
+             address that users open ({})",
             variable("public_url")
         ));
     }
@@ -78,8 +78,8 @@ fn public_listener_warnings(config: &Config) -> Vec<String> {
     }
     if config.tls.certificate_file.is_none() && config.trusted_proxies.is_empty() {
         lines.push(format!(
-            "`trusted_proxies` is empty, and the public listener has no TLS: set `tls.certificate_file` and `tls.key_file`, or set \
-             this to the proxy that terminates TLS ({})",
+            "`trusted_proxies` is empty, and the public listener has no TLS: set `tls.certificate_file` and \
+             `tls.key_file`, or set this to the proxy that terminates TLS ({})",
             variable("trusted_proxies")
         ));
     }

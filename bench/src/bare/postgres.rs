@@ -1,5 +1,5 @@
-//! tokio-postgres as the service uses it: reads pipelined over four connections, transactions on one of sixteen, prepared
-//! statements, one after the other; the rows of a batch pipelined.
+//! tokio-postgres as used by the service: reads pipelined over four connections, transactions on one of
+//! sixteen, prepared statements one after another, and the rows of a batch pipelined.
 
 #![allow(clippy::disallowed_types, reason = "the bare driver is what is measured here")]
 
@@ -153,7 +153,7 @@ impl Postgres {
         let taken = self.writers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let done = match &taken {
             Some(writer) => work(writer).await,
-            // There are as many writers as permits.
+            // Unreachable: the number of writers equals the number of permits.
             None => Ok(()),
         };
         self.writers.lock().unwrap_or_else(PoisonError::into_inner).extend(taken);

@@ -13,7 +13,7 @@ use super::store::{
 };
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 
-/// One for each worker.
+/// Readers, as many as workers.
 const READERS: usize = 2;
 /// The initial rows: some thousand pages.
 const FILL: u32 = 50_000;
@@ -42,8 +42,8 @@ impl Sqlite {
             let id = ids.next();
             writer.execute(&numbered(ADD_ROW), params![id, QUIET, id, "One of a page"])?;
         }
-        // The journal has its size from now on, as in a service that has run for a while: while it grows, each commit waits for
-        // the file system's own journal too.
+        // Preallocate the journal, as in a service that has run for a while: while it grows, each commit also
+        // waits for the file system's own journal.
         writer.execute_batch(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {FILL})
              INSERT INTO bare_rows SELECT 'fill_' || i, 'org_fill', 'Row ' || i, 'What it is for', i, i FROM n"

@@ -1,4 +1,5 @@
-//! One organization floods the gateway in every way that costs it little, while another one calls at an even rate.
+//! Floods of the gateway by one organization, in ways that are cheap for it, while another one calls at an
+//! even rate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,28 +17,28 @@ use super::stub::{Form, Stub};
 use super::target::Target;
 use crate::report::{self, percentile, shown};
 
-/// The connections of the flood.
+/// Connections of the flood.
 const CONNECTIONS: usize = 64;
-/// The pause after a connection was refused or closed, so that the flood doesn't take the load's processor.
+/// Pause after a connection was refused or closed, so that the flood doesn't use up the load's processor.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long each connection of the flood stays open.
+/// Time that each connection of the flood stays open.
 const HELD: Duration = Duration::from_secs(20);
-/// The bytes of a large body: as many as a model call may have.
+/// Size of a large body, in bytes: the maximum of a model call.
 const LARGE_BYTES: usize = 16 << 20;
 
 /// A kind of flood.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flood {
     None,
-    /// Declares large bodies, and sends the beginning of each.
+    /// Announces large bodies, and sends only the beginning of each.
     Bodies,
     /// Plain calls with large bodies.
     Plain,
-    /// Large plain answers that it doesn't read.
+    /// Large plain answers that are never read.
     Unread,
-    /// Long streams that it reads at 4 KiB/s.
+    /// Long streams read at 4 KiB/s.
     Slow,
-    /// Streams that it leaves after the first event.
+    /// Streams abandoned after the first event.
     Abandoned,
 }
 
@@ -52,9 +53,9 @@ impl Flood {
     ];
 }
 
-/// Starts the upstream of a flood, which runs until this process ends. Its clients and its upstream would be other
-/// computers, so they have threads of their own with a lower priority: on the thread of the measured calls, the times of
-/// these would be partly the flood's own.
+/// Starts the upstream of a flood, which runs until this process exits. In reality its clients and its
+/// upstream would be other computers, so they get their own threads with a lower priority. On the thread of
+/// the measured calls, the flood's own work would be part of the measured times.
 pub async fn start_upstream() -> Result<SocketAddr, String> {
     let (started, address) = oneshot::channel();
     let serve = move || {
@@ -70,7 +71,7 @@ pub async fn start_upstream() -> Result<SocketAddr, String> {
     address.await.map_err(|_| "the thread of the flood's upstream has failed")?
 }
 
-/// Measures the calls of `target` beside each flood of `attacker`, another organization at the same service.
+/// Measures the calls of `target` during each flood by `attacker`, another organization on the same service.
 pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duration) -> Result<(), String> {
     report::print(format_args!(
         "\nPlain calls of one organization, {per_s} a second at an even rate, while another one floods the service over \
@@ -95,7 +96,7 @@ pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duratio
         let attempts = attempts.and_then(Result::ok).ok_or("the flood's thread has failed")??;
         let attempts_per_s = f64::from(attempts) / length.as_secs_f64();
         report::line(&row(name, sample, most_mib, attempts_per_s));
-        // Calls of the flood that are still open end meanwhile.
+        // Calls of the flood that are still open end in the meantime.
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     Ok(())
@@ -116,7 +117,7 @@ fn row(name: &str, sample: Result<Sample, String>, most_mib: f64, attempts_per_s
     }
 }
 
-/// Returns what each connection of a flood sends.
+/// Returns the request that each connection of a flood sends.
 fn request(flood: Flood, attacker: &Target) -> Arc<[u8]> {
     let bytes = match flood {
         Flood::None | Flood::Unread => attacker.request(Form::Large),
@@ -128,7 +129,7 @@ fn request(flood: Flood, attacker: &Target) -> Arc<[u8]> {
     bytes.into()
 }
 
-/// Floods this address until a time. Returns the number of calls that were begun.
+/// Floods this address until a time. Returns the number of calls started.
 fn attack(flood: Flood, address: SocketAddr, request: &Arc<[u8]>, until: Instant) -> Result<u32, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let attempts = runtime.map_err(|error| error.to_string())?.block_on(async {
@@ -141,19 +142,19 @@ fn attack(flood: Flood, address: SocketAddr, request: &Arc<[u8]>, until: Instant
     Ok(attempts.iter().sum())
 }
 
-/// Makes one call after the other. The last one is left when the time is over.
+/// Makes one call after another. The last one is abandoned when the time is over.
 async fn repeat(flood: Flood, address: SocketAddr, request: Arc<[u8]>, until: Instant) -> u32 {
     let mut attempts = 0;
     while Instant::now() < until {
         attempts += 1;
-        // Most calls are refused, as they should be.
+        // Most calls are refused, as intended.
         drop(tokio::time::timeout_at(until.into(), once(flood, address, &request)).await);
         tokio::time::sleep(PAUSE).await;
     }
     attempts
 }
 
-/// Makes one call of a flood, and holds it for a while.
+/// Makes one call of a flood, and keeps it open for a while.
 async fn once(flood: Flood, address: SocketAddr, request: &[u8]) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     let mut piece = vec![0; 4 << 10];
@@ -161,7 +162,7 @@ async fn once(flood: Flood, address: SocketAddr, request: &[u8]) -> std::io::Res
     match flood {
         Flood::None => {}
         Flood::Bodies => {
-            // Its head, and a sixteenth of its body over the time that it is held.
+            // The head, and a sixteenth of the body spread over that time.
             for part in request.chunks(64 << 10).take(16) {
                 stream.write_all(part).await?;
                 tokio::time::sleep(HELD / 16).await;

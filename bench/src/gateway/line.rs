@@ -1,4 +1,4 @@
-//! A connection to a gateway, with one call under way.
+//! A connection to a gateway with one call in progress.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -73,7 +73,7 @@ impl Line {
         self.stream.write_all(request).await.map_err(|error| error.to_string())
     }
 
-    /// Reads what there is, and waits if there is nothing.
+    /// Reads the available bytes, or waits for some.
     pub async fn receive(&mut self) -> Result<(), String> {
         if self.stream.read_buf(&mut self.read).await.map_err(|error| error.to_string())? == 0 {
             return Err(format!("the server hung up after {}", self.text()));
@@ -124,8 +124,8 @@ impl Line {
         String::from_utf8_lossy(&self.read).into_owned()
     }
 
-    /// Returns how long ago the events were sent that have arrived since the last call and say when, in
-    /// nanoseconds.
+    /// Adds the delays, in nanoseconds, of the events that have arrived since the last call and contain their
+    /// send time.
     pub fn delays(&mut self, delays: &mut Vec<u64>) {
         let now = now_ns();
         while let Some(at) = memmem::find(self.read.get(self.searched..).unwrap_or_default(), STAMP) {
@@ -138,7 +138,7 @@ impl Line {
     }
 }
 
-/// Reads from the head of a 200 how the end of its body is told.
+/// Reads from the head of a 200 how the end of its body is marked.
 fn framing(head: &[u8]) -> Option<Framing> {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     if !head.starts_with("http/1.1 200 ") {

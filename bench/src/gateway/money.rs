@@ -70,7 +70,7 @@ impl Steps {
             (&mut self.deciding, books.authorize(false)),
             (&mut self.reserving, reserve),
             (&mut self.reporting, refuse),
-            // One reservation of the step before for each call.
+            // Each call captures a reservation of the previous step.
             (&mut self.capturing, capture),
         ];
         for (times, call) in steps {

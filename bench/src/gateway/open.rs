@@ -12,7 +12,7 @@ use super::target::Target;
 
 /// The pause before memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long a closed connection is waited for.
+/// Maximum time to wait for a connection to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the KiB that each of this many open streams takes, after as many were opened and closed before.

@@ -1,5 +1,5 @@
-//! Many streams for a long time: whole ones, left ones, and ones whose clients don't read for a while. It fails
-//! when one is cut, when memory or descriptors grow, or when something is left at the end.
+//! Many streams for a long time: complete ones, abandoned ones, and ones whose clients pause reading. Fails
+//! if a stream is cut off, if memory or descriptors grow, or if something is left at the end.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::report;
 use crate::soak::watch::{self, MinuteSample};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long a client doesn't read.
+/// Time during which a client doesn't read.
 const DEAF: Duration = Duration::from_secs(6);
-/// How long the last streams, their settlement and idle connections may take.
+/// Maximum time for the last streams, their settlement, and idle connections.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
 /// Descriptors that may be open at the end besides those of the beginning, as in [`watch::grown`].
 const SLACK_DESCRIPTORS: f64 = 8.0;
 
-/// What the clients did so far.
+/// Totals of the clients so far.
 #[derive(Default)]
 struct Counts {
     /// Calls whose first event has arrived.
@@ -34,7 +34,7 @@ struct Counts {
     problems: Vec<String>,
 }
 
-/// How a client reads a stream.
+/// A client's way of reading a stream.
 #[derive(Clone, Copy)]
 enum Habit {
     Whole,

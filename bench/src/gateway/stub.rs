@@ -1,5 +1,5 @@
-//! The upstream of all gateways: it answers at once, with prepared bytes. It runs in this process, whose
-//! clock then says when an event was sent and when a connection was closed.
+//! The upstream of all gateways: it answers immediately with prepared bytes. It runs in this process, so that
+//! send and close times come from the same clock.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub const DIGITS: usize = 16;
 /// The text before such a time.
 pub const STAMP: &[u8] = b"sent at ";
 
-/// The form of an answer. The prompt says which one is wanted: every gateway passes that on.
+/// The form of an answer. The prompt selects it, since every gateway passes the prompt on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// A JSON object.
@@ -37,9 +37,9 @@ pub enum Form {
     Late,
     /// A stream with 10 ms between its events, each with the time at which it was sent.
     Gaps,
-    /// A stream of two events a second.
+    /// A stream of two events per second.
     Slow,
-    /// A stream of two events a second without end.
+    /// An endless stream of two events per second.
     Endless,
     /// A JSON object of 8 MiB.
     Large,
@@ -227,7 +227,7 @@ async fn serve(mut stream: TcpStream, answers: &Answers, all: &Endless) -> Optio
             }
         }
         match Form::of(&read) {
-            // A gateway asks what there is.
+            // A gateway lists the models.
             None => stream.write_all(&json(MODELS)).await.ok()?,
             Some(Form::Plain) => stream.write_all(&answers.plain).await.ok()?,
             Some(Form::Large) => stream.write_all(&answers.large).await.ok()?,

@@ -15,7 +15,7 @@ use super::stub::Form;
 use crate::servers::{Cores, PORT_VARIABLE, Server, free_address};
 use crate::{client, process};
 
-/// How long a peer may take until it answers.
+/// Maximum time until a peer answers.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 const CHAT_PATH: &str = "/v1/chat/completions";
 
@@ -98,9 +98,9 @@ impl Target {
         }
     }
 
-    /// Starts a peer: `script PORT URL` serves at this port, asks the upstream at this URL, and says on its
-    /// output how it is called: lines of `path PATH`, `model NAME`, `header NAME: VALUE`, `port PORT`, and the
-    /// last one, `serve`.
+    /// Starts a peer: `script PORT URL` serves on this port, calls the upstream at this URL, and describes on
+    /// its output how to call it, with lines of `path PATH`, `model NAME`, `header NAME: VALUE`, `port PORT`,
+    /// and finally `serve`.
     pub async fn peer(cores: Cores, script: &Path, upstream: SocketAddr) -> Result<Self, String> {
         let mut address = free_address()?;
         let name = script.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -209,7 +209,7 @@ impl Target {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // It may have ended by itself; then there is nothing left to do.
+        // The process may already have exited, in which case nothing is left to do.
         drop(self.keeper.wait());
     }
 }

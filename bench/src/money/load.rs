@@ -17,13 +17,13 @@ pub enum Job {
     Batches,
     /// The same, with parts in each event.
     BatchesWithParts,
-    /// One event at a time.
+    /// A single event at a time.
     Singles,
     /// A reservation, and the event that captures it.
     Pairs,
 }
 
-/// Returns events or pairs a second.
+/// Returns events or pairs per second.
 pub async fn drive(
     tenant: &Tenant,
     job: Job,

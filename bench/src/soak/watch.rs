@@ -8,12 +8,12 @@ use crate::report::median;
 
 /// The number of wrong answers that are kept and shown.
 const MAX_SHOWN: usize = 10;
-/// The least number of samples in a quarter; with fewer there is no result.
+/// Minimum number of samples per quarter; with fewer, the result is unknown.
 const MIN_SAMPLES: usize = 3;
-/// The allowed growth of memory between two quarters: allocators and caches vary.
+/// Allowed growth of memory between two quarters, since allocators and caches vary.
 const SLACK_MIB: f64 = 8.0;
 const SLACK: f64 = 1.10;
-/// The allowed growth of descriptors: connections and readers of the database that are opened now and then.
+/// Allowed growth of descriptors, since database connections and readers are opened now and then.
 const SLACK_DESCRIPTORS: f64 = 8.0;
 
 /// The server at the end of a minute.
@@ -84,11 +84,10 @@ impl Findings {
     }
 }
 
-/// The rule: in the last quarter of the time, memory may be 10 % and 8 MiB above that of the second quarter, in the median of
-/// the minutes, and there may be 8 descriptors more than the most of the second quarter. The first quarter fills caches.
+/// Checks for growth. In the last quarter, the median memory may be 10 % and 8 MiB above that of the second
+/// quarter, and the maximum number of descriptors may be 8 above. The first quarter fills caches.
 ///
-/// # Errors
-/// Something grew.
+/// # Errors Something grew.
 pub fn grown(looks: &[MinuteSample]) -> Result<String, String> {
     let quarter = looks.len() / 4;
     if quarter < MIN_SAMPLES {

@@ -1,4 +1,4 @@
-//! One connection of the soak: steps at an even rate, their results and latencies.
+//! A connection of the soak: steps at an even rate, their results, and latencies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::servers::Tollkeeper;
 use crate::tenant::{self, PASSWORD};
 use crate::wire::{Wire, request};
 
-/// Keys of an organization that stay.
+/// Permanent keys of an organization.
 const KEYS: u32 = 5;
 /// The steps after which a connection is replaced.
 const STEPS_PER_CONNECTION: u64 = 200;
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Runs until it is dropped; an error is one of this program or of the network.
+    /// Runs until it's dropped; an error is caused by this program or the network.
     pub async fn run(mut self, between: Duration, delay: Duration) -> Result<(), String> {
         (self.between, self.due) = (between, Instant::now() + delay);
         loop {

@@ -239,7 +239,7 @@ fn sample(latencies_us: Vec<u32>, took: Duration, spent_s: Option<f64>) -> Sampl
     }
 }
 
-/// A connection with one request under way.
+/// A connection with one request in progress.
 struct Line {
     wire: Wire,
     template: Arc<Template>,

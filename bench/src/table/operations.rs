@@ -18,7 +18,8 @@ pub enum Floor {
     Point,
     /// A count and twenty rows by the bare driver behind axum.
     Page,
-    /// Begin, a row read, two added, commit, by the bare driver behind axum; one at a time, and so is what is held against it.
+    /// Begin, read a row, insert two, commit, through the bare driver behind axum; one at a time, like the
+    /// operations compared with it.
     Write,
     /// Begin, an event, its daily row, commit.
     Event,
@@ -77,7 +78,7 @@ impl Floor {
     }
 }
 
-/// One row.
+/// A row of the table.
 pub struct Operation {
     /// The route that it measures.
     pub route: &'static str,
@@ -87,7 +88,7 @@ pub struct Operation {
     pub call: fn(&World) -> Result<Call, String>,
 }
 
-/// Routes that have no row, and why.
+/// Routes without a row, and the reason.
 pub const UNMEASURED: [(&str, &str); 51] = [
     ("POST /v1/auth/resend-verification", "a mail, as after POST /v1/auth/forgot-password"),
     ("POST /v1/auth/change-email", "a hash, as at a login, and two mails"),

@@ -22,8 +22,8 @@ const INVOICES: u32 = 12;
 const HASHED_ACCOUNTS: usize = 16;
 /// Sessions that end in each round.
 const SESSIONS: usize = 48;
-/// Rows in one transaction: each counts the organization's row up, and on PostgreSQL that leaves a dead row behind until
-/// the commit.
+/// Rows per transaction. Each row increments the organization's counter, which on PostgreSQL leaves a dead
+/// row until the commit.
 const AT_ONCE: usize = 1_000;
 /// The two passwords that password changes alternate between.
 pub const PASSWORDS: [&str; 2] = [PASSWORD, "Wrong-Kettle-8-Paperclip"];

@@ -99,7 +99,8 @@ async fn begin(
     let taken = take(&booking, &mut tx, &mut wallet, own, amount, Taken::FromOwnCredits).await?;
     if !taken {
         return Err(invalid(format!(
-            "{} {currency} of the wallet are reserved for calls in progress: try again when they finish, or refund less",
+            "{} {currency} of the wallet are reserved for calls in progress: try again when they finish, \
+             or refund less",
             wallet.reserved
         )));
     }

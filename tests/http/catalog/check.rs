@@ -24,8 +24,8 @@ fn components_and_conditions_are_shown() {
     assert_eq!(
         lines,
         [
-            "  from 2024-01-01T00:00:00.000Z (flex, above 5 prompt tokens): prompt 2, completion 4, search 0.25 per token (in \
-             force)",
+            "  from 2024-01-01T00:00:00.000Z (flex, above 5 prompt tokens): prompt 2, completion 4, search 0.25 per \
+             token (in force)",
             "  from 2024-01-01T00:00:00.000Z: prompt 2, completion 4 per token (in force)",
         ]
     );
