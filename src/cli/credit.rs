@@ -28,12 +28,12 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Take back the rest of a credit, after a refunded purchase or a mistaken grant
+    /// Take back the remainder of a credit, after a refunded purchase or a mistaken grant
     TakeBack {
         /// The credit's id
         #[arg(value_name = "ID", value_parser = credit)]
         id: CreditId,
-        /// The amount to take back; defaults to the whole rest
+        /// The amount to take back; defaults to the remainder
         #[arg(long, value_name = "AMOUNT", value_parser = amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON
@@ -62,7 +62,7 @@ pub struct AddCredit {
     /// Mark the credit as a gift: it's used first and doesn't count as income
     #[arg(long)]
     grant: bool,
-    /// Expiry of the rest: a date or a timestamp
+    /// Expiry of the credit: a date or a timestamp
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     expires_at: Option<Time>,
     /// Print the outcome as JSON
@@ -243,7 +243,7 @@ fn words(organization_id: OrganizationId, added: &AddedCredit) -> String {
     if added.existed {
         let when = credit.created_at;
         return format!(
-            "The credit `{}` of {amount} {currency} was there already, since {when}. {state}",
+            "The credit `{}` of {amount} {currency} was already added at {when}. {state}",
             credit.reference
         );
     }

@@ -233,14 +233,14 @@ fn print_outcome(settled: InvoiceChange, word: &str, as_json: bool) -> Result<()
         };
         serde_json::to_string(&change).map_err(|error| error.to_string())?
     } else if was_unchanged {
-        format!("Invoice {} was {word} already.", invoice.number)
+        format!("Invoice {} was already {word}.", invoice.number)
     } else if let Some(Credit { amount, remaining, .. }) = credit {
         let (number, currency) = (invoice.number, &invoice.currency);
         format!(
-            "Invoice {number} is {word} now: {amount} {currency} booked, {remaining} of it left as credit."
+            "Invoice {number} is now {word}: {amount} {currency} booked, {remaining} of it left as credit."
         )
     } else {
-        format!("Invoice {} is {word} now.", invoice.number)
+        format!("Invoice {} is now {word}.", invoice.number)
     };
     super::print(&text);
     Ok(())

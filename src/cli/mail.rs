@@ -72,7 +72,7 @@ async fn test(app: &App, to: &str, as_json: bool) -> Result<(), String> {
         let error = delivered.as_ref().err();
         super::print(&json!({"to": to, "sent": error.is_none(), "error": error}).to_string());
     } else if delivered.is_ok() {
-        super::print(&format!("A test mail to {to} was handed over."));
+        super::print(&format!("A test mail to {to} was accepted for delivery."));
     }
     delivered.map_err(|error| format!("the test mail to {to} wasn't sent: {error}"))
 }

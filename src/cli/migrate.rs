@@ -14,10 +14,10 @@ pub fn run(config: &Config, as_json: bool) -> Result<(), String> {
         if as_json {
             super::print(&json!({"from": done.from, "to": done.to, "applied": done.applied}).to_string());
         } else if done.applied.is_empty() {
-            super::print(&format!("The database has schema {} already.", done.to));
+            super::print(&format!("The database already has schema {}.", done.to));
         } else {
             super::print(&format!(
-                "The database has schema {} now; applied: {}.",
+                "The database now has schema {}; applied: {}.",
                 done.to,
                 done.applied.join(", ")
             ));

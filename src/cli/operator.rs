@@ -46,14 +46,14 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
             Command::Grant { user, json } => {
                 let id = user.find(app).await?.id;
                 user::print_change(roles::grant(operators, id, trail).await, *json, |change| {
-                    if change.was_unchanged { "was an operator already" } else { "is an operator now" }
+                    if change.was_unchanged { "was already an operator" } else { "is now an operator" }
                         .to_owned()
                 })
             }
             Command::Revoke { user, json } => {
                 let id = user.find(app).await?.id;
                 user::print_change(roles::revoke(operators, id, trail).await, *json, |change| {
-                    if change.was_unchanged { "was no operator" } else { "is no operator any more" }
+                    if change.was_unchanged { "was not an operator" } else { "is no longer an operator" }
                         .to_owned()
                 })
             }

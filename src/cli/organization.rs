@@ -167,9 +167,9 @@ async fn set_limit(
         let change = Change { id, currency, credit_limit: amount, before, already };
         serde_json::to_string(&change).map_err(|error| error.to_string())?
     } else if already {
-        format!("The credit limit of {name} was {amount} {currency} already.")
+        format!("The credit limit of {name} was already {amount} {currency}.")
     } else {
-        format!("The credit limit of {name} is {amount} {currency} now; it was {before}.")
+        format!("The credit limit of {name} is now {amount} {currency}; it was {before}.")
     });
     Ok(())
 }

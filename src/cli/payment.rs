@@ -45,12 +45,12 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Refund the rest of a payment's credit, with its tax: reduces the credit first, then asks Stripe
+    /// Refund the remainder of a payment's credit, with its tax: reduces the credit first, then asks Stripe
     Refund {
         /// The payment's id
         #[arg(value_name = "ID", value_parser = payment)]
         id: PaymentId,
-        /// The amount of credit to refund; defaults to the whole rest. Its tax is refunded as well
+        /// The amount of credit to refund; defaults to the remainder. Its tax is refunded as well
         #[arg(long, value_name = "AMOUNT", value_parser = super::credit::amount)]
         amount: Option<Nano>,
         /// Print the outcome as JSON

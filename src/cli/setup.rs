@@ -16,7 +16,7 @@ pub fn run(config: Config, as_json: bool) -> Result<(), String> {
         first_account::renew_link(&app.operators).await.map_err(|error| error.to_string())
     })?;
     let link = link.ok_or_else(|| {
-        "this installation has an operator already: `tollkeeper operator list` shows who; \
+        "this installation already has an operator, shown by `tollkeeper operator list`; \
          `tollkeeper operator grant` and `tollkeeper user create --operator` make more"
             .to_owned()
     })?;

@@ -39,7 +39,7 @@ fn say_rotated(kid: &str, as_json: bool) -> String {
     if as_json {
         return json!({ "kid": kid }).to_string();
     }
-    format!("New tokens are signed with key {kid} from now on, by running servers within 5 seconds.")
+    format!("New tokens are now signed with key {kid}, by running servers within 5 seconds.")
 }
 
 fn say_revoked(revoked: &Revoked, as_json: bool) -> String {
@@ -48,7 +48,7 @@ fn say_revoked(revoked: &Revoked, as_json: bool) -> String {
         return json!({ "kid": kid, "revoked": keys, "sessions": sessions }).to_string();
     }
     format!(
-        "New tokens are signed with key {kid} from now on. Revoked {keys} older keys and ended {sessions} sessions; running \
+        "New tokens are now signed with key {kid}. Revoked {keys} older keys and ended {sessions} sessions; running \
          servers refuse their tokens within a second, and all users have to log in again."
     )
 }

@@ -132,7 +132,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
                 let id = user.find(app).await?.id;
                 print_change(users::disable(operators, id, trail).await, *json, |change| {
                     match (change.was_unchanged, change.ended_sessions) {
-                        (true, _) => "was disabled already".to_owned(),
+                        (true, _) => "was already disabled".to_owned(),
                         (_, sessions) => format!("is disabled; sessions ended: {sessions}"),
                     }
                 })
@@ -158,7 +158,7 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
                     match (change.was_unchanged, change.ended_sessions) {
                         (true, _) => "had no second factor".to_owned(),
                         (_, sessions) => {
-                            format!("has no second factor any more; sessions ended: {sessions}")
+                            format!("no longer has a second factor; sessions ended: {sessions}")
                         }
                     }
                 })

@@ -163,7 +163,7 @@ fn migrate_reports_its_steps(database: Database) {
         assert_eq!(again, json!({"from": to, "to": to, "applied": []}));
         let again = start.command(&["migrate"]);
         assert_eq!(again.code, Some(0));
-        assert_eq!(again.stdout.trim_end(), format!("The database has schema {to} already."));
+        assert_eq!(again.stdout.trim_end(), format!("The database already has schema {to}."));
         // The server starts on the migrated database.
         assert!(start.run().stop().log.contains("database is ready"));
     });

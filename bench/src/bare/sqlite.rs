@@ -42,7 +42,7 @@ impl Sqlite {
             let id = ids.next();
             writer.execute(&numbered(ADD_ROW), params![id, QUIET, id, "One of a page"])?;
         }
-        // Preallocate the journal, as in a service that has run for a while: while it grows, each commit also
+        // Grow the journal to its final size, as in a service that has run for a while: while it grows, each commit also
         // waits for the file system's own journal.
         writer.execute_batch(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {FILL})

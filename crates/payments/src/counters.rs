@@ -72,14 +72,11 @@ impl Handling {
 
 impl Counters {
     pub(crate) fn new(registered: &Registered) -> Self {
-        let payments = registered.counters(
-            "tollkeeper_payments_total",
-            "Payments by what has become of them.",
-            &["outcome"],
-        );
+        let payments =
+            registered.counters("tollkeeper_payments_total", "Payments, by outcome.", &["outcome"]);
         let events = registered.counters(
             "tollkeeper_stripe_events_total",
-            "Events of Stripe, by what was done.",
+            "Events from Stripe, by outcome.",
             &["result"],
         );
         // Create each series at startup.
@@ -94,7 +91,7 @@ impl Counters {
             events,
             unreachable: registered.counter(
                 "tollkeeper_stripe_failures_total",
-                "Requests to Stripe without an answer that can be read.",
+                "Requests to Stripe without a readable response.",
             ),
             untold: Mutex::default(),
             paused: registered

@@ -39,8 +39,8 @@ pub enum Outcome {
     Succeeded,
     /// The receiver responded with another status, such as a redirect.
     Refused,
-    /// The name has no address, or none that is allowed. Only the log distinguishes them. The other two words
-    /// are stored by earlier versions, which may run at the same time.
+    /// The name has no address, or none that is allowed. Only the log distinguishes them. The database keeps the
+    /// words of earlier versions, which distinguished them too and may run at the same time.
     #[strum(to_string = "name_not_found", serialize = "address_not_allowed", serialize = "not_reachable")]
     NotReachable,
     /// Connecting failed.

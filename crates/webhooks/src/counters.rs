@@ -29,11 +29,11 @@ impl Counters {
             attempts,
             given_up: registered.counter(
                 "tollkeeper_webhook_deliveries_given_up_total",
-                "Deliveries that have failed for the last time.",
+                "Deliveries given up after the last attempt.",
             ),
             disabled: registered.counter(
                 "tollkeeper_webhooks_disabled_total",
-                "Webhooks that were switched off, because they failed or their receiver is gone.",
+                "Webhooks disabled because they failed or their receiver is gone.",
             ),
         }
     }

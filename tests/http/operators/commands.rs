@@ -77,7 +77,7 @@ fn people_are_created_disabled_and_enabled(database: Database) {
         assert!(is_refused(&server, &ada.access_token), "within a second");
         assert_eq!(lines(&start, &["user", "list", "--disabled"]).len(), 1);
         let again = run(&start, &["user", "disable", "ada@example.com"]).stdout;
-        assert_eq!(again.trim(), "Ada@example.com was disabled already.");
+        assert_eq!(again.trim(), "Ada@example.com was already disabled.");
         let enabled = run(&start, &["user", "enable", "ada@example.com"]).stdout;
         assert_eq!(enabled.trim(), "Ada@example.com is enabled again.");
         let none = run(&start, &["user", "reset-second-factor", "ada@example.com"]).stdout;
@@ -109,14 +109,14 @@ fn operators_are_granted_and_revoked(database: Database) {
         let granted = json_of(&start, &["operator", "grant", "ada@example.com"]);
         assert_eq!((&granted["already"], &granted["ended_sessions"]), (&json!(false), &json!(1)));
         let again = run(&start, &["operator", "grant", "ada@example.com"]).stdout;
-        assert_eq!(again.trim(), "ada@example.com was an operator already.");
+        assert_eq!(again.trim(), "ada@example.com was already an operator.");
         assert_eq!(lines(&start, &["operator", "list"]).len(), 1);
         assert!(
             !server.data_dir.join("first-account.token").exists()
                 || start.command(&["setup"]).code == Some(1)
         );
         let revoked = run(&start, &["operator", "revoke", "ada@example.com"]).stdout;
-        assert_eq!(revoked.trim(), "ada@example.com is no operator any more.");
+        assert_eq!(revoked.trim(), "ada@example.com is no longer an operator.");
         assert!(lines(&start, &["operator", "list"]).is_empty());
     });
 }
@@ -170,6 +170,6 @@ fn mails_are_tested_listed_and_retried(database: Database) {
         // Into a folder it works.
         let start = start.set("TOLLKEEPER_MAIL__URL", "file");
         let sent = run(&start, &["mail", "test", "--to", "ops@example.com"]).stdout;
-        assert_eq!(sent.trim(), "A test mail to ops@example.com was handed over.");
+        assert_eq!(sent.trim(), "A test mail to ops@example.com was accepted for delivery.");
     });
 }

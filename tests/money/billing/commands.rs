@@ -175,11 +175,11 @@ fn organization_commands_work_while_a_server_runs(database: Database) {
         let output = set("0", &[]);
         assert_eq!(
             output.stdout.trim(),
-            "The credit limit of Acme is 0 USD now; it was 100.",
+            "The credit limit of Acme is now 0 USD; it was 100.",
             "{}",
             output.log
         );
-        assert_eq!(set("0.00", &[]).stdout.trim(), "The credit limit of Acme was 0 USD already.");
+        assert_eq!(set("0.00", &[]).stdout.trim(), "The credit limit of Acme was already 0 USD.");
         let refused = decision();
         assert_eq!((&refused["allowed"], &refused["code"]), (&json!(false), &json!("insufficient_quota")));
         assert_eq!(show()["credit_limit"], 0);
@@ -260,7 +260,7 @@ fn run_money_commands(start: &Start, organization: &str) {
         (&json!(false), &json!(2), &json!(-5))
     );
     assert_eq!(data_of(&add("2", &["--json"]))["already_there"], true);
-    assert!(add("2", &[]).stdout.contains("was there already"));
+    assert!(add("2", &[]).stdout.contains("was already added"));
     let other = add("3", &[]);
     assert_eq!(other.code, Some(1));
     assert!(other.log.contains("that of another credit already: a purchase of 2"), "{}", other.log);
@@ -280,7 +280,7 @@ fn run_money_commands(start: &Start, organization: &str) {
     let paid = start.command(&["invoice", "mark-paid", id]);
     assert_eq!(
         (paid.code, paid.stdout.trim()),
-        (Some(0), "Invoice 1 is paid now: 5 USD booked, 0 of it left as credit.")
+        (Some(0), "Invoice 1 is now paid: 5 USD booked, 0 of it left as credit.")
     );
     let paid = data_of(&start.command(&["invoice", "mark-paid", id, "--json"]));
     assert_eq!(
