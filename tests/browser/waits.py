@@ -5,8 +5,8 @@ import time
 from selenium.common.exceptions import JavascriptException, TimeoutException
 from selenium.webdriver.common.by import By
 
-# What hasn't come after so long has failed. Only failures take so long, so that a busy machine may have its time; drivers are
-# given up after 120 seconds.
+# A wait of this length is a failure. Only failures take so long, so that a busy machine has enough time;
+# drivers are given up after 120 seconds.
 SECONDS = 90
 
 # A page that has to be left never answers: its end ends the script.

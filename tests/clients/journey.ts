@@ -7,7 +7,7 @@
 import * as api from "./tollkeeper-client";
 import { createClient, type Client } from "./tollkeeper-client/client";
 
-// What this file needs of Node, whose types are another package.
+// The parts of Node that this file needs; its types are in another package.
 declare const process: { argv: string[]; exitCode?: number };
 declare const require: (name: "node:fs") => {
   existsSync(path: string): boolean;

@@ -150,7 +150,7 @@ class Cluster:
         if os.geteuid() == 0:
             os.chown(path, self.user.pw_uid, self.user.pw_gid)
 
-    # What is filled in
+    # Making the files from their templates
 
     def make_etcd(self, number):
         folder = self.folder / f"etcd{number}"
@@ -222,7 +222,7 @@ class Cluster:
         rest = dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith(("#", variable)))
         return {way: {variable: url, **rest} for way, url in zip(("haproxy", "pgbouncer", "hosts"), urls, strict=True)}
 
-    # How it runs
+    # Running the cluster
 
     def start(self):
         """Makes the cluster, and the database of tollkeeper in it."""

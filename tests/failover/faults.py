@@ -164,7 +164,7 @@ def cancel_waits(scene, dies):
     senders = leader.walsenders()
     processes.signal_all(senders, signal.SIGSTOP)
     try:
-        # What was sent before may have been confirmed.
+        # Statements from before may still be confirmed.
         time.sleep(0.5)
         begin, cancelled = time.monotonic(), 0
         while time.monotonic() < begin + 4:

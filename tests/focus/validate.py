@@ -12,8 +12,8 @@ import sys
 
 import focus_validator
 
-# What holds for the service: prices by unit, in one currency; no commitments, regions, zones or tags. Prices are shown to
-# customers, not published.
+# Facts about the service: prices by unit, in one currency; no commitments, regions, zones or tags. Prices are
+# shown to customers, but not published.
 CRITERIA = [
     "ACCOUNT_NAMING_SUPPORTED",
     "BILLING_BASED_ON_PROVISIONED_RESOURCES_SUPPORTED",
@@ -28,7 +28,7 @@ CRITERIA = [
 ]
 
 file = os.path.abspath(sys.argv[1])
-# It reads its list of currencies relative to the folder of its package.
+# The validator reads its list of currencies relative to the folder of its package.
 packages = os.path.dirname(os.path.dirname(focus_validator.__file__))
 command = [sys.executable, "-m", "focus_validator.main", "--data-file", file, "--validate-version", "1.2", "--block-download",
            "--applicability-criteria", ",".join(CRITERIA)]

@@ -19,7 +19,7 @@ WIDTHS = {320: 640, 768: 1024, 1280: 800}
 # The answer of the playground is complete: its price is there.
 ANSWERED = "!['', '–'].includes(document.querySelector('[data-shown=price]').textContent.trim())"
 
-# Fills the fields of the form whose button this is, and sends it as it is, without the browser's own checks.
+# Fills in the fields of the form that has this button, and submits it without the browser's own validation.
 SEND = """
 const [name, values] = arguments;
 const buttons = [...document.querySelectorAll('main button[type=submit]')];
@@ -193,7 +193,8 @@ class Browser:
     def complaints(self, status=200):
         """Returns what the console of the browser says since the last time: mistakes, and reports of the policy."""
         entries = [entry["message"] for entry in self.driver.get_log("browser")]
-        # The browser says so of the page itself, of days in an address written by hand, and of a sign-out: no mistakes.
+        # The browser logs these for the page itself, for malformed dates in an address, and for a sign-out:
+        # they aren't errors.
         own = ["does not conform to the required format", "Cleared data types"] + ([f"status of {status}"] if status >= 400 else [])
         return [entry for entry in entries if not any(words in entry for words in own)]
 

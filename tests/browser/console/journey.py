@@ -224,7 +224,7 @@ def promote_and_remove(browser, client, mine, theirs):
     assert browser.heading() == "You may not do this", browser.text()
     browser.click("Go to your organizations")
     browser.expect("Create an organization")
-    # The browser says of itself that the page was refused.
+    # The browser itself logs that the page was refused.
     browser.complaints(403)
 
 
@@ -245,7 +245,7 @@ def read_invoice(browser, client, world, mine):
     amount = row.find_elements("css selector", "td")[3].text
     browser.leave(row.find_element("css selector", "a").click)
     assert "Northwind Research" in browser.text("body") and amount.split()[0] in browser.text("body"), (amount, browser.text("body"))
-    # It is printed: A4 as a PDF.
+    # Print the invoice: A4, as a PDF.
     printed = browser.cdp("Page.printToPDF")
     assert len(printed["data"]) > 1_000
     browser.picture("invoice-1280-light")

@@ -12,7 +12,7 @@ axe.run(document, {runOnly: arguments[0], resultTypes: ['violations']}).then(
   (error) => done([`axe failed: ${error}`]));
 """
 
-# What is wrong with a page at a width and in a colour scheme, and is found in a tenth of axe's time.
+# Finds layout mistakes of a page at a width and in a color scheme, in a tenth of axe's time.
 LOOK = """
 const bad = [];
 const html = (node) => node.outerHTML.slice(0, 160);
@@ -96,8 +96,9 @@ for (const node of shown) {
 }
 """
 
-# How the page came: the sizes of it and its files, how far things moved after they were first shown, its status, and its text.
-# What a frame moves is known once the next one begins.
+# Measures how the page loaded: the sizes of the page and its files, the layout shifts after the first paint,
+# the status, and the text.
+# The shift of a frame is known once the next frame begins.
 LOAD = """
 const done = arguments[0];
 const shifts = [];

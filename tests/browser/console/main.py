@@ -12,7 +12,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-# What this and the other programs of the folder above have in common.
+# Modules shared with the other programs of the parent folder.
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 import firefox
@@ -37,7 +37,7 @@ BROWSERS = 2
 
 
 def main():
-    # Whoever ends this ends the server and the browsers, too.
+    # Ending this program also ends the server and the browsers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     program, folder, modules, *parts = sys.argv[1:]
     routes = [] if sys.stdin.isatty() else [tuple(line.split()) for line in sys.stdin]

@@ -39,7 +39,7 @@ def look_at(browser, world, pattern, state):
     browser.requests()
     path = world.path(pattern, state.place) + state.query
     try:
-        # What was sent isn't sent again: such a page is looked at as it is, at every width.
+        # A form isn't submitted again at each width: its answer is checked without a reload.
         if state.act:
             browser.size(1280)
             browser.open(path)

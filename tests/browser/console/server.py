@@ -41,7 +41,7 @@ class Server:
         self.url, self.service = f"http://{listen}", f"http://{service}"
         self.settings = {f"TOLLKEEPER_{name}": value for name, value in SETTINGS.items()}
         self.settings |= {"TOLLKEEPER_LISTEN": listen, "TOLLKEEPER_SERVICE_LISTEN": service}
-        # At first there is no provider of sign-ons.
+        # The server starts without a provider for sign-ons.
         self.providers = self.folder.absolute() / "providers.toml"
         self.providers.write_text("")
         self.settings |= {"TOLLKEEPER_SIGN_IN__PROVIDERS_FILE": str(self.providers)}

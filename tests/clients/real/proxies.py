@@ -83,7 +83,7 @@ class Passing(http.server.BaseHTTPRequestHandler):
         if is_chunked:
             self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        # Said once the head is out: nobody has shown it before.
+        # Recorded after the head is sent: no client can have shown the refusal before.
         request.status, request.at = answer.status, time.monotonic()
         whole = b""
         while has_body and (piece := answer.read1(65536)):

@@ -232,7 +232,7 @@ def main():
         arguments.error(f"not installed: {' '.join(missing)}")
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
-    # Whoever ends this script ends what it has started.
+    # Ending this script also ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="tollkeeper-clients-"))
     outside, stub, wrong = Outside(), Stub(), clients.other_versions()

@@ -24,7 +24,7 @@ TOOLS = ("exec_command", "shell_command", "shell", "Bash", "bash", "run_shell_co
 VECTOR = [0.25, -0.5, 0.75, 1.0]
 
 Tokens = collections.namedtuple("Tokens", "prompt completion")
-# One call: what it was, the limit of its answer, and what it cost.
+# A call: its operation and model, the limit of its answer, the tool that was asked for, and its cost in tokens.
 Call = collections.namedtuple("Call", "operation model limit asked_tool tokens")
 
 
@@ -126,7 +126,7 @@ class Plan:
         if operation != "embeddings":
             self.decide(body.get("messages") or body.get("input"))
         said = json.dumps(self.arguments) if self.tool else self.text
-        # What the stub counts: four bytes of the body are a token of the prompt, a word one of the answer.
+        # The stub's counts: four bytes of the body are a token of the prompt, and each word is a token of the answer.
         prompt = len(json.dumps(body)) // 4
         self.tokens = Tokens(prompt, 0 if operation == "embeddings" else len(said.split()))
 
