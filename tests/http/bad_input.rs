@@ -157,7 +157,7 @@ async fn unknown_paths_and_methods_are_refused(world: World) {
     for path in ["/v1/nothing", "/v1/organizations/", "/v1", "/v2/models", "/v1/auth/register/x"] {
         let answer = world.get(path).send().await;
         assert_eq!((answer.status, answer.code().as_str()), (404, "unknown_path"), "{path}");
-        // What isn't management's is read by the SDKs of model providers.
+        // Paths outside of management are read by the SDKs of model providers.
         let is_management = path.starts_with("/v1/auth/") || path.starts_with("/v1/organizations/");
         assert_eq!(answer.json().get("data").is_some(), is_management, "{path}");
     }

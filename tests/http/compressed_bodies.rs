@@ -114,7 +114,7 @@ async fn broken_compressed_bodies_are_refused(world: World) {
                     || answer.text.contains(&format!("of {named}"))
             );
         }
-        // What comes out isn't JSON: it isn't decoded a second time.
+        // The decoded body isn't JSON: it isn't decoded a second time.
         let answer = create(&world, &ada.access_token, coding, encode(coding, &whole)).send().await;
         assert_eq!(
             (answer.status, answer.code().as_str()),

@@ -34,7 +34,7 @@ async fn unknown_client_address_fails_an_address_restriction(world: World) {
             assert_eq!(call.refused().await, (403, "ip_not_allowed".into()), "{value:?}");
         }
     }
-    // What the client sent, and what `$proxy_add_x_forwarded_for` of nginx made of it.
+    // The value from the client, and the value that nginx's `$proxy_add_x_forwarded_for` made of it.
     for value in [b"\xff, 192.0.2.1".as_slice(), b"127.0.0.1, 192.0.2.1"] {
         world.get("/v1/models").bearer(&key).bytes("x-forwarded-for", value).bare().await;
     }

@@ -87,7 +87,7 @@ async fn scene(world: &World) -> Scene {
             // They make their keys as an admin, and get their roles afterwards.
             world.join_organization(&place, &user, OrganizationRole::Admin).await;
             for (kind, body) in kinds() {
-                // One kind of limited key is enough, except for the highest role.
+                // A single kind of limited key is enough, except for the highest role.
                 if matches!(kind, "models" | "tokens") && in_organization != Some(OrganizationRole::Owner) {
                     continue;
                 }
@@ -432,13 +432,13 @@ async fn key_cannot_change_itself_or_exceed_its_restrictions(world: World) {
     }
     let made = send(&world, Method::POST, &keys, &own, &within).await;
     let made_id = made.json()["data"]["id"].as_str().unwrap().to_owned();
-    // It may change keys that it made, within its restrictions.
+    // The key may change keys that it made, within its restrictions.
     let path = format!("{keys}/{made_id}");
     assert_eq!(send(&world, Method::PUT, &path, &own, &json!({"name": "renamed"})).await.status, 200);
     let answer = send(&world, Method::PUT, &path, &own, &json!({"restrictions": {"rate_limit": null}})).await;
     assert_eq!((answer.status, answer.code().as_str()), (403, "key_exceeds_caller"));
-    // It may not change or rotate a key without these restrictions, but it may end its previous secret, and
-    // delete it.
+    // The key may not change or rotate a key without these restrictions, but it may end that key's previous
+    // secret, and delete the key.
     let (free_id, _) = world.key(&ada, &place, &json!({"name": "free"})).await;
     let path = format!("{keys}/{free_id}");
     let change = send(&world, Method::PUT, &path, &own, &json!({"name": "taken"})).await;

@@ -117,7 +117,7 @@ async fn start_folds_addresses_of_older_versions(world: World) {
     world.mailed_token("Invitation to Acme").await;
     world.clock.advance_ms(1);
     run(&world.app, "UPDATE users SET email_folded = 'maria@οδοσ.gr' WHERE username = 'maria'").await;
-    // One of two accounts for one mailbox: the other account has the address, and keeps it.
+    // Two accounts for one mailbox: the other account has the address, and keeps it.
     run(
         &world.app,
         "UPDATE users SET email = 'EVE@οδος.gr', email_folded = 'eve@οδοσ.gr' WHERE username = 'eve'",

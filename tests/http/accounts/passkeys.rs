@@ -15,9 +15,9 @@ use support::security_key::SecurityKey;
 use support::world::World;
 
 const ADA: &str = "ada@example.com";
-/// What every check of an answer refuses with.
+/// The refusal of an answer that fails any check.
 const INVALID: (u16, &str) = (401, "invalid_credential");
-/// What a ceremony that isn't good any more is refused with.
+/// The refusal of a ceremony that is no longer valid.
 const EXPIRED: (u16, &str) = (400, "challenge_expired");
 
 /// Returns the origin of the pages that have passkeys.

@@ -1,10 +1,11 @@
 //! Compares sign-in methods with a model: random sequences of logins, sign-ons, proofs, factors, passkeys,
-//! connections, resets, and changes by operators and by the owner of an organization. After each step every session of
-//! the sequence asks the gate for the organization.
+//! connections, resets, and changes by operators and by the owner of an organization. After each step every
+//! session of the sequence requests the organization.
 //!
-//! The model ([`model`]) says which logins are accepted, and what each session is good for. Apart from that, nothing that
-//! is weaker than the account's rule ever opens a session ([`Account::is_enough`]). On a difference the test prints the
-//! sequence; `TOLLKEEPER_TEST_SEED` repeats it before the others ([`support::seeds`]).
+//! The model ([`model`]) decides which logins are accepted, and which requests each session may make.
+//! Independently of that, evidence weaker than the account's rule never opens a session
+//! ([`Account::is_enough`]). On a difference the test prints the sequence; `TOLLKEEPER_TEST_SEED` repeats it
+//! before the others ([`support::seeds`]).
 
 mod calls;
 mod factors;
@@ -71,14 +72,14 @@ enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Given {
     None,
-    /// What the app shows.
+    /// The current code of the app.
     App,
     Recovery,
-    /// One that was used, or is good no more.
+    /// A code that was used, or is no longer valid.
     Spent,
 }
 
-/// How a person proves who they are.
+/// A way to prove one's identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Password,
@@ -86,7 +87,7 @@ enum By {
     Passkey,
 }
 
-/// What all sequences on a database share.
+/// State shared by all sequences on a database.
 struct Stage {
     world: World,
     provider: IdentityProvider,
@@ -153,7 +154,7 @@ impl<'a> Sequence<'a> {
         let mut chance = Chance::new(seed);
         let (id, name) = &stage.people[chance.below(stage.people.len())];
         let is_connected = chance.below(3) > 0;
-        // Whoever has no password is connected.
+        // A user without a password is connected.
         let has_password = !is_connected || chance.below(4) > 0;
         let is_owner = chance.below(4) == 0;
         let beginning = Beginning {
@@ -194,7 +195,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// The first step begins a session, and so does each one while there is none.
+    /// Returns the next step. The first step begins a session, and so does each one while no session exists.
     fn next_step(&mut self, number: usize) -> Step {
         let chance = &mut self.chance;
         let code = chance.one_of(&[Given::None, Given::App, Given::App, Given::Recovery, Given::Spent]);

@@ -1,4 +1,4 @@
-//! What people change about their own account, over HTTP (docs/contract/accounts.md).
+//! Changes of users to their own account, over HTTP (docs/contract/accounts.md).
 
 mod change_email;
 mod confirmation;

@@ -222,7 +222,7 @@ async fn audit_log_is_available_as_csv(world: World) {
     }
     let file = format!("attachment; filename=\"audit_log_{}.csv\"", scene.place.organization);
     assert_eq!(answer.header("content-disposition"), file);
-    // All entries, whatever the page.
+    // The file has all entries, regardless of the page.
     let data = scene.data(&world, "").await;
     let mut due =
         "id,time,actor_id,actor_email,actor_username,action,target,address,request_id\r\n".to_owned();

@@ -333,7 +333,7 @@ async fn changed_password_ends_the_other_sessions(world: World) {
 
 #[on_each_database]
 fn guesses_wait_after_ten_and_parallel_guesses_gain_nothing(database: Database) {
-    // One network may use the whole queue.
+    // A single network may use the whole queue.
     database.run(&[("TOLLKEEPER_PASSWORDS__QUEUE", "1000")], async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let guess = || {

@@ -218,7 +218,7 @@ async fn change_is_made_only_if_nothing_was_changed_meanwhile(world: World) {
         let current = tag(&world, token, path).await;
         let deleted = change(&world, token, path, &Value::Null, &current).send().await;
         assert_eq!(deleted.status, 200, "{}", deleted.text);
-        // What is gone has no version: it is 404, also with a tag or `*`.
+        // A deleted resource has no version: 404, even with a tag or `*`.
         for gone in [current.as_str(), "*"] {
             let again = change(&world, token, path, &Value::Null, gone).send().await;
             assert_eq!(again.status, 404, "{}", again.text);
@@ -278,7 +278,7 @@ async fn one_of_concurrent_changes_with_one_tag_is_made(world: World) {
             let calls = [&body, &Value::Null].map(|body| change(&world, token, path, body, &current).send());
             let answers = join_all(calls).await;
             let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
-            // After a deletion there is nothing left to change.
+            // After a deletion nothing is left to change.
             assert!([[200, 412], [404, 200]].contains(&[statuses[0], statuses[1]]), "{path} {statuses:?}");
             if statuses[1] != 200 {
                 change(&world, token, path, &Value::Null, "*").data().await;

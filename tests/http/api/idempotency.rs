@@ -60,7 +60,7 @@ fn operations() -> Vec<(String, String)> {
             if parameters.iter().any(|parameter| parameter["name"] == "Idempotency-Key") {
                 assert_eq!(method, "post");
                 if operation["operationId"] == "create_payment" {
-                    // It needs Stripe: tests/money/payments/buying.rs repeats it.
+                    // This operation needs Stripe: tests/money/payments/buying.rs repeats it.
                     continue;
                 }
                 found.push((operation["operationId"].as_str().unwrap().to_owned(), path.clone()));
@@ -130,7 +130,7 @@ impl Scene {
     }
 }
 
-/// What is in the tables that the operations write.
+/// Returns the number of rows of each table that the operations write.
 async fn counts(world: &World) -> Vec<i64> {
     let tables = [
         "organizations",

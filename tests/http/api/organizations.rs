@@ -502,7 +502,7 @@ async fn old_session_ends_no_organization_and_makes_no_owner(world: World) {
     // Roles decide first: a proof wouldn't help.
     let role = (403, "insufficient_role".to_owned());
     assert_eq!(world.call(Method::DELETE, &organization).bearer(&bob.access_token).refused().await, role);
-    // What an owner can undo takes none, and what changes nothing.
+    // Changes that an owner can undo need no proof, and neither do requests that change nothing.
     for role in ["admin", "admin", "member"] {
         let call = world.call(Method::PUT, &member(&bob)).json(&json!({ "role": role }));
         call.bearer(&ada.access_token).data().await;

@@ -310,7 +310,7 @@ async fn role_changes_follow_the_escalation_table(world: World) {
         }
     }
     assert_eq!(cases, 80 + 32);
-    // Owners and admins of the organization act as owners, whatever they are in the project.
+    // Owners and admins of the organization act as owners, regardless of their role in the project.
     for role in [OrganizationRole::Owner, OrganizationRole::Admin] {
         let boss = add_organization_member(&world, &place, &format!("boss{}", role.as_str()), role).await;
         let target = add_member(&world, &place, &format!("of{}", role.as_str()), Viewer).await;

@@ -68,7 +68,7 @@ async fn scene(world: &World) -> Scene {
     let rows = [
         row(&*place.project, &*one, "svc-1", "chat", "2026-03-02", MARCH),
         row(&*place.project, &*one, "svc-1-pro", "chat", "2026-03-02", MARCH),
-        // One day, billed in two months.
+        // The same day, billed in two months.
         row(&*place.project, &*one, "svc-1", "chat", "2026-03-02", MARCH + 1),
         row(&*other.project, &*two, "svc-1", "chat", "2026-03-08", MARCH),
         row(&*other.project, &*two, "svc-embedding-1", "embeddings", "2026-03-09", MARCH),
@@ -186,8 +186,7 @@ async fn usage_is_grouped_by_time_model_project_and_key(world: World) {
 #[on_each_database]
 async fn longest_report_by_month_has_the_days_of_each_month(world: World) {
     let scene = scene(&world).await;
-    // One request on each day from the last one of 2026 to the last one of 2028, a leap year: day 20818 is
-    // 2026-12-31.
+    // A request on each day from the last day of 2026 to the last day of 2028, a leap year: day 20818 is 2026-12-31.
     let mut tx = world.app.db.write().await.unwrap();
     sql("WITH RECURSIVE n(day) AS (SELECT CAST(20818 AS BIGINT) UNION ALL SELECT day + 1 FROM n WHERE day < 21549)
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,

@@ -230,7 +230,8 @@ async fn changes_stay_in_the_feed_for_an_hour(world: World) {
     assert_eq!((replica.app.feed.applied(), replica.app.feed.restarts()), (1, 0));
 }
 
-/// How long memory is trusted without another read of the feed, which on PostgreSQL has the heartbeat.
+/// Returns the time for which memory is trusted without another read of the feed, which includes the heartbeat
+/// on PostgreSQL.
 fn trusted_ms(world: &World) -> i64 {
     if world.app.db.is_postgres() { FRESH_MS } else { TRUST_MS }
 }

@@ -14,14 +14,13 @@ use support::twin::Twin;
 use support::world::{World, catch_up, runtime};
 use support::{Database, on_each_database, on_postgres};
 
-/// The calls that a replica may borrow at once: five seconds of the rate of 600 a minute.
+/// The calls that a replica may borrow at once: five seconds of a rate of 600 per minute.
 const LEASE: u32 = 600 / 12;
 
 /// Runs a test on PostgreSQL only, because SQLite has one server.
 ///
 /// A replica counts alone once the database takes half a second to answer, as it may on a busy machine, and
-/// then what the replica had borrowed counts as used. A failure of such a run says nothing, so the test runs
-/// again.
+/// then the borrowed calls count as used. A failure of such a run proves nothing, so the test runs again.
 fn while_it_answers(postgres: Database, test: impl AsyncFn(World)) {
     postgres.block_on(async {
         for _ in 0..5 {

@@ -35,7 +35,7 @@ fn refused_file_is_told_once_while_its_mistakes_last(database: Database) {
         let without = good.replace("max_tokens = 100\n", "");
         let missing = [format!("{name}:1: model `m`: the key `max_tokens` is missing")];
 
-        // Nobody is there to be told; a webhook that comes later is.
+        // No webhook exists yet; a webhook that is added later gets the event.
         file.write(&without);
         assert_eq!(told().await, none);
         operator_hook(&world, "https://example.com/in", &[EventType::CatalogRefused]).await;

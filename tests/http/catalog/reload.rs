@@ -237,7 +237,7 @@ fn every_answer_uses_one_catalog(database: Database) {
         });
         let mut seen = [0, 0];
         while !writer.is_finished() || seen == [0, 0] {
-            // Keeps ada below her read limit, however many answers there are.
+            // Keeps ada below her read limit, regardless of the number of answers.
             world.clock.advance_ms(100);
             let pricing = world.get("/v1/billing/pricing").bearer(&ada.access_token).data().await;
             let priced: Vec<_> = pricing["models"].as_object().unwrap().keys().cloned().collect();

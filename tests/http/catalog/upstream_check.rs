@@ -56,7 +56,7 @@ fn upstreams_are_asked_for_their_models() {
         ended.stdout
     );
 
-    // What is wrong is named, with the way out.
+    // The output names the mistake, and how to fix it.
     let wrong = "{ upstream = \"vllm-a\", model = \"small\" }";
     let ended = check("", wrong, &vllm, &[]);
     assert_eq!(ended.code, Some(1));
@@ -146,7 +146,7 @@ fn contexts_are_found_wherever_servers_say_them() {
     );
 }
 
-/// With `--probe` each operation is called, and the outcome says how it is counted.
+/// With `--probe` each operation is called, and the outcome shows how it is counted.
 #[test]
 fn probes_say_how_a_server_counts() {
     let runtime = runtime();
@@ -190,7 +190,7 @@ fn probes_say_how_a_server_counts() {
     ] {
         assert!(ended.stdout.contains(line), "{line}{}", ended.stdout);
     }
-    // The smallest calls that there are.
+    // The probes are the smallest possible calls.
     assert!(upstream.received().iter().all(|request| {
         let limits = [&request.body["max_tokens"], &request.body["max_output_tokens"]];
         limits.into_iter().any(|limit| *limit == 16)

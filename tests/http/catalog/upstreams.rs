@@ -18,7 +18,7 @@ fn upstream(id: &str, kind: &str, keys: &str) -> String {
     )
 }
 
-/// Writes the file of a credential beside a catalog, readable by the owner only.
+/// Writes the file of a credential next to a catalog, readable by the owner only.
 fn write_credential(file: &File, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let path = file.path.with_file_name("a.key");
@@ -104,7 +104,7 @@ fn routes_are_each_replicas_own(database: Database) {
         file.write(&(upstream("a", "vllm", "") + &catalog(&["m\nroutes = [{ upstream = \"a\" }]"])));
         reload(&own.app.catalogs).await.unwrap();
         assert_eq!((routes(&own), routes(&other)), (vec!["a".to_owned()], vec![]));
-        // The same prices and limits are in force, so nobody's file is outdated.
+        // The same prices and limits are in force, so neither file is outdated.
         assert_eq!(own.app.catalog.status(), before);
         settle(&other).await;
         reload(&own.app.catalogs).await.unwrap();

@@ -1,4 +1,4 @@
-//! The pages of one's own account.
+//! The pages of the user's own account.
 
 use serde_json::Value;
 
@@ -171,7 +171,7 @@ async fn personal_data_is_a_file(world: World) {
     assert!(!answer.text.contains("bob"), "{data}");
 }
 
-/// Who isn't signed in is sent to sign in, and a form of a foreign page is refused.
+/// Visitors who aren't signed in are sent to sign in, and a form of a foreign page is refused.
 #[on_each_database]
 async fn account_belongs_to_the_person_who_is_signed_in(world: World) {
     let ada = world.user("ada").await;

@@ -55,7 +55,7 @@ fn change_of_a_key_that_was_overtaken_is_decided_by_the_person(database: Databas
         let found = world.get(&api).bearer(&ada.access_token).data().await;
         assert_eq!(found["restrictions"]["allowed_ips"], json!(["::2", "::3"]));
 
-        // What the page holds is sent by "Use mine".
+        // The button "Use mine" sends the values that the page holds.
         let version = hidden(&answer.text, "version");
         let again: Vec<_> = mine
             .into_iter()

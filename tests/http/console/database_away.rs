@@ -1,4 +1,4 @@
-//! The database can't be reached: every page says so, nobody is signed out, and every form can be sent again.
+//! The database can't be reached: every page explains it, no one is signed out, and every form can be sent again.
 
 mod budgets;
 mod made_once;
@@ -26,7 +26,7 @@ use support::identity_provider::ProvidersFile;
 use support::world::{PASSWORD, Place, TestUser, World};
 use support::{Database, on_each_database};
 
-/// What the people of the story typed, which no template may take for markup.
+/// Texts that the people of the story typed, which no template may take for markup.
 const TYPED: &str = "\"A\" <b>good</b> & 'short' one";
 
 /// The fields that are never sent back.
@@ -52,7 +52,7 @@ struct Form {
     fields: Vec<(&'static str, String)>,
     /// The status when it succeeds.
     status: u16,
-    /// Whether it is sent by somebody who isn't signed in.
+    /// Whether a visitor sends it who isn't signed in.
     is_open: bool,
 }
 
@@ -67,7 +67,7 @@ struct Scene {
     /// The cookies of a browser in which a connection waits for ada.
     waiting: String,
     ids: Vec<(&'static str, String)>,
-    /// What a form is about, if not what `ids` says: the path of its route with its ids.
+    /// Ids of forms that need others than `ids`: the path of a route with its ids.
     others: Vec<(&'static str, Vec<(&'static str, String)>)>,
 }
 
@@ -411,7 +411,7 @@ fn every_form_is_kept_and_can_be_sent_again(database: Database) {
                 _ => drop(check_form(&answer, form, &retry_after)),
             }
         }
-        // Later nobody can look.
+        // Later the session can't be checked any more.
         world.clock.advance_ms(10_000);
         let mut again = Vec::new();
         for form in &forms {
@@ -482,7 +482,7 @@ fn every_page_says_so_and_nobody_is_signed_out(database: Database) {
             }
             world.clock.advance_ms(10_000);
         }
-        // Who has no cookie can still read how to get in.
+        // Visitors without a cookie can still read how to sign in.
         let page = Browser::signed_out().page(&world, "/console/sign-in").await;
         assert!(page.contains("name=\"password\""), "{page}");
 

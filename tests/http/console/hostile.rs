@@ -1,4 +1,4 @@
-//! What people type is text on every page, whatever it is.
+//! Text that users type stays text on every page, regardless of its content.
 
 use http::Method;
 use serde_json::json;

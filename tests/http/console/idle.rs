@@ -1,4 +1,4 @@
-//! Sessions end when nobody uses them, unless the person asked to stay signed in.
+//! Sessions end when they aren't used, unless the user asked to stay signed in.
 
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS};
 

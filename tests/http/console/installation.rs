@@ -149,7 +149,7 @@ async fn accounts_are_disabled_enabled_and_reset(world: World) {
         assert_eq!(entries(&world, action).await, [(opal.id.to_string(), ada.id.to_string())], "{action}");
     }
     assert_eq!(notices(&world, "ada@example.com").await.len(), 3);
-    // Nobody locks themselves out.
+    // Operators can't lock themselves out.
     let own = format!("{TOP}/users/{}/disable", opal.id);
     assert_eq!(browser.post(&world, &own, &[("name", "opal")]).send().await.status, 400);
 }
@@ -187,7 +187,7 @@ async fn money_is_changed_and_told_to_the_owners(world: World) {
     assert!(notices(&world, "mia@example.com").await.is_empty(), "only owners are told");
     let set = (opal.id.to_string(), place.organization.clone());
     assert_eq!(entries(&world, "organization.credit_limit_set").await, [set]);
-    // What was changed is in the organization's own trail, too.
+    // The change is in the organization's own trail, too.
     let path = format!("{}/audit-log?action=credit.added", place.organization_path());
     let log = world.get(&path).bearer(&ada.access_token).data().await;
     assert_eq!(log["entries"][0]["actor"]["id"], opal.id.to_string());

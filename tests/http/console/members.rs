@@ -146,7 +146,7 @@ async fn asking_page_says_what_goes_and_what_goes_on(world: World) {
     assert!(!browser.page(&world, &members(&place)).await.contains("cy@"));
     assert_eq!(browser.post(&world, &path, &[]).send().await.status, 404, "sent twice");
 
-    // The last owner stays, and is told so before.
+    // The last owner can't be removed, and the page explains it beforehand.
     let own = format!("{}/remove", member(&place, &ada));
     let page = browser.page(&world, &own).await;
     assert!(page.contains("This is the last owner") && !page.contains("<button class=\"bad\""), "{page}");
@@ -199,7 +199,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     let done = browser.done(&world, &invite, &fields).await;
     let page = browser.page(&world, &done).await;
     assert!(page.contains("The invitation is on its way.") && page.contains("guest@example.com"), "{page}");
-    // Sent twice, it is one invitation, and the page says where.
+    // Two requests make one invitation, and the page links to it.
     let again = browser.post(&world, &invite, &fields).send().await;
     assert_error(&again, 409, "This address already has an open invitation.");
     assert!(again.text.contains(&format!("{list}?status=pending")), "{}", again.text);

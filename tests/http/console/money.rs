@@ -36,7 +36,7 @@ fn text(html: &str) -> String {
     parts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the value beside a label.
+/// Returns the value next to a label.
 fn fact(page: &str, label: &str) -> String {
     let rest = page.split(&format!("<dt>{label}</dt>")).nth(1).unwrap_or_else(|| panic!("{label}: {page}"));
     text(rest.split("</dd>").next().unwrap())
@@ -344,7 +344,7 @@ async fn keys_that_end_soon_are_told_to_those_who_manage_them(world: World) {
     let overview = world.browser(eve.id).await.page(&world, &format!("/console/organizations/{other}")).await;
     assert!(!overview.contains("Rotated") && !overview.contains("Soon"), "{overview}");
 
-    // Once they have ended, there is nothing to tell.
+    // The overview doesn't mention keys that have ended.
     world.clock.advance_ms(14 * DAY_MS);
     let overview = world.browser(ada.id).await.page(&world, &at).await;
     assert!(!overview.contains("Soon") && !overview.contains("Rotated"), "{overview}");

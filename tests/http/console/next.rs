@@ -4,7 +4,7 @@ use support::on_each_database;
 use support::world::World;
 use tollkeeper::console::links;
 
-/// What stands in `next`, and whether sign-in leads there.
+/// Values of `next`, and whether sign-in leads there.
 const VECTORS: [(&str, bool); 36] = [
     ("/console", true),
     ("/console/", true),

@@ -1,4 +1,4 @@
-//! What all pages have: headers, a size, escaped texts.
+//! Properties of all pages: headers, a size, escaped text.
 
 use std::sync::LazyLock;
 
@@ -62,7 +62,7 @@ fn check_html(answer: &Answer, path: &str) {
     for inline in ["<style", " style=", "<script>", " onclick=", " onsubmit=", "javascript:"] {
         assert!(!html.contains(inline), "{path}: {inline}: {html}");
     }
-    // Errors are told with the form's labels, not the names of the API.
+    // Errors use the form's labels, not the names of the API.
     assert!(!html.contains("aria-invalid") || !html.contains('`'), "{path}: {html}");
 }
 
@@ -153,7 +153,7 @@ async fn page_of_a_list_needs_one_statement_more_than_its_json(world: World) {
         format!("/organizations/{organization}/projects/{project}/api-keys"),
     ] {
         let (page, json) = (format!("/console{path}"), format!("/v1{path}"));
-        // When a session was seen is stored once a minute.
+        // The time of a session's last use is stored at most once per minute.
         browser.page(&world, &page).await;
         let statements = [browser.get(&world, &page), world.get(&json).bearer(&ada.access_token)];
         let mut counts = Vec::new();

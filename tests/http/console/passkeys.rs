@@ -164,7 +164,7 @@ async fn person_signs_in_without_a_password(world: World) {
     assert_eq!(attribute(&page, "data-action"), BY_PASSKEY);
     assert_eq!(options(&page)["allowCredentials"], serde_json::json!([]));
     let answer = signed(&page, &mut key);
-    // What was typed into the form comes along, and is ignored.
+    // The values typed into the form are sent along, and ignored.
     let more = [("next", "/console/models"), ("email", "x"), ("password", ""), ("remember_me", "true")];
     let entered = send(&world, &browser, BY_PASSKEY, &answer, &more).send().await;
     assert_eq!((entered.status, entered.header("location")), (303, "/console/models"), "{}", entered.text);

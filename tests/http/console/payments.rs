@@ -169,7 +169,7 @@ fn same_form_finds_the_payment_when_stripe_is_there_again(database: Database) {
 fn forms_sent_at_once_make_one_payment(database: Database) {
     with_shop(database, async |shop| {
         let browser = browser(shop).await;
-        // There is a customer: making one isn't the question here.
+        // The customer exists already: this test isn't about making one.
         shop.buy("10", false).await;
         let fields = form(shop, &browser, "20").await;
         let new = at(shop, "/payments/new");

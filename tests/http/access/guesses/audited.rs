@@ -63,7 +63,7 @@ async fn each_kind_of_refused_login_is_audited(world: World) {
     ];
     expected.sort_unstable();
     assert_eq!(refusals(&world).await, expected);
-    // One a minute for each account, network and reason.
+    // A single entry per minute for each account, network and reason.
     world.clock.advance_ms(MINUTE_MS);
     assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
     assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, waits());

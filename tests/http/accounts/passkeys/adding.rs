@@ -210,7 +210,7 @@ async fn switch_keeps_everybody_from_using_them_and_opens_no_account(world: Worl
     ] {
         assert_eq!(post(&world, token, path, body).refused().await, off, "{path}");
     }
-    // One from before.
+    // A passkey from an earlier version.
     let mut tx = world.app.db.write().await.unwrap();
     for statement in [
         "INSERT INTO passkey_handles (user_id, handle, asked_after_password) VALUES ($1, $2, 1)",

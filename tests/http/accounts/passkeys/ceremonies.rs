@@ -1,4 +1,4 @@
-//! A ceremony is good once, for five minutes, for its purpose and its session.
+//! A ceremony is valid once, for five minutes, for its purpose and its session.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ async fn ceremony_is_over_after_five_minutes(world: World) {
     assert_expired(login(&world, &asked[1], &signed), "a login").await;
     let made = SecurityKey::new().make(&adding["public_key"], &origin(&world));
     assert_expired(create(&world, &session, &adding, &made, "Late"), "a passkey").await;
-    // One from further ahead was sealed by a clock that has been set back since.
+    // A ceremony from further ahead was sealed by a clock that has been set back since.
     let ahead = login_options(&world).await;
     world.clock.advance_ms(-61_000);
     let signed = key.sign(&ahead["public_key"], &origin(&world));

@@ -14,7 +14,7 @@ use support::world::World;
 /// A change of what an authenticator and its browser answer.
 type Change = fn(&mut Draft);
 
-/// As [`Change`], with what else there is.
+/// Like [`Change`], but may capture variables.
 type ChangeWith<'a> = &'a dyn Fn(&mut Draft);
 
 /// The changes that are refused when a passkey is made, and when one signs.
@@ -84,7 +84,7 @@ async fn each_check_of_a_new_passkey_refuses(world: World) {
         assert_invalid(create(&world, token, &waiting, &bad, "x"), what).await;
     }
     assert_invalid(create(&world, token, &waiting, &json!({}), "x"), "an empty object").await;
-    // What was refused above was refused for itself.
+    // The answers above were refused for their own mistakes: the correct one still works.
     create(&world, token, &waiting, &good, "Laptop").data().await;
     assert_eq!(list(&world, token).await.as_array().map(Vec::len), Some(1));
 }
@@ -127,7 +127,7 @@ async fn each_check_of_a_signature_refuses(world: World) {
         }
     }
     login(&world, &asked, &good).data().await;
-    // What can be said of an account is in the trail, once a minute; anybody's nonsense isn't.
+    // A refusal that concerns an account is recorded, once per minute; nonsense from anyone isn't.
     let mut refused: Vec<_> =
         entries(&world, "session.refused").await.into_iter().map(|[_, target]| target).collect();
     refused.sort();
@@ -216,7 +216,7 @@ async fn synced_passkeys_count_nothing(world: World) {
         login(&world, &asked, &signed).data().await;
     }
     assert_eq!(entries(&world, "passkey.count_went_back").await, Vec::<[String; 2]>::new());
-    // One that could be backed up can't turn into one that couldn't.
+    // A passkey that could be backed up can't turn into one that couldn't.
     let asked = login_options(&world).await;
     let bad = key.sign_with(&asked["public_key"], &origin(&world), |draft| draft.flags = UP | UV);
     assert_invalid(login(&world, &asked, &bad), "another kind of key").await;

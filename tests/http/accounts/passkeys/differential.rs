@@ -14,7 +14,7 @@ use support::security_key::{SecurityKey, decode, encode};
 use support::world::World;
 use support::{Database, on_each_database};
 
-/// An answer, with a bit flipped, and what this server says.
+/// An answer with a flipped bit, and this server's verdict.
 struct Case {
     /// Which bit of what.
     bit: (&'static str, usize),
@@ -66,8 +66,8 @@ fn other_library_refuses_the_same_answers(database: Database) {
     });
 }
 
-/// Compares what both say. But where `is_open` says so, no flipped bit is taken here, and nothing that the other library
-/// refuses.
+/// Compares the verdicts of both libraries. Except where `is_open` allows it, this server accepts no flipped
+/// bit, and nothing that the other library refuses.
 fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
     assert!(cases.len() > 2_000, "{}", cases.len());
     let said: Vec<bool> = serde_json::from_value(said.clone()).unwrap();
@@ -92,9 +92,10 @@ fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
     }
 }
 
-/// Nothing is signed when a passkey is made without attestation: these bits say what can't be checked. The counter, the
-/// model of the authenticator, whether it may be backed up, reserved flags, the statement of no attestation, and the name
-/// of a member that may be absent. Names in CBOR may be bytes instead of text, for this server's library.
+/// Returns `true` for bits that can't be checked, because nothing is signed when a passkey is made without
+/// attestation: the counter, the model of the authenticator, whether it may be backed up, reserved flags, the
+/// statement of no attestation, and the name of a member that may be absent. This server's library also accepts
+/// names in CBOR as bytes instead of text.
 fn is_open_in_a_new_passkey(case: &Case) -> bool {
     let (name, bit) = case.bit;
     // As it was.

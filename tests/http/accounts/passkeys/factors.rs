@@ -1,4 +1,4 @@
-//! What passkeys mean for a login with the password.
+//! Effects of passkeys on a login with the password.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn is_due(world: &World) -> bool {
     answer.status != 200
 }
 
-/// Adds a passkey, and says whether a second factor is to be asked for.
+/// Adds a passkey, and chooses whether a second factor is asked for after the password.
 async fn add_asking(world: &World, token: &str, is_asked: Option<bool>) -> (SecurityKey, Value) {
     let (mut key, waiting) = (SecurityKey::new(), options(world, token).await);
     let credential = key.make(&waiting["public_key"], &origin(world));
@@ -107,7 +107,7 @@ async fn person_may_leave_the_password_as_it_is(world: World) {
     assert!(!is_due(&world).await);
     logged_in(&world, &mut key).await;
     world.get("/v1/auth/me").bearer(&other.access_token).data().await;
-    // The next one leaves it so, unless it is said.
+    // The next passkey keeps the setting, unless the request changes it.
     let (_, second) = add_asking(&world, token, None).await;
     assert_eq!(second["recovery_codes"], json!(null));
     assert!(!is_due(&world).await);
@@ -137,7 +137,7 @@ async fn app_and_passkeys_stand_beside_each_other(world: World) {
     let late = password(&world, Some(&app.code(world.clock.now()))).refused().await;
     assert_eq!(late, (401, "invalid_one_time_code".into()), "the app is gone");
     password(&world, Some(&codes[0])).data().await;
-    // An app beside it brings no codes, and replaces nothing.
+    // An app in addition to the passkey brings no codes, and replaces nothing.
     let started = post(&world, token, "/v1/auth/totp", &json!({})).data().await;
     let app = support::authenticator::Authenticator::new(&text(&started, "secret"));
     let code = json!({"code": app.code(world.clock.now())});

@@ -13,7 +13,7 @@ use support::on_each_database;
 use support::twin::{Twin, settle};
 use support::world::{PASSWORD, TestUser, World};
 
-/// One hash at a time, so that a slow one delays those behind it.
+/// Hashes run one at a time, so that a slow one delays those behind it.
 const SETTINGS: [(&str, &str); 3] = [
     ("TOLLKEEPER_PASSWORDS__HASH_THREADS", "1"),
     ("TOLLKEEPER_PASSWORDS__QUEUE", "1000"),
@@ -24,7 +24,7 @@ const SETTINGS: [(&str, &str); 3] = [
 const SLOW: &str = "$argon2id$v=19$m=65536,t=12,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";
 
 const LOGINS: usize = 3;
-/// Slow hashes queued before the logins: more than there is time for while the new password is set.
+/// Slow hashes queued before the logins: more than can run while the new password is set.
 const SLOW_HASHES: usize = 30;
 
 /// A running slow hash.

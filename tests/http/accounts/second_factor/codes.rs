@@ -152,7 +152,7 @@ async fn missing_and_wrong_codes_count_as_guesses(world: World) {
     for reason in ["second_factor_required", "invalid_one_time_code", "too_many_attempts"] {
         assert!(reasons.iter().any(|found| found == reason), "{reason}: {reasons:?}");
     }
-    // Five wrong codes before, and nine since: the tenth is told.
+    // Five wrong codes before, and nine since: the tenth triggers a mail.
     let [mail] = mails(&world, "Failed sign-in attempts on your account").await.try_into().unwrap();
     assert!(mail.contains("wrong password or code"), "{mail}");
 }

@@ -1,4 +1,4 @@
-//! Changes of the second factor need a session whose person has proved lately who they are.
+//! Changes of the second factor need a session whose user has recently proved their identity.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -159,8 +159,8 @@ async fn session_in_the_place_of_another_keeps_its_pending_address(world: World)
     assert_eq!(world.get("/v1/auth/me").bearer(&token).data().await["user"]["email"], "new@example.com");
 }
 
-/// By hand: ten wrong codes are looked at, whatever right passwords come between, and however they are given (RFC 4226,
-/// section 7.3).
+/// Counted by hand: ten wrong codes are checked, regardless of correct passwords in between, and of how the
+/// codes are sent (RFC 4226, section 7.3).
 #[on_each_database]
 async fn right_passwords_dont_forget_wrong_codes(world: World) {
     let ada = world.user("ada").await;
@@ -187,7 +187,7 @@ async fn right_passwords_dont_forget_wrong_codes(world: World) {
     assert_eq!(refused, (429, "too_many_attempts".into()));
 }
 
-/// Whoever guesses with somebody's session leaves a trace, as who guesses at the login.
+/// Guesses with someone else's session are recorded, like guesses at the login.
 #[on_each_database]
 async fn refused_proofs_are_recorded(world: World) {
     let ada = world.user("ada").await;
@@ -213,7 +213,7 @@ async fn refused_proofs_are_recorded(world: World) {
         let reasons = super::refusals(&world).await;
         assert_eq!((reasons.len(), reasons.last().map(String::as_str)), (number + 1, Some(reason)), "{path}");
     }
-    // The tenth of a day is told, wherever it was.
+    // The tenth in a day triggers a mail, wherever the codes were entered.
     for _ in 0..6 {
         post(&world, &ada.access_token, "/v1/auth/reauthenticate", &json!({"password": wrong}))
             .refused()

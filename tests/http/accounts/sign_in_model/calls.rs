@@ -51,7 +51,7 @@ pub async fn entrance(world: &World, session: &Session, organization: &str) -> E
     }
 }
 
-/// How an account is when a sequence begins.
+/// State of an account at the beginning of a sequence.
 pub struct Beginning<'a> {
     pub password_hash: Option<&'a str>,
     pub role: &'static str,

@@ -1,11 +1,11 @@
-//! The model: what opens an account, and what a session of it is good for.
+//! The model: which evidence opens an account, and which requests its session may make.
 
 use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
 
 use support::authenticator::{Authenticator, STEP_MS};
 use support::security_key::SecurityKey;
 
-/// How long a proof is fresh, in milliseconds.
+/// Time during which a proof is fresh, in milliseconds.
 const FRESH_MS: i64 = 15 * MINUTE_MS;
 
 /// An account, and what its organization requires.
@@ -18,7 +18,7 @@ pub struct Account {
     /// Passkeys with their ids, and those that were removed.
     pub passkeys: Vec<(String, SecurityKey)>,
     pub gone: Vec<SecurityKey>,
-    /// `true` if passkeys, where there are some, are asked for after the password.
+    /// `true` if existing passkeys are asked for after the password.
     pub are_passkeys_asked: bool,
     /// The number of the connection with the provider.
     pub connection: Option<usize>,
@@ -54,7 +54,7 @@ pub struct Session {
     pub proved_at: Time,
 }
 
-/// What a person gave to sign in.
+/// Evidence that a person gave to sign in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evidence {
     pub first: First,
@@ -69,7 +69,7 @@ pub enum First {
     Provider,
 }
 
-/// What a session gets in the organization.
+/// The outcome of a session's request for the organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entrance {
     SignedOut,
@@ -166,7 +166,7 @@ impl Account {
         self.end_all(Some(session));
     }
 
-    /// What goes with the last factor.
+    /// Removes the settings that depend on the last factor.
     pub fn after_removal(&mut self) {
         if self.passkeys.is_empty() {
             self.are_passkeys_asked = false;

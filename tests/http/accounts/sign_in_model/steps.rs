@@ -1,4 +1,4 @@
-//! The steps: what is sent, and what the model says of it.
+//! The steps: their requests, and the answers that the model expects.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use support::security_key::SecurityKey;
 use support::world::World;
 
 const WRONG: &str = "Wrong-Kettle-1";
-/// Codes that nobody ever got.
+/// Codes that were never issued.
 const NO_CODE: &str = "000000";
 const NO_RECOVERY_CODE: &str = "ABCDEFGHIJKLMNOPQRSTUVWX";
 
@@ -219,7 +219,7 @@ impl Sequence<'_> {
         let expected = if is_connected && is_disabled { 403 } else { 303 };
         assert_eq!(answer.status, expected, "{}\n{}", answer.text, self.story);
         if !is_connected {
-            // An address connects nobody.
+            // An address alone connects no account.
             assert_eq!(answer.header("location"), "/console/sign-in/confirm", "{}", self.story);
         }
         let of = (First::Provider, self.account.connection);
@@ -376,7 +376,7 @@ impl Sequence<'_> {
         let body = json!({"token": token, "password": new, "password_confirmation": new});
         let answer = self.post(None, "/v1/auth/reset-password", &body).await;
         self.expect(&answer, 200, "");
-        // The second factor stays, and there is no session.
+        // The second factor stays, and no session is opened.
         self.account.password = Some(new);
         self.account.end_all(None);
     }
@@ -412,7 +412,7 @@ impl Sequence<'_> {
     }
 }
 
-/// Signs for these options; returns the body that says so.
+/// Signs for these options; returns the body of the request.
 fn signed(world: &World, key: &mut SecurityKey, options: &Value) -> Value {
     let credential = key.sign(&options["public_key"], &origin(world));
     json!({"ceremony": options["ceremony"], "credential": credential})

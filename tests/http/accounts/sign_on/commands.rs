@@ -39,7 +39,7 @@ fn check_asks_each_issuer() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         let report: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!((&report["valid"], &report["providers"][0]["answers"]), (&json!(true), &json!(true)));
-        // Another issuer than its metadata say, which is a mistake that only asking finds.
+        // The issuer differs from the one in its metadata: only a request to the provider finds this mistake.
         let slashed = format!("{}/", provider.issuer);
         file(&folder, &entry("acme", &slashed));
         let check = command(&folder, &["check", "providers.toml"]);
@@ -72,7 +72,7 @@ fn a_reload_is_ordered_through_the_database(database: Database) {
     with_provider(database, "", async |world, provider, file| {
         let providers = &world.app.accounts.providers;
         let wait = || tokio::time::timeout(Duration::from_secs(5), providers.reload_requested());
-        // What came with the start.
+        // The reload that the start requested.
         drop(wait().await);
         let mut tx = world.app.db.write().await.unwrap();
         changes::record(&mut tx, Change::Catalog, world.clock.now()).await.unwrap();

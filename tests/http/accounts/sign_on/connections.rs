@@ -21,11 +21,11 @@ fn a_person_connects_and_disconnects(database: Database) {
         let ada = world.user("ada").await;
         let mut jar = Jar::default();
         jar.sign_in(&world, "ada@example.com", PASSWORD).await;
-        // Whatever the provider says of the address.
+        // The address that the provider claims doesn't matter.
         let claims = json!({"sub": "1", "email": "other@example.org"});
         let answer = provider.sign_on(&world, &mut jar, NEW, &claims).await;
         assert_eq!(answer.header("location"), CONFIRM, "{}", answer.text);
-        // Nothing is connected before they have seen whom the provider means, and said yes.
+        // Nothing is connected before the user has seen whom the provider means, and has confirmed it.
         let page = jar.get(&world, CONFIRM).await.text;
         assert!(page.contains("ada@example.com") && page.contains("other@example.org"), "{page}");
         assert_eq!(connected(&world, &provider.issuer, "1").await, None);
@@ -75,11 +75,11 @@ fn connecting_takes_a_fresh_session_of_the_same_person(database: Database) {
         provider.set_token(&provider.sign(&provider.claims(&world, &asked["nonce"], &json!({}))));
         let answer = swapped.get(&world, &provider.callback(&asked)).await;
         assert_eq!(answer.status, 400, "{}", answer.text);
-        // Nobody is signed in any more.
+        // The browser is no longer signed in.
         let mut out = jar.clone();
         out.0.remove("tollkeeper");
         assert_eq!(out.get(&world, &provider.callback(&asked)).await.status, 400);
-        // It is somebody else's.
+        // The identity belongs to another account.
         world.connection(bob.id, &provider.issuer, "7").await;
         let answer = provider.sign_on(&world, &mut jar, NEW, &json!({"sub": "7"})).await;
         assert_eq!(answer.status, 409, "{}", answer.text);
@@ -119,7 +119,7 @@ fn the_last_way_in_stays(database: Database) {
         let path = format!("/v1/auth/connections/{}", list["connections"][0]["id"].as_str().unwrap());
         let remove = || world.call(Method::DELETE, &path).bearer(&token);
         assert_eq!(remove().refused().await, (409, "last_credential".to_owned()));
-        // A connection with a provider that isn't configured is no way in.
+        // A connection with a provider that isn't configured doesn't count as a sign-in method.
         world.connection(ada, "https://gone.example", "1").await;
         assert_eq!(remove().refused().await, (409, "last_credential".to_owned()));
         file.write(&world, &[("acme", &provider.issuer, ""), ("gone", "https://gone.example", "")]);
@@ -171,7 +171,7 @@ fn the_last_way_in_stays_whichever_it_is(database: Database) {
         assert!([200, 303].contains(&added.status), "{}", added.text);
         let again = browser.page(&world, passkeys::AGAIN).await;
         assert!(again.contains("data-passkey") && !again.contains("type=\"password\""), "{again}");
-        // A passkey is a way in.
+        // A passkey is a sign-in method.
         assert_eq!(browser.done(&world, &disconnect, &[]).await, format!("{PAGE}?done=disconnected"));
         let passkey = {
             let mut tx = world.app.db.read().await.unwrap();

@@ -1,4 +1,4 @@
-//! Nothing begins by a link on another site, and nobody becomes another person without a word.
+//! Links on other sites begin nothing, and no one becomes another person without confirming it.
 
 use http::Method;
 use serde_json::json;
@@ -64,7 +64,7 @@ fn only_our_pages_begin_a_sign_on(database: Database) {
     });
 }
 
-/// A person who signs in is led to no beginning, whoever has given them the link.
+/// Signing in never leads to the beginning of a sign-on, even if a link asks for it.
 #[on_each_database]
 fn sign_in_leads_to_no_beginning(database: Database) {
     with_provider(database, "", async |world, _, _| {
@@ -86,7 +86,7 @@ fn sign_on_of_another_person_leaves_who_is_signed_in(database: Database) {
         let mut jar = Jar::default();
         jar.sign_in(&world, "ada@example.com", PASSWORD).await;
         let before = sessions(&world).await;
-        // Somebody with an account, somebody with the address of one, and somebody without.
+        // A user with an account, a user with the address of another account, and a user without either.
         for claims in
             [person("7", "bob@example.com"), person("8", "bob@example.com"), person("9", "new@example.com")]
         {
@@ -106,7 +106,8 @@ fn sign_on_of_another_person_leaves_who_is_signed_in(database: Database) {
     });
 }
 
-/// A victim's browser has the attacker's session at the provider: the page says whose it is, and nothing happens by itself.
+/// A victim's browser has the attacker's session at the provider: the page names the attacker, and nothing
+/// happens by itself.
 #[on_each_database]
 fn strangers_identity_gets_no_way_into_an_account(database: Database) {
     with_provider(database, "", async |world, provider, _| {
@@ -120,7 +121,7 @@ fn strangers_identity_gets_no_way_into_an_account(database: Database) {
         let answer = jar.sign_in(&world, "victim@example.com", PASSWORD).await;
         assert_eq!(answer.header("location"), "/console/");
         assert_eq!(connected(&world, &provider.issuer, "mallory").await, None);
-        // It is the victim who clicked, but the attacker who is signed in there.
+        // The victim clicked, but the attacker is signed in at the provider.
         let claims = json!({"sub": "mallory", "email": "mallory@evil.example", "name": "Mallory"});
         provider.sign_on(&world, &mut jar, NEW, &claims).await;
         let page = jar.get(&world, "/console/account/connections/confirm").await.text;

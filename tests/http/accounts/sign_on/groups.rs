@@ -48,7 +48,7 @@ fn groups_give_roles_at_each_sign_on(database: Database) {
         for (groups, expected) in [
             (json!(null), "member"),
             (json!(["staff", "admins"]), "admin"),
-            // Nothing is said of groups: nothing changes.
+            // The claims contain no groups: nothing changes.
             (json!(null), "admin"),
             (json!({"admins": true}), "admin"),
             (json!([]), "member"),

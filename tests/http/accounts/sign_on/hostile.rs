@@ -246,7 +246,7 @@ fn the_secret_and_the_code_go_to_the_token_endpoint_only(database: Database) {
         let cookie = started.header("set-cookie");
         assert!(cookie.contains("HttpOnly; SameSite=Lax; Max-Age=600"), "{cookie}");
         let asked = support::identity_provider::query(&url);
-        // What the browser keeps is sealed.
+        // The values that the browser keeps are sealed.
         for name in ["state", "nonce"] {
             assert!(!cookie.contains(&asked[name]), "{cookie}");
         }
@@ -261,7 +261,7 @@ fn the_secret_and_the_code_go_to_the_token_endpoint_only(database: Database) {
     });
 }
 
-/// Documents that are no good, with what the file of the provider says then.
+/// Invalid documents, and the error that the status of the providers file then shows.
 #[test]
 fn documents_that_are_no_good_are_refused() {
     runtime().block_on(async {

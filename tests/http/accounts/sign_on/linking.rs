@@ -1,4 +1,4 @@
-//! Who the person of a sign-on is: the whole table, with a real provider.
+//! Rules for finding the account of a sign-on: the whole table, with a real provider.
 
 use serde_json::json;
 use tollkeeper::clock::Clock;
@@ -38,7 +38,7 @@ const OPTIONS: [&str; 4] = [
     "link = \"verified_email\"\nprovision = \"invited\"\ndomains = [\"other.example\"]",
 ];
 
-/// One case: its names, the account that is connected, and the one with the address.
+/// Returns the outcome of a case: its names are those of the identity, the claim of an address, and the account.
 async fn outcome(world: &World, real: &RealProvider, name: &str, words: &[&str]) -> &'static str {
     let [identity, email_claim, account] = words else { panic!("{words:?}") };
     let email = format!("{name}@example.com");
@@ -143,7 +143,7 @@ fn a_conflict_ends_with_the_password_in_this_browser(database: Database) {
         assert_eq!(connected(&world, &provider.issuer, "1").await, None);
         let answer = jar.sign_in(&world, "ada@example.com", PASSWORD).await;
         assert_eq!(answer.header("location"), YES);
-        // Signing in is no yes: the one at the provider may be somebody else.
+        // Signing in doesn't confirm the connection: the user at the provider may be someone else.
         assert_eq!(connected(&world, &provider.issuer, "1").await, None);
         let answer = jar.post(&world, YES, &[]).await;
         assert_eq!(answer.header("location"), "/console/account/connections?done=connected");
@@ -169,7 +169,7 @@ fn a_conflict_isnt_solved_by_another_person_another_browser_or_later(database: D
         eve.sign_in(&world, "eve@example.com", PASSWORD).await;
         assert_eq!(username(&world, &mut eve).await, "eve");
         assert!(!eve.0.contains_key("tollkeeper-connection"));
-        // Not even with the cookie that somebody has kept.
+        // Not even with a cookie that was kept.
         eve.0.insert("tollkeeper-connection".to_owned(), jar.0["tollkeeper-connection"].clone());
         assert_eq!(eve.post(&world, YES, &[]).await.header("location"), "/console/account/connections");
         let mut elsewhere = Jar::default();
@@ -201,7 +201,7 @@ fn an_address_that_was_never_verified_is_its_readers(database: Database) {
         const NEW: &str = "Violet-Kettle-Orbit-9";
         let body = json!({"token": token, "password": NEW, "password_confirmation": NEW});
         world.post("/v1/auth/reset-password", &body).data().await;
-        // Whatever the squatter had is over.
+        // The squatter has lost all access.
         let refused = world.get("/v1/auth/me").bearer(&squatter.access_token).refused().await;
         assert_eq!(refused.1, "invalid_access_token");
         jar.sign_in(&world, "ada@example.com", NEW).await;

@@ -16,7 +16,7 @@ const SETTINGS: &str = "session_hours = 2\nback_channel_logout = true";
 const AGAIN: &str = "/console/reauthenticate";
 const STEP: &str = "/console/sign-in/second-factor";
 
-/// How a proof is given.
+/// A kind of proof.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Password,
@@ -70,7 +70,7 @@ fn a_proof_moves_no_end_and_stays_in_the_organization(database: Database) {
             prove(&world, &mut bob, &mut key, by).await;
             assert!(is_fresh(&world, &mut bob).await);
             assert_eq!(scene.overview(&world, &mut bob).await, 200, "it is the provider's session still");
-            // Two hours after the sign-on it is over, whatever was proved meanwhile.
+            // The session ends two hours after the sign-on, regardless of proofs in between.
             world.clock.advance_ms(HOUR_MS - MINUTE_MS);
             prove(&world, &mut bob, &mut key, by).await;
             assert!(bob.who(&world).await.is_some());

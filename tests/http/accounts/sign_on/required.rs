@@ -239,7 +239,7 @@ fn an_owner_in_person_requires_it_where_there_is_a_provider(database: Database) 
         world.clock.advance_ms(15 * MINUTE_MS);
         let stale = scene.set(&world, &scene.ada.access_token, true).refused().await;
         assert_eq!(stale, (403, "reauthentication_required".to_owned()));
-        // What is no change needs no proof.
+        // A request that changes nothing needs no proof.
         scene.set(&world, &scene.ada.access_token, false).data().await;
         let fresh = world.session(scene.ada.id).await.access_token;
         let before = world.get(&scene.place.organization_path()).bearer(&fresh).send().await;
@@ -247,7 +247,7 @@ fn an_owner_in_person_requires_it_where_there_is_a_provider(database: Database) 
         let after = world.get(&scene.place.organization_path()).bearer(&fresh).send().await;
         assert_eq!(after.json()["data"]["settings"]["require_sign_on"], true);
         assert_ne!(before.header("etag"), after.header("etag"));
-        // Without the provider nobody is asked, and it can be switched off.
+        // Without the provider no one has to sign on, and the requirement can be switched off.
         file.write(&world, &[]);
         let path = scene.place.organization_path();
         world.get(&path).bearer(&world.session(scene.bob.id).await.access_token).data().await;
@@ -268,7 +268,7 @@ fn neither_another_address_nor_another_provider_is_a_way_around(database: Databa
         };
         both("acme");
         scene.set(&world, &scene.ada.access_token, true).data().await;
-        // Fay is a member by the sign-on alone, whatever her address.
+        // Fay is a member by the sign-on alone, regardless of her address.
         let mut fay = Jar::default();
         provider.sign_on(&world, &mut fay, START, &person("8", "fay@elsewhere.example")).await;
         assert_eq!(scene.overview(&world, &mut fay).await, 200);

@@ -92,7 +92,7 @@ pub(super) fn logout(world: &World, provider: &IdentityProvider, changes: &Value
 
 pub(super) async fn send_logout(world: &World, provider: &IdentityProvider, claims: &Value) -> Answer {
     let token = provider.key.sign(&json!({"alg": "ES256", "kid": "first", "typ": "logout+jwt"}), claims);
-    // As a server sends it: without what a browser says.
+    // The request of a server, without a browser's headers.
     world.call(Method::POST, &format!("{START}/logout")).form(&[("logout_token", &token)]).send().await
 }
 
@@ -119,7 +119,7 @@ fn a_provider_ends_the_sessions_of_a_person(database: Database) {
                 let answer = send_logout(&world, provider, &logout(&world, provider, &changes)).await;
                 assert_eq!(answer.status, 400, "{changes}: {}", answer.text);
             }
-            // Nor does one that is of another type, or says nothing of it.
+            // Neither does a token of another type, or without a type.
             for header in [
                 json!({"alg": "ES256", "kid": "first", "typ": "JWT"}),
                 json!({"alg": "ES256", "kid": "first"}),
@@ -133,7 +133,7 @@ fn a_provider_ends_the_sessions_of_a_person(database: Database) {
             let answer = send_logout(&world, provider, &good).await;
             assert_eq!((answer.status, answer.header("cache-control")), (200, "no-store"), "{}", answer.text);
             assert!(ada.who(&world).await.is_none() && bob.who(&world).await.is_some());
-            // It is good once.
+            // A logout token is valid once.
             provider.sign_on(&world, &mut ada, START, &person("1", "ada@example.com")).await;
             assert_eq!(send_logout(&world, provider, &good).await.status, 400);
             assert!(ada.who(&world).await.is_some());
@@ -162,7 +162,7 @@ fn a_person_without_a_password_proves_who_they_are_at_the_provider(database: Dat
         let asked = jar.clone().begin(&world, prove).await;
         assert_eq!((asked["max_age"].as_str(), asked["prompt"].as_str()), ("0", "login"));
         let now = world.clock.now().unix_seconds();
-        // It doesn't say when, it was before, or it is somebody else.
+        // The time is missing or too early, or the subject is someone else.
         for (sub, auth_time) in [("1", json!(null)), ("1", json!(now - 61)), ("2", json!(now))] {
             let claims = json!({"sub": sub, "email": "bob@example.com", "email_verified": true, "auth_time": auth_time});
             let answer = provider.sign_on(&world, &mut jar, prove, &claims).await;
@@ -309,7 +309,7 @@ fn optional_claims_of_odd_types_keep_nobody_out(database: Database) {
         assert_eq!(answer.header("location"), "/console/", "{}", answer.text);
         let who = jar.who(&world).await.unwrap();
         assert_eq!(who["user"]["email"], "ada@example.com");
-        // A subject that isn't a text is nobody.
+        // A subject that isn't a string identifies no one.
         let answer = provider.sign_on(&world, &mut Jar::default(), START, &json!({"sub": 2})).await;
         assert_eq!(answer.status, 400, "{}", answer.text);
         // An address is verified by the boolean only.

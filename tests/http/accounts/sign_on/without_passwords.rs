@@ -38,7 +38,7 @@ fn a_password_opens_no_account_but_an_operators(database: Database) {
         let ada = world.user("ada").await;
         let refused = log_in(&world, "ada", PASSWORD).refused().await;
         assert_eq!((refused.0, refused.1.as_str()), DISABLED);
-        // Whether there is such an account is told to nobody else.
+        // No one else learns whether the account exists.
         let wrong = (401, "invalid_credentials".to_owned());
         assert_eq!(log_in(&world, "ada", "Another-Password-1").refused().await, wrong);
         assert_eq!(log_in(&world, "eve", PASSWORD).refused().await, wrong);

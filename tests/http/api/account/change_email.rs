@@ -77,7 +77,7 @@ async fn request_does_not_reveal_accounts(world: World) {
     }
     assert_eq!(answers[0], answers[1], "the same words by the same statements");
     assert_eq!(answers[0], answers[2]);
-    // Only the last one is still waited for, and its reader is told, without a link.
+    // Only the last address is still pending, and its owner gets a notice without a link.
     let [taken] = mails(&world, "eve@example.com", TAKEN).await.try_into().unwrap();
     assert!(taken.contains("Hi eve,") && taken.contains("the account ada"), "{taken}");
     assert!(!taken.contains("token"), "{taken}");
@@ -161,7 +161,7 @@ async fn mails_are_bounded_and_a_right_password_is_no_guess(world: World) {
     for _ in 0..5 {
         ask(&world, &ada.access_token, NEW, PASSWORD).data().await;
     }
-    // More often than there are free guesses.
+    // More often than the number of free guesses.
     for _ in 0..12 {
         let answer = ask(&world, &ada.access_token, NEW, PASSWORD).send().await;
         assert_eq!((answer.status, answer.code().as_str()), (429, "too_many_attempts"), "{}", answer.text);

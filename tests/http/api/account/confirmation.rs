@@ -74,13 +74,13 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
     assert_eq!(replica.get("/v1/auth/me").bearer(&ada.access_token).send().await.status, 200);
     login(&world, &NEW.to_uppercase(), PASSWORD).data().await;
     assert_eq!(login(&world, OLD, PASSWORD).send().await.status, 401);
-    // The former address is told.
+    // The former address gets a notice.
     let [notice] = mails(&world, OLD, CHANGED).await.try_into().unwrap();
     assert!(notice.contains("Hi ada,") && notice.contains("Lovelace@example[.]org"), "{notice}");
     assert_eq!(mails(&world, NEW, CHANGED).await.len(), 0);
     let id = ada.id.to_string();
     assert_eq!(entries(&world, "user.email_changed").await, [[id.clone(), id]]);
-    // It is free for another account.
+    // The address is free for another account.
     let body = json!({"email": OLD, "password": PASSWORD, "username": "ada2"});
     world.post("/v1/auth/register", &body).data().await;
 }
@@ -141,7 +141,7 @@ fn link_lives_a_day_from_the_request(database: Database) {
 async fn later_request_voids_the_earlier_link(world: World) {
     let ada = world.user("ada").await;
     let first = link(&world, &ada.access_token, NEW).await;
-    // It is void before the mail of the next one is sent, which never is.
+    // The link is void even before the mail of the next one is sent, which never happens here.
     ask(&world, &ada.access_token, "unsent@example.com", PASSWORD).data().await;
     assert_dead(&world, &first).await;
     let second = link(&world, &ada.access_token, "second@example.com").await;
@@ -229,7 +229,7 @@ async fn no_link_is_made_for_an_address_that_the_account_had(world: World) {
             .unwrap();
         let before = app.db.statement_count();
         let written = tokio::spawn(async move { writer.write(&mail).await.unwrap() });
-        // It has looked for the account, and waits for its lock.
+        // The transaction has looked for the account, and waits for its lock.
         while app.db.statement_count() == before {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -243,7 +243,7 @@ async fn no_link_is_made_for_an_address_that_the_account_had(world: World) {
 async fn address_of_another_account_is_not_given_away(world: World) {
     let ada = world.user("ada").await;
     let token = link(&world, &ada.access_token, NEW).await;
-    // Somebody registers it in another spelling before the link is used.
+    // Another user registers the address in another spelling before the link is used.
     let body = json!({"email": NEW.to_lowercase(), "password": NEW_PASSWORD, "username": "bob"});
     world.post("/v1/auth/register", &body).data().await;
     let taken = confirm(&world, &token, PASSWORD).send().await;

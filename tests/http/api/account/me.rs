@@ -36,7 +36,7 @@ async fn each_field_is_changed_by_itself(world: World) {
     }
     let id = ada.id.to_string();
     assert_eq!(entries(&world, "user.changed").await[0], [id.clone(), id]);
-    // What changes nothing leaves no entry.
+    // A request that changes nothing leaves no entry.
     for body in [json!({}), json!({"phone": null}), json!({"username": "Countess", "full_name": ""})] {
         assert_eq!(change(&world, &ada, &body).data().await, expected, "{body}");
     }
@@ -61,7 +61,7 @@ async fn values_are_checked_as_at_registration(world: World) {
         let answer = change(&world, &ada, &body).send().await;
         assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
     }
-    // Another case of one's own is free, another person's name isn't, in any case.
+    // Users may change the case of their own username, but another user's name is taken in any case.
     change(&world, &ada, &json!({"username": "ADA"})).data().await;
     let answer = change(&world, &bob, &json!({"username": "\u{ff21}da", "full_name": "Bob"})).send().await;
     assert_eq!((answer.status, answer.code().as_str()), (409, "username_taken"));

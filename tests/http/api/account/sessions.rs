@@ -57,7 +57,7 @@ async fn list_shows_where_and_when_each_session_was_seen(world: World) {
     assert_eq!(page, expected);
     assert_eq!(older, ada.session_id.to_string());
 
-    // A refresh says where the session is now, at most once a minute.
+    // A refresh updates the address and browser of the session, at most once per minute.
     let refreshed = async |from: &str, agent: &[u8]| {
         let call = world.post("/v1/auth/refresh-token", &json!({})).bearer(&refresh).from(from);
         call.bytes("user-agent", agent).data().await;

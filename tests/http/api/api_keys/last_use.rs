@@ -153,7 +153,7 @@ fn locked_row_does_not_delay_other_keys(_: Database) {
         world.get("/v1/models").bearer(&key).bare().await;
         let hold = "UPDATE api_key_last_uses SET last_used_at = last_used_at WHERE api_key_id = $1";
         sql(hold).bind(&id).execute(&mut tx).await.unwrap();
-        // It gives up long before other transactions would, which wait for ten seconds.
+        // The flush gives up long before other transactions would, which wait for ten seconds.
         let error = world.app.keys.last_uses.flush(usize::MAX).await.unwrap_err();
         assert!(error.to_string().contains("lock timeout"), "{error}");
         drop(tx);

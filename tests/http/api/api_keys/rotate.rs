@@ -232,7 +232,7 @@ async fn concurrent_rotations_form_one_chain(world: World) {
         let data = answer.json()["data"].clone();
         assert_eq!(after.insert(text(&data, "previous_key"), text(&data, "key")), None);
     }
-    // One chain from the first secret to the last, through all of them.
+    // A single chain leads from the first secret to the last, through all of them.
     let mut chain = vec![first];
     while let Some(next) = after.get(chain.last().unwrap()) {
         chain.push(next.clone());

@@ -28,7 +28,7 @@ async fn refusal_of_the_operation_is_kept(world: World) {
         assert_eq!((first.status, first.code().as_str()), (status, code), "{}", first.text);
         assert_repeats(&request.send(&world, token, "key").await, &first, code);
     }
-    // What stood in the way is gone, but the same key has the same answer; a new one is done.
+    // The obstacle is gone, but the same key gets the same answer; a new key succeeds.
     change(&world, "UPDATE organizations SET allow_public_projects = 1").await;
     let public = json!({"name": "Public", "visibility": "public"});
     let request = Request { operation: String::new(), path: format!("{}/projects", paths[0]), body: public };
@@ -168,7 +168,7 @@ async fn malformed_keys_are_refused(world: World) {
         assert_eq!(twice.details(), ["idempotency-key invalid_idempotency_key"]);
         let bytes = request.call(&world, token).bytes("idempotency-key", "clé".as_bytes()).send().await;
         assert_eq!(bytes.details(), ["idempotency-key invalid_idempotency_key"]);
-        // Who may not do it at all isn't told.
+        // A caller without the right learns nothing about the mistake.
         let stranger = request.keyed(&world, "no token", "").refused().await;
         assert_eq!(stranger, (401, "invalid_access_token".into()));
     }

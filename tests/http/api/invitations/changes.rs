@@ -21,7 +21,7 @@ const JOINED: &str = "You are a member";
 /// Invites a guest; returns the path of the invitation.
 async fn invited(world: &World, caller: &TestUser, place: &Place, body: Value) -> String {
     let data = invite(world, caller, place, &body).data().await;
-    // Mails and links of one millisecond aren't told apart.
+    // Mails and links of the same millisecond can't be distinguished.
     world.clock.advance_ms(1);
     format!("{}/invitations/{}", place.organization_path(), data["invitation_id"].as_str().unwrap())
 }
@@ -172,7 +172,7 @@ async fn caller_must_be_allowed_to_grant_the_role(world: World) {
             }
         }
     }
-    // A key makes nobody an owner, and may unmake one.
+    // A key can't make anyone an owner, but may withdraw an owner's invitation.
     let path = invited(&world, &ada, &place, json!({"email": GUEST, "role": "owner"})).await;
     let answer = resend(&world, &key, &path).send().await;
     assert_eq!((answer.status, answer.code().as_str()), (403, "key_exceeds_caller"));
@@ -213,7 +213,7 @@ async fn unknown_invitations_are_not_found(world: World) {
     let upper = id(&own).to_uppercase();
     for wrong in [id(&theirs), "inv_01h2xcejqtf2nbrexx3vqjhp41", "inv_x", &upper, &place.project] {
         let path = format!("{}/invitations/{wrong}", place.organization_path());
-        // Who has no role there isn't told either.
+        // Callers without a role there get the same answer.
         for bearer in [&ada.access_token, &eve.access_token] {
             for call in [withdraw(&world, bearer, &path), resend(&world, bearer, &path)] {
                 assert_eq!(call.refused().await, (404, "invitation_not_found".into()), "{wrong}");

@@ -44,7 +44,7 @@ async fn invitations_are_listed_with_their_status(world: World) {
     world.clock.advance_ms(7 * DAY_MS);
     let ada = TestUser { access_token: new_session(&world, &ada).await, ..ada };
     let bob = add_member(&world, &place, "bob", Admin).await;
-    // It takes the place of the expired one.
+    // This invitation takes the place of the expired one.
     invite_next(&world, &ada, &place, json!({"email": "again@example.com", "role": "admin"})).await;
     world.user("guest").await;
     invite_next(&world, &bob, &place, json!({"email": "guest@example.com"})).await;

@@ -1,4 +1,4 @@
-//! What the forms have made: once, however often they were sent.
+//! Objects that the forms have made: each exists once, however often its form was sent.
 
 use super::{Scene, webhooks};
 use support::world::World;
@@ -25,7 +25,7 @@ pub async fn check_made_once(world: &World, scene: &Scene) {
         let found = names(&path, field).await;
         assert_eq!((count(&found, made), count(&found, gone)), (1, 0), "{path}: {found:?}");
     }
-    // One was there before.
+    // Another payment existed before.
     let payments = names(&format!("{organization}/billing/payments"), "status").await;
     assert_eq!((count(&payments, "open"), count(&payments, "canceled")), (1, 1), "{payments:?}");
 }

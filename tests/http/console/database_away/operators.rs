@@ -72,7 +72,7 @@ impl Operators {
         Some(fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect())
     }
 
-    /// Checks that each invoice was changed as its form says.
+    /// Checks that each invoice was changed according to its form.
     pub async fn check_invoices(&self, world: &World) {
         let mut tx = world.app.db.read().await.unwrap();
         for (id, status) in self.invoices.iter().zip([Status::Paid, Status::Void]) {

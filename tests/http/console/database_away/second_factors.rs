@@ -22,7 +22,7 @@ pub struct SecondFactors {
     pub passkeys: Passkeys,
 }
 
-/// What a form is sent with: a passkey's answer.
+/// Fields that carry a passkey's answer in a form.
 pub type Signed = [(&'static str, String); 2];
 
 /// A person with a passkey, and what their forms need.

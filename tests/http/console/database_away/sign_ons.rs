@@ -27,7 +27,7 @@ pub fn with_providers(database: Database, test: impl AsyncFn(World, Removable, &
 /// A provider, and what its people's forms need.
 pub struct SignOns {
     provider: IdentityProvider,
-    /// The cookies of a browser in which a connection waits: somebody has the person's address, never verified.
+    /// The cookies of a browser with a pending connection: another account has the person's address, never verified.
     pub pending: String,
 }
 
@@ -45,8 +45,8 @@ impl SignOns {
         Self { provider, pending: jar.cookies() }
     }
 
-    /// Comes back from the provider to connect the account of this browser's person, who hasn't said yes. Returns the
-    /// cookies.
+    /// Comes back from the provider to connect the account of this browser's user, who hasn't confirmed it yet.
+    /// Returns the cookies.
     pub async fn connect(&self, world: &World, browser: &Browser) -> String {
         let mut jar = Jar::default();
         jar.0.insert(COOKIE.to_owned(), browser.cookie.clone());

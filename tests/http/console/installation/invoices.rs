@@ -11,7 +11,7 @@ use support::transcript::{Books, with_books};
 use support::world::TestUser;
 use support::{Database, on_each_database};
 
-/// An operator and their browser, beside an organization whose January has an invoice of 3 USD.
+/// Returns an operator and their browser, for an organization whose January has an invoice of 3 USD.
 async fn scene(books: &mut Books<'_>) -> (TestUser, Browser) {
     let mia = books.world.user("mia").await;
     books.world.join_organization(&books.place, &mia, OrganizationRole::Admin).await;

@@ -32,7 +32,7 @@ async fn state(world: &World, id: UserId) -> Value {
     world.get("/v1/auth/second-factor").bearer(&session.access_token).data().await
 }
 
-/// What a person has after a reset.
+/// Returns the state of a person's factors after a reset.
 fn nothing() -> Value {
     json!({"totp": null, "passkeys": 0, "recovery_codes_left": 0, "asked_after_password": false})
 }
@@ -80,7 +80,7 @@ async fn app_passkeys_and_recovery_codes_are_removed(world: World) {
     assert!(mail.contains("You can sign in with only the password."), "{mail}");
     let entry = (opal.id.to_string(), ada.id.to_string());
     assert_eq!(entries(&world, "user.second_factor_reset").await, [entry]);
-    // With a new app the old codes are good for nothing.
+    // With a new app the old codes are useless.
     let (_, new_codes) = world.add_authenticator(&world.session(ada.id).await.access_token).await;
     for code in [app.code(world.clock.now()), codes[0].clone()] {
         assert_eq!(log_in(&world, Some(&code)).refused().await.1, "invalid_one_time_code");
@@ -118,7 +118,7 @@ async fn a_person_without_a_password_is_told_how_to_get_in(world: World) {
     let mail = notice(&world).await;
     assert!(!mail.contains("with only the password"), "{mail}");
     assert!(mail.contains("It has no password: choose one"), "{mail}");
-    // What the mail says works.
+    // The instructions in the mail work.
     world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
     let token = world.mailed_token("ada@example.com").await;
     let body = json!({"token": token, "password": PASSWORD, "password_confirmation": PASSWORD});
