@@ -203,7 +203,7 @@ async fn every_field_and_code_is_described(world: World) {
     }
 }
 
-/// What the pages say is run by `tests/clients/real`.
+/// `tests/clients/real` runs the instructions of the pages.
 #[on_each_database]
 async fn each_tool_has_a_page(world: World) {
     let source = include_str!("../../docs/tools.md");

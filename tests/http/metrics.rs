@@ -93,7 +93,7 @@ async fn feed_and_caches_are_measured(world: World) {
     assert_eq!(of("memory_trusted").await, 0);
 }
 
-/// Returns the value of the line with this name and these labels; 0 if there is none.
+/// Returns the value of the line with this name and these labels; 0 without such a line.
 async fn count(world: &World, series: &str) -> u64 {
     let text = metrics(world, world.app.api.service_token.expose()).await.text;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -134,7 +134,7 @@ async fn requests_are_counted_by_route_and_status(world: World) {
     let organization = "/v1/organizations/{organization_id}";
     assert_eq!(requests("public", "GET", organization, 200).await, (1, 2));
     assert_eq!(requests("public", "GET", organization, 404).await, (1, 2));
-    // Unknown paths share one row, whatever a client makes up.
+    // Unknown paths share one row, regardless of what a client makes up.
     assert_eq!(requests("public", "-", "-", 404).await, (2, 4));
     assert_eq!(requests("public", "-", "-", 405).await, (2, 4));
     let (scrapes, _) = requests("service", "GET", "/metrics", 200).await;

@@ -267,7 +267,7 @@ fn every_error_code_is_answered() {
     assert!(due.is_subset(&any), "no operation answers {due:?}");
 }
 
-/// Who may call says the same as the tables of roles.
+/// The documented callers of each operation match the tables of roles.
 #[test]
 fn roles_are_documented() {
     let document = document();
@@ -429,7 +429,7 @@ fn headers_of_requests_are_documented() {
     let all = |methods: [&str; 2]| -> BTreeSet<_> {
         paths.iter().flat_map(|path| methods.map(|method| format!("{method} {path}"))).collect()
     };
-    // There is one of an organization, which is never deleted.
+    // An organization has exactly one, which is never deleted.
     let top_up = |method: &str| format!("{method} {organization}/billing/auto-top-up");
     let with = |mut all: BTreeSet<String>, methods: &[&str]| {
         all.extend(methods.iter().map(|method| top_up(method)));
@@ -1005,12 +1005,12 @@ async fn bodies_have_the_documented_fields(world: World) {
                 })
                 .filter(|name| !name.contains('.'))
                 .collect();
-            // It takes a password, or both parts of a passkey: no keyword says so.
+            // The operation takes a password, or both parts of a passkey, which no keyword can express.
             if route.path == "/v1/auth/reauthenticate" {
                 assert_eq!(missed, ["password"].into());
                 continue;
             }
-            // An amount, or the invoice that says it.
+            // Either an amount, or the invoice that determines it.
             if route.path.ends_with("/billing/payments") {
                 assert_eq!(missed, ["amount"].into());
                 continue;

@@ -75,7 +75,7 @@ async fn mails_waiting(world: &World) -> i64 {
 async fn one_of_many_registrations_gets_the_email_and_one_the_username(world: World) {
     let twins = Twin::both(&world).await;
     let answers = race(&twins, |twin, n| {
-        // One address in two spellings.
+        // The same address in two spellings.
         let email = if n < RACERS / 2 { "ada@example.com" } else { "ADA@Example.com" };
         twin.post("/v1/auth/register", &account(email, &format!("ada{n}")))
     })

@@ -222,7 +222,7 @@ fn card_is_saved_and_removed(database: Database) {
         let (card, remove) = (at(shop, "/card"), at(shop, "/card/remove"));
         let page = browser.page(shop.world(), &card).await;
         assert!(page.contains("No card is saved.") && !page.contains("Remove the card"), "{page}");
-        // Without a card there is nothing to ask about.
+        // Without a card the page has no question to ask.
         assert_eq!(browser.get(shop.world(), &remove).send().await.header("location"), card);
         let done = browser.done(shop.world(), &card, &[]).await;
         assert_eq!(done, format!("{card}?done=card_page_ready"));
@@ -423,7 +423,7 @@ async fn pages_say_that_payments_are_off(world: World) {
         let page = browser.page(&world, &at(path)).await;
         assert!(!page.contains("Buy credit") && !page.contains("/pay\""), "{path}: {page}");
     }
-    // A form that was open before leads to the page that says so.
+    // A form that was open before leads to the page that explains it.
     for (path, fields) in [
         ("/payments/new", &[("new_id", "payment_01h2xcejqtf2nbrexx3vqjhp41"), ("amount", "20")][..]),
         ("/card", &[]),

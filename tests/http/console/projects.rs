@@ -138,7 +138,7 @@ async fn settings_are_changed_and_conflicts_are_decided(world: World) {
     let answer = browser.post(&world, &settings, &wrong).send().await;
     assert_eq!(answer.status, 400, "{}", answer.text);
     assert_eq!(hidden(&answer.text, "version"), version, "the form can be sent again");
-    // A model that left the catalog stays, as long as nobody chooses another.
+    // A model that left the catalog stays selected until the user chooses another.
     let unchanged =
         [("version", version.as_str()), ("was.settings.model", "svc-9"), ("settings.model", "svc-9")];
     browser.done(&world, &settings, &unchanged).await;

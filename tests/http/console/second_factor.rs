@@ -68,7 +68,7 @@ async fn sign_in_asks_for_the_code_in_a_second_step(world: World) {
     assert!(page.text.contains(r#"autocomplete="one-time-code""#), "{}", page.text);
     assert!(!page.text.contains("ada"), "it says nothing of the account: {}", page.text);
 
-    // What the browser holds between the steps opens nothing.
+    // The cookie between the two steps opens nothing.
     let pending = cookie.split_once('=').unwrap().1.to_owned();
     let as_session = Browser { cookie: pending.clone() };
     assert_eq!(as_session.get(&world, "/console/account").send().await.status, 303);
@@ -88,7 +88,7 @@ async fn sign_in_asks_for_the_code_in_a_second_step(world: World) {
     assert!(names[1].0 == "tollkeeper-second-factor" && names[1].1.starts_with("; "), "{names:?}");
     assert!(names[1].1.ends_with("Max-Age=0") && !names[0].1.contains("Max-Age"), "{names:?}");
     assert_eq!(signed_in(&right).get(&world, STATE).send().await.status, 200);
-    // The code is used up, whatever the browser has kept.
+    // The code is used up, even if the browser has kept its cookie.
     assert_eq!(second_step(&world, &cookie, &code, "").send().await.status, 401);
 }
 
@@ -433,7 +433,7 @@ async fn qr_code_of_the_longest_address_fits_the_page(world: World) {
     start(&world, &world.browser(ada.id).await).await;
 }
 
-/// The cookie of the second step opens one session, whatever codes come with it later.
+/// The cookie of the second step opens one session, regardless of the codes that come with it later.
 #[on_each_database]
 async fn second_step_is_good_once(world: World) {
     let ada = world.user("ada").await;

@@ -1,4 +1,4 @@
-//! A form whose answer takes long, and that is sent again meanwhile: whatever is sent at once is done once.
+//! A form that is sent again while its answer is pending: requests sent at once make a single change.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -8,7 +8,7 @@ use support::http::Answer;
 use support::on_each_database;
 use support::world::{Place, TestUser, World};
 
-/// How often each form is sent.
+/// Number of times that each form is sent.
 const TIMES: usize = 6;
 
 struct Scene {
@@ -51,7 +51,7 @@ async fn form_that_is_sent_several_times_at_once_is_done_once(world: World) {
     let (id, _) = world.key(&ada, &place, &json!({"name": "old"})).await;
     let scene = Scene { ada, browser, place };
 
-    // One is made; the others are told that it exists.
+    // The first request makes it; the others learn that it exists.
     let once = vec![(303, 1), (409, TIMES - 1)];
     let made = scene.send(&world, "/console/organizations/new", &[("name", "Twice")]).await;
     assert_eq!((made, scene.count(&world, "/v1/organizations").await), (once.clone(), 2));
@@ -84,13 +84,13 @@ async fn form_that_is_sent_several_times_at_once_is_done_once(world: World) {
     let rotate = format!("{webhooks}/{webhook}/rotate");
     let version = hidden(&scene.browser.page(&world, &rotate).await, "version");
     assert_eq!(scene.send(&world, &rotate, &[("version", &version)]).await, shown);
-    // The others are told that it was sent.
+    // The other requests learn that the event was sent.
     let new_id = hidden(&scene.browser.page(&world, &format!("{webhooks}/{webhook}")).await, "new_id");
     let tested = scene.send(&world, &format!("{webhooks}/{webhook}/test"), &[("new_id", &new_id)]).await;
     let sent = scene.count(&world, &format!("{list}/{webhook}/deliveries")).await;
     assert_eq!((tested, sent), (vec![(303, TIMES)], 1));
 
-    // It is gone, whoever was first.
+    // The key is gone, regardless of which request was first.
     let deleted = scene.send(&world, &format!("{keys}/{id}/delete"), &[]).await;
     assert_eq!(deleted, [(303, 1), (404, TIMES - 1)]);
     assert_eq!(scene.count(&world, &format!("{project}/api-keys")).await, 1);

@@ -197,7 +197,7 @@ async fn mistakes_stand_beside_their_fields_and_what_was_typed_stays(world: Worl
         );
         assert!(answer.text.contains("typed") && hidden(&answer.text, "new_id") == new_id, "{}", answer.text);
     }
-    // A form of somebody else makes nothing; what it has stays.
+    // Another user's form makes nothing; its fields are kept.
     let fields = [("new_id", "x"), ("url", "https://example.com/typed"), ("events", "invoice.paid")];
     let answer = scene.browser.post(&world, &scene.at("/new"), &fields).send().await;
     assert_eq!(

@@ -33,7 +33,7 @@ async fn listen(world: &World) -> (Addresses, RunningListeners) {
     panic!("no free port");
 }
 
-/// What most examples act on.
+/// Objects that most examples act on.
 struct Scene {
     owner: TestUser,
     place: Place,
@@ -338,7 +338,7 @@ fn examples_run() {
         let (addresses, _listeners) = listen(&world).await;
         let folder = Folder::new();
         if Command::new("curl").arg("--version").output().is_ok() {
-            // How curl says what came; the line itself stays as it is.
+            // The file makes curl print the status; the example's line stays unchanged.
             std::fs::write(folder.0.join(".curlrc"), "silent\nshow-error\nwrite-out = \"\\n%{http_code}\"\n")
                 .unwrap();
             for example in examples(&world, addresses, "curl").await {

@@ -1,4 +1,4 @@
-//! What the gateway learns of the fields that an upstream takes: from its own requests, never from a client's.
+//! The gateway learns which fields an upstream accepts: from its own requests, never from a client's.
 
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ fn clients_teach_nothing(database: Database, kind: &str, field: &str, counted_by
             requests.iter().all(|request| request.body.pointer(counted_by) == Some(&json!(true))),
             "{requests:?}"
         );
-        // One probe a minute, however often clients try.
+        // A single probe per minute, however often clients try.
         assert_eq!(requests.iter().filter(|request| is_probe(request)).count(), 1);
         assert_eq!(scene.used().await, [(9, 900); 3]);
         assert_eq!(refused_fields(scene).await, [""; 0]);
@@ -103,7 +103,7 @@ async fn refused_fields(scene: &Scene) -> Vec<String> {
     lines(scene).await.into_iter().filter(is_one).collect()
 }
 
-/// What the upstream's own probe confirms holds for ten minutes, for all calls with this operation and model.
+/// The upstream's own probe confirms a refused field for ten minutes, for all calls with this operation and model.
 #[on_each_database]
 fn field_that_a_probe_confirms_is_left_out_for_ten_minutes(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -148,7 +148,7 @@ fn field_is_sent_again_once_the_upstream_takes_it(database: Database) {
     });
 }
 
-/// A probe that isn't answered, or refused for another reason, says nothing: the client gets its 400.
+/// A probe that isn't answered, or is refused for another reason, proves nothing: the client gets its 400.
 #[on_each_database]
 fn probe_without_an_answer_changes_nothing(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

@@ -1,4 +1,4 @@
-//! What calls cost on their routes (docs/operations.md#costs-and-margins).
+//! Costs of calls on their routes (docs/operations.md#costs-and-margins).
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;

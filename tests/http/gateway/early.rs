@@ -1,4 +1,4 @@
-//! The upstream is asked while the money is being reserved, if there is plenty of it.
+//! The upstream is asked while the money is being reserved, if the balance is ample.
 
 use std::time::Duration;
 

@@ -127,7 +127,7 @@ fn text_that_is_no_json_is_a_cut(database: Database) {
     });
 }
 
-/// Without counts from the upstream, the text is counted: at most what the estimate says, and never nothing.
+/// Without counts from the upstream, the text is counted: at most up to the estimate, and never nothing.
 #[on_each_database]
 fn cut_without_counts_is_estimated(database: Database) {
     with_upstream(database, "openai", "", async |scene| {

@@ -41,7 +41,7 @@ const WRITTEN_AT_THE_END: [&str; 8] = [
 
 const RESERVATIONS: &str = "SELECT COUNT(*) FROM reservations";
 
-/// What the ends of calls have changed so far.
+/// Counts and sums of everything that the ends of calls have written so far.
 const BOOKED: [&str; 9] = [
     "SELECT COUNT(*) FROM usage_events",
     "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) FROM usage_daily",

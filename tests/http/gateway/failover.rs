@@ -23,7 +23,7 @@ fn good() -> Vec<Step> {
     json_answer(200, &json!({"choices": [], "usage": usage}))
 }
 
-/// The first upstream is at a port where nobody listens.
+/// Returns a catalog whose first upstream is at a port without a listener.
 fn first_is_down(upstream: &Upstream) -> (String, String) {
     let (down, up) = ("http://127.0.0.1:9/v1", upstream.url());
     let routes =
@@ -132,7 +132,7 @@ fn failure_that_the_request_may_cause_is_not_repeated(database: Database) {
     });
 }
 
-/// One call an upstream at a time, one that waits, and the next is refused.
+/// An upstream takes one call at a time, one more waits, and the next is refused.
 #[on_each_database]
 fn full_upstreams_refuse(database: Database) {
     with_catalog(database, two_names, async |scene: &Scene| {
@@ -156,7 +156,7 @@ fn full_upstreams_refuse(database: Database) {
 fn retries_end_with_their_budget(database: Database) {
     with_catalog(database, two_names, async |scene: &Scene| {
         scene.upstream.choose(|sent| match sent.body["model"].as_str() {
-            // It works, and is busy: its breaker stays closed.
+            // The upstream works, but is busy: its breaker stays closed.
             Some("m-a") => json_answer(429, &json!({})),
             _ => good(),
         });
@@ -172,7 +172,7 @@ fn retries_end_with_their_budget(database: Database) {
     });
 }
 
-/// Returns the value of a metric, 0 if there is none.
+/// Returns the value of a metric, or 0 if it has no line.
 async fn metric(scene: &Scene, name: &str) -> u32 {
     let call = Call::new(&scene.world.service, Method::GET, "/metrics");
     let text = call.bearer(scene.world.app.api.service_token.expose()).send().await.text;
@@ -235,7 +235,7 @@ fn connection_that_the_upstream_has_closed_is_no_failure(database: Database) {
         let before = scene.upstream.received().len();
         let answer = scene.chat(&body()).send().await;
         assert_eq!((answer.status, answer.code().as_str()), (502, "upstream_failed"));
-        // One on the connection of the call before, and one on a new connection.
+        // Two requests: on the connection of the previous call, and on a new one.
         assert_eq!(scene.upstream.received().len(), before + 2);
         let answer = scene.chat(&body()).send().await;
         assert_eq!((answer.status, scene.upstream.received().len()), (502, before + 3));
@@ -288,7 +288,7 @@ fn upstream_that_takes_no_connection_is_passed_over(database: Database) {
     });
 }
 
-/// One call at a time, and two that wait.
+/// Returns a catalog with an upstream that takes one call at a time, while two wait.
 fn narrow(upstream: &Upstream) -> (String, String) {
     let upstream = format!(
         "[[upstreams]]\nid = \"a\"\nkind = \"vllm\"\nurl = \"{}\"\nmax_concurrent = 1\nmax_waiting = 2\n",

@@ -1,4 +1,4 @@
-//! What upstreams get of a request: fields, tools, media by address, and the salt of their caches.
+//! Parts of a request that upstreams get: fields, tools, media by address, and the salt of their caches.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ fn caches_are_kept_apart_by_organization(database: Database) {
             scene.upstream.received().iter().map(|request| request.body["cache_salt"].clone()).collect();
         let [ada, again, bob] = salts.as_slice() else { panic!("{salts:?}") };
         assert!(ada == again && ada != bob && ada.as_str().unwrap().len() == 43, "{salts:?}");
-        // What a cache of one's own holds isn't secret.
+        // The contents of the client's own cache aren't secret.
         assert_eq!(first["usage"]["prompt_tokens_details"]["cached_tokens"], 74);
         assert_eq!(second["usage"]["input_tokens_details"]["cached_tokens"], 74);
         let own = chat(&json!({"cache_salt": ada}));
@@ -294,7 +294,7 @@ fn cached_tokens_of_a_common_cache_are_for_the_books_only(database: Database) {
     });
 }
 
-/// One upstream with these keys.
+/// Returns a function for a catalog with one upstream that has these keys.
 fn tables(kind: &'static str, keys: &'static str) -> impl Fn(&Upstream) -> (String, String) {
     move |upstream| {
         let url = upstream.url();

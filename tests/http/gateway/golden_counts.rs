@@ -1,4 +1,4 @@
-//! What calls cost whose counts are large, odd or not there. Sums by hand.
+//! Costs of calls whose counts are large, odd or missing. Sums by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
@@ -121,7 +121,7 @@ fn counts_above_the_reservation_are_charged(database: Database) {
     });
 }
 
-/// What a client has asked for is what it pays: a server that ignores the limit is the operator's.
+/// Clients pay for what they asked for: if a server ignores the limit, the operator pays for the rest.
 #[on_each_database]
 fn answer_beyond_its_limit_is_charged_up_to_it(database: Database) {
     with_models(database, "vllm", async |scene| {
@@ -177,7 +177,7 @@ fn odd_usages() -> Vec<(Value, (i64, i64, bool))> {
     let of =
         |prompt: Value, completion: Value| json!({"prompt_tokens": prompt, "completion_tokens": completion});
     vec![
-        // xAI counts reasoning beside the answer: 5 + 40.
+        // xAI counts reasoning in addition to the answer: 5 + 40.
         (
             json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 55,
                 "completion_tokens_details": {"reasoning_tokens": 40}}),
@@ -185,7 +185,7 @@ fn odd_usages() -> Vec<(Value, (i64, i64, bool))> {
         ),
         (of(json!(10.0), json!(5.0)), (10, 5, false)),
         (of(json!("10"), json!("5")), (10, 5, false)),
-        // One that can't be read doesn't take the other away.
+        // An unreadable count doesn't invalidate the other.
         (of(json!(10), Value::Null), (10, 3, true)),
         (of(json!(10), json!(-5)), (10, 3, true)),
         (of(json!(10), json!("many")), (10, 3, true)),

@@ -1,4 +1,4 @@
-//! What it costs to leave: as much as the upstream has done until then, by its own count
+//! The cost of leaving: the upstream's work until then, by its own count
 //! (docs/contract/gateway.md#what-a-call-costs).
 
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn message_of_vllm_is_read_to_its_end(database: Database) {
     });
 }
 
-/// Text that has come without a count is read on for, until the next count; then the upstream is told to stop.
+/// After text without a count, the stream is read until the next count; then the upstream is stopped.
 #[on_each_database]
 fn upstream_that_counts_is_stopped_at_its_next_count(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -126,7 +126,7 @@ fn upstream_that_counts_is_stopped_at_its_next_count(database: Database) {
         let rest = vec![event(&delta("four")), event(&counted), Step::AwaitClose];
         leave(scene, "/v1/chat/completions", &chat(), vec![event(&delta("four"))], rest).await;
         scene.upstream.left(1).await;
-        // How much came from a cache isn't known.
+        // The number of tokens from a cache isn't known.
         assert_eq!(recorded(scene).await, (9, 7, None, 1, 79_000_000));
     });
 }
@@ -163,7 +163,7 @@ fn prompt_and_hidden_reasoning_are_counted_by_events_that_nobody_waits_for(datab
     });
 }
 
-/// What had arrived when its client was found to have left was generated, though nobody had read it.
+/// Events that had arrived when the client was found to have left were generated, even if no one had read them.
 #[on_each_database]
 fn events_that_have_arrived_are_counted(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -203,7 +203,7 @@ fn upstream_that_fails_without_a_client_costs_nothing_and_no_other_is_asked(data
     });
 }
 
-/// With `cancel` the upstream is told to stop at once; it has the prompt, which is estimated: three tokens for the
+/// With `cancel` the upstream is stopped at once; it has the prompt, which is estimated: three tokens for the
 /// message, and one for its two letters.
 #[on_each_database]
 fn call_that_is_cancelled_before_its_first_event_costs_an_estimate_of_its_prompt(database: Database) {
@@ -281,7 +281,7 @@ fn count_above_the_reservation_is_charged_up_to_the_context(database: Database) 
     });
 }
 
-/// Vectors of 65 MiB can't be passed on. The upstream has made them, so they are charged, and the error says why.
+/// Vectors of 65 MiB can't be passed on. The upstream has made them, so they are charged, and the error explains it.
 #[on_each_database]
 fn answer_that_is_too_large_is_charged(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

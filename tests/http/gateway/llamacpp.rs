@@ -117,7 +117,7 @@ fn every_operation_of_llamacpp_is_counted_as_it_counts(database: Database) {
                 ("cache_prompt".to_owned(), json!(false)),
             ]);
             let direct = engine.ask(path, &body).json();
-            // In messages what came from the cache is beside the prompt.
+            // In messages the tokens from the cache are counted in addition to the prompt.
             let beside = direct["usage"]["cache_read_input_tokens"].as_i64().unwrap_or_default();
             let prompt_tokens = direct.pointer(prompt).unwrap().as_i64().unwrap() + beside;
             let (known, before) = (scene.used().await.len(), engine.generated());
@@ -237,7 +237,7 @@ fn refusals_of_llamacpp_keep_its_words_and_cost_nothing(database: Database) {
     });
 }
 
-/// Reads this many events of a stream, or all if there are fewer. Then the client is gone.
+/// Reads this many events of a stream, or all if it has fewer. Then the client leaves.
 async fn read_events(mut stream: Body, count: usize) -> String {
     let mut text = String::new();
     while text.matches("\n\n").count() < count {
@@ -270,7 +270,7 @@ fn random_disconnects_are_charged_by_what_llamacpp_generated(database: Database)
     with_llamacpp(database, 8, async |scene, engine| {
         let before = engine.generated();
         let mut chance = Chance::new(first_seed());
-        // Those that would read more than the 203 events of a whole answer stay to its end.
+        // Clients that would read more than the 203 events of a whole answer stay to its end.
         let counts: Vec<_> = (0..STREAMS).map(|_| 1 + chance.below(220)).collect();
         let streams = futures_util::stream::iter(counts).map(async |count| {
             // With the cache most of the prompt isn't read again, and is charged all the same.

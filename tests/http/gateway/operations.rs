@@ -305,7 +305,7 @@ fn errors_of_messages_have_anthropics_form(database: Database) {
             );
             assert!(error["error"]["message"].as_str().is_some_and(|message| message.len() > 5));
         }
-        // One credential: which of two would count isn't guessed.
+        // With two credentials the gateway doesn't guess which one counts.
         let two = scene.world.post("/v1/messages", &body).header("x-api-key", &scene.key);
         assert_eq!(two.header("x-api-key", &scene.key).send().await.status, 401);
     });

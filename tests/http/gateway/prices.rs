@@ -141,7 +141,8 @@ fn long_prompt_has_the_dearer_price_as_a_whole(database: Database) {
         assert_eq!(price_of(scene, &none, &usage(200, 10, 150), &null).await, "0.000095");
         // 51 x 2 + 150 x 0.2 + 10 x 6
         assert_eq!(price_of(scene, &none, &usage(201, 10, 150), &null).await, "0.000192");
-        // Tokens from a cache are beside the others in a message: 100 x 1 + 100 x 0.1 + 10 x 3, and 100 x 2 + 101 x 0.2 + 10 x 6.
+        // Tokens from a cache are counted in addition to the others in a message: 100 x 1 + 100 x 0.1 + 10 x 3, and
+        // 100 x 2 + 101 x 0.2 + 10 x 6.
         for (cached, price) in [(100, "0.00014"), (101, "0.0002802")] {
             let message = json!({"type": "message", "stop_reason": "end_turn", "content": [{"type": "text", "text": "a"}],
                 "usage": {"input_tokens": 100, "cache_read_input_tokens": cached, "output_tokens": 10}});

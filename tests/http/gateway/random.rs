@@ -183,7 +183,7 @@ fn every_call_is_settled_once(database: Database) {
                     events.remove(id).unwrap_or_else(|| panic!("{shown}: not counted"));
                 let sent = i64::try_from(plan.words).unwrap();
                 if !plan.is_stream && plan.end == End::NoLastEvent {
-                    // What isn't an object passes, and is estimated.
+                    // An answer that isn't an object passes, and is estimated.
                     assert_eq!(completion, 1, "{shown}");
                     counts[1] += 1;
                     continue;
@@ -203,7 +203,8 @@ fn every_call_is_settled_once(database: Database) {
                 }
                 counts[2] += 1;
             }
-            // What is left are calls whose clients had left before the answer began: it was made all the same.
+            // The remaining events belong to calls whose clients had left before the answer began: it was
+            // generated all the same.
             let left = plans.iter().filter(|(_, plan)| plan.leaves_after == Some(0)).count();
             assert!(events.len() <= left, "{events:?}");
             assert!(counts.iter().all(|count| *count > 5), "{counts:?}");

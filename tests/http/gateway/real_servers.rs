@@ -1,5 +1,5 @@
-//! What real servers send where a good guess would be another: counts, errors, limits and silences. Sources are in
-//! docs/contract/gateway.md and `tests/servers`.
+//! Answers of real servers that differ from a reasonable guess: counts, errors, limits and silences. Sources
+//! are in docs/contract/gateway.md and `tests/servers`.
 
 use std::time::Duration;
 
@@ -218,7 +218,7 @@ fn answers_above_their_limit_are_noticed(database: Database) {
 /// An upstream may refuse an added field with any status, and vLLM in a stream with 200.
 #[on_each_database]
 fn field_may_be_refused_with_any_status(database: Database) {
-    // What they mean says nothing of the request's fields.
+    // The meaning of these statuses has nothing to do with the request's fields.
     let has_other_meaning = |status: u16| matches!(status, 401 | 403 | 408 | 429 | 502..);
     let statuses: Vec<u16> =
         (400..=451).chain(500..=512).filter(|status| !has_other_meaning(*status)).collect();
@@ -297,7 +297,7 @@ fn fields_may_be_refused_one_after_the_other_in_first_events(database: Database)
         let answer = scene.chat(&streamed()).send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
-        // One that refuses the rest, too, is told to the client.
+        // If the upstream refuses the rest, too, the client gets its error.
         scene.upstream.choose(move |request: &Received| match request.body.get("max_tokens") {
             Some(_) => refusal("max_tokens is not supported: use max_completion_tokens"),
             None => refusal("messages: too many"),
@@ -308,7 +308,8 @@ fn fields_may_be_refused_one_after_the_other_in_first_events(database: Database)
     });
 }
 
-/// What a client could read directly passes: large events, events that aren't objects, half characters, `NaN`.
+/// Anything that a client could read directly passes: large events, events that aren't objects, half
+/// characters, `NaN`.
 #[on_each_database]
 fn bytes_that_are_only_measured_pass(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
@@ -354,7 +355,7 @@ fn stream_without_done_is_whole(database: Database) {
     }
 }
 
-/// Comments say that a server works, before its first event too: a long prompt takes long to be read.
+/// Comments show that a server works, even before its first event: reading a long prompt takes time.
 #[on_each_database]
 fn comments_are_signs_of_life(database: Database) {
     with_upstream(database, "llamacpp", "first_event_ms = 400\nbetween_events_ms = 400", async |scene| {
@@ -380,7 +381,7 @@ fn comments_are_signs_of_life(database: Database) {
     });
 }
 
-/// vLLM with `include_reasoning: false` says nothing while it reasons, and then how many tokens that were.
+/// vLLM with `include_reasoning: false` sends nothing while it reasons, and then the number of reasoning tokens.
 #[on_each_database]
 fn hidden_reasoning_is_charged_also_to_who_leaves(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -419,7 +420,7 @@ fn estimated_tokens_have_a_share(database: Database) {
         assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
         play(scene, stream(&[word("four"), stop(), total(9, 2)])).await;
         let found = lines(scene).await;
-        // One for two letters, three for the message, one event; 9 + 2.
+        // 1 for two letters, 3 for the message, 1 for the event; 9 + 2.
         for (source, tokens) in [("estimated", 5), ("counted", 11)] {
             let line = format!(
                 "tollkeeper_gateway_upstream_tokens_total{{source=\"{source}\",upstream=\"engine\"}} {tokens}"

@@ -163,7 +163,7 @@ fn model_without_routes_is_not_served(database: Database) {
     );
 }
 
-/// Statuses of an upstream, and what the client is told. Its pages, addresses and stack traces stay here.
+/// Statuses of an upstream, and the client's errors. The upstream's pages, addresses and stack traces stay here.
 #[on_each_database]
 fn statuses_of_an_upstream_are_translated(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

@@ -1,4 +1,4 @@
-//! What an operator sees of a call: its line in the log, its span, and the trace that goes on at the upstream.
+//! An operator's view of a call: its line in the log, its span, and the trace that continues at the upstream.
 
 use std::io::Read;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn every_call_has_one_line() {
     let mut connection = ask(true).open();
     let streamed = read_answer(&mut connection, false).unwrap();
     assert_eq!(streamed.status, 200);
-    // One that leaves isn't cut.
+    // A client that leaves doesn't count as a cut stream.
     connection.read_to_end(&mut Vec::new()).unwrap();
     engine.script([json_answer(500, &json!({}))]);
     assert_eq!(ask(false).send().status, 502);

@@ -124,7 +124,7 @@ fn place_of_a_slow_reader_is_free_once_the_upstream_has_ended(database: Database
     });
 }
 
-/// A client that takes nothing of a longer answer than is kept for it holds the upstream up, and nobody's memory.
+/// A client that reads nothing of an answer longer than its buffer holds up the upstream, but uses no more memory.
 #[on_each_database]
 fn unread_stream_is_kept_up_to_a_bound(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

@@ -128,7 +128,7 @@ fn connection_serves_several_streams(database: Database) {
     });
 }
 
-/// A comment says that the upstream works, and is no event: another upstream could still be asked.
+/// A comment shows that the upstream works, but isn't an event: another upstream could still be asked.
 #[on_each_database]
 fn comment_alone_begins_no_answer(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

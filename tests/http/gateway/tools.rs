@@ -1,4 +1,4 @@
-//! What common tools need to work with nothing but a base URL, a key and a model: Claude Code, Codex,
+//! Features that let common tools work with nothing but a base URL, a key and a model: Claude Code, Codex,
 //! OpenCode and the like.
 
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn message() -> Value {
     json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 32_000})
 }
 
-/// Answers every call, whatever its form, with a usage of one token each.
+/// Answers every call, regardless of its form, with a usage of one token each.
 fn answer_all(scene: &Scene) {
     scene.upstream.choose(|request: &Received| {
         let is_message = request.head[0].contains("/messages");
@@ -105,7 +105,7 @@ fn limit_above_the_models_is_lowered(database: Database) {
         let answer = call.send().await;
         assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, "10"), "{}", answer.text);
         assert_eq!(last_body(scene)["max_tokens"], 10);
-        // What fits is sent as it is, and nothing is said about it.
+        // A limit that fits is sent unchanged, without a header about it.
         let answer = scene.chat(&with("max_tokens", 1_000)).send().await;
         assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, ""));
         let answer = scene.chat(&chat()).send().await;

@@ -206,7 +206,7 @@ async fn old_audit_entries_are_removed_and_recent_ones_protected(world: World) {
     assert_eq!(entries(&world).await[0], start.plus_ms(4 * DAY_MS));
     assert_eq!(walk(&world, 2).await, Removed::default());
 
-    // Whatever the statement: entries younger than 90 days before the newest entry stay.
+    // Regardless of the statement, entries younger than 90 days before the newest entry stay.
     let newest = world.clock.now();
     let young = newest.plus_ms(-90 * DAY_MS + 1);
     write_entry(&world, young).await;

@@ -73,7 +73,7 @@ fn schemathesis_finds_nothing() {
     if let Some(report) = std::env::var_os("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT") {
         program.env("TOLLKEEPER_TEST_SCHEMATHESIS_REPORT", report);
     }
-    // It takes longer than other processes here, and ends itself when it hangs.
+    // Schemathesis takes longer than other processes here, and ends itself when it hangs.
     let ended = program.output().unwrap();
     let output = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "nothing found", "{output}");

@@ -1,4 +1,4 @@
-//! The commands of operators, as processes beside a running server.
+//! The commands of operators, as processes next to a running server.
 
 use serde_json::{Value, json};
 

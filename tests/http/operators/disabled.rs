@@ -119,7 +119,7 @@ async fn keys_of_a_disabled_person_call_models_and_manage_nothing(world: World) 
 
     enable(&world, &ada).await;
     manage(&key).data().await;
-    // A secret that somebody else made acts with the lower of both roles.
+    // A secret that another user made acts with the lower of both roles.
     disable(&world, &bob).await;
     assert_eq!(manage(&rotated).refused().await, refused(403, "account_disabled"));
     manage(&key).data().await;

@@ -37,7 +37,7 @@ async fn whoever_has_the_token_makes_an_operators_account(world: World) {
         let sent = browser.post(&world, PAGE, &fields(&wrong, "eve@example.com", "eve")).send().await;
         assert_eq!(sent.status, 400);
     }
-    // What is refused leaves the token good.
+    // A refusal leaves the token valid.
     let weak =
         [("token", token.as_str()), ("email", "ada@example.com"), ("username", "ada"), ("password", "short")];
     let refused = browser.post(&world, PAGE, &weak).send().await;
@@ -55,7 +55,7 @@ async fn whoever_has_the_token_makes_an_operators_account(world: World) {
     assert_eq!(me["user"]["email_verified"], true);
     let id = tollkeeper::ids::UserId::parse(ada["user"]["id"].as_str().unwrap()).unwrap();
     assert!(roles::is_operator(&world.app.operators, id).await.unwrap());
-    // It is dead, also after another start.
+    // The token is void, even after another start.
     first_account::prepare(&world.app.operators).await.unwrap();
     assert!(!file.exists());
     let again = browser.post(&world, PAGE, &fields(&token, "eve@example.com", "eve")).send().await;

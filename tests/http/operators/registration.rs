@@ -1,4 +1,4 @@
-//! Who may register: everybody, people with an invitation, nobody.
+//! The setting for who may register: everyone, people with an invitation, or no one.
 
 use http::Method;
 use serde_json::json;

@@ -103,7 +103,7 @@ async fn an_owner_in_person_who_has_one_requires_it(world: World) {
     world.clock.advance_ms(15 * MINUTE_MS);
     let stale = set(&world, &place, &ada.access_token, true).refused().await;
     assert_eq!(stale, (403, "reauthentication_required".to_owned()));
-    // What is no change needs no proof.
+    // A request that changes nothing needs no proof.
     set(&world, &place, &ada.access_token, false).data().await;
     let fresh = world.session(ada.id).await;
     set(&world, &place, &fresh.access_token, true).data().await;
@@ -159,7 +159,7 @@ fn everyone_may_be_asked_for_one(database: Database) {
         let browser = world.browser(ada.id).await;
         let page = browser.get(&world, "/console/organizations").send().await;
         assert_eq!((page.status, page.text.contains("Add a second factor")), (403, true));
-        // One's own account stays open, or nobody could add one.
+        // Users' own accounts stay open, or no one could add a factor.
         let me: Value = world.get("/v1/auth/me").bearer(token).data().await;
         assert_eq!(me["user"]["username"], "ada");
         browser.page(&world, "/console/account/second-factor").await;

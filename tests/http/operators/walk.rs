@@ -1,4 +1,4 @@
-//! Does what docs/operations.md says from an empty folder to a disabled account, word by word. Only the addresses
+//! Follows docs/operations.md from an empty folder to a disabled account, word by word. Only the addresses
 //! differ: ports, and the provider.
 
 use std::net::TcpListener;
@@ -40,7 +40,7 @@ fn an_empty_folder_becomes_an_installation_by_the_docs_alone() {
     let (files, start) = (steps.remove(0), steps.remove(0));
     let script = HARNESS.replace("FILES", files.trim()).replace("START_COMMAND", start.trim());
     let script = script.replace("BLOCKS", &steps.join("\necho =====\n"));
-    // It answers as long as its runtime lives.
+    // The provider answers as long as its runtime lives.
     let runtime = runtime();
     let provider = runtime.block_on(IdentityProvider::start());
     let script = script.replace("https://id.acme.example", &provider.issuer);

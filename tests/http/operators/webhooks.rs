@@ -1,4 +1,4 @@
-//! `tollkeeper webhook …` beside a running server.
+//! `tollkeeper webhook …` next to a running server.
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn webhooks_of_the_installation_are_managed_by_command(database: Database) {
         let rotated = json_of(&start, &["webhook", "rotate", id]);
         assert!(rotated["secret"] != json!(secret) && rotated["previous_secret_ends_at"].is_string());
 
-        // What isn't a webhook of the installation, or leads to where nothing may.
+        // Refused arguments: ids of other webhooks, and addresses that aren't allowed.
         for (arguments, code, word) in [
             (
                 vec!["webhook", "create", "--url", "http://example.com", "--events", "invoice.paid"],

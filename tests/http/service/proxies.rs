@@ -176,7 +176,7 @@ fn client_cannot_pass_as_an_appending_nginx() {
         assert!(ended.stdout.contains("ip_not_allowed"), "{sent:?}: {} {}", ended.stdout, ended.log);
     }
     server.wait_for_log("address=127.0.0.5");
-    // It was never the proxy's own address.
+    // The log never had the proxy's own address.
     let lines = server.log();
     assert!(
         !lines.lines().any(|line| line.contains("\"/v1/models\"") && line.contains("address=127.0.0.1 "))
@@ -241,7 +241,7 @@ fn refusals_reach_the_client_whole(scene: &Scene) {
     scene.assert_refused(scene.call().bearer(&pro), 403, "model_not_allowed");
     scene.assert_refused(scene.call().bearer(&scene.ada.access_token), 400, "project_required");
 
-    // The client's address is the one that the proxy sees, whatever its headers claim.
+    // The client's address is the one that the proxy sees, regardless of the client's headers.
     let near = scene.key(json!({"name": "near", "restrictions": {"allowed_ips": ["127.0.0.1"]}}));
     scene.assert_passes(scene.call().bearer(&near).header("x-forwarded-for", "192.0.2.1"));
     let far = scene.key(json!({"name": "far", "restrictions": {"allowed_ips": ["192.0.2.1"]}}));

@@ -118,7 +118,7 @@ async fn repeated_request_counts_once_and_ends_with_its_reservation(world: World
     assert_eq!(code(&ask("3").await), (429, "model_concurrency_limited"));
     assert_eq!(ask("1").await["reservation"], one["reservation"]);
     assert_eq!(ask("2").await["reservation"], two["reservation"]);
-    // It has expired; the job has not run.
+    // The reservation has expired, but the job has not run.
     world.clock.advance_ms(600_000);
     let again = ask("1").await;
     assert_eq!(code(&again), (200, ""), "{again}");

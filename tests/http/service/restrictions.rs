@@ -92,7 +92,7 @@ impl Attempt {
     fn can_be_at(&self, entrance: Entrance) -> bool {
         match entrance {
             _ if entrance.is_public() => !self.nowhere,
-            // It gets the address, not its source.
+            // Authorize gets the address itself, not its source.
             Entrance::Authorize => self.hops.is_none() && self.unasked.is_none(),
             // The proxy's value counts; a proxy that forwards its input is the row `hops`.
             _ => self.unasked.is_none(),

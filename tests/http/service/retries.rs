@@ -101,7 +101,7 @@ impl Server {
         self.report(std::slice::from_ref(event)).await.remove(0)
     }
 
-    /// Returns the number of events with this result and code, 0 if there is none.
+    /// Returns the number of events with this result and code, or 0 without such a line.
     async fn count(&self, result: &str, code: &str) -> u64 {
         let metrics = self.call(Method::GET, "/metrics").send().await.text;
         let series = format!("tollkeeper_usage_events_total{{code=\"{code}\",result=\"{result}\"}} ");

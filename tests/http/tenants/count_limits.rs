@@ -122,7 +122,7 @@ async fn invitations_sent_again_are_limited_once_they_have_expired(world: World)
         resend.push(format!("{path}/{}/resend", invited["data"]["invitation_id"].as_str().unwrap()));
     }
     assert_refused(&send(&resend[0], &json!({})).await, "open_invitations_per_organization");
-    // One that is open already is no further one.
+    // An invitation that is open already doesn't count again.
     assert_eq!(send(&resend[2], &json!({})).await.status, 200);
     let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
     let withdrawn = resend[3].trim_end_matches("/resend");
@@ -174,7 +174,7 @@ fn two_replicas_never_exceed_a_limit(database: Database) {
         };
         let named = |number: usize| json!({"name": format!("N{number}")});
         let guest = |number: usize| json!({"email": format!("guest{number}@example.com")});
-        // One organization and one project exist already.
+        // An organization and a project exist already.
         assert_eq!(made("/v1/organizations", &named).await, 4);
         assert_eq!(made(&format!("{}/projects", place.organization_path()), &named).await, 5);
         assert_eq!(made(&format!("{}/invitations", place.organization_path()), &guest).await, 7);

@@ -229,7 +229,7 @@ fn slow_receiver_holds_up_no_other_and_a_dead_replica_loses_nothing(database: Da
         let ids: BTreeSet<_> = slow.received().iter().map(|request| request.id().to_owned()).collect();
         assert_eq!((ids.len(), slow.received().len()), (5, 5));
         assert_eq!(deliveries(&world, &ada, &slow_hook, "?state=succeeded").await.len(), 5);
-        // What was received right before the end may come twice.
+        // Deliveries received right before the end may come twice.
         let ids: BTreeSet<_> = quick.received().iter().map(|request| request.id().to_owned()).collect();
         assert_eq!(ids.len(), 5);
     });
@@ -249,7 +249,7 @@ fn two_replicas_send_each_event_once(database: Database) {
         let (first, second) = tokio::join!(send_due(&one.app.webhooks), send_due(&two.app.webhooks));
         first.unwrap();
         second.unwrap();
-        // One may have ended while the other one held both places.
+        // Either run may have ended while the other held both places.
         send(&world).await;
         let ids: BTreeSet<_> = receiver.received().iter().map(|request| request.id().to_owned()).collect();
         assert_eq!((ids.len(), receiver.received().len()), (20, 20));

@@ -1,4 +1,4 @@
-//! What causes events of members and API keys. Those of money are in `billing/webhook_events.rs`.
+//! Causes of the events of members and API keys. Those of money are in `billing/webhook_events.rs`.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -69,7 +69,7 @@ fn it_gets_the_named_events_of_every_organization(database: Database) {
             expected.push(json!({"organization_id": place.organization, "project_id": place.project,
                 "api_key_id": key}));
         }
-        // What was queued stays when its organization goes.
+        // Queued deliveries stay when their organization is deleted.
         world.call(Method::DELETE, &other.organization_path()).bearer(&ada.access_token).data().await;
         send(&world).await;
         let mut received = all.take();
@@ -154,7 +154,7 @@ fn it_is_changed_tested_rotated_and_deleted_by_the_operator(database: Database) 
         let refused = endpoints::test(webhooks, target, None).await.map(|_| ()).unwrap_err();
         assert_eq!(refused.code, Code::WebhookDisabled);
 
-        // On, with another secret, which signs beside the previous one.
+        // Enabled again, with another secret, which signs in addition to the previous one.
         change(&world, &hook, switch(true)).await;
         let rotated = endpoints::rotate(webhooks, target, &Expected::Any).await.unwrap();
         let rotated = rotated.commit().await.unwrap();

@@ -16,7 +16,7 @@ use support::world::World;
 
 const URL: &str = "https://example.com/in";
 
-/// Sets what a wallet says is reserved, in billionths.
+/// Sets the reserved amount that a wallet records, in billionths.
 async fn spoil(world: &World, organization: &str, reserved_nano: i64) {
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE wallets SET reserved_nano = $2 WHERE organization_id = $1")
@@ -47,7 +47,7 @@ async fn drift_is_told_once_while_it_lasts(world: World) {
     let reserved = |drifts: u64, new_drifts: u64| json!([{"check": "wallet_reserved", "drifts": drifts, "new_drifts": new_drifts}]);
     let none: [Value; 0] = [];
 
-    // Nobody is there to be told; a webhook that comes later is.
+    // No webhook exists yet; a webhook that is added later gets the event.
     spoil(&world, &one, 5).await;
     assert_eq!(audit().await, none);
     operator_hook(&world, URL, &[EventType::AuditDrift]).await;
@@ -60,7 +60,7 @@ async fn drift_is_told_once_while_it_lasts(world: World) {
     // Another organization.
     spoil(&world, &two, 5).await;
     assert_eq!(audit().await, [event("2026-03-11T18:00:00.000Z", 2, 1, reserved(2, 1))]);
-    // One is right again, and wrong again later.
+    // A wallet is right again, and wrong again later.
     spoil(&world, &one, 0).await;
     assert_eq!(audit().await, none);
     spoil(&world, &one, 5).await;
@@ -98,7 +98,7 @@ async fn told(world: &World, app: &App, timing: Timing) -> Vec<Value> {
 #[on_each_database]
 async fn refused_usage_is_told_once_an_hour_by_code_and_source(world: World) {
     let none: [Value; 0] = [];
-    // Nobody is there to be told, also not later.
+    // Without a webhook the event is sent to no one, not even later.
     report(&world, &[unknown("a", "vllm-1")]).await;
     assert_eq!(told(&world, &world.app, Timing::OnceAnHour).await, none);
     operator_hook(&world, URL, &[EventType::UsageRefused]).await;
@@ -120,7 +120,7 @@ async fn refused_usage_is_told_once_an_hour_by_code_and_source(world: World) {
     );
     assert_eq!(told(&world, &world.app, Timing::OnceAnHour).await, none);
 
-    // Within the hour only what is new is told, whichever server has refused it.
+    // Within the hour only new refusals are sent, regardless of the server that refused them.
     let [_, other] = Twin::both(&world).await;
     report(&world, &[unknown("e", "vllm-1"), unknown("f", "vllm-3")]).await;
     assert_eq!(

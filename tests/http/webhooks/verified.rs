@@ -1,4 +1,4 @@
-//! What the libraries of Standard Webhooks say of our requests, and a server that is killed.
+//! Checks of our requests by the libraries of Standard Webhooks, and a server that is killed.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -140,7 +140,7 @@ fn libraries_of_standard_webhooks_verify_our_requests() {
             node.args(["-e", NODE]);
             verify(node, secret, &request);
         }
-        // A certificate of somebody else.
+        // A certificate of another authority.
         let other = Folder::new();
         make_certificates(&other.0);
         let stranger = Receiver::start_with_tls(OK, &other.0).await;
@@ -158,13 +158,13 @@ fn libraries_of_standard_webhooks_verify_our_requests() {
     });
 }
 
-/// What was committed before the end is sent after it.
+/// Events committed before the kill are sent after the restart.
 #[on_each_database]
 fn killed_server_sends_when_it_is_back(database: Database) {
     database.run_processes(|url, folder| {
         runtime().block_on(async {
             let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_WEBHOOKS__ALLOW_PRIVATE", "true");
-            // A port where nobody listens yet.
+            // A port without a listener so far.
             let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let server = start.run();
             let owner = server.sign_up("ada");

@@ -160,7 +160,7 @@ pub fn of_api(answer: &str, period: &str, show: &str, name: impl Fn(&Value) -> S
             measure => vec![chat[measure].get().to_owned(), embeddings[measure].get().to_owned()],
         };
         let date = period_name(period, group["date"].as_str().unwrap());
-        // A project's report is always told apart by key.
+        // A project's report always distinguishes keys.
         figures.entry((date, name(&group))).or_default().extend(parts);
     }
     let sums = figures.into_iter().map(|((period, name), parts)| {

@@ -55,7 +55,7 @@ fn gemini() -> Vec<Golden> {
             (1_000, 20),
             "0.00077",
         ),
-        // 12 x 2 + 100 x 10 + 30 x 8 + 50: the total says that reasoning is beside the answer.
+        // 12 x 2 + 100 x 10 + 30 x 8 + 50: the total shows that reasoning is counted in addition to the answer.
         Golden::chat(
             "reasoning",
             &json!({"prompt_tokens": 12, "completion_tokens": 30, "total_tokens": 142,
@@ -74,7 +74,7 @@ fn gemini() -> Vec<Golden> {
     ]
 }
 
-/// Reasoning is beside the answer, and in the total.
+/// Reasoning is counted in addition to the answer, and included in the total.
 fn xai() -> Vec<Golden> {
     let running = |completion: i64, reasoning: i64| {
         json!({"usage": {"prompt_tokens": 20, "completion_tokens": completion, "total_tokens": 20 + completion + reasoning,
@@ -92,7 +92,7 @@ fn xai() -> Vec<Golden> {
             (32, 103),
             "0.0011152",
         ),
-        // The cache is beside the prompt, too: 4,142 x 2 + 4,328 x 0.2 + 100 x 10 + 254 x 8 + 50
+        // The cache is counted in addition to the prompt, too: 4,142 x 2 + 4,328 x 0.2 + 100 x 10 + 254 x 8 + 50
         // = 8,284 + 865.6 + 1,000 + 2,032 + 50
         Golden::chat(
             "cache beside the prompt",

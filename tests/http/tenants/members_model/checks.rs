@@ -66,7 +66,7 @@ pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figure
 /// second in the order of any single state; it must still be a refusal in one of them.
 fn is_a_race_of_gate_and_lock(done: &FinishedCall, states: &[State]) -> bool {
     let is_refusal = [403, 404, 409].contains(&done.status);
-    // One token replaces another when a user verifies their address twice at once.
+    // A token replaces another when a user verifies their address twice at once.
     let is_replaced = matches!(done.call.step, Step::ProveAddress) && done.code == "invalid_token";
     is_replaced
         || is_refusal && states.len() > 1 && states.iter().any(|state| state.decide(&done.call).is_err())
@@ -169,7 +169,7 @@ impl Reader<'_> {
         self.expect(person, path, 200).await
     }
 
-    /// Returns ids and roles of all pages of a list; asserts that there are as many as each page says.
+    /// Returns ids and roles of all pages of a list; asserts that their number equals the total of each page.
     async fn list(
         &mut self,
         person: usize,

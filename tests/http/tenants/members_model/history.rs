@@ -1,4 +1,4 @@
-//! One history: an organization, its members and their concurrent calls.
+//! A history: an organization, its members and their concurrent calls.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -151,7 +151,7 @@ impl History {
         for number in 0..steps {
             let late = number * 4 >= steps * 3;
             let mut call = self.next(&mut chance);
-            // One organization in sixteen is deleted before its history ends.
+            // Of sixteen organizations, one is deleted before its history ends.
             if self.seed.is_multiple_of(16) && late && chance.below(8) == 0 {
                 call.step = Step::DeleteOrganization;
             }

@@ -70,7 +70,7 @@ pub enum Step {
     DeleteOrganization,
 }
 
-/// One request: the caller, the credential, and the meaning of numbers at that time.
+/// A request: the caller, the credential, and the meaning of numbers at that time.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub by: usize,
