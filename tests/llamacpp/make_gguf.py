@@ -43,7 +43,7 @@ def tensors(words, layers):
 
     ones = np.ones(WIDTH, np.float32)
     yield "token_embd", weights(VOCABULARY, WIDTH)
-    # What isn't a word has the score zero, which is never among the best.
+    # Tokens that aren't words have the score zero, which is never among the best.
     head = weights(VOCABULARY, WIDTH)
     head[: SPECIAL + BYTES] = 0
     head[SPECIAL + BYTES + words :] = 0

@@ -5,7 +5,7 @@
 //! corrections, releases, expiries, credit, payments, void invoices, changed prices, ends of months, days on
 //! which nothing runs. Each answer must equal the one of books kept as plain lists ([`books::Books`]). After
 //! each history the audit passes, every figure of the API equals the model's to the last digit, and all
-//! documents together charge what the contract says ([`contract`]), in any order of events.
+//! documents together charge the contract's prices ([`contract`]), in any order of events.
 //!
 //! On a difference the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others
 //! ([`support::seeds`]).

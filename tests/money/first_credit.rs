@@ -231,7 +231,7 @@ async fn ask(world: &World, key: &str, max_tokens: i64) -> Value {
     world.ask("/service/v1/authorize", &body).bare().await
 }
 
-/// Returns the credit limit that the API tells.
+/// Returns the credit limit from the API.
 async fn told_limit(world: &World, owner: &TestUser, organization: &str) -> Value {
     let path = format!("/v1/organizations/{organization}/limits");
     world.get(&path).bearer(&owner.access_token).data().await["credit_limit"].clone()

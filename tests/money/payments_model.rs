@@ -183,7 +183,7 @@ impl History {
         ));
     }
 
-    /// Somebody refunds in the dashboard, or a customer disputes, or a bank decides.
+    /// Makes a change from outside: a refund in the dashboard, a customer's dispute, or a bank's decision.
     async fn by_hand(&mut self, shop: &Shop<'_>) {
         let disputes = shop.stripe.all("dispute");
         let open: Vec<_> = disputes.iter().filter(|dispute| dispute["status"] == "needs_response").collect();
@@ -257,11 +257,11 @@ impl History {
         }
     }
 
-    /// Nothing fails any more, and all that is under way comes to its end.
+    /// Ends all faults, and lets everything in progress finish.
     async fn settle(&mut self, shop: &mut Shop<'_>) {
         shop.stripe.heal();
         for _ in 0..12 {
-            // What was lost stays lost: the comparison of each day finds it.
+            // Lost events stay lost: the daily comparison finds their changes.
             shop.stripe.drop_events();
             for _ in 0..3 {
                 shop.work().await;

@@ -31,7 +31,7 @@ OPERATORS = {
     "+=": ["-=", "*="], "-=": ["+=", "/="], "*=": ["+=", "/="], "/=": ["%=", "*="], "%=": ["/=", "+="],
     "&=": ["|=", "^="], "|=": ["&=", "^="], "^=": ["|=", "&="],
 }
-# What lets a closure decide: it may say yes or no to everything instead.
+# Methods whose closure decides: a mutant replaces its answer by true or false.
 DECIDES = {"filter", "is_some_and", "is_none_or", "is_ok_and", "any", "all", "find", "position", "retain", "take_while", "skip_while"}
 # Types that have no default, and what stands for one of them.
 KNOWN = {
@@ -308,7 +308,7 @@ def run(out, binaries, scope):
     mutants = [one for one in mutants if one["number"] >= int(os.environ.get("FROM", "0"))]
     limit = float(os.environ.get("LIMIT", "120"))
 
-    # What a failing property shrinks to is of no interest here.
+    # The shrunk input of a failing property doesn't matter here.
     environment = {**os.environ, "PROPTEST_MAX_SHRINK_ITERS": "0", "PROPTEST_FAILURE_PERSISTENCE": "off"}
 
     def passes(number, filters):

@@ -1,5 +1,6 @@
-//! Faults in what usage counts beside tokens, and in the choice of prices, each planted by hand into a history that is clean
-//! without it. `$1` is the organization. By the catalog `components.toml` 300 + 100 tokens cost the same at every hour.
+//! Faults in the components of usage other than tokens, and in the choice of prices, each planted by hand into
+//! a history that is clean without it. `$1` is the organization. By the catalog `components.toml` 300 + 100
+//! tokens cost the same at every hour.
 
 use serde_json::json;
 

@@ -81,7 +81,7 @@ impl<'a> Bench<'a> {
         tx.commit().await.unwrap();
     }
 
-    /// Plants a fault, and returns what it says if it isn't found.
+    /// Plants a fault, and returns a message if it isn't found.
     async fn missed(&self, fault: &Fault) -> Option<String> {
         run(self.db, &self.books.place.organization, fault.statements).await;
         let found = self.found().await;
@@ -196,7 +196,7 @@ fn correction_that_refunds_what_was_given_up_is_found(database: Database) {
     });
 }
 
-/// A limit that nobody has set is recorded, too.
+/// The initial limit, which no one has set, is recorded, too.
 #[on_each_database]
 fn first_credit_limit_that_was_changed_by_hand_is_found(database: Database) {
     with_books(database, "2026-03-10T12:00:00Z", async |books| {

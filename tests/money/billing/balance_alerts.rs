@@ -56,7 +56,7 @@ fn balance_below_its_threshold_is_told_once_until_it_is_back(database: Database)
         assert_eq!(told(books).await, 0);
         books.use_today("chat-a", 10_000, 0).await;
         assert_eq!(told(books).await, 1, "and again when it falls again");
-        // Without a threshold nothing is low; a balance that is below a new one is told of at once.
+        // Without a threshold no balance is low; a balance below a new threshold triggers a mail at once.
         assert_eq!(set(books, Value::Null).await["low_since"], Value::Null);
         set(books, json!("-5.5")).await;
         assert_eq!(told(books).await, 0);

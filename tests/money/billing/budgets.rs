@@ -98,7 +98,7 @@ impl<'a> Scene<'a> {
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
 
-    /// Reports usage of a key now, or as `more` says.
+    /// Reports usage of a key now, or with the fields of `more`.
     async fn report(&self, event_id: &str, key: usize, tokens: [i64; 2], more: &[(&str, Value)]) {
         let mut event = json!({"id": event_id, "source": "tests", "time": self.world.clock.now().to_string(),
             "api_key_id": self.keys[key].0, "model": "svc-1", "kind": "chat",

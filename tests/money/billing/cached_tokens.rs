@@ -130,7 +130,7 @@ fn wrong_counts_of_cached_tokens_are_refused(database: Database) {
             (-5, -6, 0, "invalid_correction", part),
             (-5, 1, 0, "invalid_correction", part),
             (0, -1, -1, "invalid_correction", part),
-            // More cached tokens than there are, and more others.
+            // More cached tokens than the event has, and more others.
             (-401, -401, 0, "correction_too_large", left),
             (-601, 0, 0, "correction_too_large", left),
             (-1_000, 0, -200, "correction_too_large", left),

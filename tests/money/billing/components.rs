@@ -113,7 +113,7 @@ fn each_component_has_its_price(database: Database) {
         assert_eq!(charge(books, &first).await, 33_795_000);
         // A prompt of 200,000 tokens isn't above 200,000: 200,000 x 0.000003 + 0.001.
         assert_eq!(charge(books, &event(books, "e2", (200_000, 0, 0), &json!({}))).await, 601_000_000);
-        // One of 200,001 is, cached ones included: 200,000 x 0.000006 + 0.0000006 + 0.001.
+        // A prompt of 200,001 is, cached tokens included: 200,000 x 0.000006 + 0.0000006 + 0.001.
         assert_eq!(charge(books, &event(books, "e3", (200_001, 1, 0), &json!({}))).await, 1_201_000_600);
         // 1,000 x 0.0000015 + 100 x 0.0000075: no price for requests.
         let flex = |id, prompt, completion| {

@@ -1,4 +1,4 @@
-//! The ends of reservations, and refusals when there is no money for one.
+//! The ends of reservations, and refusals for lack of money.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -124,7 +124,7 @@ fn credits_that_end(database: Database) {
         books.use_today("chat-a", 0, 500_000).await;
         books.write_balance().await;
         books.set_time("2026-01-20T00:00:00Z");
-        // It has expired, even if the scheduler has not run.
+        // The grant has expired, even if the scheduler has not run.
         books.use_today("chat-a", 0, 100_000).await;
         books.write_balance().await;
         books.run_scheduler().await;

@@ -94,7 +94,7 @@ fn currency_with_three_decimals(database: Database) {
     });
 }
 
-/// One day of one key and model exceeds 64 bits of the smallest unit.
+/// A single day of one key and model exceeds 64 bits of the smallest unit.
 #[on_each_database]
 fn currency_of_small_units(database: Database) {
     golden_in(database, "IDR", "a_currency_of_small_units", "2026-01-15T09:00:00Z", async |books| {

@@ -276,7 +276,7 @@ fn gateway_that_comes_back_charges_the_rest(database: Database) {
             ((12, None, 20), (9, None, 15), &[("", 12, 20), (".3", -3, -5)], 54_000),
             // 9 x 1,000 + 25 x 3,000
             ((12, None, 20), (9, None, 25), &[("", 12, 20), (".2", 0, 5), (".3", -3, 0)], 84_000),
-            // 400 x 1,000 + 600 x 100 + 50 x 3,000: only the end said what came from the cache.
+            // 400 x 1,000 + 600 x 100 + 50 x 3,000: only the last event had the count of cached tokens.
             (
                 (1_000, None, 20),
                 (1_000, Some(600), 50),
@@ -304,7 +304,7 @@ fn gateway_that_comes_back_charges_the_rest(database: Database) {
     });
 }
 
-/// What calls have cost so far: their number, tokens in and out, list price and cost in nano.
+/// Returns the costs of the calls so far: their number, tokens in and out, list price and cost in nano.
 async fn costs(scene: &Scene) -> Vec<[i64; 5]> {
     let text = "SELECT requests || ' ' || prompt_tokens || ' ' || completion_tokens || ' ' || (amount_pico / 1000) || ' ' ||
                     (cost_pico / 1000)

@@ -120,7 +120,7 @@ fn margins_are_those_that_were_reckoned_by_hand(database: Database) {
             // Price: 1,000 x 1,000,000 + 100 x 3,000,000 = 1,300,000,000.
             // Cost: 1,000 x 400,000 + 100 x 1,000,000 + 100,000,000 = 600,000,000.
             (&bolt, "3", Some(cheap()), Tokens::new(1_000, 0, 100)),
-            // What this one costs isn't known.
+            // The cost of this call isn't known.
             (&bolt, "4", None, Tokens::new(1_000, 0, 100)),
         ];
         for (customer, id, route, used) in calls {

@@ -8,7 +8,7 @@ use support::{Database, on_each_database};
 
 const MODEL: &str = "svc-1";
 
-/// One row of an example's table.
+/// A row of an example's table.
 struct Row<'a> {
     day: &'a str,
     what: &'a str,

@@ -235,7 +235,7 @@ fn movements_of_a_range_are_listed_page_by_page(database: Database) {
             let (movements, total) = page(books, query).await;
             assert_eq!((days(&movements).as_str(), total), (due, number), "{query}");
         }
-        // The file has the whole range, whatever the page.
+        // The file has the whole range, regardless of the page.
         assert_eq!(days(&file(books, "?start_date=2026-01-16&page=2&page_size=1").await), "18 17 16");
 
         // While money moves, the pages of a range that is past stay.
@@ -281,7 +281,7 @@ fn reference_in_a_file_is_no_formula(database: Database) {
         books.buy_credit("1", "=HYPERLINK(\"http://x\",\"y\")").await;
         let csv = ask(books, "/billing/movements", "text/csv").await.text;
         assert!(csv.ends_with(",credit,1,USD,\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"\r\n"), "{csv}");
-        // JSON has it as it is.
+        // JSON has the text unchanged.
         assert_eq!(page(books, "").await.0[0].reference, "=HYPERLINK(\"http://x\",\"y\")");
         for accept in ["application/json, text/csv;q=0.9", "*/*", "text/csv;q=0", "text/html"] {
             let answer = ask(books, "/billing/movements", accept).await;

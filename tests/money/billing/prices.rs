@@ -1,7 +1,7 @@
-//! Prices and discounts never change retroactively: a month costs what its contract says, whatever happens to
-//! the catalog files.
+//! Prices and discounts never change retroactively: a month costs what its contract states, regardless of later
+//! changes to the catalog files.
 //!
-//! The contract: model `m` at 0.000001 a prompt token, and half of that above 1,000,000 tokens a month. So
+//! The contract: model `m` at 0.000001 a prompt token, and half of that above 1,000,000 tokens per month. So
 //! 5,000,000 tokens are 1 + 4 / 2 = 3, of a list price of 5. Every sum below was calculated by hand.
 
 use serde_json::{Value, json};
@@ -358,7 +358,7 @@ fn upgrade_records_the_prices_of_the_file(database: Database) {
     run_on(database, async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        // As left by an earlier version: there is usage but no recorded price.
+        // As left by an earlier version: usage without a recorded price.
         let mut tx = story.world.app.db.write().await.unwrap();
         let is_postgres = story.world.app.db.is_postgres();
         for table in ["price_versions", "discount_versions", "catalogs"] {

@@ -205,7 +205,7 @@ fn invoice_is_printed(database: Database) {
         ] {
             assert!(page.text.contains(words), "{words}\n{}", page.text);
         }
-        // Without the role there is no page either, and the error is JSON as elsewhere.
+        // Without the role the page is refused, too, and the error is JSON as elsewhere.
         let refused = books.world.get(&path).header("accept", "text/html").send().await;
         assert_eq!((refused.status, refused.code().as_str()), (401, "missing_credentials"));
     });

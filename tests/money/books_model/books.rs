@@ -67,7 +67,7 @@ pub struct Note {
 pub struct Bill {
     pub month: i64,
     pub nano: i128,
-    /// What was owed before, which is due as well.
+    /// The amount owed before, which is due as well.
     pub carried: i128,
     /// List price less discounts.
     pub exact: i128,

@@ -116,8 +116,8 @@ impl History<'_> {
         }
     }
 
-    /// Checks that each credit equals its rest, its payments and its expired part, and that there are no
-    /// unexpected credits.
+    /// Checks that each credit equals its rest, its payments and its expired part, and that no unexpected
+    /// credit exists.
     pub async fn check_credits(&self) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let stored: Vec<(String, i64, i64, i64)> = sql("SELECT c.id, c.amount_nano, c.remaining_nano,

@@ -9,7 +9,7 @@ use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use super::history::{CATALOG, History, decimal};
 use support::chance::Chance;
 
-/// What a part is of.
+/// The whole that a part belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Whole {
     Prompt,
@@ -30,7 +30,7 @@ const NAMES: [(&str, Whole); PARTS] = [
 pub const REQUEST: usize = 4;
 const SEARCH: usize = 5;
 
-/// How many of each part.
+/// The number of tokens or units of each part.
 pub type Parts = [i128; PARTS];
 
 /// Returns the sum of the parts of a whole.
@@ -134,7 +134,7 @@ impl Price {
         place.checked_sub(3).is_some_and(|place| self.parts[place].is_some())
     }
 
-    /// Returns the most that a call of this size costs, without searches.
+    /// Returns the maximum cost of a call of this size, without searches.
     fn most(&self, prompt: i128, completion: i128) -> i128 {
         let dearest = |whole, base: i128| {
             let parts = self.parts.iter().zip(NAMES).filter(|(_, (_, of))| *of == whole);
@@ -214,7 +214,8 @@ pub fn of_call(prices: &[Price], at_ms: i64, prompt: i128, tier: &str) -> Price 
     **holding.last().unwrap()
 }
 
-/// Returns the most that a call admitted at a time costs, which may have any tier, and twice the tokens of the prompt.
+/// Returns the maximum cost of a call admitted at this time, which may have any tier, and twice the tokens of
+/// the prompt.
 pub fn most(prices: &[Price], at_ms: i64, prompt: i128, completion: i128) -> i128 {
     let may_hold =
         |price: &&Price| TIERS_OF_ANSWERS.iter().any(|tier| price.conditions.hold(at_ms, 2 * prompt, tier));
@@ -222,8 +223,9 @@ pub fn most(prices: &[Price], at_ms: i64, prompt: i128, completion: i128) -> i12
 }
 
 impl History<'_> {
-    /// Returns `true` if prices of this history have components and conditions. They and the parts of events come from a source
-    /// of chance of their own, and a quarter of the histories have none, so those that failed before there were any are the same.
+    /// Returns `true` if prices of this history have components and conditions. They and the parts of events
+    /// come from a random source of their own, and a quarter of the histories have none, so histories that
+    /// failed before parts existed stay the same.
     pub fn has_parts(&self) -> bool {
         !self.seed.is_multiple_of(4)
     }

@@ -1,4 +1,4 @@
-//! What webhooks are told of payments.
+//! Webhook events of payments.
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;

@@ -1,4 +1,4 @@
-//! The most that is charged without a person. Sums by hand.
+//! The maximum that is charged without a person. Sums by hand.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn automatic_charges_of_a_day_are_bounded(database: Database) {
         assert_eq!(top_ups(shop).await, ["succeeded 10000", "processing 12500 daily_maximum"]);
         let mail = json!({"reason": "daily_maximum", "amount": "12500", "currency": "USD"});
         assert_eq!(mails(shop).await, [mail], "the owners are told once");
-        // Nothing more on that day, whatever happens.
+        // No further charge on that day, regardless of usage.
         shop.books.set_time("2026-03-10T23:59:59Z");
         shop.books.use_today("chat-a", 1, 0).await;
         work(shop).await;

@@ -84,7 +84,7 @@ fn refund_of_used_money_is_charged_once(database: Database) {
         ] {
             assert!(page.contains(line), "{line}: {page}");
         }
-        // It is paid as a whole.
+        // The invoice is paid as a whole.
         let begun = shop.begin(&json!({"invoice_id": invoice.id})).await;
         assert_eq!(begun["amount"], 25);
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
@@ -150,7 +150,7 @@ fn void_invoice_leaves_the_balance_that_was_brought_forward(database: Database) 
         shop.buy_elsewhere("3", "a part").await;
         assert_eq!(invoices(shop).await[1], "5 + 20 = 22 open");
         shop.books.void_invoice(2).await;
-        // What was used isn't owed any more: -22 + 5.
+        // The usage of the void invoice isn't owed any more: -22 + 5.
         assert_eq!(shop.balance().await, "-17");
         shop.check().await;
         close(shop, "06").await;
@@ -158,7 +158,7 @@ fn void_invoice_leaves_the_balance_that_was_brought_forward(database: Database) 
         // 20 + 5 - 5.
         assert_eq!(charges(shop).await, "20");
         shop.check().await;
-        // What is given up isn't owed, and was charged all the same.
+        // An invoice that was given up isn't owed, but was charged all the same.
         let third = shop.books.invoices().await[2].id;
         invoice_changes::give_up(&shop.world().app.billing, third, &Trail::operator()).await.unwrap();
         assert_eq!((shop.balance().await.as_str(), charges(shop).await.as_str()), ("0", "20"));

@@ -117,7 +117,7 @@ fn requests_at_once_have_the_same_payment(database: Database) {
         assert_eq!(statuses, [200; 10]);
         assert!(answers.iter().all(|answer| answer.text == answers[0].text));
         assert_eq!((shop.rows().await.len(), shop.stripe.all("checkout.session").len()), (1, 1));
-        // What can't be said yet is asked again, not paid again.
+        // A request without a final answer is sent again, but not paid again.
         shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::LostAnswer);
         for answer in requests("lost").await {
             assert!([200, 409, 502].contains(&answer.status), "{}", answer.text);

@@ -1,4 +1,4 @@
-//! `tollkeeper payment check` says what the account at Stripe lacks.
+//! `tollkeeper payment check` reports what the account at Stripe lacks.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::Clock;
@@ -75,7 +75,7 @@ async fn each_event_that_the_webhook_does_not_get_is_named() {
     let none = "No enabled webhook has a URL that ends with /v1/billing/stripe/events.";
     assert_eq!(look.missing(), [none]);
     assert!(look.run().stdout.contains(&format!("Note: The webhook {id} is disabled.")));
-    // One for another purpose.
+    // A webhook for another purpose.
     look.stripe.edit(&id, |endpoint| {
         endpoint["status"] = json!("enabled");
         endpoint["url"] = json!("https://shop.example.com/hooks");
@@ -130,7 +130,7 @@ async fn server_warns_of_events_that_the_webhook_does_not_get() {
     let line = log.lines().find(|line| line.contains("doesn't receive all required events")).unwrap();
     assert!(line.contains("WARN") && line.contains("refund.failed"), "{line}");
     assert!(server.stop().code == Some(0));
-    // It is in the audit, too.
+    // The audit reports it, too.
     let ended = look.start.command(&["audit"]);
     let told = "payment_at_processor  refund.failed: expected refund.failed to be sent to the webhook, found it isn't among";
     assert!(ended.code == Some(1) && ended.stdout.contains(told), "{}{}", ended.stdout, ended.log);

@@ -11,7 +11,7 @@ async fn delete_customer(shop: &Shop<'_>) {
     let customers = shop.stripe.all("customer");
     let customer = customers.iter().find(|customer| customer["deleted"].is_null()).unwrap();
     shop.stripe.delete_customer(customer["id"].as_str().unwrap());
-    // Nobody has told of it.
+    // No event reports the deletion.
     shop.stripe.drop_events();
 }
 

@@ -44,7 +44,7 @@ fn dispute_of_a_partly_refunded_payment_gives_nothing_back_twice(database: Datab
         shop.hear().await;
         // 60 - 100.
         assert_eq!(figures(shop, &id).await, expected("-40", 100, 40));
-        // What was refunded before comes back: 40 + 60 are the customer's.
+        // The amount refunded before comes back: 40 + 60 are the customer's.
         shop.stripe.move_disputed(&dispute_id, 4_000, "usd");
         shop.hear().await;
         assert_eq!(figures(shop, &id).await, expected("0", 60, 40));

@@ -34,7 +34,7 @@ const TABLES: [&str; 14] = [
 
 const SAVED_CARDS: &str = "SELECT COUNT(*) FROM payment_customers WHERE method_id IS NOT NULL";
 
-/// One step of the story.
+/// A step of the story.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     /// A payment of 20 begins, which saves the card.
@@ -129,7 +129,7 @@ async fn intent(shop: &Shop<'_>, amount_minor: i64) -> String {
     rows.into_iter().find(|row| row.amount_minor == amount_minor).unwrap().intent_id.unwrap()
 }
 
-/// Tries a step; returns `false` if any part of it has failed. Whatever fails is tried again by the next attempt.
+/// Tries a step; returns `false` if any part of it has failed. The next attempt repeats everything that failed.
 async fn attempt(shop: &Shop<'_>, step: Step) -> bool {
     let token = shop.token().await;
     let world = shop.world();

@@ -45,7 +45,7 @@ fn page_is_the_same_whatever_happens_to_the_request(database: Database) {
             let first = post().send().await;
             assert!([200, 502].contains(&first.status), "{fault:?}");
             if fault == Fault::ErrorAfter {
-                // Stripe repeats this error for a day. Nobody has the page, and the payment is given up.
+                // Stripe repeats this error for a day. No one has the page, and the payment is given up.
                 continue;
             }
             let second = post().data().await;

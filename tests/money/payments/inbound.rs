@@ -89,7 +89,7 @@ fn unknown_payment_is_kept_and_tried_again(database: Database) {
             shop.work().await;
         }
         assert!(shop.count("SELECT COUNT(*) FROM stripe_events WHERE attempts > 3").await > 0);
-        // The audit says so after a day.
+        // The audit reports it after a day.
         shop.pass_ms(DAY_MS);
         shop.work().await;
         let report = tollkeeper::billing::audit::check(&shop.world().app.billing, None).await.unwrap();
@@ -98,7 +98,7 @@ fn unknown_payment_is_kept_and_tried_again(database: Database) {
             !drifts.is_empty() && drifts.iter().all(|drift| drift.contains("payment_at_processor")),
             "{drifts:?}"
         );
-        // It comes back.
+        // The payment comes back.
         let mut tx = shop.world().app.db.write().await.unwrap();
         tollkeeper::db::sql("UPDATE payments SET id = $1").bind(id.as_str()).execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();

@@ -1,5 +1,5 @@
-//! Events of Stripe that never come, because the webhook doesn't get their types: a day later the books are right, and the
-//! operator was told which types are missing. Sums by hand.
+//! Events of Stripe that never come, because the webhook isn't subscribed to their types: a day later the books
+//! are right, and the operator has got the list of missing types. Sums by hand.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn saved_card(shop: &Shop<'_>) -> Value {
     summary["payment_method"]["last4"].clone()
 }
 
-/// All that events tell of. Returns the ids of the payments.
+/// Goes through everything that events report. Returns the ids of the payments.
 async fn go_through_all(shop: &Shop<'_>) -> Vec<Value> {
     let on_its_way = Card { now: Outcome::Processing, ..Card::visa() };
     let (first, first_intent) = pay(shop, 25, &Card::visa()).await;
@@ -168,7 +168,7 @@ fn refund_that_fails_and_dispute_that_ends_weeks_later_are_found(database: Datab
         for _ in 0..20 {
             a_day_passes(shop).await;
         }
-        // No event tells of what follows.
+        // No event reports the following changes.
         shop.stripe.subscribe(&[]);
         shop.stripe.forbid(&["/v1/events", "/v1/webhook_endpoints"]);
         shop.stripe.settle_refund(&refund_id, false);

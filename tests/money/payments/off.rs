@@ -24,7 +24,7 @@ async fn nothing_is_paid_without_secrets(world: World) {
     let event =
         world.call(Method::POST, "/v1/billing/stripe/events").json(&json!({"id": "evt_1", "type": "x"}));
     assert_eq!(event.refused().await, off);
-    // What is there can be read.
+    // Existing data can be read.
     let list = world.get(&path("payments")).bearer(&ada.access_token).data().await;
     assert_eq!((&list["payments"], &list["total"]), (&json!([]), &json!(0)));
     let top_up = world.get(&path("auto-top-up")).bearer(&ada.access_token).data().await;
@@ -75,7 +75,7 @@ fn no_key_moves_money_from_a_card(database: Database) {
             let answer = call.send().await;
             assert_eq!(answer.status, status, "{}", answer.text);
         }
-        // What it may read it reads on.
+        // The key still reads what its role allows.
         for path in ["payments", "auto-top-up"] {
             world.get(&shop.path(path)).bearer(&key).data().await;
         }

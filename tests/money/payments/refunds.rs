@@ -1,4 +1,4 @@
-//! Refunds: by an operator, and by somebody at Stripe. Sums by hand.
+//! Refunds: by an operator, and by someone at Stripe. Sums by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::bookkeeping::OperatorError;
@@ -91,7 +91,7 @@ fn refunds_at_stripe_are_booked_once_each(database: Database) {
         let intent_id = shop.row(&id).await.intent_id.unwrap();
         shop.stripe.refund_by_hand(&intent_id, 300);
         shop.stripe.refund_by_hand(&intent_id, 400);
-        // Both events say the sum: 7, not 3 + 7.
+        // Both events contain the sum: 7, not 3 + 7.
         shop.hear().await;
         assert_eq!((shop.balance().await.as_str(), &shop.payment(&id).await["refunded"]), ("18", &json!(7)));
         for event in shop.stripe.events() {
@@ -100,7 +100,7 @@ fn refunds_at_stripe_are_booked_once_each(database: Database) {
         shop.work().await;
         assert_eq!(shop.balance().await, "18");
         assert_eq!(shop.credits().await, ["purchase 18 of 25"]);
-        // One by an operator beside it.
+        // In addition, a refund by an operator.
         refund(shop, &id, Some("8")).await.unwrap();
         shop.hear().await;
         assert_eq!((shop.balance().await.as_str(), &shop.payment(&id).await["refunded"]), ("10", &json!(15)));
@@ -122,7 +122,7 @@ fn refund_at_stripe_of_what_was_used_is_a_debt(database: Database) {
             ("-20", vec!["purchase 0 of 25".to_owned()])
         );
         shop.check().await;
-        // What comes next pays it first.
+        // The next purchase pays it first.
         shop.buy_elsewhere("30", "next").await;
         assert_eq!(
             (shop.balance().await.as_str(), shop.credits().await[1].as_str()),

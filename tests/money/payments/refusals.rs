@@ -35,7 +35,7 @@ fn refusal_of_the_account_is_no_decline_of_the_card(database: Database) {
         assert_eq!(top_ups(shop).await, ["processing 45 processor_unavailable"]);
         let mails = shop.count("SELECT COUNT(*) FROM outbox WHERE template = 'auto_top_up'").await;
         assert_eq!((shop.balance().await, mails), ("5".to_owned(), 0));
-        // It is tried again after an hour, and any number of times.
+        // The charge is retried after an hour, and any number of times.
         for _ in 0..4 {
             shop.stripe.fail_next("POST", "/v1/payment_intents", Fault::AccountInvalid);
             shop.pass_ms(3_600_000);

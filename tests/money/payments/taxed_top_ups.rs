@@ -117,7 +117,7 @@ fn address_of_a_saved_card_is_enough_for_the_tax(database: Database) {
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         shop.work().await;
         assert_eq!(top_ups(shop).await, ["succeeded 45 + 8.55"]);
-        // One that the customer has already isn't replaced.
+        // An address that the customer already has isn't replaced.
         let customer_id = shop.stripe.all("customer")[0]["id"].as_str().unwrap().to_owned();
         shop.stripe.edit(&customer_id, |customer| customer["address"]["city"] = json!("Hamburg"));
         let session_id = begin_setup(shop).await;
@@ -134,7 +134,7 @@ fn nothing_is_charged_without_an_address(database: Database) {
         let session_id = begin_setup(shop).await;
         shop.stripe.visit(&session_id, &Card::visa()).unwrap();
         shop.hear().await;
-        // As if the card had been saved before there was a tax.
+        // As if the card had been saved before the tax was introduced.
         shop.stripe.forget_address(shop.stripe.all("customer")[0]["id"].as_str().unwrap());
         shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
         shop.books.use_today("chat-a", 6_000_000, 0).await;

@@ -133,7 +133,7 @@ fn session_of_something_else_is_not_credited(database: Database) {
             let good = shop.stripe.object(&session_id)[name].clone();
             shop.stripe.edit(&session_id, |session| session[name] = value);
             let intent_id = shop.stripe.object(&session_id)["payment_intent"].as_str().unwrap().to_owned();
-            // Only what tells of the payment intent.
+            // Only the events about the payment intent.
             for event in shop.stripe.undelivered() {
                 if event["data"]["object"]["id"] == *intent_id {
                     shop.send(event["id"].as_str().unwrap()).await;
@@ -201,7 +201,7 @@ fn operator_refunds_credit_and_its_tax_goes_back(database: Database) {
     with_configured_shop(database, &[TAX, yen], async |shop| {
         shop.stripe.set_tax(100_000);
         let id = shop.buy("999", false).await;
-        // 99.9, and there is nothing smaller than a yen.
+        // 99.9, rounded because a yen is the smallest unit.
         let paid = shop.payment(&id).await;
         assert_eq!((&paid["tax"], &paid["total"]), (&json!(100), &json!(1_099)));
         // 333 x 1099 / 999 = 366.3…, 666 x 1099 / 999 = 732.6…; the rest is 1099 - 733.
@@ -281,7 +281,7 @@ fn dispute_after_a_refund_takes_the_net_of_the_rest(database: Database) {
         // 5 are left of the credit: 5 + 0.95.
         assert_eq!(refund(shop, &id, None).await.unwrap().amount_minor, 595);
         assert_eq!(shop.balance().await, "0");
-        // What was used, and its tax.
+        // The amount used, and its tax.
         assert_eq!(shop.stripe.balance(), 1_190);
     });
 }

@@ -46,11 +46,11 @@ async fn send(shop: &Shop<'_>, ids: &[String]) {
     }
 }
 
-/// How the events of an attempt arrive.
+/// The moment at which the events of an attempt arrive.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
     Never,
-    /// While the answer of the charge is under way.
+    /// While the answer to the charge is pending.
     BeforeTheAnswer,
     /// After the answer, in one of the six orders of three events.
     After(usize),

@@ -51,9 +51,9 @@ fn one_charge_closes_the_whole_gap(database: Database) {
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         shop.work().await;
         assert_eq!(later(shop).await, [] as [String; 0]);
-        // One more token, 9.9999975 left: 40.0000025 are missing, rounded up.
+        // A single token more, 9.9999975 left: 40.0000025 are missing, rounded up.
         shop.books.use_today("chat-a", 1, 0).await;
-        // What is used before the charge counts, too: 1,000,000 x 0.0000025 = 2.5.
+        // Usage before the charge counts, too: 1,000,000 x 0.0000025 = 2.5.
         shop.books.use_today("chat-a", 1_000_000, 0).await;
         shop.work().await;
         assert_eq!(later(shop).await, ["auto_top_up succeeded 42.51"]);
@@ -61,7 +61,7 @@ fn one_charge_closes_the_whole_gap(database: Database) {
         shop.hear().await;
         shop.work().await;
         assert_eq!(shop.stripe.charges().len(), 2);
-        // It is armed again.
+        // The top-up is armed again.
         shop.books.use_today("chat-a", 17_000_000, 0).await;
         shop.work().await;
         // 50.0099975 - 42.5 = 7.5099975: 42.4900025 are missing.
@@ -121,7 +121,7 @@ fn hard_decline_pauses_at_once(database: Database) {
         let top_up = shop.read_top_up().await;
         assert_eq!((&top_up["paused_reason"], &top_up["failures"]), (&json!("declined"), &json!(1)));
         assert_eq!(mails(shop).await, [json!({"reason": "declined", "amount": "45", "currency": "USD"})]);
-        // Nothing more is tried, whatever is used.
+        // No further attempt, regardless of usage.
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         for _ in 0..3 {
             shop.pass_ms(DAY_MS);
@@ -256,7 +256,8 @@ fn refunds_and_disputes_stop_it(database: Database) {
         shop.hear().await;
         assert_eq!(shop.read_top_up().await["paused_reason"], "disputed");
         shop.work().await;
-        // What was taken leaves less than the threshold, and the pause ends what that began: nothing is charged.
+        // The money taken back leaves less than the threshold, which begins a top-up, but the pause cancels it:
+        // nothing is charged.
         assert_eq!(later(shop).await, ["auto_top_up canceled 50 disabled"]);
         assert_eq!(shop.stripe.charges().len(), 1);
         assert_eq!(mails(shop).await.len(), 2);

@@ -1,4 +1,4 @@
-//! What Stripe says of a payment has to be what was asked for.
+//! A payment at Stripe has to match the request.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, HOUR_MS};

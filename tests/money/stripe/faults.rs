@@ -38,7 +38,7 @@ async fn each_fault_has_its_reason() {
         assert_eq!(account.stripe.charges().len() - before, charged, "{fault:?}");
         let again = client.charge_off_session(&new, &key(&name)).await;
         match fault {
-            // Stripe keeps the answer, whatever it is.
+            // Stripe keeps the answer, even an error.
             Fault::ErrorAfter => assert_eq!(status(&again.unwrap_err()), Some(500)),
             // The first request isn't through yet.
             Fault::Delay(_) => {
@@ -62,7 +62,7 @@ async fn each_fault_has_its_reason() {
     assert_eq!(account.stripe.charges().len() - before, 1);
 }
 
-/// Returns the status that says nothing about the outcome.
+/// Returns the status of an error that leaves the outcome unknown.
 fn status(error: &Error) -> Option<u16> {
     if let Error::Unknown { reason: Reason::Status(status), .. } = error { Some(*status) } else { None }
 }

@@ -26,7 +26,7 @@ async fn saved_card_is_charged() {
     assert_eq!(account.client.payment_intent(&intent.id).await.unwrap(), intent);
     let charge = account.client.charge(intent.latest_charge.as_ref().unwrap().id()).await.unwrap();
     assert_eq!(charge.payment_intent.unwrap().id(), intent.id);
-    // What has succeeded can't be cancelled.
+    // A payment that has succeeded can't be canceled.
     let error = account.client.cancel_payment_intent(&intent.id, &key("cancel_1")).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().code.as_deref(), Some("payment_intent_unexpected_state"));
 }
@@ -83,12 +83,12 @@ async fn same_key_charges_once() {
     account.stripe.set_outcome(&method, STOLEN);
     let again = account.client.charge_off_session(&new, &key("pay_1")).await.unwrap();
     assert_eq!((first, account.stripe.charges().len()), (again, 1));
-    // A refusal is repeated as well, whatever the card would do now.
+    // A refusal is repeated as well, regardless of what the card would do now.
     let error = account.client.charge_off_session(&new, &key("pay_2")).await.unwrap_err();
     account.stripe.set_outcome(&method, Outcome::Succeeds);
     let same = account.client.charge_off_session(&new, &key("pay_2")).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().payment_intent, same.refusal().unwrap().payment_intent);
-    // Another amount with the key is a mistake of ours.
+    // Another amount with the same key is our mistake.
     let other = account.new_charge(&method, 1_001);
     let error = account.client.charge_off_session(&other, &key("pay_1")).await.unwrap_err();
     assert_eq!(

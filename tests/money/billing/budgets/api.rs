@@ -38,7 +38,7 @@ async fn budget_is_made_read_changed_and_deleted(world: World) {
     assert_eq!(scene.read(&budget).await, due);
     let path = format!("{}/{budget}", scene.path());
     let tag = world.get(&path).bearer(token).send().await.header("etag").to_owned();
-    // What is spent is no change of the budget.
+    // Spending isn't a change of the budget: its tag stays the same.
     scene.report("1", 0, CALL, &[]).await;
     world.clock.advance_ms(1_000);
     let change = |body: Value, tag: &str| {
@@ -222,7 +222,7 @@ async fn thresholds_are_reached_once_a_period(world: World) {
     assert_eq!(reached().await, []);
     scene.report("2", 0, [1, 0], &[]).await;
     assert_eq!(reached().await, [(50, 500_000_000)]);
-    // Corrected below it, and reached again: it isn't told again.
+    // Corrected below the threshold, and reached again: no second alert.
     scene.report("3", 0, [-100, 0], &[("corrects", json!("1"))]).await;
     scene.report("4", 0, [100, 0], &[]).await;
     assert_eq!(reached().await, [(50, 500_000_000)]);
@@ -231,7 +231,7 @@ async fn thresholds_are_reached_once_a_period(world: World) {
     assert_eq!(reached().await, [(50, 500_000_000)]);
     scene.report("6", 0, [300, 0], &[]).await;
     assert_eq!(reached().await, [(50, 500_000_000), (80, 1_100_000_000), (100, 1_100_000_000)]);
-    // A lower limit reaches no more than there is.
+    // A lower limit doesn't change the amount spent.
     let path = format!("{}/{day}", scene.path());
     let change = json!({"limit": "0.0005", "thresholds": [100, 200]});
     world.call(Method::PUT, &path).bearer(&scene.ada.access_token).json(&change).send().await;

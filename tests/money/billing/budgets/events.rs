@@ -55,7 +55,7 @@ async fn each_threshold_is_told_once_and_the_limit_when_it_is_used_up(world: Wor
     world.ask("/service/v1/usage", &json!({"events": [again]})).bare().await;
     scene.report("5", 0, [-90, 0], &[("corrects", json!("3"))]).await;
     assert_eq!(take(&scene, &budget).await, Vec::<[String; 3]>::new(), "something is left again");
-    // (410 + 10 + 90) x 0.000002: a threshold is told once in a period, the end of the limit each time.
+    // (410 + 10 + 90) x 0.000002: a threshold is announced once per period, the end of the limit each time.
     scene.report("6", 0, [90, 0], &[]).await;
     assert_eq!(take(&scene, &budget).await, [event("null", "0.001", "0.00102")]);
     set_limit(&scene, &budget, "0.01").await;

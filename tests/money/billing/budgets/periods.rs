@@ -87,7 +87,7 @@ async fn call_over_the_end_of_a_period_passes_neither_limit(world: World) {
     let (day, _) = scene.budget("organization", "day", "0.001", true).await;
     set_time(&mut scene, "2026-03-10T23:59:59Z").await;
     let over = scene.reserve(0).await;
-    // What is reserved counts in the next day, too: its usage may be of either.
+    // Reservations count in the next day, too: their usage may be of either day.
     set_time(&mut scene, "2026-03-11T00:00:01Z").await;
     assert_eq!(scene.state(&day).await, ["0", "0.00062", "0.00038"]);
     scene.refused(0).await;

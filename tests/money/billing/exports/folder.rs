@@ -105,7 +105,7 @@ fn folder_has_a_file_for_each_day(database: Database) {
         let others: Vec<_> =
             others.map(|name| name.strip_prefix(folder.to_str().unwrap()).unwrap().to_owned()).collect();
         assert_eq!(others, ["/.written", "/year=2026/month=01/_SUCCESS"]);
-        // What comes later is in February's first file.
+        // Usage that comes later is in February's first file.
         books.correct_event(1, 500, 0).await;
         books.use_on_day(day("2026-01-31"), 0, "chat-a", 4_000, 0).await;
         let january = lines_of_month(folder, "2026-01");
@@ -124,8 +124,8 @@ fn folder_has_a_file_for_each_day(database: Database) {
     });
 }
 
-/// The charges of all organizations are for one user of the machine, and a link that another one has put there is replaced,
-/// not followed.
+/// The charges of all organizations are readable by one user of the machine only, and a link that another user
+/// has put in their place is replaced, not followed.
 #[on_each_database]
 fn files_are_for_their_user_alone(database: Database) {
     run_with_folder(database, async |books, folder| {

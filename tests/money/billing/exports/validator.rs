@@ -10,8 +10,8 @@ use support::python::{command, skip_without};
 use support::world::Folder;
 use support::{Database, on_each_database};
 
-/// A rule that can't hold for any file: it wants each invoice id to be null, because the data don't say whether a charge is
-/// on an invoice.
+/// A rule that no file can satisfy: it wants each invoice id to be null, because the data don't show whether a
+/// charge is on an invoice.
 const OF_INVOICED: &str = "InvoiceId-C-004-C";
 /// Its counterpart, which wants each to be there.
 const OF_OTHERS: &str = "InvoiceId-C-005-C";

@@ -8,8 +8,8 @@ enum Need {
     Always,
     /// The condition holds for the service, or the column is recommended and can be known.
     Here,
-    /// The condition doesn't hold: no commitments, contracts, regions, zones, tags, shared costs or other currencies, and
-    /// nobody enters a number of a purchase order.
+    /// The condition never applies: no commitments, contracts, regions, zones, tags, shared costs or other
+    /// currencies, and no one enters a purchase order number.
     Never,
 }
 use Need::{Always, Here, Never};
@@ -24,7 +24,7 @@ enum Form {
 }
 use Form::{Decimal, Instant, Json, Text};
 
-/// A column: its name, whether it is needed, whether it may be null, its form, and its only values if there are such.
+/// A column: its name, whether it is required, whether it may be null, its form, and its only values, if any.
 type Requirement = (&'static str, Need, bool, Form, &'static [&'static str]);
 
 const CATEGORIES: &[&str] = &["Usage", "Purchase", "Tax", "Credit", "Adjustment"];
@@ -91,7 +91,7 @@ const SHARED: &[Requirement] = &[
     ("Tags", Never, true, Json, &[]),
 ];
 
-/// What 1.3 adds; 1.2's names of providers stay, deprecated. Source: the same repository,
+/// Columns that 1.3 adds; 1.2's names of providers stay, deprecated. Source: the same repository,
 /// `specification/datasets/cost_and_usage/columns` of v1.3.
 const OF_1_3: &[Requirement] = &[
     ("AllocatedMethodDetails", Never, true, Json, &[]),
@@ -106,7 +106,7 @@ const OF_1_3: &[Requirement] = &[
     ("ServiceProviderName", Always, false, Text, &[]),
 ];
 
-/// What 1.4 has beside the shared columns. Source: the same folder of v1.4.
+/// Columns of 1.4 in addition to the shared ones. Source: the same folder of v1.4.
 const OF_1_4: &[Requirement] = &[
     ("AllocatedMethodDetails", Never, true, Json, &[]),
     ("AllocatedMethodId", Never, true, Text, &[]),
@@ -233,8 +233,8 @@ fn columns_and_values_are_those_of_the_specification(database: Database) {
     });
 }
 
-/// Returns what each line of a document says, in a fixed order: its document, what that refers to and its state, the text, and
-/// the amount.
+/// Returns the content of each line of a document, in a fixed order: its document, the document that it refers
+/// to and its state, the text, and the amount.
 async fn details(books: &Books<'_>, month: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for row in csv::rows(&get(books, month, "version=1.4&dataset=invoice_detail").await) {

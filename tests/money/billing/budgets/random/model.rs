@@ -42,7 +42,7 @@ pub struct Reservation {
     pub until_ms: i64,
 }
 
-/// What a budget covers.
+/// The scope of a budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     Organization,
@@ -101,7 +101,7 @@ pub struct Model {
     pub usage: Vec<Usage>,
     pub reservations: BTreeMap<String, Reservation>,
     pub budgets: Vec<Budget>,
-    /// Budgets and periods with thresholds of which no mail has told.
+    /// Budgets and periods with thresholds that no mail has announced.
     pub untold: BTreeSet<(String, Day)>,
 }
 

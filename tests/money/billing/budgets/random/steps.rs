@@ -19,7 +19,7 @@ use support::chance::Chance;
 use support::http::{Answer, Call};
 use support::world::{Place, TestUser, World, id};
 
-/// The most budgets at a time, so that many are full.
+/// Maximum number of budgets at a time, so that many are full.
 const MAX_BUDGETS: usize = 14;
 
 /// A running history.
@@ -412,7 +412,7 @@ impl<'w> History<'w> {
         self.tell().await;
     }
 
-    /// Checks that mails tell once of each budget and period with new thresholds.
+    /// Checks that each budget and period with new thresholds gets one mail.
     async fn tell(&mut self) {
         let outbox = &self.world.app.mail.outbox;
         let [one, other] = [0, 1].map(|server| mail_due(&self.servers[server].0.billing, outbox));
