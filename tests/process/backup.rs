@@ -180,7 +180,7 @@ fn backup_lists_what_it_leaves_out_and_overwrites_nothing() {
 
     let server = start.run();
     server.settle(&server.sign_up("ada"));
-    // A crash leaves the newest writes in the journal beside the database: they belong to the backup.
+    // A crash leaves the newest writes in the journal next to the database: they belong to the backup.
     server.kill();
     let ended = start.command(&to);
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
@@ -271,7 +271,7 @@ fn health_command_reports_readiness() {
     assert_eq!((ended.code, &output["ready"]), (Some(1), &json!(false)));
     assert!(ended.log.contains("no server answers"), "{}", ended.log);
 
-    // It runs, but its database can't be reached.
+    // The server runs, but its database can't be reached.
     let away = start.database(Some("postgres://nobody@127.0.0.1:1/nothing"));
     let server = away.listening();
     let ended = away.set("TOLLKEEPER_LISTEN", &server.public.to_string()).command(&["health"]);

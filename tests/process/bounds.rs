@@ -198,7 +198,7 @@ fn body_size_is_bounded_by_its_route(database: Database) {
             let stream = chunked.get_mut();
             stream.write_all(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).unwrap();
             let chunk = [b"400\r\n".as_slice(), &[b' '; KIB], b"\r\n"].concat();
-            // It may be refused before the last bytes.
+            // The body may be refused before the last bytes.
             let sent = (0..=kib).take_while(|_| stream.write_all(&chunk).is_ok()).count();
             assert!(sent >= kib / 2, "{path}: {sent}");
             for answer in [announced, read_answer(&mut chunked, true).unwrap()] {

@@ -59,7 +59,7 @@ impl Target<'_> {
         services[self.turn.fetch_add(1, Ordering::Relaxed) % services.len()]
     }
 
-    /// Retries, on any server that is up, until there is an answer other than "later".
+    /// Retries, on any server that is up, until an answer other than "later" comes.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let asked = Instant::now();
         loop {

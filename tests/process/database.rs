@@ -386,7 +386,7 @@ fn read_handle_refuses_writes(database: Database) {
             let heavy = sql("DELETE FROM users RETURNING id").heavy().all::<(String,)>(&mut tx).await;
             assert!(matches!(heavy, Err(Error::Internal(_))), "{heavy:?}");
         }
-        // It is not a transaction, so it goes on and sees later commits.
+        // This handle is not a transaction, so it goes on and sees later commits.
         let mut write = db.write().await.unwrap();
         insert_user(&mut write, "user_1", "a@x", "a").await.unwrap();
         let before: (i64,) = sql("SELECT COUNT(*) FROM users").one(&mut tx).await.unwrap();

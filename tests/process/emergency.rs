@@ -129,7 +129,7 @@ fn end_sessions_command_reaches_every_replica(database: Database) {
             let refresh = server.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token).send();
             assert_eq!(refresh.status, 401);
         }
-        // By id, and there is nothing left to end.
+        // By id: no session is left to end.
         let id = ended["user_id"].as_str().unwrap();
         let again = command(&["session", "end", "--user", id]);
         assert_eq!(again.code, Some(0), "{}", again.log);
@@ -214,7 +214,7 @@ fn master_key_rotation_needs_no_downtime(database: Database) {
         let old = start.data_dir().join("master.key");
         let new = write_key(&folder.0, "new.key", NEW_KEY);
 
-        // Without the older key the new one opens nothing, and the start says what to do.
+        // Without the older key the new one opens nothing, and the error at the start explains what to do.
         let only_new = start.clone().set("TOLLKEEPER_MASTER_KEY_FILE", &new);
         let refused = only_new.refused();
         assert_eq!(refused.code, Some(1));

@@ -99,7 +99,7 @@ fn assert_unavailable(server: &Server, bearer: &str) {
     }
 }
 
-/// Checks the error shape and the header that tells a client to retry.
+/// Checks the error shape and the header that makes a client retry.
 fn assert_failure(answer: &Answer, status: u16, code: &str, shape: ErrorShape) {
     assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
     let mut body = answer.json();

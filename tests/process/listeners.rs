@@ -165,7 +165,7 @@ fn client_that_reads_nothing_is_disconnected() {
     let mut greedy = RawClient::new(server.public);
     greedy.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
-    // It sends requests until the connection is closed: the answers fill every buffer on the way.
+    // The client sends requests until the connection is closed: the answers fill every buffer on the way.
     let closed = until(|| match greedy.stream.write_all(ask.as_bytes()) {
         Ok(()) => false,
         Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
@@ -191,7 +191,7 @@ fn idle_connection_is_closed_and_a_busy_one_is_not() {
         assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("connection: close"), "{head}");
     }
     assert!(asked.elapsed() > Duration::from_secs(7));
-    // It is closed already, so this doesn't wait.
+    // The connection is closed already, so this doesn't wait.
     idle.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert_eq!(idle.rest(), "");
 }

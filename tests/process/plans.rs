@@ -30,7 +30,7 @@ const STRANGERS: i64 = 6_000;
 /// Members of a small organization: its search never reads the others.
 const MEMBERS: i64 = 20;
 
-/// One step of a query plan, in the database's own words.
+/// A step of a query plan, in the database's own words.
 struct Step(String);
 
 impl FromRow for Step {
@@ -71,7 +71,7 @@ async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
     let explain = if world.app.db.is_postgres() { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
     let mut statement = sql(format!("{explain} {text}"));
     if world.app.db.is_postgres() {
-        // There it plans freely: elsewhere it is told to use indexes.
+        // PostgreSQL plans heavy statements freely; for all others the settings make it use indexes.
         statement = statement.heavy();
     }
     for parameter in parameters {
@@ -244,7 +244,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
     let named = reports::organization_text(everything, true, 0);
     let listed = [Subject::Organization.by_day(), everything]
         .map(|groups| reports::organization_text(groups, false, 2));
-    // SQLite has the rows of a project beside each other; PostgreSQL has none beside each other.
+    // SQLite stores the rows of a project next to each other; PostgreSQL doesn't.
     let [sums_by_project, by_project] = match world.app.db.is_postgres() {
         true => ["usage_daily_sums_", "usage_daily_"],
         false => ["usage_daily_sums_|PRIMARY KEY", "PRIMARY KEY"],
@@ -291,7 +291,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
         ),
         // Statements at the end of a membership of the organization.
         (members::LEAVE_PROJECTS, &[&mine, &me], &["project_members_user_id"], 0),
-        // What goes when a member leaves, and who can be added to a project.
+        // Rows that are deleted when a member leaves, and users who can be added to a project.
         (members::PROJECTS, &[&mine, &me, "101"], &["project_members_user_id"], 1),
         (members::CANDIDATES, &[&mine, &few, "%m6%", "20"], &["organization_members_"], 1),
         // Reports: the days of the range, which are then grouped.
@@ -365,7 +365,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
             "SCAN summed",
             "SCAN listed",
         ];
-        // There is no key here: PostgreSQL reads an empty table by a full scan.
+        // No key exists here: PostgreSQL reads an empty table by a full scan.
         let empty = |line: &&str| line.contains("Seq Scan on") && line.contains("api_keys");
         let is_found = |line: &str| found.contains(&line.trim_end_matches(" LEFT-JOIN"));
         let scanned: Vec<_> =

@@ -48,7 +48,8 @@ fn show_what_the_books_lack(url: Option<&str>, folder: &Folder) {
         clean.stdout.trim(),
         "Compared 4 events with the books: 4 are there, 0 are missing with 0 + 0 tokens, 0 differ."
     );
-    // What the books lack: an event, one of another source, and one of a key that never was here; and one with other tokens.
+    // Receipts that the books lack: an event, one of another source, and one of a key that never existed; and
+    // one with other tokens.
     let odd = [
         event("one"),
         event("lost"),

@@ -350,7 +350,7 @@ fn collector_is_verified_by_its_certificate() {
     make_certificates(&certificates.0);
     let collector = Collector::under_tls(&certificates.0);
     let port = collector.address.port();
-    // One with a known authority, and one with an unknown one.
+    // A collector with a known authority, and one with an unknown authority.
     let other = Folder::new();
     make_certificates(&other.0);
     let cases = [("localhost", &certificates, None), ("localhost", &other, Some("invalid peer certificate"))];

@@ -243,7 +243,8 @@ fn crash_writes_no_core_dump() {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     let numbers: Vec<_> = line.split_whitespace().skip(4).take(2).collect();
-    // With one byte there is no file, and no handler is called; with none, a handler would be.
+    // With a limit of one byte no file is written and no handler is called; with a limit of zero a handler
+    // would be called.
     assert_eq!(numbers, ["1", "1"], "{line}");
     // The process's own output is still there.
     let text = support::process::Wire::new(server.service, "GET", "/metrics")

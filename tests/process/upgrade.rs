@@ -72,8 +72,8 @@ async fn migrate_further(db: &Db) {
     assert!(tables.len() > 10, "{tables:?}");
     tx.commit().await.unwrap();
     for (table,) in tables.iter().filter(|(table,)| table != "refinery_schema_history") {
-        // One table at a time: a transaction with the locks of many tables could wait for requests that wait
-        // for it.
+        // Locks one table at a time: a transaction with the locks of many tables could wait for requests that
+        // wait for it.
         let mut tx = db.write().await.unwrap();
         sql(format!("ALTER TABLE {table} ADD COLUMN of_a_later_version TEXT"))
             .execute(&mut tx)
@@ -247,7 +247,7 @@ fn earlier_version_runs_next_to_this_one(database: Database) {
         }
         assert_eq!(old.stop().code, Some(0));
         assert!(new.requests(&place, &ada) > 0);
-        // What the earlier server has booked beside the migration adds up too.
+        // Entries that the earlier server booked during the migration add up, too.
         let audit = start.command(&["audit"]);
         assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
         if migrated["applied"].as_array().unwrap().is_empty() {

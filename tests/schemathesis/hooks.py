@@ -72,7 +72,7 @@ def valid_requests_are_refused_by_rules_only(ctx, response, case):
     try:
         return positive_data_acceptance(ctx, response, case)
     except RejectedPositiveData:
-        # A schema doesn't say what a call costs.
+        # A schema doesn't contain the price of a call.
         if response.status_code == 402:
             return None
         if response.status_code in (400, 412) and is_by_rule(response, case):
@@ -101,7 +101,7 @@ def invalid_requests_are_refused(ctx, response, case):
         # Texts beyond every bound are too large a body before they are too long a text.
         if response.status_code == 413:
             return None
-        # What messages hold is checked by the server behind the model, and the demo takes anything.
+        # The server behind the model checks the contents of messages, and the demo accepts anything.
         messages = case.body.get("messages") if isinstance(case.body, dict) else None
         is_list = isinstance(messages, list) and bool(messages)
         if case.operation.path in MESSAGES and is_list and not all(isinstance(one, dict) for one in messages):

@@ -15,8 +15,8 @@ SERVICE = "^/(service/|metrics)"
 # Replaced by checks of hooks.py, which call them with exceptions that are narrower than a status.
 NARROWED = "positive_data_acceptance,negative_data_rejection,ensure_resource_availability"
 
-# The values of path parameters that lead to something. What a DELETE takes away is nobody's, so that the place stays; things
-# are really removed in the stateful run, which makes them first.
+# Values of path parameters that lead to something. DELETE gets ids without a resource, so that the place stays;
+# the stateful run really removes things, which it makes first.
 PLACE = ["organization_id", "project_id", "key_id", "member_id", "invoice_id", "budget_id", "payment_id", "invitation_id", "reservation_id", "session_id",
          "connection_id", "model_id"]
 
@@ -29,7 +29,8 @@ def configuration(pinned):
     lines = [f'hooks = {quoted(str(HERE / "hooks.py"))}', f'seed = {SETUP["seed"]}']
     if pinned:
         lines += ["[parameters]", *(f'"path.{name}" = {quoted(SETUP[name])}' for name in PLACE)]
-    # PostgreSQL has no NUL in texts, so there is none in ours: a 400, which no keyword of a schema says. bad_input.rs tries it.
+    # PostgreSQL has no NUL in texts, so our texts have none either: a 400, which no keyword of a schema can
+    # express. bad_input.rs tests it.
     lines += ["[generation]", "allow-x00 = false"]
     for scheme in ("accessToken", "refreshToken", "bearer", "modelKey", "serviceToken"):
         lines += [f"[auth.openapi.{scheme}]", f"bearer = {quoted(SETUP[scheme])}"]

@@ -18,7 +18,8 @@ counting = httpx.Client(event_hooks={"response": [lambda response: statuses.appe
 
 
 def client(bearer, **options):
-    # The SDK's own number of retries, unless another is given: what isn't worth one must say so.
+    # Uses the SDK's own number of retries, unless another is given: the answer has to declare that a retry is
+    # useless.
     return openai.OpenAI(api_key=bearer, base_url=setup["base_url"], http_client=counting, **options)
 
 

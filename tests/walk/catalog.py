@@ -135,7 +135,7 @@ def add_upstreams(path, port):
     """Adds upstreams, and a model for each thing that a call may meet."""
     text = CATALOG + MODELS
     server = f"http://127.0.0.1:{port}/v1"
-    # Nobody listens on the port for discarded packets.
+    # Nothing listens on the port for discarded packets.
     for name, kind, url in [("demo", "demo", None), ("engine", "vllm", server), ("single", "llamacpp", server),
                             ("down", "vllm", "http://127.0.0.1:9/v1")]:
         text += f'\n[[upstreams]]\nid = "{name}"\nkind = "{kind}"\n' + (f'url = "{url}"\n' if url else "")

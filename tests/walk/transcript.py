@@ -18,13 +18,13 @@ TAG = re.compile(r'(?<=")[0-9a-f]{32}(?=")')
 SECRET = re.compile(r"\btk_[0-9A-Za-z]{49}\b")
 # Secrets of webhooks.
 WEBHOOK_SECRET = re.compile(r"\bwhsec_[\w+/]{43}=")
-# What an attempt changes, which may be under way.
+# Fields that an attempt changes, which may be in progress.
 ATTEMPT = re.compile(r'("(?:attempts|duration_ms|last_attempt_at|next_attempt_at|outcome|failing_since)": ?)("[^"]*"|null|\d+)')
 # Secrets of authenticator apps, also in links, recovery codes, and the codes of an app.
 SEED = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{32}(?![A-Z2-7])")
 RECOVERY_CODE = re.compile(r"(?<![A-Z2-7])[A-Z2-7]{6}(?:-[A-Z2-7]{6}){3}(?![A-Z2-7])")
 APP_CODE = re.compile(r'("(?:code|one_time_code)": ?")\d{6}(?=")')
-# What a passkey has made and signed, and the ceremony that it was for.
+# Values that a passkey has made and signed, and the ceremony that they were for.
 SIGNED = re.compile(r'("(?:ceremony|clientDataJSON|attestationObject|authenticatorData|signature)": ?")[\w-]{60,}(?=")')
 # Tokens in mails, and the public halves and names of signing keys.
 OPAQUE = re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])")

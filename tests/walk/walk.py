@@ -147,7 +147,7 @@ def main():
         postgres = Postgres(folder / "pg", clock) if options.postgres else None
         database = postgres and postgres.url()
         settings = {**SETTINGS, "TOLLKEEPER_CATALOG_FILE": str(catalog.write(folder))}
-        # Whatever the file is called: commands say their own name.
+        # Commands print the name of their file, which may differ.
         binary = folder / "tollkeeper"
         binary.symlink_to(options.binary)
         installation = Installation(str(binary), folder, clock, database, settings)

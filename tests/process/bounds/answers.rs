@@ -1,4 +1,4 @@
-//! Answers of models: those that nobody reads, and what the log says of bad ones.
+//! Answers of models: those that no one reads, and log lines about bad ones.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ kind = "vllm"
 max_concurrent = 1000
 "#;
 
-/// How many answers of 16 MiB nobody reads.
+/// Number of answers of 16 MiB that no one reads.
 const UNREAD: usize = 24;
 /// The memory that they may add, in MiB: a third of the 256 MiB that model calls share, and as much for what the allocator
 /// keeps. All of them would be 384.
@@ -77,13 +77,13 @@ fn unread_answers_of_one_organization_leave_memory_for_others() {
         let answer = embed(&server, &other, "small").send();
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
-    // Whoever reads gets all of it.
+    // A client that reads gets all of it.
     let mut first = unread.into_iter().next().unwrap();
     let answer = support::process::read_answer(&mut first, true).unwrap();
     assert_eq!((answer.status, answer.json() == vectors(16 * KIB * KIB)), (200, true));
 }
 
-/// What an upstream says of an error may be a part of a prompt: the log has it at level `debug` only.
+/// An upstream's error text may contain a part of a prompt: the log has it at level `debug` only.
 #[test]
 fn texts_of_errors_are_not_in_the_log() {
     for (level, is_there) in [("info", false), ("debug", true)] {

@@ -26,7 +26,7 @@ async fn act(chance: &mut Chance, server: &Server, token: &str, path: &str, stri
     match chance.below(4) {
         0 | 1 => {
             let key = chance.below(40).to_string();
-            // The same key is the same payment, whoever has heard of it.
+            // The same key is the same payment, whether or not a client got the answer before.
             let body = json!({"amount": 10});
             let call = server.post(path, &body).bearer(token).header("idempotency-key", &key);
             drop(tokio::task::spawn_blocking(move || call.try_send()).await);

@@ -26,7 +26,7 @@ const REPLICAS: usize = 3;
 const CLIENTS: usize = 12;
 /// The lifetime of reservations. Their progress is written four times as often.
 const LIFETIME: Duration = Duration::from_secs(12);
-/// The most of a stream that may be given away: a third of the lifetime, as 20 of 60 seconds.
+/// Maximum length of the part of a stream that may be given away: a third of the lifetime, as 20 of 60 seconds.
 const MAX_GIVEN_AWAY: Duration = Duration::from_secs(4);
 /// The longest time for the sweeper of any replica to come by, on a busy machine.
 const SWEEP: Duration = Duration::from_secs(8);
@@ -161,14 +161,14 @@ fn stream_answers(
         match seen {
             Some(Some(call)) => client.calls.push(call),
             Some(None) => client.lost += 1,
-            // Nobody listens.
+            // No server listens.
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     }
     client
 }
 
-/// What was charged for a call.
+/// The charge for a call.
 #[derive(Default)]
 struct Charged {
     events: usize,

@@ -47,7 +47,7 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
     }
 }
 
-/// Adds these amounts at once; returns the rise of the posted amount, or `None` when there is no room.
+/// Adds these amounts at once; returns the rise of the posted amount, or `None` if they don't fit.
 async fn add(world: &World, model: &str, amounts: &[i128]) -> Option<i128> {
     let events: Vec<_> = amounts.iter().map(|pico| event(world, model, *pico)).collect();
     let mut each = events.iter().map(DailySums::of);

@@ -166,7 +166,7 @@ fn deferred_statements_are_rolled_back_without_a_commit(database: Database) {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
         drop(tx);
-        // Cancelled while they run, more often than there are connections.
+        // Canceled while they run, more often than the pool has connections.
         for number in 0..40 {
             let work = async {
                 let mut tx = db.write().await?;

@@ -164,7 +164,7 @@ async fn full_sqlite_database_keeps_its_data() {
     let folder = Folder::new();
     let db = folder.migrated().await;
     add(&db, "first").await.unwrap();
-    // There is one writer connection, so this affects later transactions as a full disk would.
+    // The pool has a single writer connection, so this affects later transactions as a full disk would.
     let limit = async |pages: &str| {
         let mut tx = db.write().await.unwrap();
         sql(format!("PRAGMA max_page_count = {pages}")).execute(&mut tx).await.unwrap();

@@ -1,4 +1,4 @@
-//! Concurrent reads: each caller gets its own answer, whatever happens to the others.
+//! Concurrent reads: each caller gets its own answer, regardless of the other callers.
 
 use std::collections::HashMap;
 use std::time::Duration;

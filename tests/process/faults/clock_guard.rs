@@ -107,7 +107,7 @@ fn assert_logged(server: &Server, times: usize) {
     assert!(until(|| server.log().matches("the clock is trusted again").count() == times), "{log}");
 }
 
-/// How far the clock is wrong, in months, one after the other.
+/// Errors of the clock, in months, one after the other.
 const WRONG_BY_MONTHS: [i64; 4] = [-2, 2, -15, 15];
 
 #[on_each_database]

@@ -27,7 +27,7 @@ use support::replicas::{Replicas, generous_catalog};
 use support::world::{Folder, PASSWORD, TestUser, World};
 use support::{Database, on_each_database};
 
-/// One of several servers in this process.
+/// A replica among several in this process.
 struct Replica {
     app: App,
     public: Dispatcher,
@@ -90,7 +90,7 @@ impl Scene {
         let get = |path: &str, bearer: &str| Call::new(&replica.public, Method::GET, path).bearer(bearer);
         let fresh = world.token(TokenKind::Access, self.ada.id, self.ada.session_id, 3600).await;
         assert_eq!(get("/v1/auth/me", &fresh).send().await.status, 200);
-        // A token of another time is accepted or refused; there is no other answer.
+        // A token of another time is accepted or refused; no other answer is allowed.
         let old = get("/v1/auth/me", &self.ada.access_token).send().await.status;
         assert!(old == 200 || old == 401, "{old}");
         assert_eq!(get("/v1/models", &self.key).send().await.status, 200);

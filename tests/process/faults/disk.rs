@@ -121,7 +121,7 @@ fn full_disk_under_load_loses_no_answered_event() {
         server.log()
     );
     assert_eq!(server.requests(&place, &ada), i64::try_from(answered.len()).unwrap());
-    // One without a reservation, so that the repetition gets the same answer.
+    // An event without a reservation, so that the repetition gets the same answer.
     assert_eq!(server.report(&place, "0-1"), "duplicate");
     let pid = server.pid().to_string();
     let mut enter = vec!["nsenter", "--target", &pid, "--mount"];

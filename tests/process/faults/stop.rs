@@ -21,7 +21,7 @@ fn stops() -> u64 {
     number("TOLLKEEPER_TEST_STOPS").unwrap_or(3)
 }
 
-/// One sent request and the status of its answer.
+/// A sent request and the status of its answer.
 struct SentRequest {
     /// The time when the whole request was written.
     at: Instant,
@@ -244,7 +244,7 @@ fn batches_in_flight_are_captured(database: Database) {
 fn slow_clients_do_not_delay_the_stop() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SHUTDOWN_GRACE_MS", "3000").run();
-    // It requests more than all buffers on the way hold, and reads none of it.
+    // The client requests more than all buffers on the way hold, and reads none of it.
     let mut greedy = TcpStream::connect(server.public).unwrap();
     greedy.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);

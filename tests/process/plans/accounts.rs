@@ -1,4 +1,5 @@
-//! Sign-ons, second factors, passkeys and what operators see: they use an index, however many accounts there are.
+//! Sign-ons, second factors, passkeys and the operators' views: they use an index, regardless of the number of
+//! accounts.
 
 use tollkeeper::accounts::store::users::administration;
 use tollkeeper::accounts::store::{connections, passkeys, second_factors, sessions};
@@ -131,14 +132,14 @@ async fn sign_ons_factors_and_pages_of_operators_use_an_index(world: World) {
         let plan = plan(&world, text, parameters).await;
         let what = format!("on {}: {text}\n{plan}", world.backend);
         assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
-        // SQLite says that it goes through a list in the order of its index.
+        // SQLite reports that it goes through a list in the order of its index.
         let scans =
             |line: &&str| line.contains("Seq Scan") || (line.starts_with("SCAN ") && !line.contains("USING"));
         assert_eq!(plan.lines().filter(scans).count(), 0, "{what}");
         let found = plan.matches("Sort Key").count() + plan.matches("TEMP B-TREE").count();
         assert!(found <= sorts, "{what}");
     }
-    // Pages in the order of their creation are read from their end, and sorted by nobody.
+    // Pages in the order of their creation are read from their end, without sorting.
     let page = plan(&world, &wallets::PAGE, &["%", "20", "0"]).await;
     let found = page.matches("Sort Key").count() + page.matches("TEMP B-TREE").count();
     assert!(page.contains("wallets_pkey") || page.contains("wallets_1"), "on {}: {page}", world.backend);

@@ -1,4 +1,4 @@
-//! Counts before creations, and the outbox: they use an index, however many rows there are.
+//! Counts before creations, and the outbox: they use an index, regardless of the number of rows.
 
 use support::on_each_database;
 use support::world::World;

@@ -1,4 +1,4 @@
-//! Statements of a login and of the daily clean-up: they use an index, however many rows there are.
+//! Statements of a login and of the daily clean-up: they use an index, regardless of the number of rows.
 
 use support::on_each_database;
 use support::world::World;
@@ -21,7 +21,7 @@ async fn old_rows_are_found_by_their_index(world: World) {
     let bytes = if world.app.db.is_postgres() { "BYTEA" } else { "BLOB" };
     let mut tx = world.app.db.write().await.unwrap();
     for text in [
-        // One user who has logged in and out repeatedly.
+        // A user who has logged in and out repeatedly.
         format!(
             "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at, ended_at)
                  SELECT 's' || CAST(i AS TEXT), '{me}', 0, i, 9, CASE WHEN i % 100 = 0 THEN NULL ELSE i END FROM n"
@@ -52,7 +52,7 @@ async fn old_rows_are_found_by_their_index(world: World) {
             "{series} INSERT INTO used_ceremonies (ceremony_hash, expires_at)
                  SELECT CAST('h' || CAST(i AS TEXT) AS {bytes}), i FROM n"
         ),
-        // One account in a hundred was never verified.
+        // Of a hundred accounts, one was never verified.
         format!(
             "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
                      email_verified_at)

@@ -1,4 +1,4 @@
-//! Statements on API keys and their secrets: they use an index, however many keys there are.
+//! Statements on API keys and their secrets: they use an index, regardless of the number of keys.
 
 use support::on_each_database;
 use support::world::World;

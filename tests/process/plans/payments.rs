@@ -1,4 +1,4 @@
-//! Statements on payments and what belongs to them: they use an index, however many there are.
+//! Statements on payments and what belongs to them: they use an index, regardless of the number of payments.
 
 use support::on_each_database;
 use support::world::World;
@@ -8,7 +8,7 @@ use tollkeeper::payments::statements as payments;
 
 use super::plan;
 
-/// Payments, of which a few are under way, and events of Stripe, of which a few wait.
+/// Payments, of which a few are in progress, and events of Stripe, of which a few wait.
 const ROWS: i64 = 12_000;
 
 #[on_each_database]

@@ -1,4 +1,4 @@
-//! Statements on webhooks and their deliveries: they use an index, however many there are.
+//! Statements on webhooks and their deliveries: they use an index, regardless of the number of webhooks.
 
 use support::on_each_database;
 use support::world::World;
@@ -39,14 +39,14 @@ async fn deliveries_are_found_by_their_index(world: World) {
                  SELECT 'e' || CAST(i AS TEXT), 'o1', 'invoice.paid', CAST('{{}}' AS {bytes}), 0 FROM n",
             series(ORGANIZATIONS * DELIVERIES)
         ),
-        // One delivery in twenty waits.
+        // Of twenty deliveries, one waits.
         format!(
             "{} INSERT INTO webhook_deliveries (id, webhook_id, event_id, state, created_at, next_attempt_at)
                  SELECT 'd' || CAST(1000000 + i AS TEXT), 'w' || CAST(i % {ORGANIZATIONS} AS TEXT), 'e' || CAST(i AS TEXT),
                         CASE WHEN i % 20 = 0 THEN 'pending' WHEN i % 20 = 1 THEN 'failed' ELSE 'succeeded' END, 0, i FROM n",
             series(ORGANIZATIONS * DELIVERIES)
         ),
-        // Two of the installation, and what they were told of.
+        // Two webhooks of the installation, and their deliveries.
         format!(
             "{} INSERT INTO webhooks (id, url, event_types, sealed_secret, is_enabled, created_at, updated_at)
                  SELECT 'i' || CAST(i AS TEXT), 'https://x', '[]', CAST('x' AS {bytes}), 1, 0, 0 FROM n",

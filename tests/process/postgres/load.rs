@@ -93,7 +93,7 @@ pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> 
     assert_eq!(server.stop().code, Some(0));
 }
 
-/// Asserts that no database fault is logged as a mistake of ours.
+/// Asserts that no database fault is logged as an internal error.
 fn assert_no_mistakes(server: &Server) {
     let log = server.log();
     let mistake = log.lines().find(|line| line.contains("internal_error") || line.contains("panicked"));

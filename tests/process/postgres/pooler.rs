@@ -20,7 +20,7 @@ const LEFT: &str = "SELECT COALESCE(string_agg(name, ' '), '') FROM pg_settings
          'lock_timeout', 'default_transaction_isolation', 'default_transaction_read_only', 'plan_cache_mode',
          'enable_seqscan', 'jit', 'synchronous_commit')";
 
-/// What a session would keep: statements and locks.
+/// Statements and locks that a session would keep.
 const KEPT: &str = "SELECT (SELECT count(*) FROM pg_prepared_statements)
      + (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())";
 
@@ -53,7 +53,7 @@ impl Client {
         row.unwrap()
     }
 
-    /// Asserts that its session has kept nothing of ours.
+    /// Asserts that its session has kept none of our settings, statements or locks.
     async fn assert_untouched(&self) {
         assert_eq!((self.ask(LEFT).await.as_str(), self.ask(KEPT).await.as_str()), ("", "0"));
     }
@@ -68,7 +68,7 @@ async fn settings(tx: &mut Tx, is_heavy: bool) -> String {
 #[on_postgres]
 fn settings_are_those_of_a_transaction(_: Database) {
     let Some(cluster) = Cluster::shared() else { return };
-    // One session: every transaction and every client has it in turn.
+    // A pool of one session: every transaction and every client has it in turn.
     let Some(pooler) = cluster.pooler("transaction", 1) else { return };
     runtime().block_on(async {
         let url = cluster.new_database().await;

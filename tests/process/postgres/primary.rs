@@ -51,7 +51,7 @@ fn old_primary_that_still_runs_is_not_used(_: Database) {
         old.port()
     );
     assert!(server.log().contains(&now), "{}", server.log());
-    // The old one is named as soon as it is met again.
+    // The log names the old primary once it is met again.
     let outdated = format!(
         "127.0.0.1:{} takes writes at timeline 1, but 127.0.0.1:{} was promoted",
         old.port(),
@@ -61,7 +61,7 @@ fn old_primary_that_still_runs_is_not_used(_: Database) {
     assert!(until(|| server.get("/readyz").send().status == 200), "{}", server.log());
 }
 
-/// A machine without power doesn't answer at all. A listener whose connections nobody takes is like it.
+/// A machine without power doesn't answer at all. A listener that never accepts connections behaves like it.
 #[on_postgres]
 fn silent_host_is_no_obstacle(_: Database) {
     let Some(cluster) = Cluster::primary() else { return };

@@ -102,7 +102,7 @@ fn parallel_reservations_succeed_whatever_the_default_isolation(_: Database) {
             let ada = world.user("ada").await;
             let place = world.place(&ada, "Acme").await;
             let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
-            // One replica alone would write reservations of the same wallet together.
+            // A single replica would write reservations of the same wallet together.
             let mut entrances = vec![world.service.clone()];
             for _ in 0..2 {
                 let app = App::new(world.app.config.clone(), world.clock.clone()).unwrap();

@@ -49,7 +49,7 @@ fn answer(received: &Received) -> Vec<Step> {
     json_answer(200, &json!({"choices": choice("message"), "usage": usage}))
 }
 
-/// Calls until there is no money left; returns the number of answers.
+/// Calls until no money is left; returns the number of answers.
 fn spend(fleet: &Fleet, key: &str, client: u64) -> u64 {
     for answers in 0.. {
         // Longer than the context, so that all of it is reserved.

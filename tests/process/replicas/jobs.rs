@@ -90,7 +90,7 @@ fn months_close_once_with_three_schedulers_and_a_crash() {
         assert_eq!(waits.stop().code, Some(0));
         age(&replicas.starts[0], "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
 
-        // One replica begins and dies in the middle: another one continues when its lease has ended.
+        // A replica begins and dies in the middle: another one continues when its lease has ended.
         let first = replicas.starts[0].run();
         assert!(until(|| invoices() > 0), "{}", first.log());
         let ended = first.kill();
@@ -169,7 +169,7 @@ fn mails_are_sent_once_and_survive_a_crash(database: Database) {
         let sent: BTreeMap<String, usize> = mails(&replicas);
         assert_eq!(sent, everybody(each), "each once");
 
-        // One replica dies while sending mails. Another one sends them when its lease has ended.
+        // A replica dies while sending mails. Another one sends them when its lease has ended.
         let mut total = each;
         for trial in 0..trials() {
             let victim = usize::try_from(trial).unwrap() % REPLICAS;
@@ -189,7 +189,7 @@ fn mails_are_sent_once_and_survive_a_crash(database: Database) {
         );
         let twice = sent.values().filter(|count| **count > 1).count();
         println!("{backend}: {total} mails, {} kills, {twice} came twice", trials());
-        // A replica has at most eight under way.
+        // A replica has at most eight in progress.
         assert!(sent.values().all(|count| *count <= 2) && twice <= 8 * usize::try_from(trials()).unwrap());
         fleet.stop();
     });

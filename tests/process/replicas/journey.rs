@@ -14,7 +14,7 @@ const CUSTOMERS: u64 = 6;
 fn customer_journey_works_across_replicas(database: Database) {
     run_on(database, |_, replicas, _| {
         let fleet = replicas.run();
-        // One customer: strictly in turn, from each replica on.
+        // A single customer: strictly in turn, starting with each replica.
         for first in 0..REPLICAS {
             fleet.next();
             journey(&fleet, &format!("alone{first}"));

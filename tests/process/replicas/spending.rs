@@ -83,7 +83,7 @@ fn capture(fleet: &Fleet, event: &Value) {
     assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
 }
 
-/// Calls until there is no money left. Most calls end at once, some stay open.
+/// Calls until no money is left. Most calls end at once, some stay open.
 fn spend(fleet: &Fleet, place: &Place, client: u64) -> ClientCalls {
     let (mut spent, mut chance) = (ClientCalls::default(), Chance::new(client));
     for round in 0.. {

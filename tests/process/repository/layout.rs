@@ -71,7 +71,7 @@ fn allowed(route: &Route) -> Vec<String> {
         return vec![(*handler).to_owned()];
     }
     let words = words(route.path);
-    // What people see stands apart from what programs read.
+    // The pages for people are separate from the answers for programs.
     let is_page = route.listener == Listener::Public && route.content_type == "text/html";
     let root = if is_page { "pages::" } else { "" };
     let base = format!("{root}{}", words.join("::"));
@@ -312,7 +312,8 @@ fn no_statement_selects_all_columns() {
     }
 }
 
-/// Looking for tests takes the compiler seconds in each crate, so a crate without any says so. This finds one that has got some.
+/// Looking for tests takes the compiler seconds in each crate, so a crate without any declares it. This test
+/// finds a crate that has got some since.
 #[test]
 fn crates_that_have_tests_run_them() {
     let crates = std::fs::read_dir("crates").unwrap().map(|entry| entry.unwrap().path());

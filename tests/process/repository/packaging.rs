@@ -250,7 +250,7 @@ print(json.dumps(environments + [environment]))
     }
 }
 
-/// The nginx example as it is, except for addresses and the certificate's path.
+/// The nginx example, unchanged except for addresses and the certificate's path.
 #[test]
 fn nginx_example_keeps_the_clients_address() {
     if !is_installed("nginx", "nginx-light", "nginx in front of the public listener") {

@@ -1,6 +1,6 @@
-//! Does what the README says as a newcomer would. By curl: the start command, every block, a stop by SIGTERM, a
-//! second start, and the last block. Only the ports differ, because port 8080 may be in use. `tests/browser/main.rs` follows
-//! the steps in a browser.
+//! Follows the README as a newcomer would. By curl: the start command, every block, a stop by SIGTERM, a second
+//! start, and the last block. Only the ports differ, because port 8080 may be in use. `tests/browser/main.rs`
+//! follows the steps in a browser.
 
 use std::net::TcpListener;
 use std::path::Path;

@@ -236,7 +236,7 @@ async fn pass_on(client: TcpStream, server: TcpStream, sent: Arc<Mutex<Vec<u8>>>
     tokio::join!(questions, answers);
 }
 
-/// Tells every story with an SDK.
+/// Runs every story with an SDK.
 fn tell(sdk: Sdk) {
     let Some(program) = sdk.program() else { return };
     let stories = Arc::new(table::stories());

@@ -1,4 +1,4 @@
-//! What an inference server answers, in the format of each operation: 11 tokens of a prompt, of which 4 came from
+//! Answers of an inference server, in the format of each operation: 11 tokens of a prompt, of which 4 came from
 //! its cache, and three words of 9 tokens.
 
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ const GENERATED: [i64; 3] = [2, 4, 9];
 /// The model's name at the server.
 const MODEL: &str = "org/engine-model";
 
-/// What no client may see, besides the server's address: its headers, pages and texts, and its name of the model.
+/// Texts that no client may see, in addition to the server's address: its headers, pages and texts, and its
+/// name of the model.
 pub const SECRETS: [&str; 5] = ["x-engine", "engine/1", "<html", "CUDA", MODEL];
 
 /// A call of the server.
@@ -49,7 +50,7 @@ impl Request<'_> {
         }
     }
 
-    /// Returns the head of a response, which says too much.
+    /// Returns the head of a response, which reveals too much.
     pub fn head(&self, status: u16, content_type: &str, framing: &str) -> String {
         format!(
             "HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\nserver: engine/1\r\nx-engine: {}\r\n{framing}\r\n\r\n",

@@ -11,7 +11,7 @@ use support::upstream::{Received, Step, end_of_body, piece};
 
 const CHATS: &[Operation] = &[Operation::Chat];
 
-/// How a call ends.
+/// The end of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
     /// With the whole answer and the upstream's counts.
@@ -26,7 +26,7 @@ pub enum End {
     Failed(u16, &'static str),
 }
 
-/// What a program sees of a call, and the tokens of the prompt and of the answer that are charged.
+/// A program's view of a call, and the tokens of the prompt and of the answer that are charged.
 pub struct Outcome {
     pub seen: Value,
     pub charged: Option<(i64, i64)>,
@@ -34,14 +34,14 @@ pub struct Outcome {
 
 type Answer = Box<dyn Fn(&Request<'_>) -> Vec<Step> + Send + Sync>;
 
-/// What an upstream does, for each of these operations.
+/// An upstream's behavior, for each of these operations.
 pub struct Story {
     name: String,
     pub is_stream: bool,
     pub operations: &'static [Operation],
     /// Further lines of the upstream in the catalog.
     pub settings: &'static str,
-    /// How many calls are made, one after the other.
+    /// The number of calls, made one after the other.
     pub calls: usize,
     answer: Answer,
     pub end: End,
@@ -269,7 +269,7 @@ fn streams_that_fail() -> Vec<Story> {
     ]
 }
 
-/// What depends on when an upstream counts.
+/// Returns the stories that depend on when an upstream counts.
 fn chats() -> Vec<Story> {
     let stream = |name: &str, end, answer: fn(&Request<'_>) -> Vec<Step>| {
         Story::new(name, true, end, answer).of_chats()
