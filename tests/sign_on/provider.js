@@ -1,5 +1,6 @@
-// A provider of the npm package `oidc-provider` for the tests. The hint of a login is the person's claims, in base64url: whoever
-// names them is that person. It prints its issuer when it listens, and ends when its standard input does.
+// A provider of the npm package `oidc-provider` for the tests. The hint of a login is the person's claims, in
+// base64url: naming them is enough to sign in as that person. The provider prints its issuer when it listens,
+// and ends when its standard input does.
 
 const http = require("node:http");
 const { Provider } = require("oidc-provider");

@@ -85,7 +85,7 @@ def authenticate(server, session, envelope, mechanism, data):
 
 
 async def main():
-    # It tells us what we ask for on purpose.
+    # Hides the library's warnings about options that we use on purpose.
     warnings.simplefilter("ignore")
     logging.basicConfig(
         filename=os.path.join(options.folder, "transcript.log"), level=logging.INFO, format="%(message)s"

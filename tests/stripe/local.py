@@ -9,7 +9,7 @@ from aiohttp import web
 from localstripe import resources
 from localstripe.server import app
 
-# It would write its store to a file that all of its processes share.
+# localstripe would write its store to a file that all of its processes share.
 resources.Store.dump_to_disk = lambda self: None
 
 create = resources.PaymentIntent._api_create.__func__

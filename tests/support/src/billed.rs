@@ -169,7 +169,7 @@ pub async fn check(world: &World, organization: &str) {
     let charged =
         tollkeeper::billing::store::months::charges_from(&mut tx, id, wallet.open_month).await.unwrap();
     let unpaid: i128 = charged.iter().map(|charged| charged.unpaid.units().max(0)).sum();
-    // What refunds and disputes of payments took back although it was used isn't of a month's usage.
+    // Refunds and disputes of payments took this money back although it was used: it isn't part of a month's usage.
     let text = "SELECT CAST(COALESCE(SUM(-e.amount_nano), 0) AS BIGINT) FROM ledger_transactions t
          JOIN ledger_entries e ON e.transaction_id = t.id AND e.account = 'wallet'
          WHERE t.organization_id = $1 AND t.idempotency_key LIKE 'payment:%:debt-%'";

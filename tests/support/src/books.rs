@@ -147,7 +147,7 @@ pub async fn assert_books_of(app: &App) {
     assert_eq!(sum_parts(of_events), sum_parts(of_days), "parts of days are the sums of those of events");
 }
 
-/// Who has used what, and what beside tokens: the name of each part with its number.
+/// The place and model of usage, and its components other than tokens: the name of each part with its number.
 type PartsRow = (String, String);
 
 const PARTS_OF_EVENTS: &str =

@@ -75,7 +75,7 @@ impl Database {
         }
     }
 
-    /// Runs a test with the URL of a fresh database without any schema, and a folder. On SQLite there is no URL: the
+    /// Runs a test with the URL of a fresh database without any schema, and a folder. SQLite has no URL: the
     /// database is a file of the folder.
     pub fn run_empty(self, test: impl FnOnce(Option<&str>, &Folder)) {
         if !self.is_available() {
@@ -150,7 +150,7 @@ fn migrated_file() -> Vec<u8> {
         let db = Db::open(&Settings::Sqlite { path: path.clone() }).unwrap();
         db.migrate().await.unwrap();
     });
-    // What is still in the log of the database goes into its file.
+    // Moves the rest of the write-ahead log into the database's file.
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(connection);

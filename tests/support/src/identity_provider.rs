@@ -1,4 +1,4 @@
-//! Providers of identities: one of our own, which says and signs whatever a test wants, and a real one.
+//! Identity providers: our own, which claims and signs anything that a test wants, and a real one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
@@ -157,7 +157,7 @@ impl IdentityProvider {
         self.key.sign(&json!({"alg": "ES256", "kid": self.key.kid}), claims)
     }
 
-    /// Signs a person on, of whom the provider says these claims; returns the answer to the callback.
+    /// Signs on a person for whom the provider sends these claims; returns the answer to the callback.
     pub async fn sign_on(&self, world: &World, jar: &mut Jar, path: &str, claims: &Value) -> Answer {
         let asked = jar.begin(world, path).await;
         self.set_token(&self.sign(&self.claims(world, &asked["nonce"], claims)));
@@ -219,7 +219,7 @@ async fn answer(
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(&reply.body).await
     };
-    // Whoever asked may be gone.
+    // The caller may be gone.
     drop(sent.await);
 }
 
@@ -255,7 +255,7 @@ impl Jar {
         self.send(call.header("sec-fetch-mode", "navigate").header("sec-fetch-dest", "document")).await
     }
 
-    /// Opens a page by a link of ours.
+    /// Opens a page by one of our own links.
     pub async fn click(&mut self, world: &World, path: &str) -> Answer {
         let call = world.call(Method::GET, path).header("sec-fetch-site", "same-origin");
         self.send(call.header("sec-fetch-mode", "navigate").header("sec-fetch-dest", "document")).await
@@ -278,7 +278,7 @@ impl Jar {
         self.post(world, "/console/sign-in", &[("email", email), ("password", password)]).await
     }
 
-    /// Returns the name of the person who is signed in, by what they can download; `None` if nobody is.
+    /// Returns the name of the person who is signed in, by what they can download; `None` if no one is.
     pub async fn who(&mut self, world: &World) -> Option<Value> {
         let answer = self.get(world, "/console/account/data").await;
         (answer.status == 200).then(|| answer.json())

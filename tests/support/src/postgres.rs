@@ -1,12 +1,12 @@
 //! A throwaway PostgreSQL for the whole suite.
 //!
-//! It lives in a temporary folder, in memory if there is room, and listens on a unix socket there. A small shell
-//! script keeps it: it reads commands from a pipe of this process, so when this process ends, however it ends, the
-//! pipe closes, and the script stops the server that it started and removes the folder. Commits reach the operating
-//! system but not the disk: they outlive a stopped server, which the fault tests rely on.
+//! The server lives in a temporary folder, in memory if it has enough room, and listens on a unix socket there.
+//! A small shell script keeps it: it reads commands from a pipe of this process, so when this process ends,
+//! however it ends, the pipe closes, and the script stops the server that it started and removes the folder.
+//! Commits reach the operating system but not the disk: they outlive a stopped server, which the fault tests
+//! rely on.
 //!
-//! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows
-//! it.
+//! A separate cluster may also listen on a loopback port, with TLS, and be cloned into a standby that follows it.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -59,14 +59,14 @@ pub struct Cluster {
     /// Whether its folder is a separate disk, which only its own processes see.
     hidden: bool,
     keeper: Mutex<Keeper>,
-    /// Before every database, if there is one: see [`through_poolers`].
+    /// The pooler in front of every database, if any: see [`through_poolers`].
     pooler: OnceLock<Pooler>,
-    /// How databases are copied from the template, once that exists. Several are copied at a time.
+    /// The statement that copies a database from the template, once that exists. Several are copied at a time.
     copy: OnceCell<String>,
     /// The databases of ended tests. They are dropped before further ones are made: each has some 13 MB, and a
     /// run makes over a thousand.
     unused: Unused,
-    /// The administrator's connections without a statement under way.
+    /// The administrator's connections without a running statement.
     idle: Arc<Mutex<Vec<Client>>>,
 }
 
@@ -296,8 +296,8 @@ impl Cluster {
         self.create(copy).await
     }
 
-    /// Makes the template; returns how it is copied. Copies of files take less time than copies through the log,
-    /// which PostgreSQL 15 and later make unless told otherwise.
+    /// Makes the template; returns the way to copy it. Copies of files take less time than copies through the
+    /// log, which are the default of PostgreSQL 15 and later.
     async fn make_template(&self) -> String {
         self.admin(&format!("CREATE DATABASE {TEMPLATE}")).await;
         let db = Db::open(&Settings::Postgres { url: self.url(TEMPLATE) }).unwrap();
@@ -363,7 +363,7 @@ fn administration() -> &'static Runtime {
     })
 }
 
-/// Runs a statement on an idle connection, or on a new one if there is none.
+/// Runs a statement on an idle connection, or on a new one if none exists.
 async fn administrate(idle: &Mutex<Vec<Client>>, url: &str, statement: &str) {
     let mut attempts = 0;
     loop {
@@ -379,7 +379,7 @@ async fn administrate(idle: &Mutex<Vec<Client>>, url: &str, statement: &str) {
         let Err(error) = client.batch_execute(statement).await else {
             return idle.lock().unwrap().push(client);
         };
-        // The server was stopped since the last statement, and says so or is just gone.
+        // The server was stopped since the last statement, and reports it or is just gone.
         if error.code().is_none_or(|code| code.code().starts_with("57P")) {
             continue;
         }
@@ -441,7 +441,7 @@ pub fn binaries() -> Option<PathBuf> {
     let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(folder) = std::env::split_paths(&path).find(complete) {
-        // A link elsewhere would hide the files that lie beside the binaries.
+        // A link elsewhere would hide the files next to the binaries.
         let real = folder.join("postgres").canonicalize().ok()?;
         return real.parent().map(Path::to_owned);
     }

@@ -389,7 +389,7 @@ impl Wire {
         self.header("content-length", &body.len().to_string())
     }
 
-    /// Sends it; returns `Err` when there is no server or it closes the connection.
+    /// Sends it; returns `Err` when no server listens or it closes the connection.
     pub fn try_send(&self) -> std::io::Result<Answer> {
         read_answer(&mut self.try_open()?, !self.head.starts_with("HEAD "))
     }
@@ -399,7 +399,7 @@ impl Wire {
         self.try_open().unwrap()
     }
 
-    /// Sends it, but doesn't wait for the answer; returns `Err` when there is no server.
+    /// Sends it, but doesn't wait for the answer; returns `Err` when no server listens.
     pub fn try_open(&self) -> std::io::Result<BufReader<TcpStream>> {
         let mut stream = self.connect()?;
         stream.write_all(format!("{}\r\n", self.head).as_bytes())?;

@@ -17,7 +17,7 @@ pub fn with(module: &str) -> Option<PathBuf> {
 }
 
 /// Returns a command that starts a Python that can import this module, without this process's environment, so
-/// that no proxy is used. Returns `None`, and prints the reason, if there is none; fails if
+/// that no proxy is used. Without such a Python it prints the reason and returns `None`; it fails if
 /// `TOLLKEEPER_TEST_REQUIRE` asks for `python`.
 pub fn python(module: &str, package: &str, what: &str) -> Option<Command> {
     let Some(interpreter) = with(module) else {

@@ -35,13 +35,13 @@ pub struct SecurityKey {
     pub credential_id: Vec<u8>,
     /// By which it knows the person.
     pub handle: Vec<u8>,
-    /// How often it has signed.
+    /// The number of its signatures so far.
     pub count: u32,
-    /// What it says of itself and the person with each signature.
+    /// The flags about itself and the person that it sends with each signature.
     pub flags: u8,
 }
 
-/// What an authenticator and its browser are about to answer.
+/// The answer that an authenticator and its browser are about to give.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub kind: &'static str,
@@ -54,7 +54,7 @@ pub struct Draft {
     pub count: u32,
     pub credential_id: Vec<u8>,
     pub handle: Option<Vec<u8>>,
-    /// What the browser says that the credential's id is.
+    /// The credential's id according to the browser.
     pub id: String,
     pub kind_of_credential: &'static str,
     pub attestation: &'static str,

@@ -1,8 +1,8 @@
-//! How many random sequences a model plays, and from which seeds.
+//! The number of random sequences that a model plays, and their seeds.
 //!
-//! A test run plays a tenth of them, from seeds that differ by commit, after every seed that ever failed (`tests/support/seeds.txt`).
-//! `TOLLKEEPER_TEST_SEQUENCES=all` plays all, as `.ci/nightly` does, and a number that many. `TOLLKEEPER_TEST_SEED` sets the first
-//! seed, to repeat a failure.
+//! A test run plays a tenth of them, from seeds that differ by commit, after every seed that ever failed
+//! (`tests/support/seeds.txt`). `TOLLKEEPER_TEST_SEQUENCES=all` plays all, as `.ci/nightly` does, and a number
+//! plays that many. `TOLLKEEPER_TEST_SEED` sets the first seed, to repeat a failure.
 
 use std::process::Command;
 

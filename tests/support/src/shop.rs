@@ -72,7 +72,7 @@ impl Shop<'_> {
         self.tick();
     }
 
-    /// What happens in one millisecond has no order.
+    /// Moves the clock on, because events of the same millisecond have no order.
     fn tick(&self) {
         self.pass_ms(1);
     }
@@ -95,7 +95,7 @@ impl Shop<'_> {
         self.world().get(&path).bearer(&self.token().await).data().await
     }
 
-    /// Returns a payment as it is stored.
+    /// Returns a payment as stored.
     pub async fn row(&self, id: &Value) -> Payment {
         let id = PaymentId::parse(id.as_str().unwrap()).unwrap();
         operations::read(&self.world().app.payments, id).await.unwrap().unwrap()

@@ -68,7 +68,7 @@ pub fn with_payments(database: Database, settings: &[(&str, &str)], test: impl A
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub request: Request,
-    /// What has gone wrong with it.
+    /// The fault that it met.
     pub fault: Option<Fault>,
     /// The answer; none if the request was lost.
     pub answer: Option<Answer>,

@@ -11,7 +11,7 @@ use tollkeeper::web::route::Listener;
 use super::http::Call;
 use super::world::{World, catch_up};
 
-/// One of the two servers.
+/// Either of the two servers.
 #[derive(Clone)]
 pub struct Twin {
     pub app: App,

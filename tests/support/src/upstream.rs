@@ -1,4 +1,4 @@
-//! An inference server that does what a test tells it to.
+//! An inference server that a test controls.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ pub struct Received {
     /// The request line and the headers, in lower case, sorted.
     pub head: Vec<String>,
     pub body: Value,
-    /// How many calls came on its connection before.
+    /// Number of earlier calls on its connection.
     pub earlier: usize,
 }
 
@@ -48,14 +48,14 @@ type Chooser = Box<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
 struct Shared {
     scripts: Mutex<VecDeque<Vec<Step>>>,
     chooser: Mutex<Option<Chooser>>,
-    /// How many connections were opened.
+    /// Number of connections that were opened.
     connections: AtomicUsize,
     /// The status of `GET /health`.
     health: AtomicU16,
     /// The body of `GET /v1/models`.
     models: Mutex<Value>,
     received: Mutex<Vec<Received>>,
-    /// How many connections were closed by the other side.
+    /// Number of connections that the other side closed.
     left: watch::Sender<usize>,
 }
 

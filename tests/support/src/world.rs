@@ -74,9 +74,10 @@ impl Place {
     }
 }
 
-/// Returns the folder for databases that needn't outlive the machine: in memory if there is room for those of many tests. A run
-/// makes and drops over a thousand on PostgreSQL, each of 700 files, and ext4 looks for a long time before it creates a file where
-/// others were deleted within the last minutes: a database took 0.4 s there, and 0.07 s in memory.
+/// Returns the folder for databases that needn't outlive the machine: in memory if it has room for those of
+/// many tests. A run makes and drops over a thousand on PostgreSQL, each of 700 files, and ext4 looks for a
+/// long time before it creates a file where others were deleted within the last minutes: a database took 0.4 s
+/// there, and 0.07 s in memory.
 pub(crate) fn temporary_folder() -> &'static Path {
     const MEMORY: &str = "/dev/shm";
     const NEEDED_KIB: u64 = 3 << 20;
@@ -103,7 +104,7 @@ impl Folder {
         Self::within(&std::env::temp_dir())
     }
 
-    /// Makes a folder in memory, if there is room: for the data of a server that runs in this process.
+    /// Makes a folder in memory, if it has room: for the data of a server that runs in this process.
     fn in_memory() -> Self {
         Self::within(temporary_folder())
     }
@@ -414,7 +415,7 @@ pub fn config(folder: &std::path::Path, database_url: Option<String>, settings: 
     Config::load(None, environment).unwrap()
 }
 
-/// One hash for all users, because argon2 is slow.
+/// Returns the same hash for all users, because argon2 is slow.
 async fn password_hash(app: &App) -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     if let Some(hash) = HASH.get() {

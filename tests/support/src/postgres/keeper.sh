@@ -57,7 +57,7 @@ murder() {
 }
 follow() {
     rm -rf "$dir/data"
-    # What is passed on isn't: whether this one is to wait for a standby of its own.
+    # Not passed on: whether this server waits for a standby of its own.
     $as "$bin/pg_basebackup" $1 -U postgres -D "$dir/data" -R -X stream -c fast --no-sync >"$dir/log" 2>&1 \
         && sed -i /synchronous_standby_names/d "$dir/data/postgresql.auto.conf"
 }

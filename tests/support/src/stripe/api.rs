@@ -9,7 +9,7 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// How long answers are kept for their idempotency keys.
+/// Time for which answers are kept for their idempotency keys.
 const KEPT_SECONDS: i64 = 24 * 3_600;
 
 /// A request.
@@ -32,12 +32,12 @@ pub struct Answer {
     pub is_replayed: bool,
 }
 
-/// What is known of an idempotency key.
+/// State of an idempotency key.
 struct Kept {
     path: String,
     fields: Vec<(String, String)>,
     at: i64,
-    /// The answer; none while the request is under way.
+    /// The answer; none while the request is in progress.
     answer: Option<Answer>,
 }
 
@@ -48,11 +48,11 @@ pub struct Account {
     requests: u64,
 }
 
-/// What comes of the beginning of a request.
+/// The outcome of beginning a request.
 pub enum Begun {
-    /// It is to be executed.
+    /// To be executed.
     New,
-    /// It has its answer already.
+    /// Answered already.
     Answered(Answer),
 }
 
@@ -67,7 +67,7 @@ impl Account {
         format!("req_fake{:05}", self.requests)
     }
 
-    /// Checks the secret key and the idempotency key, which is under way from now on.
+    /// Checks the secret key and the idempotency key, which is in use from now on.
     pub fn begin(&mut self, request: &Request) -> Begun {
         let bearer = request.headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));
         if bearer != Some(SECRET_KEY) {

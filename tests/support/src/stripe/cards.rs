@@ -1,8 +1,8 @@
-//! Cards of customers, with what their banks say.
+//! Cards of customers, with the decisions of their banks.
 
 use serde_json::{Value, json};
 
-/// What becomes of a charge.
+/// The outcome of a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Succeeds,
@@ -13,7 +13,7 @@ pub enum Outcome {
     },
     /// The bank wants the customer to authenticate, who is away.
     AuthenticationRequired,
-    /// It is on its way; the test settles it.
+    /// Pending until the test settles it.
     Processing,
 }
 
@@ -31,9 +31,9 @@ pub struct Card {
     pub last4: String,
     pub exp_month: u8,
     pub exp_year: u16,
-    /// What becomes of a charge while the customer is there.
+    /// The outcome of a charge while the customer is present.
     pub now: Outcome,
-    /// What becomes of later charges, while the customer is away.
+    /// The outcome of later charges, while the customer is away.
     pub later: Outcome,
 }
 

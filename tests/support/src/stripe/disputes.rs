@@ -6,7 +6,7 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// What a dispute costs, in the minor unit.
+/// The fee of a dispute, in the minor unit.
 const FEE: i64 = 1_500;
 
 impl State {

@@ -1,34 +1,34 @@
-//! What goes wrong between a client and Stripe.
+//! Faults between a client and Stripe.
 
 use std::time::Duration;
 
 use super::api::Request;
 use crate::chance::Chance;
 
-/// What happens to a request.
+/// A fault of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The connection ends before the request is executed.
     LostRequest,
-    /// It is executed, and the connection ends without an answer.
+    /// The request is executed, and the connection ends without an answer.
     LostAnswer,
-    /// It is executed, and the connection ends in the middle of the answer.
+    /// The request is executed, and the connection ends in the middle of the answer.
     HalfAnswer,
-    /// It is executed, and never answered: the client has to give up by itself.
+    /// The request is executed, and never answered: the client has to give up by itself.
     Silence,
-    /// It isn't executed: 500.
+    /// The request isn't executed: 500.
     ErrorBefore,
-    /// It is executed, but answered by 500, and so is every repetition with its key, as Stripe documents it.
+    /// The request is executed, but answered by 500, and so is every repetition with its key, as Stripe documents it.
     ErrorAfter,
     /// Too many requests: it isn't executed.
     TooMany,
     /// The account itself can't take payments: it isn't executed.
     AccountInvalid,
-    /// It is executed after a while; until then its key is under way.
+    /// The request is executed after a while; until then its key is in use.
     Delay(Duration),
-    /// It comes twice; the second answer is sent.
+    /// The request comes twice; the second answer is sent.
     Twice,
-    /// It is executed, and its answer is held back until the test releases it.
+    /// The request is executed, and its answer is held back until the test releases it.
     Held,
 }
 

@@ -6,13 +6,13 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// What becomes of a refund.
+/// The outcome of a refund.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefundOutcome {
     Succeeds,
-    /// It is on its way; the test settles it.
+    /// Pending until the test settles it.
     Pending,
-    /// It fails at once.
+    /// Fails at once.
     Fails,
 }
 

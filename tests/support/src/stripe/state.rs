@@ -30,9 +30,9 @@ pub struct State {
     pub order: Vec<String>,
     /// The cards behind payment methods.
     pub cards: HashMap<String, Card>,
-    /// What checkout sessions are to make, by their ids.
+    /// The objects that checkout sessions will make, by the ids of the sessions.
     pub plans: HashMap<String, Value>,
-    /// What becomes of refunds.
+    /// The outcome of refunds.
     pub refund_outcome: RefundOutcome,
     /// The states of the account's capabilities.
     pub capabilities: Value,
@@ -126,7 +126,7 @@ impl State {
         self.cards.get(payment_method).map_or(Outcome::Succeeds, |card| card.later)
     }
 
-    /// Adds an event about an object as it is now.
+    /// Adds an event about an object in its current state.
     pub fn emit(&mut self, kind: &str, object_id: &str) {
         let id = self.new_id("evt");
         let request = self.request.as_ref().map(|(id, key)| json!({"id": id, "idempotency_key": key}));
@@ -223,7 +223,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns `false` if there is no such property.
+    /// Returns `false` if the object has no such property.
     fn expand_path(&self, value: &mut Value, path: &[&str]) -> bool {
         let Some((name, rest)) = path.split_first() else { return true };
         if let Value::Array(items) = value {

@@ -6,7 +6,7 @@ use super::params::Params;
 use super::problem::Problem;
 use super::state::State;
 
-/// How long a calculation can be used.
+/// Time for which a calculation can be used.
 const EXPIRES_SECONDS: i64 = 90 * 24 * 3_600;
 
 /// Returns the address that customers enter.
