@@ -89,7 +89,7 @@ max_requests_per_min = 6000
 max_concurrent_requests = 50
 "#;
 
-/// Runs a test on each database with an upstream of this kind. `more` are lines of its table. What it has cached is for everybody,
+/// Runs a test on each database with an upstream of this kind. `more` are lines of its table. What it has cached is for everyone,
 /// so that requests and answers are compared as they are; `fields` shows what happens otherwise.
 pub fn with_upstream(database: Database, kind: &str, more: &str, test: impl AsyncFn(&Scene)) {
     let (kind, more) = (kind.to_owned(), more.to_owned());

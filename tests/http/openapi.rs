@@ -1,4 +1,4 @@
-//! Compares the OpenAPI document with the routes, with itself, and with the server's behaviour.
+//! Compares the OpenAPI document with the routes, with itself, and with the server's behavior.
 
 mod clients;
 mod schemathesis;

@@ -367,7 +367,7 @@ fn transaction_fails_after_an_error(database: Database) {
         assert!(sql("SELECT 1").execute(&mut tx).await.is_err());
         assert!(matches!(tx.commit().await, Err(Error::Internal(_))));
         assert_eq!(count(&db, "users").await, 0);
-        // A cancelled statement counts as failed too.
+        // A canceled statement counts as failed too.
         let mut tx = db.write().await.unwrap();
         let slow = sql(slow_insert(&db)).heavy().execute(&mut tx);
         assert!(tokio::time::timeout(Duration::from_millis(1), slow).await.is_err());

@@ -84,7 +84,7 @@ fn endless_request_is_cut_off_by_the_stop() {
     drop(endless);
 }
 
-/// Another process has the migration lock; the server waits for it on a thread that can't be cancelled.
+/// Another process has the migration lock; the server waits for it on a thread that can't be canceled.
 #[test]
 fn waiting_start_can_be_stopped() {
     let folder = Folder::new();

@@ -102,7 +102,7 @@ fn settings(start: &Start, url: Option<&str>) -> Settings {
 }
 
 /// Returns which of the calls this server supports: an earlier version may lack some. Only calls that succeed
-/// before the change are counted afterwards.
+/// before the change are counted afterward.
 fn supported_calls(server: &Server, ada: &Account, place: &Place) -> Vec<bool> {
     let calls = calls(server, ada, place, 999_999);
     let statuses: Vec<_> = calls.iter().map(|call| call.send().status).collect();

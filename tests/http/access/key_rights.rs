@@ -84,7 +84,7 @@ async fn scene(world: &World) -> Scene {
             let name = format!("{in_organization:?}-{in_project:?}");
             let name = name.replace("Some(", "").replace(')', "");
             let user = world.user(&name).await;
-            // They make their keys as an admin, and get their roles afterwards.
+            // They make their keys as an admin, and get their roles afterward.
             world.join_organization(&place, &user, OrganizationRole::Admin).await;
             for (kind, body) in kinds() {
                 // A single kind of limited key is enough, except for the highest role.

@@ -70,7 +70,7 @@ async fn password_change_voids_older_reset_links(world: World) {
     assert_eq!(refused, (400, "invalid_token".into()));
     assert_eq!(mails(&world, "ada", "Choose a new password").await.len(), 1, "the other never leaves");
     login(&world, "ada", NEW_PASSWORD).data().await;
-    // A link requested afterwards works.
+    // A link requested afterward works.
     world.clock.advance_ms(1);
     forgot(&world, "ada").await;
     let link = world.mailed_token("ada@example.com").await;

@@ -1,5 +1,5 @@
 //! The database refuses to write one of the tables for a while: nothing is half done meanwhile, and
-//! afterwards each call is settled exactly once.
+//! afterward each call is settled exactly once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

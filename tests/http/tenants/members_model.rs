@@ -2,7 +2,7 @@
 //! projects and members, on two servers over one database.
 //!
 //! A seed distributes the calls over several tasks; their interleaving is up to the machine. The audit trail
-//! shows the order afterwards, because each change is recorded in its own transaction under the organization's
+//! shows the order afterward, because each change is recorded in its own transaction under the organization's
 //! lock. Replayed in this order through a model with its own rules ([`model::State::decide`]), each change must
 //! have been allowed for its caller at that moment; so no member ever held a role that no authorized caller
 //! gave, and the organization always had an owner. Every other answer must equal the model's answer in one of

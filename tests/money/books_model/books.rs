@@ -310,7 +310,7 @@ impl Books {
     }
 }
 
-/// Rounds to a nano in the customer's favour.
+/// Rounds to a nano in the customer's favor.
 fn up_to_nano(pico: i128) -> i128 {
     -(-pico).div_euclid(NANO)
 }

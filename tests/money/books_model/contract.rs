@@ -65,7 +65,7 @@ pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Amoun
             }
             first = end;
         }
-        // In the customer's favour.
+        // In the customer's favor.
         sum.discount += (parts + PARTS - 1) / PARTS;
     }
     sum

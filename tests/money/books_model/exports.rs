@@ -81,7 +81,7 @@ impl History<'_> {
         }
     }
 
-    /// Checks that each document's lines sum to its amount, and that every void invoice is cancelled.
+    /// Checks that each document's lines sum to its amount, and that every void invoice is canceled.
     async fn check_sums(&self, mut sums: Sums) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();

@@ -196,7 +196,7 @@ fn read_handle_defers_nothing(database: Database) {
 }
 
 /// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
-/// still taken for live ones afterwards.
+/// still taken for live ones afterward.
 #[on_postgres]
 fn dead_connections_are_skipped_at_the_begin(_: Database) {
     on_one_thread(async {

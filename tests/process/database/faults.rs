@@ -16,7 +16,7 @@ async fn add(db: &Db, name: &str) -> Result<(), Error> {
 }
 
 /// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
-/// still taken for live ones afterwards.
+/// still taken for live ones afterward.
 #[on_postgres]
 fn pool_recovers_after_postgres_restarts(_: Database) {
     on_one_thread(async {

@@ -256,7 +256,7 @@ impl Scene {
         }
     }
 
-    /// Adds an owner's key that another owner rotated, who became an admin of the project afterwards.
+    /// Adds an owner's key that another owner rotated, who became an admin of the project afterward.
     async fn add_rotated_keys(&mut self, world: &World, owner: &TestUser) {
         let place = self.own.place.clone();
         let rotator = world.user("rotator").await;

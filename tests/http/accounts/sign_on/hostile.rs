@@ -141,7 +141,7 @@ fn answers_that_this_browser_doesnt_wait_for_are_refused(database: Database) {
         world.clock.advance_ms(-10 * 60_000);
         acme.set_token(&acme.sign(&acme.claims(&world, &asked["nonce"], &json!({}))));
         assert_eq!(sessions(&world).await, before);
-        // The control, which uses it up: a copy of the browser's cookies is worth nothing afterwards.
+        // The control, which uses it up: a copy of the browser's cookies is worth nothing afterward.
         let mut copy = jar.clone();
         assert_eq!(jar.get(&world, &callback).await.status, 303);
         assert_eq!(copy.get(&world, &callback).await.status, 400);
