@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use support::world::Folder;
 
-/// A catalog file in a folder of its own.
+/// A catalog file in its own folder.
 struct File {
     pub path: PathBuf,
     _folder: Folder,

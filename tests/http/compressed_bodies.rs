@@ -83,7 +83,7 @@ async fn compressed_bodies_are_decoded(world: World) {
         "{}",
         refused.text
     );
-    // Nothing at all is nothing in each coding.
+    // An empty body is an empty body in each coding.
     for coding in CODINGS {
         for body in [Vec::new(), encode(coding, "")] {
             let answer = create(&world, &ada.access_token, coding, body).send().await;
@@ -213,7 +213,7 @@ async fn one_byte_order_mark_is_ignored(world: World) {
     }
 }
 
-/// A repetition may be sent in another coding: what is compared is what comes out.
+/// A repetition may be sent in another coding: the decoded bodies are compared.
 #[on_each_database]
 async fn repeated_requests_are_compared_decoded(world: World) {
     let ada = world.user("ada").await;

@@ -1,4 +1,4 @@
-//! The API reference as pages: everything in the OpenAPI document stands on one of them.
+//! The API reference as pages: everything in the OpenAPI document is on one of them.
 
 mod examples;
 

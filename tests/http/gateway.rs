@@ -89,8 +89,8 @@ max_requests_per_min = 6000
 max_concurrent_requests = 50
 "#;
 
-/// Runs a test on each database with an upstream of this kind. `more` are lines of its table. What it has cached is for everyone,
-/// so that requests and answers are compared as they are; `fields` shows what happens otherwise.
+/// Runs a test on each database with an upstream of this kind. `more` are lines of its table. All keys share
+/// its cache, so that requests and answers are compared unchanged; `fields` tests the other case.
 pub fn with_upstream(database: Database, kind: &str, more: &str, test: impl AsyncFn(&Scene)) {
     let (kind, more) = (kind.to_owned(), more.to_owned());
     with_catalog(
@@ -155,7 +155,7 @@ impl Scene {
         self.call("/v1/chat/completions", body)
     }
 
-    /// Builds a model call with the key. Each has a time of its own, so that their ids are in order.
+    /// Builds a model call with the key. Each call has its own time, so that their ids are in order.
     pub fn call(&self, path: &str, body: &Value) -> Call {
         self.world.clock.advance_ms(1);
         self.world.post(path, body).bearer(&self.key)

@@ -77,7 +77,8 @@ fn every_reference_resolves() {
     assert_eq!(used, made, "and no schema is there for nothing");
 }
 
-/// Returns the schema that a schema refers to, or the schema itself; what may be null as well is one reference.
+/// Returns the schema that a schema refers to, or the schema itself; a schema that may be null as well has one
+/// reference.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema.get("$ref").or_else(|| schema.pointer("/anyOf/0/$ref")) {
         Some(reference) => document.pointer(reference.as_str().unwrap().trim_start_matches('#')).unwrap(),

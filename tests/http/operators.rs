@@ -148,7 +148,7 @@ async fn every_change_is_audited(world: World) {
     assert_eq!((registered.actor.as_str(), registered.address.as_deref()), ("anonymous", Some("192.0.2.7")));
     assert_eq!(registered.target, user.as_str().unwrap());
     assert!(registered.request_id.as_ref().unwrap().starts_with("req_"));
-    // The server made its first key by itself, before the first request.
+    // The server made its own first key, before the first request.
     let first_key = entry("signing_key.created");
     let kid = world.app.accounts.keyset().await.unwrap().active_kid().to_owned();
     assert_eq!((first_key.actor.as_str(), &first_key.target), ("system", &kid));

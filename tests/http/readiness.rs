@@ -81,7 +81,7 @@ async fn stopping_server_is_not_ready(world: World) {
     world.app.stop();
     assert_only_failure(&world, "running", "not_ready", "The server is stopping: send requests elsewhere.")
         .await;
-    // Requests that arrive all the same are served.
+    // Requests that arrive nevertheless are served.
     world.user("ada").await;
 }
 

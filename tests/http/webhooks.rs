@@ -1,4 +1,4 @@
-//! Webhooks: their operations, and what is sent to them.
+//! Webhooks: their operations, and the events that they receive.
 
 mod attempts;
 mod events;
@@ -43,12 +43,12 @@ async fn key_hook(world: &World, owner: &TestUser, place: &Place, receiver: &Rec
     hook(world, owner, place, &receiver.url(), &["api_key.created", "api_key.deleted"]).await
 }
 
-/// Creates an API key, whose event is due.
+/// Creates an API key, which queues an event.
 async fn cause(world: &World, owner: &TestUser, place: &Place, name: &str) -> String {
     world.key(owner, place, &json!({ "name": name })).await.0
 }
 
-/// Sends what is due.
+/// Sends the queued events.
 async fn send(world: &World) {
     send_due(&world.app.webhooks).await.unwrap();
 }

@@ -41,7 +41,7 @@ fn configuration_limits_keys_on_every_route(database: Database) {
             let guest = ("guest@example.com", "guest@example.com");
             let invitation = world.insert_invitation(&place, guest, OrganizationRole::Member, ada.id).await;
             let mut routes = 0;
-            // Reads run before deletions of what they need.
+            // Reads run before deletions of the objects that they need.
             let mut table = routes::table();
             table.sort_by_key(|route| route.method != Method::GET);
             for route in table.iter().filter(|route| route.access.scheme == Some("bearer")) {
@@ -136,8 +136,7 @@ async fn lock_and_recheck_repeats_the_gates_checks(world: World) {
     let key = KeyAction::Rotate.admit(&app.api, &mut call).await.unwrap();
     assert!(leaving.is_leaving() && leaving_project.is_leaving());
     assert!(!member.is_leaving() && !project_member.is_leaving());
-    // Each in a transaction of its own, one after the other: the next waits for the lock of the previous
-    // one.
+    // Each lock in its own transaction, one after the other: the next waits for the lock of the previous one.
     macro_rules! hold {
         ($scope:ident.$hold:ident $(($now:expr))?, $role:expr) => {{
             let mut tx = app.db.write().await.unwrap();
@@ -305,8 +304,7 @@ fn addresses_are_limited_unless_limits_are_off(database: Database) {
     }
 }
 
-/// Waits until this statement, in a transaction of its own, waits for a lock that `first` holds; then
-/// releases the lock.
+/// Waits until this statement, in its own transaction, waits for a lock that `first` holds; then releases the lock.
 async fn assert_waits_for_lock(world: &World, first: Tx, statement: &'static str, id: OrganizationId) {
     let app = world.app.clone();
     let second = tokio::spawn(async move {

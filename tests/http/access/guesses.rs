@@ -1,4 +1,4 @@
-//! Guesses at passwords and credentials: what they cost an attacker, without a cost for other users.
+//! Guesses at passwords and credentials: their cost for an attacker, without a cost for other users.
 
 mod audited;
 mod credentials;

@@ -136,8 +136,8 @@ impl Scene {
         format!("{}/{}", self.keys(), self.targets[target].id)
     }
 
-    /// Returns what the gate allows this bearer: every action on the organization, the project, their members
-    /// and the keys of each creator, and the roles under the lock.
+    /// Returns everything that the gate allows this bearer: every action on the organization, the project,
+    /// their members and the keys of each creator, and the roles under the lock.
     async fn powers(&self, world: &World, bearer: &str) -> BTreeSet<String> {
         let mut powers = BTreeSet::new();
         let app = &world.app;

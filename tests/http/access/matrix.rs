@@ -52,7 +52,7 @@ fn access_matrix(database: Database) {
     });
 }
 
-/// Returns whether a success of the route takes away what the next caller's would need.
+/// Returns whether a success of the route removes something that the next caller needs.
 fn takes_away(route: &Route) -> bool {
     route.method == Method::DELETE || route.path.ends_with("/end-rotation")
 }

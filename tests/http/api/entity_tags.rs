@@ -1,4 +1,4 @@
-//! `ETag` of what is read, and `If-Match` of its changes (docs/contract/README.md#concurrent-changes).
+//! `ETag` of reads, and `If-Match` of their changes (docs/contract/README.md#concurrent-changes).
 
 use std::collections::BTreeSet;
 

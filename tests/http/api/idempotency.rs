@@ -311,7 +311,7 @@ async fn key_belongs_to_its_caller_and_path(world: World) {
 async fn other_operations_ignore_the_header(world: World) {
     let scene = scene(&world, "a").await;
     let token = &scene.owner.access_token;
-    // Not even a malformed one is refused.
+    // Even a malformed key isn't refused.
     for key in ["key", "not valid"] {
         let path = scene.place.organization_path();
         for _ in 0..2 {

@@ -160,7 +160,7 @@ async fn role_changes_follow_the_escalation_table(world: World) {
             remove(&world, &ada, &place, &target).send().await;
             cases += 1;
         }
-        // The same rules hold for oneself, except that every member may leave.
+        // The same rules apply to one's own role, except that every member may leave.
         for (after, status) in ROLES.into_iter().zip(due) {
             let status = if caller == before { status } else { continue };
             let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
@@ -360,7 +360,7 @@ async fn racing_owners_leave_one_owner(world: World) {
         let won = statuses.iter().filter(|status| **status == 200).count();
         let codes: Vec<_> = answers.iter().map(|answer| answer.status.to_string() + &answer.text).collect();
         assert_eq!(won, 1, "{codes:?}");
-        // The loser has no role any more, no membership, or is the last owner.
+        // The loser no longer has a role or membership, or is the last owner.
         assert!(statuses.iter().all(|status| [200, 403, 404, 409].contains(status)), "{codes:?}");
         let mut owners = 0;
         for user in [&ada, &bob] {
@@ -374,7 +374,7 @@ async fn racing_owners_leave_one_owner(world: World) {
     }
 }
 
-/// A member who is removed or demoted during a request succeeds before that or not at all.
+/// A request of a member who is removed or demoted meanwhile succeeds before that or not at all.
 #[on_each_database]
 async fn demoted_admin_loses_the_race(world: World) {
     let ada = world.user("ada").await;

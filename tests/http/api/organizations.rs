@@ -212,7 +212,7 @@ fn management_calls_are_limited(database: Database) {
         }
         assert_eq!(list(&ada.access_token).refused().await, (429, "rate_limited".into()));
         list(&bob.access_token).data().await;
-        // Lists of models don't count as management: they have as many of their own.
+        // Lists of models don't count as management: their limit is as high, but separate.
         for _ in 0..2 {
             world.get("/v1/models").bearer(&ada.access_token).bare().await;
         }

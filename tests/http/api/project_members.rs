@@ -297,7 +297,7 @@ async fn role_changes_follow_the_escalation_table(world: World) {
             assert_eq!(found.as_deref(), role.map(ProjectRole::as_str));
             cases += 1;
         }
-        // The same rules hold for oneself, except that every member may leave.
+        // The same rules apply to one's own role, except that every member may leave.
         for (after, status) in ROLES.into_iter().zip(due) {
             let status = if caller == before { status } else { continue };
             let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
@@ -534,7 +534,7 @@ async fn one_of_32_concurrent_additions_succeeds(world: World) {
     assert_eq!(detail["members_count"], 3);
 }
 
-/// A member who is demoted or removed during a request succeeds before that or not at all.
+/// A request of a member who is demoted or removed meanwhile succeeds before that or not at all.
 #[on_each_database]
 async fn demoted_member_loses_the_race(world: World) {
     let ada = world.user("ada").await;
@@ -638,7 +638,7 @@ async fn addition_races_with_leaving_the_organization(world: World) {
             }
         };
         assert_eq!(left.status, 200, "{}", left.text);
-        // After the removal they are a newcomer, whom a project's owner can't add.
+        // After the removal they are a newcomer, and a project's owner can't add newcomers.
         assert!([200, 403].contains(&added.status), "{}", added.text);
         assert_eq!(roles_of(&world, &place, &bob).await, (None, None));
     }

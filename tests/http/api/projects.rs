@@ -132,7 +132,7 @@ async fn invalid_changes_are_refused(world: World) {
         (json!({"settings": {"model": 1}}), &["settings.model wrong_type"]),
         (json!({"settings": {"max_tokens": 0}}), &["settings.max_tokens out_of_range"]),
         (json!({"settings": {"temperature": 2.1}}), &["settings.temperature out_of_range"]),
-        // The rule holds for the combined settings.
+        // The rule applies to the combined settings.
         (json!({"settings": {"max_tokens": 4097}}), &["settings.max_tokens out_of_range"]),
         (json!({"settings": {"model": "svc-1-turbo"}}), &["settings.max_tokens out_of_range"]),
         (

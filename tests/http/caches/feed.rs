@@ -277,7 +277,7 @@ async fn caches_are_not_trusted_after_seconds_without_the_feed(world: World) {
     for bearer in [&key, &ada.access_token] {
         assert_eq!((statements("/v1/models", bearer).await, statements("/v1/models", bearer).await), (1, 1));
     }
-    // Ended without the feed: noticed all the same.
+    // The session ended without the feed, and is noticed nevertheless.
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE sessions SET ended_at = $2 WHERE id = $1")
         .bind(ada.session_id)

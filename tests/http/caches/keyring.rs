@@ -1,4 +1,4 @@
-//! The key cache: its bound holds under any flood.
+//! The key cache: its bound is kept under any flood.
 
 use serde_json::json;
 use support::on_each_database;

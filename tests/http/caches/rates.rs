@@ -1,4 +1,4 @@
-//! Shared rates: replicas together allow what one would, with few queries, and without an outage.
+//! Shared rates: replicas together allow as much as a single one would, with few queries, and without an outage.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -172,7 +172,7 @@ fn calls_borrowed_by_a_dead_replica_are_returned(postgres: Database) {
         world.clock.advance_ms(12_000);
         let (let_through, _) = drain(&other, &key).await;
         assert!((100..=120).contains(&let_through), "{let_through}");
-        // A running replica returns what it hasn't used.
+        // A running replica returns unused calls.
         world.clock.advance_ms(72_000);
         for _ in 0..22 {
             assert_eq!(call(&silent, &key).await.0, 200);

@@ -51,7 +51,7 @@ fn refused_file_is_told_once_while_its_mistakes_last(database: Database) {
         assert!(secret["data"]["messages"][0].as_str().unwrap().starts_with(&format!("{name}:")), "{secret}");
         assert!(!secret.to_string().contains("hunter2"), "{secret}");
 
-        // Taken again, and refused again for what it was before.
+        // Taken again, and refused again for the same reason as before.
         file.write(&good);
         assert_eq!(told().await, none);
         file.write(&without);

@@ -459,7 +459,7 @@ async fn keys_of_higher_roles_can_be_seen_ended_and_deleted_only(world: World) {
     }
     browser.done(&world, &format!("{key}/delete"), &[]).await;
 
-    // A key of another project is none here.
+    // A key of another project doesn't exist here.
     let elsewhere = Place {
         project: world.project(&scene.ada, &scene.place.organization, "Other").await,
         ..scene.place.clone()

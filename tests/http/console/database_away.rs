@@ -52,7 +52,7 @@ struct Form {
     fields: Vec<(&'static str, String)>,
     /// The status when it succeeds.
     status: u16,
-    /// Whether a visitor sends it who isn't signed in.
+    /// Whether visitors send it who aren't signed in.
     is_open: bool,
 }
 
@@ -165,7 +165,7 @@ impl Scene {
         &self.ids.iter().find(|(other, _)| *other == name).unwrap().1
     }
 
-    /// Returns the path of a form, with the ids of what it is about.
+    /// Returns the path of a form, with the ids of its objects.
     fn path(&self, route: &str) -> String {
         let own = self.others.iter().find(|(path, _)| *path == route).map(|(_, ids)| ids.as_slice());
         let ids = own.unwrap_or_default().iter().chain(&self.ids);
@@ -411,7 +411,7 @@ fn every_form_is_kept_and_can_be_sent_again(database: Database) {
                 _ => drop(check_form(&answer, form, &retry_after)),
             }
         }
-        // Later the session can't be checked any more.
+        // Later the session can't be checked.
         world.clock.advance_ms(10_000);
         let mut again = Vec::new();
         for form in &forms {

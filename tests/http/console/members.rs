@@ -187,7 +187,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     );
     assert!(!admin.page(&world, &invite).await.contains("value=\"owner\""), "an admin makes no owners");
 
-    // Mistakes keep what was typed.
+    // Mistakes keep the typed values.
     let fields = [("email", "guest@"), ("role", "admin"), ("message", "Come <b>soon</b> \"now\"")];
     let wrong = browser.post(&world, &invite, &fields).send().await;
     assert_error(&wrong, 400, "id=\"email-mistake\"");

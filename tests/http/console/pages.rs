@@ -20,7 +20,7 @@ static INVOICE_POLICY: LazyLock<String> =
 
 /// Checks the headers that every answer of the console has.
 pub fn check_headers(answer: &Answer, path: &str) {
-    // An invoice has its own style sheet; with that, it is a page of its own.
+    // An invoice has its own style sheet; with that, it is a separate page.
     let is_document = path.contains("/invoices/invoice_") && answer.status == 200;
     let policy = if is_document { INVOICE_POLICY.as_str() } else { POLICY };
     for (name, value) in [

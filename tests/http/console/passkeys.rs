@@ -29,13 +29,13 @@ fn options(page: &str) -> Value {
     serde_json::from_str(&attribute(page, "data-passkey")).unwrap()
 }
 
-/// Makes a passkey on a page that adds one; returns what the form is sent with.
+/// Makes a passkey on a page that adds one; returns the fields that the form sends.
 pub(crate) fn made(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.make(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]
 }
 
-/// Signs on a page; returns what the form is sent with.
+/// Signs on a page; returns the fields that the form sends.
 pub(crate) fn signed(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.sign(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]

@@ -23,7 +23,7 @@ async fn browser(shop: &Shop<'_>) -> Browser {
     shop.world().browser_session(shop.books.ada.id, true).await.0
 }
 
-/// Returns what the form of a payment sends.
+/// Returns the fields that the form of a payment sends.
 async fn form(shop: &Shop<'_>, browser: &Browser, amount: &'static str) -> [(&'static str, String); 3] {
     let page = browser.page(shop.world(), &at(shop, "/payments/new")).await;
     let new_id = hidden(&page, "new_id");
@@ -257,7 +257,7 @@ fn card_is_saved_and_removed(database: Database) {
     });
 }
 
-/// Returns what the form of an automatic top-up sends that is on, with a threshold of 10.
+/// Returns the fields of the form that switches on automatic top-ups, with a threshold of 10.
 fn top_up(version: &str, restore_to: &'static str) -> [(&'static str, String); 6] {
     let fields = [
         ("version", version),

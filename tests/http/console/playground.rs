@@ -200,7 +200,7 @@ fn failures_of_the_server_behind_the_model_are_sentences(database: Database) {
     });
 }
 
-/// Closing the page, or Stop, leaves the call like any client that leaves: what was generated is charged once.
+/// Closing the page, or Stop, leaves the call like any client that leaves: the generated tokens are charged once.
 #[on_each_database]
 fn stopped_answer_is_settled(database: Database) {
     with_upstream(database, "vllm", "", async |scene: &Scene| {

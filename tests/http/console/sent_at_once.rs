@@ -35,7 +35,7 @@ impl Scene {
         statuses.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())).collect()
     }
 
-    /// Counts what a list of the API has.
+    /// Counts the entries of a list of the API.
     async fn count(&self, world: &World, path: &str) -> i64 {
         let data = world.get(path).bearer(&self.ada.access_token).data().await;
         data["total"].as_i64().unwrap()

@@ -1,4 +1,4 @@
-//! A form that is sent when the session has ended, or when it has to wait: what was typed is kept.
+//! A form that is sent when the session has ended, or when it has to wait, keeps the typed values.
 
 use http::Method;
 

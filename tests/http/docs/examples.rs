@@ -61,7 +61,7 @@ async fn member(world: &World, place: &Place, name: &str) -> TestUser {
     user
 }
 
-/// An example with what is put into it.
+/// An example with the values to fill in.
 struct Example {
     name: String,
     source: String,
@@ -78,7 +78,7 @@ impl Example {
         self.source = self.source.replace(&format!("{prefix}_{ID}"), id);
     }
 
-    /// Puts in what a browser has answered.
+    /// Fills in a browser's answer.
     fn replace_answer(&mut self, body: &Value) {
         let answer = &body["credential"];
         for (from, to) in [
@@ -287,7 +287,7 @@ const PAYMENTS: [&str; 5] = [
     "take_stripe_event",
 ];
 
-/// Returns all examples in a language, each with what it needs.
+/// Returns all examples in a language, each with its values.
 async fn examples(world: &World, addresses: Addresses, label: &str) -> Vec<Example> {
     let (mut examples, scene) = (Vec::new(), Scene::new(world, label).await);
     let document = super::document(world);

@@ -51,8 +51,8 @@ async fn chat(scene: &Scene, body: &Value) -> Answer {
     scene.chat(body).send().await
 }
 
-/// The upstream repeats what a client chose, as OpenAI and llama.cpp do. Other calls are counted as before: with
-/// 9 × 0.000001 + 900 × 0.00001 = 0.009009 each.
+/// The upstream repeats the value that a client chose, as OpenAI and llama.cpp do. Other calls are counted as
+/// before: with 9 × 0.000001 + 900 × 0.00001 = 0.009009 each.
 fn clients_teach_nothing(database: Database, kind: &str, field: &str, counted_by: &str) {
     with_upstream(database, kind, "", async |scene| {
         let message = format!("Invalid tool_choice: {field}");

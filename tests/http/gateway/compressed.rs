@@ -45,7 +45,8 @@ fn upstreams_get_what_is_decoded(database: Database) {
             "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
         });
         scene.upstream.script([json_answer(200, &answer)]);
-        // Blanks that count nothing make it large: what is decoded at once, and what in a turn.
+        // Blanks that count nothing make it large, for bodies that are decoded at once, and for bodies that
+        // wait for their turn.
         for length in [0, 300_000, 2_000_000] {
             let text = format!("{}{}", " ".repeat(length), body());
             let before = scene.upstream.received().len();

@@ -1,4 +1,4 @@
-//! Every end of a stream: what the client sees, and what it costs (docs/contract/gateway.md#what-a-call-costs).
+//! Every end of a stream: the client's view, and the cost (docs/contract/gateway.md#what-a-call-costs).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{Scene, with_upstream};
 use support::upstream::{Step, end_of_body, event, piece, stream_head};
 use support::{Database, on_each_database};
 
-/// A chunk with a word, and as many tokens as were generated so far.
+/// A chunk with a word, and the number of tokens generated so far.
 fn word(text: &str, generated: i64) -> Value {
     json!({
         "model": "m",
@@ -169,8 +169,8 @@ fn client_that_leaves_a_stream_cancels_it_and_pays_what_was_made(database: Datab
     });
 }
 
-/// A client that takes nothing stops the upstream from being read once a megabyte waits for it, and is cut off when the
-/// call's time is over. What was read is its.
+/// A client that reads nothing stops the upstream from being read once a megabyte waits for it, and is cut off
+/// when the call's time is over. It pays for everything that was read.
 #[on_each_database]
 fn client_that_takes_nothing_is_cut_off(database: Database) {
     with_upstream(database, "vllm", "total_ms = 1_000", async |scene| {

@@ -174,7 +174,7 @@ async fn events(scene: &Scene) -> BTreeMap<String, (i64, i64)> {
 }
 
 /// Makes calls that end, and one that begins, while this table can't be written. Returns the tokens of each,
-/// and what they cost in nano.
+/// and their cost in nano.
 async fn make_calls(scene: &Scene, permits: &Semaphore, table: &str) -> (BTreeMap<String, (i64, i64)>, i64) {
     let can_begin = !WRITTEN_AT_THE_START.contains(&table);
     let mut good = Client::begin(scene, "good").await;

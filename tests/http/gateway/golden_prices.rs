@@ -54,7 +54,7 @@ completion_tokens = "0.000016"
 components = { reasoning = "0.00002", request = "0.00005", search = "0.01" }
 "#;
 
-/// A call and what it costs.
+/// A call and its cost.
 struct Golden {
     about: &'static str,
     path: &'static str,

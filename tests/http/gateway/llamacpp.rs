@@ -262,8 +262,8 @@ fn client_that_leaves_stops_llamacpp(database: Database) {
     });
 }
 
-/// Clients leave after a random number of events. What they pay is never more than what was generated, and
-/// little less: only what arrived after they had left.
+/// Clients leave after a random number of events. They never pay for more than was generated, and for little
+/// less: only for what arrived after they had left.
 #[on_each_database]
 fn random_disconnects_are_charged_by_what_llamacpp_generated(database: Database) {
     const STREAMS: usize = 60;
@@ -273,7 +273,7 @@ fn random_disconnects_are_charged_by_what_llamacpp_generated(database: Database)
         // Clients that would read more than the 203 events of a whole answer stay to its end.
         let counts: Vec<_> = (0..STREAMS).map(|_| 1 + chance.below(220)).collect();
         let streams = futures_util::stream::iter(counts).map(async |count| {
-            // With the cache most of the prompt isn't read again, and is charged all the same.
+            // With the cache most of the prompt isn't read again, but it is charged nevertheless.
             let more = json!({"stream": true, "max_tokens": 200, "temperature": 1, "seed": count,
                 "cache_prompt": true});
             let answer = scene.chat(&body(&more)).open().await;

@@ -1,5 +1,5 @@
-//! Completions, embeddings, responses and messages: what goes upstream, what comes back, and what it costs
-//! (docs/contract/gateway.md).
+//! Completions, embeddings, responses and messages: their requests to the upstream, their answers, and their
+//! cost (docs/contract/gateway.md).
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
@@ -78,7 +78,7 @@ fn several_prompts_are_reserved_and_charged_each(database: Database) {
         let body = json!({"model": "chat-1", "prompt": ["a", [1, 2]], "n": 2, "max_tokens": 10});
         let response = scene.call("/v1/completions", &body).send().await;
         assert_eq!(response.status, 200, "{}", response.text);
-        // Four answers of at most 10 tokens: all 40 are within what was reserved.
+        // Four answers of at most 10 tokens: all 40 are within the reservation.
         assert_eq!(recorded(scene).await, (8, 40, None, 0, 408_000_000));
     });
 }

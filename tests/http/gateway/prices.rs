@@ -1,4 +1,4 @@
-//! Which price a call has, and what is reserved for it. Sums by hand, in millionths of the currency.
+//! The price of a call, and the amount reserved for it. Sums by hand, in millionths of the currency.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -164,7 +164,7 @@ fn tier_of_the_answer_decides(database: Database) {
         assert_eq!(price_of(scene, &none, &used, &json!("flex")).await, "0.000065");
         // A tier comes before a long prompt: 300 x 0.5 + 10 x 1.5.
         assert_eq!(price_of(scene, &flex, &usage(300, 10, 0), &json!("flex")).await, "0.000165");
-        // Of a tier without a price, the others hold: 300 x 2 + 10 x 6.
+        // A tier without a price has the other prices: 300 x 2 + 10 x 6.
         assert_eq!(price_of(scene, &none, &usage(300, 10, 0), &json!("priority")).await, "0.00066");
         for (tiers, price) in [(["flex", "default"], "0.00013"), (["auto", "flex"], "0.000065")] {
             let chunks = [

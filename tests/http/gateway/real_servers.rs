@@ -223,7 +223,7 @@ fn field_may_be_refused_with_any_status(database: Database) {
     let statuses: Vec<u16> =
         (400..=451).chain(500..=512).filter(|status| !has_other_meaning(*status)).collect();
     let all = statuses.clone();
-    // Each is an upstream of its own: what one refuses is remembered.
+    // Each case has its own upstream, because refusals of an upstream are remembered.
     let describe = move |upstream: &Upstream| {
         let url = upstream.url();
         let routes = "routes = [{ upstream = \"u400\", model = \"400\" }]".to_owned();

@@ -95,8 +95,8 @@ fn every_call_has_one_line() {
     assert!(!server.log().contains("secret words"));
 }
 
-/// After ten seconds without an event the answer begins with comments. What comes then is passed on as ever, and a
-/// failure is an event.
+/// After ten seconds without an event the answer begins with comments. Later events are passed on as usual, and
+/// a failure is an event.
 #[on_each_database]
 fn long_wait_is_filled_with_comments(database: Database) {
     with_upstream(database, "vllm", "", async |scene: &Scene| {

@@ -1,4 +1,4 @@
-//! Streams that end well: what the client gets, byte for byte, and what is counted.
+//! Streams that end well: the client's bytes, and the counts.
 
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

@@ -503,7 +503,8 @@ fn pages_of_every_origin_may_call_models_where_that_is_allowed(database: Databas
     });
 }
 
-/// Every tool's first word at the built-in demo, with what it sends by default, from design and measurement.
+/// Every tool's first word at the built-in demo, with the fields that it sends by default, from design and
+/// measurement.
 #[on_each_database]
 async fn demo_answers_every_tools_first_word(world: support::world::World) {
     let ada = world.user("ada").await;

@@ -1,6 +1,6 @@
-//! Clients that generators make of the document that a server answers, by the commands of the contract
-//! (docs/contract/README.md#generate-a-client): they have a function for each operation, their types hold, and
-//! they make the journey of the README.
+//! Clients that generators make from the document that a server answers, by the commands of the contract
+//! (docs/contract/README.md#generate-a-client): they have a function for each operation, their types are right,
+//! and they make the journey of the README.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The first account: its token, and who gets it.
+//! The first account: its token, and who receives it.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -21,7 +21,7 @@ fn set(world: &World, place: &Place, bearer: &str, value: bool) -> Call {
     world.call(Method::PUT, &place.organization_path()).bearer(bearer).json(&body)
 }
 
-/// An organization of Ada, who has a second factor, with Bob as an admin and a project owner, who has none.
+/// An organization of Ada, who has a second factor, with Bob, who has none, as an admin and a project owner.
 async fn scene(world: &World) -> (TestUser, TestUser, Place) {
     let (ada, bob) = (world.user("ada").await, world.user("bob").await);
     let place = world.place(&ada, "Acme").await;

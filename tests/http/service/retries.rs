@@ -196,8 +196,8 @@ async fn retryable_event_counts_when_its_reason_is_gone(world: World) {
     assert_books(&world).await;
 }
 
-/// Two inference servers that count their calls from 1 and report under the same `source`, each to a replica
-/// of its own. The second one's events are other events, so none of them is taken for a repetition.
+/// Two inference servers that count their calls from 1 and report under the same `source`, each to its own
+/// replica. The second one's events are different, so none of them is taken for a repetition.
 #[on_each_database(&[CATALOG])]
 async fn colliding_ids_of_two_servers_are_conflicts(world: World) {
     let scene = scene(&world).await;
@@ -220,7 +220,7 @@ async fn colliding_ids_of_two_servers_are_conflicts(world: World) {
     };
     assert_eq!((counts(&one).await, counts(&other).await), ((3, 3, 3), (0, 0, 6)));
     assert_eq!(wallet(&world, &scene.place.organization).await, (-3 * 1_000_000, 0));
-    // With a source of its own, each call counts.
+    // With its own source, each call counts.
     assert_eq!(other.report(&calls("vllm-2", 2_000)).await, all("accepted"));
     assert_eq!(counts(&other).await, (3, 0, 6));
     assert_eq!(wallet(&world, &scene.place.organization).await, (-(3 + 6) * 1_000_000, 0));

@@ -11,7 +11,7 @@ use support::{Database, on_each_database};
 const ALL: &[&str] =
     &["api_key.created", "api_key.rotated", "api_key.deleted", "member.added", "member.removed"];
 
-/// Takes what was received, as types and data in the order of the types.
+/// Takes the received events, as types and data in the order of the types.
 fn take(receiver: &Receiver) -> Vec<(String, Value)> {
     let mut events: Vec<_> =
         receiver.take().iter().map(|request| (request.event(), request.json()["data"].clone())).collect();

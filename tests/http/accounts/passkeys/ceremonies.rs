@@ -104,7 +104,7 @@ async fn ceremony_is_for_its_purpose_and_session(world: World) {
         let body = json!({"ceremony": ceremony, "credential": signed});
         assert_expired(world.post("/v1/auth/passkey-login", &body), ceremony).await;
     }
-    // All of them are still good where they belong.
+    // All of them are still valid for their own purpose.
     login(&world, &asked, &signed).data().await;
     create(&world, &session, &adding, &made, "Second").data().await;
     let signed = key.sign(&proof["public_key"], &origin(&world));

@@ -98,7 +98,7 @@ fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
 /// names in CBOR as bytes instead of text.
 fn is_open_in_a_new_passkey(case: &Case) -> bool {
     let (name, bit) = case.bit;
-    // As it was.
+    // The original bytes.
     let bytes = flip(&decode(&case.answer["response"][name]), bit);
     let start = |part: &[u8]| bytes.windows(part.len()).position(|window| window == part).unwrap();
     let place = bit / 8;

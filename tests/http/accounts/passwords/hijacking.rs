@@ -1,4 +1,4 @@
-//! An account registered by an attacker with another person's address, and what the attacker keeps when the
+//! An account registered by an attacker with another person's address, and the attacker's access after the
 //! address's owner verifies it.
 
 use http::Method;
@@ -125,7 +125,7 @@ async fn attacker_statuses(world: &World, replica: &Twin, stranger: &HijackedAcc
     ]
 }
 
-/// Asserts that the attacker has no access any more, and the owner is informed of the account's memberships.
+/// Asserts that the attacker has lost all access, and the owner is informed of the account's memberships.
 async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: &HijackedAccount) {
     assert_eq!(attacker_statuses(world, replica, stranger).await, [401; 4]);
     let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&stranger.refresh_token);

@@ -1,4 +1,4 @@
-//! Which codes are good, and how often.
+//! Validity of codes, and how often each can be used.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ async fn code_is_good_one_step_early_and_late_and_once(world: World) {
     refused(step - 1).await;
     logged_in(&world, &app.code_of(step)).await;
     refused(step).await;
-    // Once the next one was used, none before it is good.
+    // Once the next code was used, no earlier code is valid.
     logged_in(&world, &app.code_of(step + 1)).await;
     for step in [step - 1, step, step + 1] {
         refused(step).await;

@@ -47,7 +47,7 @@ async fn session_is_fresh_for_a_quarter_of_an_hour(world: World) {
     assert_fresh(&world, &ada.access_token).await;
     world.clock.advance_ms(1);
     assert_stale(&world, &ada.access_token).await;
-    // Reading needs no proof, and what is asked for doesn't refresh it.
+    // Reading needs no proof, and neither reading nor refreshing the token renews the last one.
     state(&world, &ada.access_token).await;
     post(&world, &ada.refresh_token, "/v1/auth/refresh-token", &json!({})).data().await;
     assert_stale(&world, &ada.access_token).await;

@@ -97,7 +97,7 @@ pub async fn connection_id(world: &World, issuer: &str, subject: &str) -> Option
     connections::by_subject(&mut tx, issuer, subject).await.unwrap().map(|(id, _)| id)
 }
 
-/// Changes what the organization requires, as its owner does.
+/// Changes a requirement of the organization, as its owner does.
 pub async fn require(world: &World, boss: UserId, organization: &str, name: &str, value: bool) {
     let id = OrganizationId::parse(organization).unwrap();
     let token = world.session(boss).await.access_token;

@@ -12,7 +12,7 @@ const FRESH_MS: i64 = 15 * MINUTE_MS;
 pub struct Account {
     pub password: Option<String>,
     pub app: Option<App>,
-    /// Recovery codes that haven't been used, and those that are good no more.
+    /// Recovery codes that haven't been used, and those that are no longer valid.
     pub codes: Vec<String>,
     pub spent: Vec<String>,
     /// Passkeys with their ids, and those that were removed.
@@ -58,7 +58,7 @@ pub struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evidence {
     pub first: First,
-    /// `true` if a code was given and was good.
+    /// `true` if a valid code was given.
     pub has_code: bool,
 }
 
@@ -84,7 +84,7 @@ impl Account {
         self.app.is_some() || (self.are_passkeys_asked && !self.passkeys.is_empty())
     }
 
-    /// Returns `true` if this is no weaker than what the account asks for.
+    /// Returns `true` if this evidence is no weaker than the account's rule.
     pub fn is_enough(&self, evidence: Evidence) -> bool {
         !self.is_disabled && (!self.is_asked() || evidence.has_code || evidence.first == First::Passkey)
     }

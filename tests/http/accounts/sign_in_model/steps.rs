@@ -157,7 +157,7 @@ impl Sequence<'_> {
         self.second_step(jar, is_first_step, (First::Password, None), given, now).await;
     }
 
-    /// Gives a code where one is due, and takes the session that it opens.
+    /// Gives a code where the account requires one, and takes the session that it opens.
     async fn second_step(
         &mut self,
         mut jar: Jar,

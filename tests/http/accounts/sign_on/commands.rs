@@ -1,4 +1,4 @@
-//! `tollkeeper providers check` and `reload`, and what a running server does then.
+//! `tollkeeper providers check` and `reload`, and the reaction of a running server.
 
 use std::process::Command;
 use std::time::Duration;

@@ -84,7 +84,7 @@ fn connecting_takes_a_fresh_session_of_the_same_person(database: Database) {
         let answer = provider.sign_on(&world, &mut jar, NEW, &json!({"sub": "7"})).await;
         assert_eq!(answer.status, 409, "{}", answer.text);
         assert_eq!(connected(&world, &provider.issuer, "7").await, Some(bob.id));
-        // The session isn't fresh any more: at the beginning, or when the answer comes.
+        // The session is no longer fresh: at the beginning, or when the answer comes.
         let asked = jar.begin(&world, NEW).await;
         world.clock.advance_ms(9 * 60_000);
         let mut late = jar.clone();

@@ -226,7 +226,7 @@ fn keys_may_change_at_any_time_and_are_asked_for_once_a_minute(database: Databas
         world.clock.advance_ms(60_000);
         assert_eq!(answer_with(&world, provider, unknown).await.0, 400);
         assert_eq!(provider.requests("/keys").len(), asked_before + 2);
-        // A key that was taken back signs nothing any more.
+        // A key that was withdrawn no longer signs anything.
         provider.set_keys(&[second.jwk()]);
         world.clock.advance_ms(60 * 60_000);
         assert_eq!(answer_with(&world, provider, |claims| provider.sign(&claims)).await.0, 400);

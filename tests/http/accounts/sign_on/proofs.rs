@@ -87,7 +87,7 @@ fn the_provider_ends_a_session_that_was_proved_again(database: Database) {
             let (_, mut bob, mut key) = scene(&world, provider, file).await;
             prove(&world, &mut bob, &mut key, by).await;
             prove(&world, &mut bob, &mut key, by).await;
-            // Another session, by the password alone, is none of the provider's.
+            // Another session, by the password alone, doesn't belong to the provider.
             let mut other = Jar::default();
             other.sign_in(&world, "bob@example.com", PASSWORD).await;
             let token = logout(&world, provider, &json!({"sub": "7"}));
@@ -150,7 +150,7 @@ fn a_passkey_as_the_second_step_completes_the_sign_on(database: Database) {
         world.clock.advance_ms(2 * HOUR_MS);
         assert!(jar.who(&world).await.is_none(), "it ends as the provider's do");
 
-        // Without the first step sign-in begins again; on its own page a passkey is a sign-in of its own.
+        // Without the first step sign-in begins again; on its own page a passkey is a complete sign-in.
         let mut jar = begin().await;
         let page = jar.get(&world, STEP).await.text;
         let fields = fields_of(&page, &mut key, &[("second_step", "true")]);

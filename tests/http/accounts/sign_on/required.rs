@@ -194,7 +194,7 @@ fn console_shows_the_name_and_the_way_in(database: Database) {
         let back = format!("href=\"{START}?next={}\"", scene.page(""));
         assert!(sent.status == 403 && sent.text.contains(&back), "{}: {}", sent.status, sent.text);
 
-        // The link leads through the provider and back, in a session of its own.
+        // The link leads through the provider and back, in its own session.
         let before = bob.clone();
         let path = format!("{START}?next={}", scene.page("/members"));
         let answer = provider.sign_on(&world, &mut bob, &path, &person("7", "bob@example.com")).await;

@@ -28,7 +28,7 @@ async fn latest_link_works_and_earlier_ones_do_not(world: World) {
     let verify = |token: &str| world.post("/v1/auth/verify-email", &json!({ "token": token }));
     assert_eq!(verify(&first).refused().await, (400, "invalid_token".into()));
     verify(&second).data().await;
-    // Nothing is sent any more.
+    // No further mail is sent.
     let answer = resend(&world, &access).send().await;
     assert_eq!((answer.status, answer.code().as_str()), (409, "email_already_verified"));
     assert_eq!(answer.header("x-should-retry"), "false");

@@ -46,7 +46,7 @@ async fn no_secret_is_stored_in_the_clear(world: World) {
     for secret in secrets {
         assert!(!contains(&bytes, &secret), "{} has {secret}", world.backend);
     }
-    // The search finds what is there.
+    // The search finds text that exists.
     assert!(contains(&bytes, "Acme a") || world.app.db.is_postgres());
 }
 

@@ -20,7 +20,7 @@ pub fn made() -> Fields {
     fields.map(|(name, value)| (name, value.to_owned())).into()
 }
 
-/// The fields of a change, with the version of what it changes.
+/// The fields of a change, with the version of the changed object.
 pub fn changed(version: (&'static str, String)) -> Fields {
     let fields = [("name", "Changed"), ("limit", "0.5"), ("thresholds", "90")];
     [version].into_iter().chain(fields.map(|(name, value)| (name, value.to_owned()))).collect()

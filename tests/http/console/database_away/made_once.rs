@@ -3,7 +3,7 @@
 use super::{Scene, webhooks};
 use support::world::World;
 
-/// Checks what is there after every form was sent twice.
+/// Checks the objects that exist after every form was sent twice.
 pub async fn check_made_once(world: &World, scene: &Scene) {
     let token = world.session(scene.ada.id).await.access_token;
     let names = async |path: &str, name: &str| {

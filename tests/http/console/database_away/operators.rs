@@ -16,7 +16,7 @@ use support::billed::{self, Usage};
 use support::console::Browser;
 use support::world::{PASSWORD, TestUser, World};
 
-/// An operator with a second factor, and what the forms need.
+/// An operator with a second factor, and the data that the forms need.
 pub struct Operators {
     pub browser: Browser,
     /// An organization of the operator's own.

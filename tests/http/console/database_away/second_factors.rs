@@ -10,12 +10,12 @@ use support::world::{PASSWORD, World};
 
 /// People with second factors, and what their forms need.
 pub struct SecondFactors {
-    /// The browser of Gus, who has one, and another one of theirs.
+    /// The browser of Gus, who has a second factor, and another browser of theirs.
     pub browsers: [Browser; 2],
     pub recovery_codes: Vec<String>,
     /// The cookie of a sign-in of Gus that waits for its second step.
     pub pending_login: String,
-    /// The browser of Hal, who is about to add one.
+    /// The browser of Hal, who is about to add a second factor.
     pub enrolling: Browser,
     /// The first code of Hal's app.
     pub first_code: String,

@@ -22,7 +22,7 @@ async fn scene(books: &mut Books<'_>) -> (TestUser, Browser) {
     operator(books.world).await
 }
 
-/// Returns what is posted to the wallet, what is left of each credit, and status, amount and due of the invoice.
+/// Returns the wallet's posted balance, the rest of each credit, and status, amount and due of the invoice.
 async fn state(books: &Books<'_>) -> (String, Vec<String>, [String; 3]) {
     let invoice = books.invoices().await.remove(0);
     let mut tx = books.world.app.db.read().await.unwrap();
@@ -99,7 +99,7 @@ fn an_invoice_is_voided_and_what_was_paid_of_it_comes_back(database: Database) {
         let wrong = browser.post(books.world, &page, &[("name", "1")]).send().await;
         assert_eq!(wrong.status, 400, "{}", wrong.text);
         assert_eq!(state(books).await, open);
-        // Nothing of it is owed any more, and the 1 that was paid can be spent.
+        // Nothing of it is owed, and the 1 that was paid can be spent.
         let void = ("1".to_owned(), vec!["1 of payment 1".to_owned()], ["void", "3", "0"].map(str::to_owned));
         for _ in 0..2 {
             let to = browser.done(books.world, &page, &[("name", "Acme")]).await;

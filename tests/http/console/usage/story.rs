@@ -76,7 +76,7 @@ impl Story {
 /// The name of the second project.
 pub const LAB: &str = "Lab <b>& \"sons\"";
 
-/// Adds the usage of so many models with long names on so many days.
+/// Adds the usage of this many models with long names on this many days.
 pub async fn many_rows(world: &World, story: &Story, models: i64, days: i64) {
     let today = Day::parse("2026-03-10").unwrap().unix_days();
     let name = "m".repeat(60);

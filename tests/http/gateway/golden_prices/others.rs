@@ -25,7 +25,7 @@ fn chats_of_openrouter(database: Database) {
     check(database, "openai", openrouter);
 }
 
-/// Thinking is in the total alone, so it costs what the answer does.
+/// Thinking is in the total only, so it costs as much as the answer.
 fn gemini() -> Vec<Golden> {
     vec![
         // 10 x 2 + (211 - 10) x 8 + 50

@@ -8,7 +8,7 @@ use tollkeeper::db::sql;
 use super::history::{Entry, FinishedCall, History};
 use super::model::{ORGANIZATION_ROLES, OWNER, PEOPLE, PROJECT_OWNER, PROJECT_ROLES, State, Step};
 
-/// Counts of what the histories covered.
+/// Counts of the cases that the histories covered.
 #[derive(Default)]
 pub struct Figures {
     pub calls: usize,
@@ -62,8 +62,8 @@ pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figure
     states.pop().unwrap()
 }
 
-/// The gate and the decision under the lock may see different states. Then a refusal may name what comes
-/// second in the order of any single state; it must still be a refusal in one of them.
+/// The gate and the decision under the lock may see different states. Then a refusal may name the reason that
+/// is second in the order of any single state; it must still be a refusal in one of them.
 fn is_a_race_of_gate_and_lock(done: &FinishedCall, states: &[State]) -> bool {
     let is_refusal = [403, 404, 409].contains(&done.status);
     // A token replaces another when a user verifies their address twice at once.

@@ -63,7 +63,7 @@ impl FromRow for Entry {
     }
 }
 
-/// Makes the order of the audit trail's rows readable: `SQLite` numbers them by itself.
+/// Makes the order of the audit trail's rows readable: `SQLite` numbers them automatically.
 pub async fn number_entries(world: &World) {
     if world.app.db.is_postgres() {
         let mut tx = world.app.db.write().await.unwrap();
