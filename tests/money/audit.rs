@@ -289,7 +289,7 @@ async fn each_broken_rule_is_reported(world: World) {
             "UPDATE usage_daily SET cached_prompt_tokens = 0 WHERE organization_id = $1 AND month = 673",
             &[&of_feb],
         ),
-        // No longer a correction, but a request of its own.
+        // No longer a correction, but a separate request.
         (
             "UPDATE usage_events SET corrects = NULL WHERE event_id = 'e4'",
             "UPDATE usage_events SET corrects = 'e1' WHERE event_id = 'e4'",

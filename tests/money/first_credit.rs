@@ -46,7 +46,7 @@ async fn delete(world: &World, owner: &TestUser, organization: &str) {
     world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
 }
 
-/// Registers a user who has not confirmed the address yet.
+/// Registers a user who hasn't confirmed the address yet.
 async fn register(world: &World, name: &str) -> TestUser {
     let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
     world.post("/v1/auth/register", &body).data().await;

@@ -1,4 +1,4 @@
-//! Payments: what is paid at Stripe, by a fake of it, is in the books once.
+//! Payments: each payment at Stripe, by a fake of it, is in the books once.
 
 mod announcing;
 mod bounds;

@@ -1,5 +1,6 @@
-//! The recount: an audit that computes for itself finds faults that add up in the books, each planted by hand into a history that is
-//! clean without it. Sums by hand: `chat-idr` costs 0.16 a prompt token, `chat-a` 0.0000025, and 5 % less above 1,000,000.
+//! The recount: an audit that computes independently finds faults that add up in the books, each planted by
+//! hand into a history that is clean without it. Sums by hand: `chat-idr` costs 0.16 a prompt token, `chat-a`
+//! 0.0000025, and 5 % less above 1,000,000.
 
 use std::collections::BTreeSet;
 
@@ -204,7 +205,7 @@ fn first_credit_limit_that_was_changed_by_hand_is_found(database: Database) {
     });
 }
 
-/// Its reading is its own: what it shares with the books is how a finding is written, and arithmetic.
+/// The recount reads the database independently: it shares only the format of findings and arithmetic with the books.
 #[test]
 fn recount_shares_nothing_with_the_books() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/billing/src");

@@ -1,5 +1,4 @@
-//! Budgets: what is spent, reserved and left of them, and the calls that they refuse. Each sum is worked out
-//! by hand.
+//! Budgets: the amounts spent, reserved and left, and the calls that they refuse. Each sum was calculated by hand.
 
 pub mod alerts;
 mod api;
@@ -65,7 +64,7 @@ impl<'a> Scene<'a> {
         self.world.get(&path).bearer(&self.ada.access_token).data().await
     }
 
-    /// Returns what is spent, reserved and left.
+    /// Returns the amounts spent, reserved and left.
     async fn state(&self, budget: &str) -> [String; 3] {
         state(&self.read(budget).await)
     }

@@ -89,7 +89,7 @@ fn cached_tokens_are_charged_at_their_price(database: Database) {
         drop(tx);
         assert_eq!(stored, [(Some(400), 0), (None, 0), (Some(50), 1)]);
 
-        // The same again is a duplicate, also with what is the default; anything else is a conflict.
+        // The same event again is a duplicate, even with a default value written out; anything else is a conflict.
         let again = with(first.clone(), "estimated", json!(false));
         assert_eq!(report(books, &again).await.0, "duplicate");
         for other in [

@@ -37,7 +37,7 @@ async fn report(books: &Books<'_>, event: &Value) -> (String, String) {
     (word.to_owned(), detail.unwrap_or_default().to_owned())
 }
 
-/// Reports an event that must count, and returns what the wallet was charged, in nano.
+/// Reports an event that must count, and returns the wallet's charge, in nano.
 async fn charge(books: &Books<'_>, event: &Value) -> i64 {
     let before = wallet(books.world, &books.place.organization).await.0;
     assert_eq!(report(books, event).await, ("accepted".to_owned(), String::new()), "{event}");
@@ -233,7 +233,7 @@ fn corrections_name_parts(database: Database) {
         // 50 x 0.000003 + 100 x 0.00000375 + 300 x 0.00002 + 0.01 goes back.
         let parts = json!({"cache_write_5m": -100, "reasoning": -300, "search": -1});
         assert_eq!(charge(books, &correction("c1", (-150, 0, -300), parts)).await, -16_525_000);
-        // A request can be taken back by itself.
+        // A request can be taken back alone.
         assert_eq!(charge(books, &correction("c2", (0, 0, 0), json!({"request": -1}))).await, -1_000_000);
         assert_clean(books).await;
 

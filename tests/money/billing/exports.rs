@@ -1,4 +1,4 @@
-//! The charges of a month in the form of FOCUS, with sums worked out by hand, and who gets them how.
+//! The charges of a month in the format of FOCUS, with sums calculated by hand, and the ways to get them.
 
 mod command;
 mod folder;
@@ -74,8 +74,8 @@ fn cost(row: &Row, column: &str) -> i128 {
     Pico::parse(&row[column]).unwrap().units()
 }
 
-/// January: two keys, two models, a discount, and a third of a nano less than a row has. February: usage of January that
-/// comes late, a correction of it, and a call of its own.
+/// January: two keys, two models, a discount, and a third of a nano less than a row has. February: late usage
+/// of January, a correction of it, and a call of February itself.
 async fn two_months(books: &mut Books<'_>) {
     books.set_time("2026-01-05T10:00:00Z");
     books.use_today("chat-a", 1_000, 10).await;
@@ -134,7 +134,7 @@ fn lines_are_those_of_the_documents(database: Database) {
             ["2026-02-01 to 2026-03-01: Invoice 2 of 2026-02 is void: -0.00975 on invoice 2, correction"]
         );
         assert_eq!(lines(books, "2026-02").await, FEBRUARY, "a closed month never changes");
-        // Of the void invoice: what is taken back of it now came back with the rest.
+        // The event of the void invoice: the part taken back now came back with the rest already.
         books.correct_event(4, 4_000, 0).await;
         assert_eq!(
             lines(books, "2026-03").await,

@@ -2,7 +2,7 @@
 //!
 //! A text begins with hand-written sums, made from the words of the contract and the prices of `catalog.toml`
 //! alone; [`by_hand`] recalculates them. The transcript of the books follows below the line.
-//! `TOLLKEEPER_TEST_BLESS=1` rewrites the transcript; a figure without a sum fails all the same.
+//! `TOLLKEEPER_TEST_BLESS=1` rewrites the transcript; a figure without a sum still fails.
 
 use tollkeeper::billing::audit;
 use tollkeeper::clock::Day;

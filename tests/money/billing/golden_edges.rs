@@ -153,7 +153,7 @@ fn corrections_exceed_usage(database: Database) {
 #[on_each_database]
 fn invoice_of_zero(database: Database) {
     golden(database, "an_invoice_of_nothing", "2026-01-15T09:00:00Z", async |books| {
-        // Free usage is listed all the same.
+        // Free usage is listed nevertheless.
         books.use_today("free-f", 1_000, 500).await;
         books.set_time("2026-02-15T09:00:00Z");
         // Less than the smallest amount that can be charged.

@@ -67,11 +67,11 @@ fn correction_of_what_was_given_up_refunds_nothing(database: Database) {
         books.buy_credit("4", "a part").await;
         books.give_up_invoice(1).await;
         books.write_balance().await;
-        // Each is less than what was given up: nothing comes back.
+        // Each is less than the amount given up: nothing comes back.
         books.correct_event(1, 2_000_000, 0).await;
         books.correct_event(1, 3_000_000, 0).await;
         books.write_balance().await;
-        // 1 of what was given up is left.
+        // 1 of the amount given up is left.
         books.correct_event(1, 3_000_000, 0).await;
         books.write_balance().await;
     });

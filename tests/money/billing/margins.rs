@@ -153,7 +153,7 @@ fn margins_are_those_that_were_reckoned_by_hand(database: Database) {
             assert_eq!((rows(&one), one.total, &*one.currency), (vec![sum], one.rows[0].sums, "USD"));
         };
         check().await;
-        // The upstream is paid all the same.
+        // The upstream is paid nevertheless.
         let taken = event(&world, &bolt, "5", Tokens::new(-1_000, 0, -100));
         let usage = Usage { corrects: Some("3".into()), ..taken.usage.clone() };
         let outcomes = record(&world.app.billing, vec![Event { usage, ..taken }]).await.unwrap();
@@ -182,7 +182,7 @@ fn large_costs_are_exact(database: Database) {
             let event = event(&world, &acme, &id.to_string(), Tokens::new(1, 0, 0));
             charge(&world.app.billing, event, Some(&route)).await.unwrap();
         }
-        // A cost above the highest isn't recorded, and the call is charged all the same.
+        // A cost above the maximum isn't recorded, but the call is charged.
         let event = event(&world, &acme, "too dear", Tokens::new(2, 0, 0));
         let charged = charge(&world.app.billing, event, Some(&route)).await.unwrap();
         assert!(matches!(charged, Charge::Event(Outcome::New)), "{charged:?}");

@@ -136,7 +136,7 @@ fn every_change_of_the_balance_is_a_movement(database: Database) {
         // (2,000,000 - 1,000,000) x 0.000006 x 5% = 0.3
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
-        // 10 + 5 - 3 - 2 - 4.5 + 0.25 + 1.25 - 0.0625 - 1 - 12 + 0.3 = -5.7625 is due, and paid in cents.
+        // 10 + 5 - 3 - 2 - 4.5 + 0.25 + 1.25 - 0.0625 - 1 - 12 + 0.3 = -5.7625 is owed, and paid in cents.
         books.set_time("2026-03-03T00:00:00Z");
         books.pay_invoice(2).await;
         // The invoice was over 12 - 0.3 = 11.7
@@ -195,7 +195,7 @@ fn every_change_of_the_balance_is_a_movement(database: Database) {
         assert_eq!(usize::try_from(total).unwrap(), due.len());
         assert!(listed.is_sorted_by(|a, b| a.time >= b.time), "the newest first");
 
-        // Their sum is what is posted, and here what is left of the credits.
+        // Their sum is the posted balance, and here also the rest of the credits.
         let sum: i128 = listed.iter().map(Movement::nano).sum();
         let mut tx = app.db.read().await.unwrap();
         assert_eq!(sum, wallet_sum(&mut tx, books.organization_id()).await.unwrap().amount.units());

@@ -142,7 +142,7 @@ async fn delete(books: &Books<'_>) -> Answer {
 
 #[on_each_database]
 fn organization_without_debt_can_be_deleted(database: Database) {
-    // 1 x 0.0000025 is due, less than a cent; 0.01 less that is left, less than a cent.
+    // 1 x 0.0000025 is owed, less than a cent; 0.01 less that is left, less than a cent.
     for bought in [None, Some("0.01")] {
         with_books(database, JANUARY, async |books| {
             if let Some(amount) = bought {

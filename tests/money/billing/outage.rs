@@ -13,7 +13,7 @@ use support::process::{Account, Place, Server, Start, until};
 use support::world::{Folder, runtime};
 use support::{Database, on_each_database};
 
-/// Sets the clock of the service, which then goes on by itself.
+/// Sets the clock of the service, which then continues normally.
 fn set_time(clock: &FakeClock, time: &str) {
     let to = Time::parse(time).unwrap();
     clock.set_s((to.unix_ms() - Clock::System.now().unix_ms()).div_euclid(1_000));

@@ -262,7 +262,7 @@ fn crossing_batches_of_two_servers_do_not_deadlock(database: Database) {
     });
 }
 
-/// A total holds nearly 64 bits of tokens. An event beyond that is refused by itself, and changes nothing.
+/// A total has nearly 64 bits for tokens. An event beyond that is refused alone, and changes nothing.
 #[on_each_database]
 fn event_that_overflows_a_total_is_refused_alone(database: Database) {
     run_on(database, async |world| {

@@ -32,7 +32,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns what it counts, how many, and at which price each.
+    /// Returns the wholes that it counts, each with its number and price.
     pub fn uses(&self) -> Vec<(Whole, i128, i128)> {
         self.price.uses([self.prompt, self.cached, self.completion], &self.parts)
     }

@@ -46,7 +46,7 @@ impl History<'_> {
             tollkeeper::billing::store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
         // In pico: the charges of the documents, and their rounding.
         let (mut charged, mut rounding, mut documents) = (0, 0, 0);
-        // In nano: what the documents debit from the wallet.
+        // The documents' debits from the wallet, in nano.
         let mut taken = 0;
         for ((invoice, items), bill) in invoices.iter().zip(items).zip(&self.books.bills) {
             let lines = lines(&items);

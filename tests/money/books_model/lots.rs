@@ -60,7 +60,7 @@ impl Books {
         }
     }
 
-    /// Pays for a month with credits; returns the paid amount. Expired credits pay with what was reserved for
+    /// Pays for a month with credits; returns the paid amount. Expired credits pay with the amount reserved for
     /// the call.
     pub fn pay(&mut self, month: i64, nano: i128, mut held: i128, now_ms: i64) -> i128 {
         let mut due = nano;

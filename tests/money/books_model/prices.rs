@@ -53,7 +53,7 @@ pub fn one_search_more(left: &Parts) -> Value {
     json_of(&parts)
 }
 
-/// When a price holds; without any condition where no other one does.
+/// The conditions of a price. A price without any applies where no other one does.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Conditions {
     tier: Option<&'static str>,
@@ -230,7 +230,8 @@ impl History<'_> {
         !self.seed.is_multiple_of(4)
     }
 
-    /// Returns some of each part within what is left: of the rest of the prompt, of the completion, and pieces but requests.
+    /// Returns a random number of each part except requests, within the rest of the prompt, of the completion,
+    /// and three pieces.
     pub fn some_parts(&mut self, [prompt, completion]: [i128; 2]) -> Parts {
         let mut parts = [0; PARTS];
         if !self.has_parts() || self.parts_chance.below(3) == 0 {
@@ -247,7 +248,7 @@ impl History<'_> {
         parts
     }
 
-    /// Returns some of what is left of parts, negative.
+    /// Returns some of the remaining parts, negative.
     pub fn some_back(&mut self, left: &Parts) -> Parts {
         let mut back = [0; PARTS];
         if !self.has_parts() {

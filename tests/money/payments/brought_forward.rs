@@ -1,5 +1,6 @@
-//! Money that went back after it was used is owed again, and isn't charged again: the documents of all months, and the
-//! exported charges, sum to what was used. Sums by hand; `chat-idr` costs 0.16 a prompt token, `chat-a` 0.0000025.
+//! Money that went back after it was used is owed again, and isn't charged again: the documents of all months,
+//! and the exported charges, sum to the usage. Sums by hand; `chat-idr` costs 0.16 a prompt token, `chat-a`
+//! 0.0000025.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::bookkeeping::invoice_changes;
@@ -150,7 +151,7 @@ fn void_invoice_leaves_the_balance_that_was_brought_forward(database: Database) 
         shop.buy_elsewhere("3", "a part").await;
         assert_eq!(invoices(shop).await[1], "5 + 20 = 22 open");
         shop.books.void_invoice(2).await;
-        // The usage of the void invoice isn't owed any more: -22 + 5.
+        // The usage of the void invoice is no longer owed: -22 + 5.
         assert_eq!(shop.balance().await, "-17");
         shop.check().await;
         close(shop, "06").await;
@@ -158,7 +159,7 @@ fn void_invoice_leaves_the_balance_that_was_brought_forward(database: Database) 
         // 20 + 5 - 5.
         assert_eq!(charges(shop).await, "20");
         shop.check().await;
-        // An invoice that was given up isn't owed, but was charged all the same.
+        // An invoice that was given up isn't owed, but it was charged.
         let third = shop.books.invoices().await[2].id;
         invoice_changes::give_up(&shop.world().app.billing, third, &Trail::operator()).await.unwrap();
         assert_eq!((shop.balance().await.as_str(), charges(shop).await.as_str()), ("0", "20"));

@@ -1,4 +1,4 @@
-//! Customers that Stripe doesn't have any more: deleted in its dashboard, or of another mode of the account.
+//! Customers that Stripe no longer has: deleted in its dashboard, or of another mode of the account.
 
 use http::Method;
 use serde_json::{Value, json};

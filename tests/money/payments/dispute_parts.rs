@@ -23,7 +23,7 @@ async fn repeat(shop: &Shop<'_>) {
     shop.work().await;
 }
 
-/// Returns the balance, what is disputed, and what is refunded.
+/// Returns the balance, and the disputed and refunded amounts.
 async fn figures(shop: &Shop<'_>, id: &Value) -> (String, Value, Value) {
     let payment = shop.payment(id).await;
     (shop.balance().await, payment["disputed"].clone(), payment["refunded"].clone())
@@ -146,7 +146,7 @@ fn dispute_that_an_older_server_has_booked_is_continued(database: Database) {
         let id = shop.buy("100", false).await;
         let dispute_id = shop.stripe.dispute(&intent(shop, &id).await, 10_000);
         shop.hear().await;
-        // The older server books what comes back, once: its keys have no numbers.
+        // The older server books the returned amount, once: its keys have no numbers.
         shop.stripe.move_disputed(&dispute_id, 10_000, "usd");
         let (billing, trail) = (&shop.world().app.billing, Trail::system());
         let booking = Booking { billing, trail: &trail, now: shop.world().clock.now() };

@@ -51,7 +51,7 @@ enum Step {
     Disputed,
     /// The dispute was won.
     Won,
-    /// An operator refunds what is left of the first payment: 20 - 12 - 3 = 5.
+    /// An operator refunds the rest of the first payment: 20 - 12 - 3 = 5.
     Refunded,
     /// The card is removed.
     CardRemoved,

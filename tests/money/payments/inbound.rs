@@ -35,7 +35,7 @@ fn forged_events_are_refused(database: Database) {
         assert_eq!((answer.status, answer.code()), (400, "invalid_json".to_owned()));
         assert_eq!(shop.count("SELECT COUNT(*) FROM stripe_events").await, 0);
         assert_eq!(shop.balance().await, "0");
-        // Exactly five minutes are good, and one good signature of two is enough.
+        // A signature is valid for exactly five minutes, and one valid signature of two is enough.
         let both = format!(
             "{},{}",
             sign("whsec_other", now - 300, &body),

@@ -90,7 +90,7 @@ async fn go_through_all(shop: &Shop<'_>) -> Vec<Value> {
     vec![first, second, third, fourth, fifth]
 }
 
-/// The sets of types that the webhook doesn't get: each by itself, all of a kind of object, and all.
+/// The sets of types that the webhook doesn't get: each type alone, all of a kind of object, and all.
 fn lost() -> Vec<Vec<&'static str>> {
     let of = |begin: &str| EVENT_TYPES.iter().copied().filter(|kind| kind.starts_with(begin)).collect();
     let mut sets: Vec<Vec<_>> = EVENT_TYPES.iter().map(|kind| vec![*kind]).collect();
@@ -192,7 +192,7 @@ fn list_that_the_key_may_not_read_is_told(database: Database) {
         shop.stripe.refund_by_hand(&shop.row(&id).await.intent_id.unwrap(), 700);
         shop.stripe.drop_events();
         a_day_passes(shop).await;
-        // The others are compared all the same.
+        // The others are compared nevertheless.
         assert_eq!(shop.balance().await, "18");
         let told = drifts(shop).await;
         let begin = "payment_at_processor Disputes: a secret key that may read Disputes, Stripe refuses";

@@ -1,4 +1,4 @@
-//! Pages of Stripe that end when what they are for is over.
+//! Pages of Stripe that end when their purpose is over.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -118,7 +118,7 @@ fn pages_of_a_deleted_organization_end_with_it(database: Database) {
     });
 }
 
-/// Returns what the audit finds.
+/// Returns the findings of the audit.
 async fn drifts(shop: &Shop<'_>) -> Vec<String> {
     let report = audit::check(&shop.world().app.billing, None).await.unwrap();
     report

@@ -45,7 +45,7 @@ fn operator_refunds_what_is_left_of_a_credit(database: Database) {
         assert!(refund(shop, &id, None).await.is_err(), "nothing is left");
         // 25 came, 15 went back.
         assert_eq!(shop.stripe.balance(), 1_000);
-        // The events of its own refunds change nothing.
+        // The events of the refunds made here change nothing.
         shop.hear().await;
         assert_eq!(shop.balance().await, "100");
         assert_eq!(shop.count("SELECT COUNT(*) FROM payment_refunds").await, 2);

@@ -192,7 +192,7 @@ fn lost_answer_of_a_charge_with_tax_is_charged_once(database: Database) {
         shop.stripe.fail_next("POST", "/v1/payment_intents", Fault::LostAnswer);
         shop.work().await;
         assert_eq!(top_ups(shop).await, ["processing 45 + 8.55"]);
-        // Meanwhile the tax changes: what was asked for is found.
+        // Meanwhile the tax changes: the original request is found.
         shop.stripe.set_tax(200_000);
         shop.stripe.forget_keys();
         shop.pass_ms(MINUTE_MS);

@@ -1,4 +1,5 @@
-//! Taxes by Stripe: what is credited is what was bought, and what goes back is net and tax in proportion. Sums by hand.
+//! Taxes by Stripe: the credit equals the purchase without tax, and refunds are net and tax in proportion. Sums
+//! by hand.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Automatic top-ups whose events arrive while attempts are counted: in every order, twice, late and never. When the next
-//! attempt is made is up to the charge alone. Times by hand.
+//! Automatic top-ups whose events arrive while attempts are counted: in every order, twice, late and never. The
+//! charge alone determines the time of the next attempt. Times by hand.
 
 use futures_util::future::join;
 use serde_json::json;
@@ -68,7 +68,7 @@ fn ordered(ids: &[String], number: usize) -> Vec<String> {
     orders[number].iter().map(|id| (*id).clone()).collect()
 }
 
-/// Makes the attempt that is due, and lets its events arrive.
+/// Makes the next attempt, and lets its events arrive.
 async fn attempt(shop: &Shop<'_>, arrival: Arrival, old: &mut Vec<String>) {
     shop.stripe.drop_events();
     match arrival {

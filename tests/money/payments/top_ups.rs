@@ -171,7 +171,7 @@ fn soft_decline_is_tried_once_a_day_three_times_in_all(database: Database) {
         assert_eq!(later(shop).await, ["auto_top_up failed 45 insufficient_funds"]);
         assert_eq!(mails(shop).await, [json!({"reason": "declined", "amount": "45", "currency": "USD"})]);
         assert_eq!(shop.read_top_up().await["paused_reason"], "declined");
-        // Each attempt has a key of its own.
+        // Each attempt has its own key.
         let keys: std::collections::BTreeSet<_> = shop
             .stripe
             .exchanges()

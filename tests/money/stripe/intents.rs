@@ -83,7 +83,7 @@ async fn same_key_charges_once() {
     account.stripe.set_outcome(&method, STOLEN);
     let again = account.client.charge_off_session(&new, &key("pay_1")).await.unwrap();
     assert_eq!((first, account.stripe.charges().len()), (again, 1));
-    // A refusal is repeated as well, regardless of what the card would do now.
+    // A refusal is repeated as well, even if the card would succeed now.
     let error = account.client.charge_off_session(&new, &key("pay_2")).await.unwrap_err();
     account.stripe.set_outcome(&method, Outcome::Succeeds);
     let same = account.client.charge_off_session(&new, &key("pay_2")).await.unwrap_err();
@@ -147,7 +147,7 @@ async fn wrong_secret_key_is_a_mistake_of_the_configuration() {
     let error = client.customer(&account.customer.id).await.unwrap_err();
     assert!(matches!(&error, Error::Misconfigured(refusal) if refusal.status == 401));
     assert!(!error.to_string().contains("rong"), "{error}");
-    // Nothing listens any more.
+    // No server listens.
     let Account { stripe, client, customer, .. } = account;
     drop(stripe);
     tokio::task::yield_now().await;

@@ -8,8 +8,8 @@ use tollkeeper::tenants::roles::OrganizationRole;
 
 use super::*;
 
-/// Sends what is due; returns the mails whose subject has these words, each with its recipient, in the order of
-/// the recipients.
+/// Sends all queued mails; returns those whose subject has these words, each with its recipient, in the order
+/// of the recipients.
 pub async fn mails(world: &World, subject: &str) -> Vec<(String, String)> {
     send_due(&world.app.mail).await.unwrap();
     let Ok(folder) = std::fs::read_dir(world.data_dir.join("mail")) else { return Vec::new() };

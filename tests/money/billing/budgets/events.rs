@@ -5,7 +5,7 @@ use crate::billing::webhook_events::{subscribe, take_events};
 use support::on_each_database;
 use support::world::World;
 
-/// Takes the queued events: the threshold or null, the limit and what is spent.
+/// Takes the queued events: the threshold or null, the limit and the amount spent.
 async fn take(scene: &Scene<'_>, budget: &str) -> Vec<[String; 3]> {
     let events = take_events(scene.world).await.into_iter().map(|event| {
         let data = &event["data"];

@@ -6,7 +6,7 @@ use tollkeeper::billing::expired_reservations::expire_due;
 
 use super::*;
 
-/// Sets the clock, and gives Ada a session that is good then.
+/// Sets the clock, and gives Ada a session that is valid then.
 async fn set_time(scene: &mut Scene<'_>, time: &str) {
     let ms = Time::parse(time).unwrap().unix_ms() - scene.world.clock.now().unix_ms();
     scene.world.clock.advance_ms(ms);
@@ -57,7 +57,7 @@ async fn usage_counts_in_the_period_of_its_day(world: World) {
     assert_eq!(scene.state(&day).await[0], "0");
     assert_eq!(scene.state(&month).await[0], "0.00124");
     assert_eq!(scene.state(&total).await[0], "0.00186");
-    // Corrections lower the period of what they correct: 5 x 0.000002 + 50 x 0.000006 fewer.
+    // Corrections lower the period of the corrected event: 5 x 0.000002 + 50 x 0.000006 fewer.
     scene.report("today", 0, CALL, &[]).await;
     let half = [-5, -50];
     scene.report("c1", 0, half, &[("corrects", json!("today"))]).await;
@@ -73,7 +73,7 @@ async fn usage_counts_in_the_period_of_its_day(world: World) {
     assert_eq!(scene.state(&day).await[0], "0");
     assert_eq!(scene.state(&month).await[0], "0.00186");
     scene.check().await;
-    // A month later it is closed, and its corrections are credit notes: the total falls all the same.
+    // A month later it is closed, and its corrections are credit notes: the total falls nevertheless.
     set_time(&mut scene, "2026-04-03T12:00:00Z").await;
     scene.report("c4", 0, half, &[("corrects", json!("late"))]).await;
     assert_eq!(scene.state(&month).await[0], "0");

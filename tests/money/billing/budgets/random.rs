@@ -1,8 +1,9 @@
 //! Compares budgets with a model: random histories of two organizations on two servers over one database.
 //!
-//! The model keeps lists of what was accepted, and adds up each sum anew by the words of the contract
-//! (docs/contract/billing.md#budgets). After every step each budget's figures equal the model's to the last digit, each
-//! decision is the one that they allow, and exactly the thresholds that were reached are recorded, and mailed once.
+//! The model keeps lists of the accepted events, and adds up each sum anew by the words of the contract
+//! (docs/contract/billing.md#budgets). After every step each budget's figures equal the model's to the last
+//! digit, each decision is the one that they allow, and exactly the thresholds that were reached are recorded,
+//! and mailed once.
 //!
 //! On a difference the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others
 //! ([`support::seeds`]).

@@ -6,7 +6,7 @@ use super::*;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Always,
-    /// The condition holds for the service, or the column is recommended and can be known.
+    /// The condition applies to the service, or the column is recommended and can be known.
     Here,
     /// The condition never applies: no commitments, contracts, regions, zones, tags, shared costs or other
     /// currencies, and no one enters a purchase order number.
@@ -270,8 +270,8 @@ const LINES_OF_JANUARY: [&str; 6] = [
     "invoice 1, Issued 2026-02-02: embed-e, input tokens: 3.0 x 0.0000000007 = 0.0000000021",
 ];
 
-/// The invoice of February has 0.00975: 0.01 - 0.0005 + 0.00025. What the credit note takes back is on that alone: 0.001 less
-/// the lost discount of 0.0000625.
+/// The invoice of February has 0.00975: 0.01 - 0.0005 + 0.00025. The amount taken back is on the credit note
+/// alone: 0.001 less the lost discount of 0.0000625.
 fn lines_of_february(state: &str) -> [String; 5] {
     [
         "a credit note about invoice 1, Issued 2026-02-05: Correction of 2026-01: chat-a, prompt tokens: -500.0 x 0.000002 = -0.001"

@@ -125,14 +125,14 @@ impl Model {
         counted.map(|usage| price(usage.prompt, usage.completion)).sum()
     }
 
-    /// Returns what is reserved, in nano.
+    /// Returns the reserved amount, in nano.
     pub fn reserved(&self, budget: &Budget) -> i128 {
         let held = self.reservations.values().filter(|held| self.covers(budget, held.key));
         held.map(|held| held.nano).sum()
     }
 
-    /// Returns the hard budgets that don't cover another call of a key: what is spent, what is reserved and its price are
-    /// more than the limit.
+    /// Returns the hard budgets that don't cover another call of a key: the amounts spent and reserved and its
+    /// price exceed the limit.
     pub fn refusing(&self, key: usize, nano: i128, today: Day) -> Vec<&Budget> {
         let is_passed = |budget: &&Budget| {
             let spent = self.spent(budget, budget.period.start(today));

@@ -201,7 +201,7 @@ impl<'w> History<'w> {
         }
     }
 
-    /// Reserves exactly what a hard budget has left, then a token more.
+    /// Reserves exactly the rest of a hard budget, then a token more.
     async fn fill(&mut self) {
         let hard: Vec<_> = self.model.budgets.iter().filter(|budget| budget.hard).cloned().collect();
         if hard.is_empty() {
