@@ -1,7 +1,7 @@
 //! Pages in a real browser, against a server that is started as an operator would.
 //!
-//! Programs in Python drive it: `pages.py` the pages behind mails, `readme.py` the steps of the README, `console/` the console. A
-//! test belongs here if it needs a browser to find what it looks for.
+//! Programs in Python drive it: `pages.py` the pages behind mails, `readme.py` the steps of the README,
+//! `console/` the console. A test belongs here if only a browser can find the mistakes that it looks for.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,7 +33,7 @@ use std::time::Duration;
 use support::python;
 use support::world::Folder;
 
-/// A server as an operator starts it, in a folder of its own. It is killed at the end of the test.
+/// A server as an operator starts it, in its own folder. The end of the test kills it.
 struct Server {
     process: Child,
     folder: Folder,

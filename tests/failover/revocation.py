@@ -84,7 +84,7 @@ class Revocation:
             asked = time.monotonic()
             allowed = self.is_allowed(keeper, secret)
             if allowed:
-                # When it was asked: what is decided later is later than this.
+                # The time of the request: the decision is later than this.
                 last, refused = asked, None
             elif allowed is False:
                 refused = refused or asked

@@ -33,7 +33,7 @@ OPERATORS = {
 }
 # Methods whose closure decides: a mutant replaces its answer by true or false.
 DECIDES = {"filter", "is_some_and", "is_none_or", "is_ok_and", "any", "all", "find", "position", "retain", "take_while", "skip_while"}
-# Types that have no default, and what stands for one of them.
+# Types that have no default, and values that take its place.
 KNOWN = {
     "AccessDoc": ['AccessDoc::new(None, "")'],
     "Trail": ["trail::Trail::system()"],

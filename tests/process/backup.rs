@@ -128,8 +128,7 @@ fn restore_has_every_event_answered_before_the_backup(database: Database) {
             let asked = json!({"credential": key, "operation": "chat", "model": "svc-1"});
             assert_eq!(server.ask("/service/v1/authorize", &asked).bare()["allowed"], true);
         }
-        // Events from before the backup are there once; later ones are there once after they are reported
-        // again.
+        // Events from before the backup exist once; later ones exist once after they are reported again.
         let restored = server.requests(&place, &ada);
         assert!(restored >= i64::try_from(before).unwrap(), "{restored} of {before}");
         for (index, (event, _)) in reported.iter().enumerate() {

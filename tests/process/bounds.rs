@@ -297,7 +297,7 @@ fn all_unfinished_bodies_have_one_budget(database: Database) {
     });
 }
 
-/// Three quarters of the budget are for the public listener. One credential gets a third of them.
+/// Three quarters of the budget are for the public listener. One credential gets a third of that share.
 #[on_each_database]
 fn one_holder_leaves_budget_for_everybody_else(database: Database) {
     database.run_processes(|url, folder| {

@@ -80,7 +80,7 @@ fn assert_unavailable(server: &Server, bearer: &str) {
     let open = ["/healthz", "/readyz", "/openapi.json", "/metrics", "/api/hello"];
     let is_page = |route: &routes::Route| route.content_type == "text/html";
     for route in routes::table().into_iter().filter(|route| !open.contains(&route.path) && !is_page(route)) {
-        // With a bearer the gate asks the database; without one it may answer by itself.
+        // With a bearer the gate asks the database; without one it may answer alone.
         let is_session = route.listener == Listener::Public && route.access.scheme.is_some();
         if !bearer.is_empty() && (!is_session || route.handler.contains("refresh_token")) {
             continue;

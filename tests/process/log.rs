@@ -239,7 +239,7 @@ fn check_line(lines: &[&str], call: &ExpectedLine, format: &str) {
     }
 }
 
-/// Asserts that only the mail folder logs a link, on a line of its own, by design.
+/// Asserts that only the mail folder logs a link, on its own line, by design.
 fn check_secrets(log: &str, secrets: &[&str]) {
     for line in log.lines().filter(|line| !line.contains("mail::delivery") || !line.contains("mail written"))
     {
@@ -253,7 +253,7 @@ fn check_secrets(log: &str, secrets: &[&str]) {
     }
 }
 
-/// A client that disconnects before the answer leaves a line all the same.
+/// A client that disconnects before the answer leaves a line nevertheless.
 #[test]
 fn cancelled_request_is_one_line() {
     let folder = Folder::new();

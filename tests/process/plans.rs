@@ -291,7 +291,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
         ),
         // Statements at the end of a membership of the organization.
         (members::LEAVE_PROJECTS, &[&mine, &me], &["project_members_user_id"], 0),
-        // Rows that are deleted when a member leaves, and users who can be added to a project.
+        // Projects that a member leaves, and users who can be added to a project.
         (members::PROJECTS, &[&mine, &me, "101"], &["project_members_user_id"], 1),
         (members::CANDIDATES, &[&mine, &few, "%m6%", "20"], &["organization_members_"], 1),
         // Reports: the days of the range, which are then grouped.

@@ -21,7 +21,7 @@ use support::world::{Folder, PASSWORD, runtime};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// A collector that records what is sent, with a configured answer.
+/// A collector that records each request, with a configured answer.
 struct Collector {
     address: SocketAddr,
     bodies: Arc<Mutex<Vec<Value>>>,

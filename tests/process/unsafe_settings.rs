@@ -344,7 +344,7 @@ fn public_server_warns_of_each_unsafe_default() {
         ("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.1"),
     ];
     assert_eq!(warnings(&good), Vec::<String>::new());
-    // Credit for everyone who has an address, on models that cost the operator something.
+    // Credit for everyone with an address, on models that cost the operator something.
     let paid = |settings: &[(&'static str, &'static str)]| {
         let lines = warnings(&[&good[..], settings].concat());
         lines.into_iter().filter(|line| line.contains("`billing.credit_limit`")).collect::<Vec<_>>()

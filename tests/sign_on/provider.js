@@ -9,7 +9,7 @@ const { Provider } = require("oidc-provider");
 console.info = () => {};
 
 const [redirectUri, clientId, clientSecret] = process.argv.slice(2);
-// The claims of everyone who has been here, by their subjects.
+// The claims of every person who has signed in, by their subjects.
 const people = new Map();
 
 let handle;

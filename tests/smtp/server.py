@@ -114,7 +114,7 @@ async def main():
     )
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    # Not sys.exit: connections that wait for a slow answer would hold it up.
+    # Not sys.exit, which would wait for connections with a slow answer.
     os._exit(0)
 
 

@@ -30,7 +30,7 @@ const OBJECTS = {
   'tax.calculation': 'Stripe.Tax.Calculation',
 };
 
-// The types of requests, and what they answer with.
+// The types of requests and of their answers.
 const OPERATIONS = [
   ['POST', 'customers', 'Stripe.CustomerCreateParams', OBJECTS.customer],
   ['POST', 'customers/*', 'Stripe.CustomerUpdateParams', OBJECTS.customer],

@@ -83,7 +83,7 @@ def metrics(w):
     w.transcript.answers.append(("service", "GET", "/metrics", answer.status))
     w.transcript.line(f"#### GET /metrics, without its values\n< {answer.status}")
     lines = {line for line in answer.text.splitlines() if line.startswith("# ")}
-    # Which labels a metric has, and what was counted of what was asked for.
+    # The values of usage events and decisions, but only the labels of other metrics.
     for line in answer.text.splitlines():
         name, _, value = line.rpartition(" ")
         if name.startswith(("tollkeeper_usage_events_total", "tollkeeper_decisions_total")):

@@ -131,7 +131,7 @@ class Words:
         if found[1].endswith("T00:00:00") and int(found[2] or 0) == 0:
             return found[0]
         at = datetime.datetime.strptime(found[1], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc)
-        # A whole walk takes less than half a step, so what was made at its beginning is still from now.
+        # A whole walk takes less than half a step, so codes made at its beginning are still current.
         steps = round((at - self.clock.now()).total_seconds() / STEP_S)
         if steps == 0:
             return "<now>"

@@ -53,7 +53,7 @@ def writes(w):
 
 def sqlite(w):
     w.chapter("a database locked by another process")
-    # The mails that are due, and what else the server wants to write, wait as well.
+    # The queued mails, and the server's other writes, wait as well.
     other = sqlite3.connect(w.installation.data / "tollkeeper.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     writes(w)

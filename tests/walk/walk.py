@@ -53,7 +53,7 @@ UNREACHABLE = {
     **dict.fromkeys(["invoice_not_open", "no_payment_method", "processor_unavailable", "invalid_signature"],
                     "needs Stripe: payments are off here, and `payments_disabled` is seen"),
 }
-# Operations that need what no client of the API can make.
+# Operations that need data that no client of the API can make.
 PAYMENTS = "/v1/organizations/{organization_id}/billing/"
 UNREACHABLE_OPERATIONS = {
     ("DELETE", "/v1/auth/connections/{connection_id}"): "needs somebody who comes from a provider",

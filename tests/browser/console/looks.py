@@ -1,6 +1,6 @@
 """Scripts that look at a page: axe, and what no rule of axe finds or what depends on the width."""
 
-# All rules, and those whose answer depends on colors: what else axe reads is the same in both schemes.
+# All rules, and those whose answer depends on colors: axe's other findings are the same in both schemes.
 RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 COLOR_RULES = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 

@@ -4,8 +4,9 @@ import table
 from browser import WIDTHS
 from looks import COLOR_RULES, RULES
 
-# axe's width. Names, roles and ids are the same at each; targets and what scrolls are the hardest at the narrowest, and what is
-# hidden there can't name anything. A wider page shows more text, so `LOOK` measures contrast, targets and names at each width.
+# axe's width. Names, roles and ids are the same at each width; targets and scrolling parts are the hardest at
+# the narrowest, and parts hidden there can't name anything. A wider page shows more text, so `LOOK` measures
+# contrast, targets and names at each width.
 AXE_WIDTH = min(WIDTHS)
 # Nothing but people looks at pictures: both ends are enough for them.
 PICTURES = [(320, "light"), (1280, "dark")]
@@ -34,7 +35,7 @@ def look_at(browser, world, pattern, state):
     wrong = []
     note = lambda where, found: wrong.extend(f"{name} {where}: {one}" for one in found)
     browser.become(world.people[state.who])
-    # So far away that what a script changes after the first paint is seen to move.
+    # A delay long enough that the changes of a script after the first paint count as layout shifts.
     browser.delay(60)
     browser.requests()
     path = world.path(pattern, state.place) + state.query

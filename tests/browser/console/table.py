@@ -180,7 +180,7 @@ PAGES = {
     "/console/account/connections": [
         empty(None, says=("no other sign-in", "Acme & <b>Co</b>")), full(None, who="grace", says=("Acme & <b>Co</b>", "Disconnect")),
     ],
-    # Without a connection that waits it leads to the page of all of them.
+    # Without a pending connection this page redirects to the list of connections.
     "/console/account/connections/confirm": [
         full(None, who="grace", act=waiting_connection("grace"), says=("Connect it only if it is yours", "Acme & <b>Co</b>")),
         mistake(connection_of_another, 409, place=None, says=("That can't be done as things are",)),

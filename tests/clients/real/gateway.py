@@ -130,7 +130,7 @@ class Tollkeeper:
         self.organization, self.keys = self.make_organization("Acme")
         self.key = self.make_key("Everything")
         if stub:
-            # The demo gives the first organization a credit by itself.
+            # The demo gives the first organization credit automatically.
             self.command("credit", "add", "--organization", self.organization, "--amount", "1000",
                          "--reference", "tests")
         _, poor = self.make_organization("Poor")

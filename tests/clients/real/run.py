@@ -36,7 +36,8 @@ DEMO_TEXT = "This is the demo model inside tollkeeper."
 TOOL_PROMPT = f"Use a tool to {ASKED}, and say the word in it."
 # Seconds for a scene.
 WORK_SECONDS, REFUSAL_SECONDS = 120, 30
-# A person sees a refusal within so many seconds of the first one: all clients, and all but a few of them.
+# The seconds after the first refusal within which all clients show it, the seconds within which most do, and
+# their number.
 SHOWN_BY_ALL, SHOWN_BY_MOST, MOST = 10, 2, 15
 
 FIRST, TOOL, MONEY, KEY, UNKNOWN, RATE = SCENES = (

@@ -34,8 +34,8 @@ max_concurrent = 1000
 
 /// Number of answers of 16 MiB that no one reads.
 const UNREAD: usize = 24;
-/// The memory that they may add, in MiB: a third of the 256 MiB that model calls share, and as much for what the allocator
-/// keeps. All of them would be 384.
+/// Maximum growth of memory, in MiB: a third of the 256 MiB that model calls share, and as much for the
+/// allocator's reserve. All answers would be 384.
 const MAX_MIB: usize = 192;
 
 fn embed(server: &Server, key: &str, input: &str) -> Wire {

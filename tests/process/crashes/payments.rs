@@ -18,7 +18,7 @@ use support::stripe::{FakeStripe, SECRET_KEY, WEBHOOK_SECRET};
 use support::world::{Folder, runtime};
 use support::{Database, on_each_database};
 
-/// The longest time until another process has the lease of a killed one, and has done what is due.
+/// The longest time until another process has the lease of a killed one, and has finished its work.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// Does something that a customer or Stripe does; the server may be away.

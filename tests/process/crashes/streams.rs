@@ -65,7 +65,7 @@ fn catalog(folder: &Folder, upstream: &Upstream) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// Answers a request by as many tokens as it asks for, one after the other.
+/// Answers a request by the number of tokens that it asks for, one after the other.
 fn answer(received: &Received) -> Vec<Step> {
     let tokens = received.body["max_tokens"].as_i64().unwrap();
     let chunk = |delta: Value, finish: Value, generated: i64| {
@@ -201,7 +201,7 @@ fn count(db: &Db, text: &'static str) -> i64 {
     })
 }
 
-/// Waits until no money is held any more; returns how long that is after all streams have ended.
+/// Waits until no money is reserved; returns the time from the end of all streams until then.
 fn wait_until_free(db: &Db, ended_at: Instant) -> Duration {
     while count(db, "SELECT COUNT(*) FROM reservations") > 0 {
         assert!(ended_at.elapsed() < LIFETIME + SWEEP, "money is still held");
@@ -211,7 +211,7 @@ fn wait_until_free(db: &Db, ended_at: Instant) -> Duration {
     ended_at.elapsed()
 }
 
-/// Compares what was charged with what clients saw. Returns figures.
+/// Compares the charges with the clients' counts. Returns figures.
 fn assert_charged(db: &Db, clients: &[ClientCalls]) -> String {
     let mut charged = charged_by_call(db);
     let (mut whole, mut broken, mut swept, mut longest) = (0, 0, 0, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Rows of what was billed, and of prices, never change.
+//! Rows of billed usage, and of prices, never change.
 
 use tollkeeper::db::sql;
 

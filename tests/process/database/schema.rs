@@ -102,7 +102,7 @@ fn former_name_of_the_first_step_is_replaced(database: Database) {
 const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
-/// Statements that remove what the steps after 22 have added.
+/// Statements that undo the steps after 22.
 const UNDO_LATER_STEPS: [&str; 62] = [
     "ALTER TABLE sessions DROP COLUMN kind",
     "ALTER TABLE sessions DROP COLUMN last_seen_at",
@@ -379,7 +379,7 @@ fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers(database:
                 .await;
             add_to_day_as(&db, additions, ["org_1", "proj_2", "key_2", "m"], 0, -20_000_000_000).await;
         }
-        // This version adds to the sums by itself: its row changes none here.
+        // This version adds to the sums itself: its row changes none here.
         add_to_day_as(&db, 2, ["org_1", "proj_1", "key_1", "m"], 100, 100).await;
         add_to_day_as(&db, 2, ["org_1", "proj_1", "key_9", "z"], 100, 100).await;
         let due = [

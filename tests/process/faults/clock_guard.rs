@@ -1,4 +1,4 @@
-//! A wrong machine clock: the server does nothing irreversible, reports the problem, and goes on by itself
+//! A wrong machine clock: the server does nothing irreversible, reports the problem, and continues without help
 //! when the clock is right again.
 
 use std::time::Duration;

@@ -87,7 +87,7 @@ async fn fill(world: &World) {
 #[on_each_database]
 async fn sign_ons_factors_and_pages_of_operators_use_an_index(world: World) {
     fill(&world).await;
-    // Statement, parameters, its index, and how many sorts are allowed: what one person has.
+    // Statement, parameters, its index, and the number of allowed sorts, which only cover one person's rows.
     let cases: [(&str, &[&str], &str, usize); 28] = [
         (connections::BY_SUBJECT, &["https://id.test", "x7"], "connections_issuer_subject", 0),
         (connections::OF_USER, &["user_x7"], "connections_user_id", 1),

@@ -46,7 +46,7 @@ async fn keys_and_secrets_are_found_by_an_index(world: World) {
     let what = format!("on {}: {plan}", world.backend);
     assert!(plan.contains("api_key_secrets_api_key_id"), "{what}");
 
-    // The keys of a person who has made few of them.
+    // The keys of a person who has made few of all keys.
     let parameters = [organization.as_str(), "user_x", "", "0", "51"];
     let plan = super::plan(&world, makers::LIST, &parameters).await;
     assert!(plan.contains("api_keys_created_by"), "on {}: {plan}", world.backend);

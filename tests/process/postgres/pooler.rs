@@ -155,7 +155,7 @@ fn limits_are_in_force_in_transactions_and_reads(_: Database) {
         for client in &clients {
             client.0.batch_execute("BEGIN").await.unwrap();
         }
-        // Each has a session of its own now.
+        // Each client has its own session now.
         for client in &clients {
             client.assert_untouched().await;
         }
@@ -250,7 +250,8 @@ const STORIES: &[&str] = &[
     "isolation::revocation::revocations",
     "isolation::spending::",
 ];
-/// Not through a pooler: they hold as many transactions open as we have connections, while the server is away.
+/// Stories that don't run through a pooler: they keep as many transactions open as we have connections, while
+/// the server is away.
 const OTHER_STORIES: &[&str] = &["db::faults::pool_recovers", "db::deferred::dead_connections"];
 
 #[on_postgres]

@@ -35,8 +35,8 @@ fn answered_requests_survive_a_crash_of_postgres(_: Database) {
     kill_under_load(&cluster, &url);
 }
 
-/// The role, and then the database, has `synchronous_commit = off`: by itself, PostgreSQL would answer commits
-/// that it keeps in memory only, here for up to ten seconds.
+/// The role, and then the database, has `synchronous_commit = off`: with this default, PostgreSQL would answer
+/// commits that it keeps in memory only, here for up to ten seconds.
 #[on_postgres]
 fn asynchronous_commit_of_a_role_or_database_loses_nothing(_: Database) {
     let Some(cluster) = Cluster::private() else { return };

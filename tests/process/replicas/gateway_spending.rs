@@ -13,7 +13,7 @@ use support::{Database, on_each_database};
 
 const CLIENTS: u64 = 64;
 
-/// A call costs 100 x 0.000001 and 10 x 0.00001, which is also what is reserved for it.
+/// A call costs 100 x 0.000001 and 10 x 0.00001, which is also its reservation.
 const CALL_NANO: u64 = 200_000;
 const CATALOG: &str = r#"
 currency = "USD"

@@ -28,7 +28,7 @@ fn at_once<T: Send>(act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// On SQLite each process counts by itself, which is logged for the operator.
+/// On SQLite each process counts alone, which is logged for the operator.
 #[on_each_database]
 fn key_rate_is_shared(database: Database) {
     const PER_MINUTE: u32 = 600;

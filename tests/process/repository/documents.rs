@@ -158,7 +158,7 @@ fn crate_dependencies() -> Vec<String> {
     let arguments = ["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"];
     let output = std::process::Command::new(env!("CARGO")).args(arguments).output().unwrap();
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The default members are what is shipped: not the load program, the fuzz targets, and what tests share.
+    // The default members are the shipped crates: not the load program, the fuzz targets, and the tests' shared code.
     let shipped = metadata["workspace_default_members"].as_array().unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let packages: Vec<_> = packages.iter().filter(|package| shipped.contains(&package["id"])).collect();

@@ -114,7 +114,7 @@ impl Stage {
         Self { _folder: folder, start, server, ada, place }
     }
 
-    /// Makes calls at this address. Returns what the program saw of each.
+    /// Makes calls at this address. Returns the program's view of each.
     pub fn call(&self, mut program: Command, address: SocketAddr, calls: &[Value]) -> Vec<Value> {
         let base_url = format!("http://{address}/v1");
         program.arg(json!({"base_url": base_url, "key": self.place.key, "stories": calls}).to_string());
@@ -208,7 +208,7 @@ impl Tap {
         Self { address, sent }
     }
 
-    /// Returns what the server has sent so far.
+    /// Returns the server's output so far.
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.sent.lock().unwrap()).into_owned()
     }

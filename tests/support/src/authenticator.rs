@@ -1,4 +1,4 @@
-//! An authenticator app, written for the tests from RFC 6238: what the server computes is compared with it.
+//! An authenticator app, written for the tests from RFC 6238, to compare the server's codes with.
 
 use ring::hmac;
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tollkeeper::api::openapi::{self, CODES_OF_ANY_REQUEST};
 use tollkeeper::api::routes;
 
-/// An operation with what it may answer.
+/// An operation with its possible answers.
 struct Operation {
     method: Method,
     path: Vec<String>,

@@ -81,7 +81,7 @@ impl Call {
         Answer { status, headers: parts.headers, text }
     }
 
-    /// Sends it and returns the answer, whose body has yet to be read.
+    /// Sends it and returns the answer, whose body isn't read yet.
     pub async fn open(self) -> Response<Body> {
         let request = self.request.body(Body::from(self.body)).unwrap();
         self.entrance.answer(request, self.peer).await

@@ -266,7 +266,7 @@ impl Jar {
         self.send(world.call(Method::POST, path).header("sec-fetch-site", "same-origin").form(fields)).await
     }
 
-    /// Begins a sign-on, and returns what the provider is asked.
+    /// Begins a sign-on, and returns the parameters of the request to the provider.
     pub async fn begin(&mut self, world: &World, path: &str) -> BTreeMap<String, String> {
         let answer = self.click(world, path).await;
         assert_eq!(answer.status, 303, "{path}: {}", answer.text);

@@ -1,4 +1,4 @@
-//! A real llama.cpp with a small model of random weights (`tests/llamacpp`), in a process of its own.
+//! A real llama.cpp with a small model of random weights (`tests/llamacpp`), in its own process.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

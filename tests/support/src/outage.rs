@@ -13,11 +13,11 @@ const FILES: [&str; 3] = ["tollkeeper.db", "tollkeeper.db-wal", "tollkeeper.db-s
 pub enum Removable {
     /// SQLite in this folder: its files are moved away.
     Files(PathBuf),
-    /// A PostgreSQL of its own: it is stopped.
+    /// A separate PostgreSQL: it is stopped.
     Server(Box<Cluster>),
 }
 
-/// Runs a test on SQLite, or on a PostgreSQL of its own, with configuration: pairs of environment variables.
+/// Runs a test on SQLite, or on a separate PostgreSQL, with configuration: pairs of environment variables.
 pub fn with_outage(database: Database, settings: &[(&str, &str)], test: impl AsyncFnOnce(World, Removable)) {
     if !database.is_available() {
         return;

@@ -85,7 +85,7 @@ impl Drop for TestDatabase {
 }
 
 thread_local! {
-    /// The databases of this thread's test; the harness gives each test a thread of its own.
+    /// The databases of this thread's test; the harness gives each test its own thread.
     static DATABASES: RefCell<Vec<TestDatabase>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -211,7 +211,7 @@ impl Cluster {
         self.order("murder");
     }
 
-    /// Starts it again if it has stopped by itself.
+    /// Starts it again if it has stopped.
     pub fn revive(&self) {
         self.order("revive");
     }

@@ -357,7 +357,7 @@ pub struct Place {
     pub key: String,
 }
 
-/// A request over TCP, on a connection of its own.
+/// A request over TCP, on its own connection.
 #[derive(Clone, Debug)]
 pub struct Wire {
     address: SocketAddr,

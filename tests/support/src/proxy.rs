@@ -132,7 +132,7 @@ fn answer(stream: TcpStream, reached: &Mutex<Vec<ReceivedRequest>>) -> Option<()
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
-        // An empty value is a header all the same.
+        // An empty value is still a header.
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         request.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }

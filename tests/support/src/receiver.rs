@@ -111,7 +111,7 @@ impl Receiver {
         self.received.lock().unwrap().clone()
     }
 
-    /// Takes what was received so far.
+    /// Takes the requests received so far.
     pub fn take(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }

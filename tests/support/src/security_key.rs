@@ -1,5 +1,5 @@
-//! An authenticator for passkeys, written for the tests from WebAuthn level 3: what the server checks is made here, and
-//! can be made wrong, one thing at a time.
+//! An authenticator for passkeys, written for the tests from WebAuthn level 3: it makes everything that the
+//! server checks, and can make one thing at a time wrong.
 
 use std::process::Command;
 
@@ -183,12 +183,12 @@ impl SecurityKey {
         }
     }
 
-    /// Makes a passkey for these options, on a page of this origin; returns what the browser answers.
+    /// Makes a passkey for these options, on a page of this origin; returns the browser's answer.
     pub fn make(&mut self, options: &Value, origin: &str) -> Value {
         self.make_with(options, origin, |_| {})
     }
 
-    /// As [`Self::make`], with a change of what it is about to answer.
+    /// Like [`Self::make`], with a change to the draft of the answer.
     pub fn make_with(&mut self, options: &Value, origin: &str, change: impl FnOnce(&mut Draft)) -> Value {
         self.handle = decode(&options["user"]["id"]);
         let mut draft = self.draft("webauthn.create", options, &options["rp"]["id"], origin);
@@ -223,12 +223,12 @@ impl SecurityKey {
         })
     }
 
-    /// Signs for these options, on a page of this origin; returns what the browser answers.
+    /// Signs for these options, on a page of this origin; returns the browser's answer.
     pub fn sign(&mut self, options: &Value, origin: &str) -> Value {
         self.sign_with(options, origin, |_| {})
     }
 
-    /// As [`Self::sign`], with a change of what it is about to sign.
+    /// Like [`Self::sign`], with a change to the draft of the answer.
     pub fn sign_with(&mut self, options: &Value, origin: &str, change: impl FnOnce(&mut Draft)) -> Value {
         self.count = self.count.wrapping_add(1);
         let mut draft = self.draft("webauthn.get", options, &options["rpId"], origin);

@@ -66,7 +66,7 @@ impl Shop<'_> {
         format!("{}/billing/{rest}", self.books.place.organization_path())
     }
 
-    /// Lets the jobs do what is due.
+    /// Lets the jobs do their pending work.
     pub async fn work(&self) {
         jobs::run_due(&self.world().app.payments).await.unwrap();
         self.tick();
@@ -200,7 +200,7 @@ impl Shop<'_> {
         count
     }
 
-    /// The books hold against the rules of the tests, and the service's own audit.
+    /// Checks the books against the rules of the tests, and by the service's own audit.
     pub async fn check(&self) {
         billed::check(self.world(), &self.books.place.organization).await;
     }

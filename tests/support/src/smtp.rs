@@ -1,4 +1,4 @@
-//! A real mail server, `tests/smtp/server.py`, in a process of its own.
+//! A real mail server, `tests/smtp/server.py`, in its own process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A Stripe for tests: an account in memory, with customers who pay, banks that decline, and a network that fails.
 //!
-//! It answers as Stripe's API does, as far as payments by card need it; `tests/money/stripe` holds it to Stripe's own
-//! libraries.
+//! The fake answers as Stripe's API does, as far as payments by card need it; `tests/money/stripe` checks it
+//! with Stripe's own libraries.
 
 mod account;
 pub mod api;
@@ -141,7 +141,7 @@ impl FakeStripe {
         Client::new(Settings { timeout, ..settings }).unwrap()
     }
 
-    /// Lets something go wrong with the next request that has this method, and whose path begins so.
+    /// Injects a fault into the next request with this method, and with a path that begins so.
     pub fn fail_next(&self, method: &'static str, path: &str, fault: Fault) {
         self.shared.faults.lock().unwrap().plan(method, path, fault);
     }
@@ -151,7 +151,7 @@ impl FakeStripe {
         self.shared.faults.lock().unwrap().at_random(seed, percent);
     }
 
-    /// Lets nothing go wrong any more.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.shared.faults.lock().unwrap().clear();
     }

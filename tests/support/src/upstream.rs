@@ -35,7 +35,7 @@ pub struct Received {
     pub earlier: usize,
 }
 
-/// A server on a port of its own.
+/// A server on its own port.
 pub struct Upstream {
     pub address: String,
     shared: Arc<Shared>,

@@ -11,7 +11,7 @@ pub enum Outcome {
         decline_code: &'static str,
         advice_code: Option<&'static str>,
     },
-    /// The bank wants the customer to authenticate, who is away.
+    /// The bank requires the authentication of the customer, who is away.
     AuthenticationRequired,
     /// Pending until the test settles it.
     Processing,

@@ -69,7 +69,7 @@ impl State {
         Ok(self.get(&id).clone())
     }
 
-    /// Reads what a session of the mode `payment` is to do; returns what the payment intent gets.
+    /// Reads the fields of a session in the mode `payment`; returns the fields of the payment intent.
     fn plan_payment(params: &Params, session: &mut Value) -> Result<Value, Problem> {
         let item = |name: &str| format!("line_items[0][price_data]{name}");
         let currency = params.required(&item("[currency]"))?.to_lowercase();

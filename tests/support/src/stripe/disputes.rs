@@ -107,7 +107,7 @@ impl State {
         })
     }
 
-    /// Returns what the account's balance has moved by, in all.
+    /// Returns the sum of all changes of the account's balance.
     pub fn balance(&self) -> i64 {
         self.all("balance_transaction").iter().map(|moved| moved["amount"].as_i64().unwrap()).sum()
     }

@@ -14,7 +14,7 @@ pub enum Fault {
     LostAnswer,
     /// The request is executed, and the connection ends in the middle of the answer.
     HalfAnswer,
-    /// The request is executed, and never answered: the client has to give up by itself.
+    /// The request is executed, and never answered: the client has to give up.
     Silence,
     /// The request isn't executed: 500.
     ErrorBefore,

@@ -1,4 +1,4 @@
-//! Taxes: calculations, and what pages of sessions and invoices have of them.
+//! Taxes: calculations, and their fields in sessions and invoices.
 
 use serde_json::{Value, json};
 
