@@ -36,7 +36,7 @@ fn console_works_in_a_browser() {
         );
     }
     let folder = Folder::new();
-    // Invoices need months that are over.
+    // Invoices need past months.
     if FakeClock::new(&folder.0, what).is_none() {
         return;
     }

@@ -6,7 +6,7 @@ import time
 import processes
 from processes import until
 
-# Seconds of waiting for what should take the ttl of 20 s.
+# Seconds to wait for a takeover, which should take the ttl of 20 s.
 TAKEOVER_SECONDS = 60
 # For which an old primary lives on after the bookings were looked at.
 ORPHAN_SECONDS = 5
@@ -188,7 +188,7 @@ def cancel_waits(scene, dies):
 
 
 SMALL = (switchover, leader_killed, patroni_killed, waits_cancelled)
-# From those that are most of interest to the others, for runs of a few.
+# The most important faults first, for runs of a few.
 WHOLE = (
     none, switchover, leader_killed, patroni_killed, patroni_paused, leader_paused, waits_cancelled_leader_killed,
     postgres_killed, etcd_killed, haproxy_paused, standby_paused, standby_killed, standbys_killed, haproxy_killed,

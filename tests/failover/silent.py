@@ -16,7 +16,7 @@ class Dropping:
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(0)
         self.port = self.listener.getsockname()[1]
-        # Once its queue is full, Linux drops what asks for another connection.
+        # Once its queue is full, Linux drops requests for another connection.
         self.queue = []
         for _ in range(8):
             one = socket.socket()

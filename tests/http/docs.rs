@@ -54,7 +54,7 @@ async fn tools(world: &World) -> BTreeMap<String, String> {
     pages
 }
 
-/// Checks what every page has.
+/// Checks the parts that every page has.
 fn check_page(answer: &Answer) {
     let cache = if answer.status == 200 { "public, max-age=300" } else { "no-store" };
     for (name, value) in [

@@ -263,7 +263,7 @@ async fn audit_can_be_switched_off(world: World) {
     assert!(!text.contains("tollkeeper_audit_drifts"), "{text}");
 }
 
-/// Parses the format with Prometheus' own library, and checks what that doesn't.
+/// Parses the format with Prometheus' own library, and checks the rules that the library ignores.
 const PARSE: &str = r#"
 import sys
 from prometheus_client.parser import text_string_to_metric_families

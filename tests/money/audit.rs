@@ -121,7 +121,7 @@ async fn fill(world: &World, organization: &str) {
         daily(mar, JANUARY + 2, 1, 7, 7_000_999, 7_000),
         // Rounded down: half a nano more is refunded.
         daily(feb, JANUARY + 2, 0, -10, -2_500_500, -2_501),
-        // Older than the records of what credits paid for.
+        // Older than the records of the charges that credits paid.
         "UPDATE wallets SET posted_nano = 990601, reserved_nano = 50, created_at = 0 WHERE organization_id = $1".to_owned(),
         "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at, expires_at)
              VALUES ('res_1', $1, 'p', 'k', 'm', 50, 0, 1)".to_owned(),

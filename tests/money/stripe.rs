@@ -1,4 +1,4 @@
-//! Our client of Stripe, against an account in memory that is held to Stripe's own libraries.
+//! Our client of Stripe, against an account in memory that is checked with Stripe's own libraries.
 
 mod checkout;
 mod deliveries;

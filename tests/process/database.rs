@@ -22,7 +22,7 @@ use tollkeeper::random::Random;
 use support::database::copy_template;
 use support::{Database, on_each_database};
 
-/// Statements that remove what steps 39 to 46 have added.
+/// Statements that undo steps 39 to 46.
 fn undo_last_steps(db: &Db) -> &'static [&'static str] {
     match db.is_postgres() {
         true => &[
@@ -115,7 +115,7 @@ fn with_db(database: Database, test: impl AsyncFnOnce(Db)) {
     });
 }
 
-/// Runs a test on one thread: what blocks it keeps everything of the test from going on.
+/// Runs a test on one thread: code that blocks it stops the whole test.
 fn on_one_thread(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }

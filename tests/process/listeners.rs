@@ -86,7 +86,7 @@ fn slow_heads_are_closed_and_delay_no_other_client() {
         let mut slow: Vec<_> =
             (0..200).map(|_| RawClient::saying(address, "GET /healthz HTTP/1.1\r\nhost: x\r\n")).collect();
         let mut silent = RawClient::new(address);
-        // An earlier good request gives no more time for the second.
+        // An earlier valid request gives no more time for the second.
         let mut second = RawClient::saying(address, HEALTH);
         assert!(second.answer().0.starts_with("HTTP/1.1 200 "));
         second.say("GET /hea");

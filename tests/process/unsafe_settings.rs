@@ -134,7 +134,7 @@ fn running_server_logs_no_secret_of_its_configuration() {
     assert!(!shows_canary(&ended.log), "{}", ended.log);
 }
 
-/// A wrong value may be a secret at the wrong key, so errors name the key and what would be right instead.
+/// A wrong value may be a secret at the wrong key, so errors name the key and the valid values instead.
 #[test]
 fn mistyped_value_is_not_repeated() {
     for (name, value, expected) in [
@@ -176,7 +176,7 @@ fn data_folder_writable_by_others_is_refused() {
         }
         assert_eq!(std::fs::read_dir(start.data_dir()).unwrap().count(), 0, "nothing was written there");
     }
-    // Kubernetes volumes belong to a group of their own, and so do many folders: the server warns of that.
+    // Kubernetes volumes belong to their own group, and so do many folders: the server warns of that.
     for readable in [0o755, 0o750, 0o711, 0o2770] {
         set_mode(&start.data_dir(), readable);
         let server = start.run();

@@ -1,10 +1,10 @@
-// Holds requests and objects to the types of Stripe's library for Node, which Stripe generates from its API: fields are
-// there and known, and have the right types and words. Reads a file:
+// Checks requests and objects against the types of Stripe's library for Node, which Stripe generates from its
+// API: fields exist and are known, and have the right types and words. Reads a file:
 //
 //   {"exchanges": [{"method", "path", "fields": [[name, value]], "status", "body"}], "objects": [object],
 //    "wrong": [{"like": kind, "object": object}]}
 //
-// Each of the wrong ones has to be refused. Prints what isn't right, a line each, and last the version of the API.
+// Each of the wrong ones has to be refused. Prints each mistake on a line, and finally the version of the API.
 const fs = require('fs');
 const path = require('path');
 const ts = require('typescript');
@@ -95,7 +95,7 @@ function nested(fields) {
   return root;
 }
 
-// The lines of a program, with what each is.
+// The lines of a program, each with its label.
 const lines = [];
 function hold(label, type, object) {
   lines.push({ label, text: `export const line${lines.length}: ${type} = ${JSON.stringify(object)};` });

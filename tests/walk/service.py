@@ -163,7 +163,7 @@ def usage(w):
     person = {"api_key_id": ..., "project_id": w.ids["bot"], "user_id": w.ids["dan"]}
     report(w, event(w, 11, **person), event(w, 12, **person, model="embed-1", kind="embeddings", completion_tokens=0))
     for number, (word, owner) in enumerate([("payer", "rob"), ("voided", "pia")], 21):
-        # Organizations of their own, whose invoices become something else.
+        # Separate organizations, whose invoices get another status.
         organization = w.post("/v1/organizations", {"name": word}, owner).data["id"]
         w.ids[word] = organization
         project = w.post(f"/v1/organizations/{organization}/projects", {"name": "Bot"}, owner).data["id"]

@@ -13,7 +13,7 @@ class Walker:
     def __init__(self, installation, transcript, catalog):
         self.installation, self.transcript, self.catalog = installation, transcript, catalog
         self.clock = installation.clock
-        # Whose bearer is what, by a word that the transcript shows.
+        # Bearers by their owner's word, which the transcript shows.
         self.bearers = {"service": SERVICE_TOKEN, "anonymous": None}
         # Ids by words.
         self.ids = {}

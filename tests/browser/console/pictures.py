@@ -22,7 +22,7 @@ def created(browser):
     browser.click("Create the key", "main button")
 
 
-# Each with its page, its width and height, its theme, and what leads there from the page.
+# Each with its page, its width and height, its theme, and the steps that lead to it from the page.
 PICTURES = [
     ("overview", ORGANIZATION, 1280, 1000, "light", None),
     ("usage", ORGANIZATION + "/usage?range=30_days", 1280, 1000, "dark", None),

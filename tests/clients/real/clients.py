@@ -49,8 +49,8 @@ class Client:
     folder: str
     # Which of several blocks of the section.
     block: int = 0
-    # Of a command: what follows it, so that it may use its tools. Of a program: the one in `programs` that uses a tool.
-    # None: it has no tools, or runs none.
+    # Arguments of a command that let it use its tools, or the program in `programs` that uses a tool.
+    # None: the client has no tools, or runs none.
     tool: str | None = None
     # An argument for a program in `programs`.
     variant: str = ""

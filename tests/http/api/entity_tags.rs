@@ -98,7 +98,7 @@ async fn tag_changes_with_everything_that_a_read_shows_but_usage(world: World) {
         // Neither the caller's role nor the method matters.
         assert_eq!(tag(&world, &bob.access_token, path).await, first);
         assert_eq!(world.call(Method::HEAD, path).bearer(token).send().await.header("etag"), first);
-        // The clock stands still: a tag doesn't depend on times alone.
+        // The clock doesn't move: a tag doesn't depend on times alone.
         for patch in patches {
             let answer = world.call(Method::PUT, path).json(&patch).bearer(token).send().await;
             assert_eq!(answer.status, 200, "{}", answer.text);

@@ -351,7 +351,7 @@ fn sent(form: &Form) -> Vec<(String, String)> {
     form.fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
 }
 
-/// Checks what every answer has while the database is away.
+/// Checks the parts that every answer has while the database is away.
 fn check_away(answer: &Answer, path: &str, retry_after: &str) {
     assert_eq!(answer.status, 503, "{path}: {}", answer.text);
     check_headers(answer, path);

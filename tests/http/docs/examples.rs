@@ -111,7 +111,7 @@ async fn with_passkey(world: &World, name: &str) -> (TestUser, SecurityKey, Stri
     (user, key, id)
 }
 
-/// Makes what an example needs to succeed, and puts it in. `number` differs for each example.
+/// Makes the objects that an example needs to succeed, and fills them in. `number` differs for each example.
 async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, example: &mut Example) {
     let name = format!("person{number}");
     let email = format!("{name}@example.com");

@@ -140,7 +140,7 @@ fn cut_without_counts_is_estimated(database: Database) {
     });
 }
 
-/// Sends a stream's request and reads this many events; then the client is gone.
+/// Sends a stream's request and reads this many events; then the client leaves.
 async fn leave_after(scene: &Scene, events: usize) -> String {
     let request = http::Request::post("/v1/chat/completions")
         .header("authorization", format!("Bearer {}", scene.key))
@@ -170,7 +170,7 @@ fn client_that_leaves_a_stream_cancels_it_and_pays_what_was_made(database: Datab
 }
 
 /// A client that reads nothing stops the upstream from being read once a megabyte waits for it, and is cut off
-/// when the call's time is over. It pays for everything that was read.
+/// when the call's time has passed. It pays for everything that was read.
 #[on_each_database]
 fn client_that_takes_nothing_is_cut_off(database: Database) {
     with_upstream(database, "vllm", "total_ms = 1_000", async |scene| {

@@ -145,7 +145,7 @@ async fn until_reserved(scene: &Scene, count: i64) {
     panic!("{} reservations", number(&scene.world, RESERVATIONS).await);
 }
 
-/// Waits until this many more transactions of the books have failed. Each call that has ended tries again.
+/// Waits until this many more transactions of the books have failed. Each call that has ended is retried.
 async fn until_failed(scene: &Scene, before: u64, more: u64) {
     let failed = || scene.world.app.billing.metrics.books.failed.get();
     for _ in 0..800 {

@@ -151,7 +151,8 @@ fn full_upstreams_refuse(database: Database) {
     });
 }
 
-/// A retry costs what five calls save. Nothing was saved at `b`, so that only its first ten retries are made.
+/// A retry costs as much budget as five calls add. No call added any at `b`, so that only its first ten retries
+/// are made.
 #[on_each_database]
 fn retries_end_with_their_budget(database: Database) {
     with_catalog(database, two_names, async |scene: &Scene| {

@@ -192,7 +192,7 @@ fn odd_usages() -> Vec<(Value, (i64, i64, bool))> {
         (json!({"prompt_tokens": 10}), (10, 3, true)),
         (of(Value::Null, json!(5)), (4, 5, true)),
         (of(json!(-10), json!(5)), (4, 5, true)),
-        // Nothing is no count of an answer with text.
+        // Zero isn't a valid count for an answer with text.
         (of(json!(0), json!(0)), (4, 3, true)),
         (of(Value::Null, Value::Null), (4, 3, true)),
     ]

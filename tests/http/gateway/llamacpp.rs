@@ -135,7 +135,7 @@ fn every_operation_of_llamacpp_is_counted_as_it_counts(database: Database) {
             assert!(!stream.text.contains("tiny"), "{}", stream.text);
             assert_eq!(engine.generated() - before, 32);
             assert_eq!(scene.used().await[known..], [(prompt_tokens, 16); 2], "{path}");
-            // A client that leaves is charged for what arrived.
+            // A client that leaves is charged for the tokens that arrived.
             let open = scene.call(path, &body).open().await;
             read_events(open.into_body(), 8).await;
             scene.assert_settled().await;

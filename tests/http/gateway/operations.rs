@@ -211,7 +211,7 @@ fn messages_are_counted_with_the_cache_beside_the_prompt(database: Database) {
         steps.push(end_of_body());
         scene.upstream.script([steps]);
         let body = json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true, "system": "x"});
-        // Anthropic's SDKs send the key by a header of their own.
+        // Anthropic's SDKs send the key in their own header.
         let call = scene.world.post("/v1/messages", &body).header("x-api-key", &scene.key);
         let answer = call.header("anthropic-version", "2023-06-01").send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);

@@ -116,7 +116,7 @@ fn place_of_a_slow_reader_is_free_once_the_upstream_has_ended(database: Database
         assert_eq!(unread.status(), 200);
         let response = timeout(Duration::from_secs(60), chat_with(scene, &other, &hello()).send()).await;
         assert_eq!(response.unwrap().status, 200);
-        // Nothing of it is lost, and all of it is charged.
+        // No event is lost, and all of it is charged.
         let text = read(unread).await;
         assert_eq!(text.matches("\"four\"").count(), 51, "{text}");
         assert!(text.ends_with("data: [DONE]\n\n"), "{text}");

@@ -14,7 +14,7 @@ use support::process::{ProcessResult, Server, Start, run_to_end};
 use support::python;
 use support::world::Folder;
 
-/// The programs that use the clients, and what checks their types.
+/// The programs that use the clients, and the checkers of their types.
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 
 #[test]

@@ -40,7 +40,7 @@ async fn model_rate_applies_to_an_organization(world: World) {
         assert_eq!(no["limits"], json!({"api_key": null, "model": null}));
         assert_eq!(no["organization_id"], place.organization, "a refusal names the organization");
     }
-    // Another model and another organization have meters of their own.
+    // Another model and another organization have their own meters.
     assert_eq!(code(&ask(&world, &one, "svc-1-pro").await), (200, ""));
     assert_eq!(code(&ask(&world, &far, "svc-1").await), (200, ""));
     // The wait is exact.

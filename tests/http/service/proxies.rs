@@ -1,5 +1,5 @@
-//! Real proxies with the configurations of docs/operations.md, in front of a server that reports what reached
-//! it.
+//! Real proxies with the configurations of docs/operations.md, in front of a server that reports the requests
+//! that reach it.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -80,7 +80,7 @@ impl Scene {
         Wire::new(self.front, "POST", "/svc-1/v1/chat/completions?stream=true")
     }
 
-    /// Asserts that the call passes; returns what reached the server behind.
+    /// Asserts that the call passes; returns the request that reached the server behind.
     fn assert_passes(&self, call: Wire) -> ReceivedRequest {
         let answer = call.json(&json!({"messages": ["hello"]})).send();
         assert_eq!((answer.status, answer.text.as_str()), (200, "hello"));

@@ -147,7 +147,7 @@ fn it_is_changed_tested_rotated_and_deleted_by_the_operator(database: Database) 
         assert_eq!((failing.id, failing.attempts, failing.last_status), (queued.1, 1, Some(500)));
         assert_eq!(read(&world, &hook).await.failing_since, Some(world.clock.now()));
 
-        // Off: what waits is given up, and nothing is tested.
+        // Off: pending deliveries are given up, and nothing is tested.
         let off = change(&world, &hook, switch(false)).await;
         assert_eq!((off.is_enabled, off.disabled_reason), (false, Some(DisabledReason::Owner)));
         assert_eq!(list(&world, &hook, Some(State::Failed)).await.len(), 1);

@@ -169,7 +169,7 @@ fn switched_off_webhook_is_sent_nothing(database: Database) {
         let put = |body: &Value| world.call(Method::PUT, &hook.path).bearer(&ada.access_token).json(body);
         put(&json!({"enabled": false})).data().await;
         assert_eq!(deliveries(&world, &ada, &hook, "?state=failed").await.len(), 1, "it is given up");
-        // No delivery is made for what happens meanwhile.
+        // No delivery is made for events in the meantime.
         super::cause(&world, &ada, &place, "meanwhile").await;
         assert_eq!(deliveries(&world, &ada, &hook, "").await.len(), 1);
         let redeliver = format!("{}/deliveries/{}/redeliver", hook.path, id(&waiting[0]));

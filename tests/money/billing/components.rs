@@ -106,7 +106,7 @@ fn all_parts() -> Value {
 #[on_each_database]
 fn each_component_has_its_price(database: Database) {
     with_configured_books(database, &[CATALOG], JANUARY, async |books| {
-        // 1,000 - 200 - 100 - 50 - 30 = 620 x 0.000003 = 0.00186: images have no price of their own.
+        // 1,000 - 200 - 100 - 50 - 30 = 620 x 0.000003 = 0.00186: images have no separate price.
         // 200 x 0.0000003 = 0.00006, 100 x 0.00000375 = 0.000375, 50 x 0.000006 = 0.0003, 30 x 0.00004 = 0.0012,
         // 500 - 300 = 200 x 0.000015 = 0.003, 300 x 0.00002 = 0.006, 2 x 0.01 = 0.02, and 0.001 for the request.
         let first = event(books, "e1", (1_000, 200, 500), &all_parts());

@@ -36,8 +36,8 @@ async fn file(books: &Books<'_>, month: &str) -> String {
     answer.text
 }
 
-/// Returns what each line is about, of which key and document, in a fixed order. Ids are those of the first and the second
-/// key, and `invoice 1`, `credit note 1`.
+/// Returns the subject, key and document of each line, in a fixed order. Ids are those of the first and the
+/// second key, and `invoice 1`, `credit note 1`.
 async fn lines(books: &Books<'_>, month: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for row in csv::rows(&file(books, month).await) {

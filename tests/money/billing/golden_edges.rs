@@ -159,7 +159,7 @@ fn invoice_of_zero(database: Database) {
         // Less than the smallest amount that can be charged.
         books.use_today("embed-e", 1, 0).await;
         books.set_time("2026-03-15T09:00:00Z");
-        // Corrected while the month is open: nothing is left of it.
+        // Corrected while the month is open: no usage is left.
         books.use_today("chat-a", 1_000, 0).await;
         books.correct_event(3, 1_000, 0).await;
         books.set_time("2026-04-02T00:00:00Z");

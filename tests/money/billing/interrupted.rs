@@ -162,7 +162,7 @@ impl Scene {
         wallet(&self.world, &self.place.organization).await
     }
 
-    /// The events of a call: what follows its id, prompt and completion tokens.
+    /// The events of a call: the suffix of the id, prompt and completion tokens.
     async fn events(&self, call: &OpenCall) -> Vec<(String, i64, i64)> {
         let mut tx = self.app().db.read().await.unwrap();
         let rows: Vec<(String, i64, i64)> = sql(
@@ -265,7 +265,7 @@ fn three_replicas_charge_an_interrupted_call_once(database: Database) {
 #[on_each_database]
 fn gateway_that_comes_back_charges_the_rest(database: Database) {
     run_on(database, async |scene| {
-        // The tokens that were written, those of the whole call, what follows, and the price of all of it.
+        // The tokens that were written, those of the whole call, the resulting events, and their total price.
         type Tokens = (i64, Option<i64>, i64);
         type Case = (Tokens, Tokens, &'static [(&'static str, i64, i64)], i64);
         let cases: [Case; 6] = [

@@ -113,7 +113,7 @@ fn every_change_of_the_balance_is_a_movement(database: Database) {
         // 1,200,000 x 0.0000025 = 3, of which the grant pays all: it ends first.
         books.set_time("2026-01-13T00:00:00Z");
         books.use_today("chat-a", 1_200_000, 0).await;
-        // 5 - 3 = 2 are over.
+        // 5 - 3 = 2 expire.
         books.set_time("2026-01-20T00:00:00Z");
         books.run_scheduler().await;
         // 1,800,000 x 0.0000025 = 4.5

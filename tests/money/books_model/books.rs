@@ -85,8 +85,9 @@ impl Bill {
         }
     }
 
-    /// Returns what rounding alone makes the credit notes larger than the invoice, in pico: the parts of nanos that the invoice
-    /// didn't charge, and those that the notes give back beyond the exact amounts.
+    /// Returns the amount by which rounding alone makes the credit notes larger than the invoice, in pico: the
+    /// parts of nanos that the invoice didn't charge, and those that the notes give back beyond the exact
+    /// amounts.
     pub fn rounding_pico(&self) -> i128 {
         let of_notes = self.notes.iter().map(|note| note.nano * 1_000 - note.exact).sum::<i128>();
         of_notes + self.exact - self.nano * 1_000
@@ -240,7 +241,7 @@ impl Books {
         self.end_credits(now_ms);
     }
 
-    /// Voids an invoice: refunds what credit notes left of it.
+    /// Voids an invoice: refunds the rest that its credit notes left.
     pub fn void(&mut self, at: usize, now_ms: i64) {
         self.end_credits(now_ms);
         let bill = &mut self.bills[at];

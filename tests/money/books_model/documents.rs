@@ -77,7 +77,7 @@ impl History<'_> {
             charged += lines.exact;
             rounding += lines.rounding;
             documents += 1;
-            // A void invoice refunded what its credit notes had left.
+            // A void invoice refunded the rest that its credit notes had left.
             let whole = invoice.amount.units() - noted;
             taken += if invoice.status == Status::Void { 0 } else { whole };
         }

@@ -1,5 +1,5 @@
-//! The exported charges, compared with the documents and the model's books: each document's lines sum to its amount, and
-//! each key's to what its tokens cost.
+//! The exported charges, compared with the documents and the model's books: each document's lines sum to its
+//! amount, and each key's to the price of its tokens.
 
 use std::collections::BTreeMap;
 

@@ -121,8 +121,7 @@ impl Books {
         debts.into_iter().find(|(of, _)| *of == month).map_or(0, |(_, debt)| debt)
     }
 
-    /// Refunds what credits paid of a month, and where that isn't enough of these `earlier` ones: debts
-    /// first.
+    /// Refunds the credits that paid for a month, and if that isn't enough, for these `earlier` ones: debts first.
     pub fn refund(&mut self, month: i64, earlier: &[i64], nano: i128, rank: u8, now_ms: i64) {
         let mut rest = self.return_paid(month, nano, now_ms);
         for month in earlier {

@@ -95,7 +95,7 @@ pub struct Price {
     /// Of a cached prompt token, if it isn't `prompt`.
     pub cached: Option<i128>,
     pub completion: i128,
-    /// Of parts that have a price of their own.
+    /// Prices of parts that have one.
     pub parts: [Option<i128>; PARTS],
 }
 
@@ -111,7 +111,7 @@ impl Price {
         ALL.iter().position(|conditions| *conditions == self.conditions).map_or(0, |place| place + 1)
     }
 
-    /// Returns what these quantities are, how many, and at which price each.
+    /// Returns the wholes of these quantities, each with its number and price.
     pub fn uses(&self, [prompt, cached, completion]: [i128; 3], parts: &Parts) -> Vec<(Whole, i128, i128)> {
         let mut uses = vec![
             (Whole::Prompt, prompt - cached - sum_of(parts, Whole::Prompt), self.prompt),
@@ -192,7 +192,7 @@ impl Price {
 
     fn with_parts(mut self, chance: &mut Chance) -> Self {
         for (price, (_, whole)) in self.parts.iter_mut().zip(NAMES) {
-            // A piece costs as much as some hundred tokens.
+            // A piece costs as much as a few hundred tokens.
             let most = if whole == Whole::Piece { 900_000_000 } else { 9_000_000 };
             *price = (chance.below(2) == 0).then(|| chance.below(most) as i128);
         }

@@ -88,7 +88,7 @@ fn saved_card_is_seen_without_its_event(database: Database) {
         let session_id = ask().await.expect("a page that is open");
         shop.stripe.visit(&session_id, &Card::visa()).unwrap();
         shop.stripe.drop_events();
-        // The page is over, so another one is given out, and the card is there.
+        // The page has expired, so another one is given out, and the card is there.
         let second = ask().await.expect("a page that is open");
         assert_ne!(second, session_id);
         let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;

@@ -48,7 +48,7 @@ fn lost_dispute_takes_from_the_other_credits(database: Database) {
         shop.buy_elsewhere("4", "third").await;
         let dispute_id = shop.stripe.dispute(&shop.row(&id).await.intent_id.unwrap(), 2_000);
         shop.hear().await;
-        // 17 of its own credit, 3 of the third.
+        // 17 from its own credit, 3 from the third.
         assert_eq!(shop.credits().await, ["purchase 0 of 12", "purchase 0 of 25", "purchase 1 of 4"]);
         assert_eq!(shop.balance().await, "1");
         shop.stripe.close_dispute(&dispute_id, false);

@@ -104,7 +104,7 @@ fn each_step_survives_a_table_that_refuses_writes(database: Database) {
     }
 }
 
-/// Does what isn't the service's part of a step.
+/// Does the part of a step that isn't the service's.
 async fn prepare(shop: &mut Shop<'_>, step: Step) {
     match step {
         Step::Paid => {

@@ -1,4 +1,4 @@
-//! Pages of Stripe that end when their purpose is over.
+//! Pages of Stripe that end when they are no longer needed.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn begin(shop: &mut Shop<'_>) -> (Invoice, Value, String) {
     (invoice, begun, session_id)
 }
 
-/// The page is over as soon as the job runs, without any time in between.
+/// The page ends as soon as the job runs, without any time in between.
 async fn expect_ended(shop: &Shop<'_>, begun: &Value, session_id: &str) {
     shop.work().await;
     assert_eq!(shop.stripe.object(session_id)["status"], "expired");

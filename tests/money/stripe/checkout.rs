@@ -52,7 +52,7 @@ async fn customer_pays_and_the_card_is_saved() {
         "checkout.session.completed",
     ];
     assert_eq!(account.new_events(), expected);
-    // The page is over.
+    // The page has expired.
     assert!(account.stripe.visit(&made.id, &Card::visa()).is_err());
     assert_eq!(account.stripe.charges().len(), 1);
 }

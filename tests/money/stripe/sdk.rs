@@ -1,4 +1,5 @@
-//! Stripe's own libraries: the one for Python goes our way, and both it and the one for Node sign what we verify.
+//! Stripe's own libraries: the one for Python makes the same journey as our client, and both it and the one for
+//! Node make signatures that we verify.
 
 use tollkeeper::kernel::secrets::Secret;
 use tollkeeper::stripe::signature::{SignatureError, verify};

@@ -1,5 +1,5 @@
-//! Requests of our client, and the objects of the account for tests in all of their states, are held to the types of
-//! Stripe's library for Node.
+//! Requests of our client, and the test account's objects in all of their states, are checked against the types
+//! of Stripe's library for Node.
 
 use std::collections::BTreeSet;
 

@@ -226,7 +226,7 @@ fn assert_charged(db: &Db, clients: &[ClientCalls]) -> String {
         swept += usize::from(events > 0);
         assert!(completion <= call.tokens && events <= 1, "{}: {completion} of {}", call.id, call.tokens);
         assert!(prompt == PROMPT_TOKENS || (prompt, completion) == (0, 0), "{}: {prompt}", call.id);
-        // The first token that isn't paid came at most so long before the end.
+        // The first unpaid token came at most this long before the end.
         if let Some(first) = call.seen.get(usize::try_from(completion).unwrap()) {
             let given_away = broken_at.duration_since(*first);
             longest = longest.max(given_away);

@@ -168,7 +168,7 @@ const UNDO_LATER_STEPS: [&str; 62] = [
     "DROP TABLE operator_announcements",
 ];
 
-/// Statements that remove what step 22 has added.
+/// Statements that undo step 22.
 const UNDO_PROGRESS: [&str; 6] = [
     "ALTER TABLE reservations DROP COLUMN prompt_tokens",
     "ALTER TABLE reservations DROP COLUMN cached_prompt_tokens",
@@ -211,7 +211,7 @@ fn reservations_of_earlier_servers_have_no_progress(database: Database) {
     });
 }
 
-/// Removes the totals of step 20 and what came after it, as if they had not run.
+/// Removes the totals of step 20 and all later steps, as if they had not run.
 async fn undo_totals(db: &Db) {
     let triggers: &[&str] = match db.is_postgres() {
         true => &["DROP FUNCTION add_to_usage_totals CASCADE"],

@@ -1,4 +1,4 @@
-//! Statements on payments and what belongs to them: they use an index, regardless of the number of payments.
+//! Statements on payments and related rows: they use an index, regardless of the number of payments.
 
 use support::on_each_database;
 use support::world::World;

@@ -23,7 +23,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("/readyz", "service::health::readyz"),
 ];
 
-/// Rows of the console that aren't pages of their own.
+/// Rows of the console that aren't separate pages.
 const CONSOLE_EXCEPTIONS: &[(&str, &str)] = &[
     ("/", "home::redirect"),
     ("/console", "home::read"),

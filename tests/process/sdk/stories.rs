@@ -1,5 +1,5 @@
 //! Every end of a call as programs see it by the official SDKs: an upstream that misbehaves in each way of a
-//! table, and what each call costs.
+//! table, and the cost of each call.
 
 mod answers;
 mod table;

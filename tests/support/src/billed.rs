@@ -174,7 +174,8 @@ pub async fn check(world: &World, organization: &str) {
          JOIN ledger_entries e ON e.transaction_id = t.id AND e.account = 'wallet'
          WHERE t.organization_id = $1 AND t.idempotency_key LIKE 'payment:%:debt-%'";
     let (returned,): (i64,) = sql(text).bind(organization).one(&mut tx).await.unwrap();
-    // A void invoice takes back what its credit notes had given back beyond it: a nano at most for each row that they rounded.
+    // A void invoice also takes back the amount that its credit notes gave back beyond it: at most a nano for
+    // each row that they rounded.
     let text = "SELECT COUNT(*) FROM usage_events e JOIN usage_events c ON c.corrects = e.event_id AND c.source = e.source
              AND c.organization_id = e.organization_id
          JOIN invoices i ON i.organization_id = e.organization_id AND i.voided_at IS NOT NULL

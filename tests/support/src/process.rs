@@ -513,7 +513,7 @@ fn read_chunks(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Waits for a condition; returns whether it held before the timeout.
+/// Waits for a condition; returns whether it became true before the timeout.
 pub fn until(mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < PROCESS_TIMEOUT {

@@ -1,4 +1,4 @@
-//! The binary in its own process, for what isn't possible in process: other environments, and crashes.
+//! The binary in its own process, for tests that need another environment or a crash.
 
 use std::fs::File;
 use std::io::{Read, Write};

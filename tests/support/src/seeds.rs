@@ -14,7 +14,7 @@ const FAILED_ONCE: &str = include_str!("../seeds.txt");
 /// The seeds of one test.
 pub struct Seeds {
     pub seeds: Vec<u64>,
-    /// Whether these are all sequences, so that what rarely happens must have happened.
+    /// Whether these are all sequences, so that rare events must have happened.
     pub is_complete: bool,
 }
 

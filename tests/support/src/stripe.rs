@@ -170,10 +170,10 @@ impl FakeStripe {
         use_it(&mut self.shared.account.lock().unwrap())
     }
 
-    /// The customer of a checkout session pays with a card on its page, or saves it.
+    /// Pays with a card on the page of a checkout session, or saves it, as its customer.
     ///
     /// # Errors
-    /// The card was declined, or the page is over.
+    /// The card was declined, or the page has expired.
     pub fn visit(&self, session_id: &str, card: &Card) -> Result<(), Problem> {
         self.with(|account| account.state.visit(session_id, card))
     }
@@ -183,12 +183,12 @@ impl FakeStripe {
         self.with(|account| account.state.settle(intent_id, succeeds));
     }
 
-    /// Sets what becomes of later charges of a payment method.
+    /// Sets the outcome of later charges of a payment method.
     pub fn set_outcome(&self, payment_method_id: &str, outcome: Outcome) {
         self.with(|account| account.state.cards.get_mut(payment_method_id).unwrap().later = outcome);
     }
 
-    /// Sets what becomes of later refunds.
+    /// Sets the outcome of later refunds.
     pub fn set_refunds(&self, outcome: RefundOutcome) {
         self.with(|account| account.state.refund_outcome = outcome);
     }
@@ -311,7 +311,7 @@ impl FakeStripe {
         self.all("charge").into_iter().filter(|charge| charge["status"] == "succeeded").collect()
     }
 
-    /// Returns what all movements of the account's balance come to, without fees.
+    /// Returns the sum of all movements of the account's balance, without fees.
     pub fn balance(&self) -> i64 {
         self.with(|account| account.state.balance())
     }

@@ -42,7 +42,7 @@ pub struct Upstream {
     task: JoinHandle<()>,
 }
 
-/// Chooses what to do with a request.
+/// Chooses the answer to a request.
 type Chooser = Box<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
 
 struct Shared {
@@ -96,12 +96,12 @@ impl Upstream {
         format!("http://{}/v1", self.address)
     }
 
-    /// Sets what becomes of the next requests, each in its turn; the last is repeated.
+    /// Sets the answers to the next requests, each in its turn; the last is repeated.
     pub fn script(&self, scripts: impl IntoIterator<Item = Vec<Step>>) {
         *self.shared.scripts.lock().unwrap() = scripts.into_iter().collect();
     }
 
-    /// Chooses what becomes of each request.
+    /// Chooses the answer to each request.
     pub fn choose(&self, chooser: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) {
         *self.shared.chooser.lock().unwrap() = Some(Box::new(chooser));
     }

@@ -11,7 +11,7 @@ use support::on_each_database;
 use support::security_key::{BE, BS, Draft, SecurityKey, UP, UV, decode, encode};
 use support::world::World;
 
-/// A change of what an authenticator and its browser answer.
+/// A change of the draft of an authenticator's answer.
 type Change = fn(&mut Draft);
 
 /// Like [`Change`], but may capture variables.

@@ -16,7 +16,7 @@ use support::{Database, on_each_database};
 
 /// An answer with a flipped bit, and this server's verdict.
 struct Case {
-    /// Which bit of what.
+    /// The field, and the number of the bit in it.
     bit: (&'static str, usize),
     challenge: Value,
     answer: Value,
@@ -188,7 +188,7 @@ fn flipped(good: &Value, (name, bit): (&str, usize)) -> Value {
     answer
 }
 
-/// Returns the attested credential data of a new passkey: what stands behind the count.
+/// Returns the attested credential data of a new passkey, which follow the count.
 fn attested(answer: &Value) -> String {
     encode(&decode(&answer["response"]["authenticatorData"])[37..])
 }

@@ -49,7 +49,7 @@ async fn first_passkey_is_asked_for_after_the_password(world: World) {
     assert_eq!(ended, 401, "it was opened by the password alone");
     assert!(is_due(&world).await);
     assert_eq!(password(&world, Some("123456")).refused().await, (401, "invalid_one_time_code".into()));
-    // A recovery code stands in for it, once; the passkey needs neither.
+    // A recovery code replaces it, once; the passkey needs neither.
     password(&world, Some(&codes[0])).data().await;
     assert_eq!(password(&world, Some(&codes[0])).refused().await.1, "invalid_one_time_code");
     let session = text(&logged_in(&world, &mut key).await, "access_token");

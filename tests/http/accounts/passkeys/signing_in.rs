@@ -65,7 +65,7 @@ async fn first_proof_of_an_address_by_a_reset_removes_a_strangers_passkey(world:
     assert_eq!((status, code.as_str()), INVALID);
     let body = json!({"email": super::ADA, "password": new});
     let token = text(&world.post("/v1/auth/login", &body).data().await, "access_token");
-    // The owner has a handle of their own.
+    // The owner has their own handle.
     let (own, _) = add(&world, &token, "Own").await;
     assert_ne!(encode(&own.handle), encode(&key.handle));
 }

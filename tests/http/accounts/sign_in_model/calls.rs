@@ -59,7 +59,7 @@ pub struct Beginning<'a> {
     pub connection: Option<(&'a str, &'a str)>,
 }
 
-/// Makes an account, and what its organization requires, as they are when a sequence begins.
+/// Prepares an account, and the requirements of its organization, for the beginning of a sequence.
 pub async fn begin(world: &World, user_id: UserId, organization: &str, beginning: &Beginning<'_>) {
     let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();

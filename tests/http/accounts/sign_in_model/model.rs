@@ -8,7 +8,7 @@ use support::security_key::SecurityKey;
 /// Time during which a proof is fresh, in milliseconds.
 const FRESH_MS: i64 = 15 * MINUTE_MS;
 
-/// An account, and what its organization requires.
+/// An account, and the requirements of its organization.
 pub struct Account {
     pub password: Option<String>,
     pub app: Option<App>,

@@ -134,7 +134,7 @@ fn answers_that_this_browser_doesnt_wait_for_are_refused(database: Database) {
             assert_eq!(jar.clone().get(&world, &wrong).await.status, 400, "{wrong}");
         }
         assert_eq!(jar.clone().click(&world, "/console/sign-in/nobody").await.status, 404);
-        // After ten minutes it is over.
+        // After ten minutes the sign-on has expired.
         world.clock.advance_ms(10 * 60_000);
         acme.set_token(&acme.sign(&acme.claims(&world, &asked["nonce"], &json!({}))));
         assert_eq!(jar.clone().get(&world, &callback).await.status, 400);

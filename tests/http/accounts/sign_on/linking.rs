@@ -9,7 +9,7 @@ use support::identity_provider::{Jar, ProvidersFile, RealProvider};
 use support::world::{PASSWORD, World};
 use support::{Database, on_each_database};
 
-/// Each row: connected, e-mail, account with the address; then what follows with the settings of [`OPTIONS`].
+/// Each row: connected, email, account with the address; then the outcomes with the settings of [`OPTIONS`].
 const TABLE: &str = "
     known    verified    none        sign_in  sign_in  sign_in  sign_in
     known    verified    unverified  sign_in  sign_in  sign_in  sign_in

@@ -55,7 +55,7 @@ async fn prove(world: &World, jar: &mut Jar, key: &mut SecurityKey, by: By) {
     assert_ne!(jar.0["tollkeeper"], before, "a new session");
 }
 
-/// Returns `true` if the browser may do what needs a recent proof.
+/// Returns `true` if the browser may make changes that need a recent proof.
 async fn is_fresh(world: &World, jar: &mut Jar) -> bool {
     jar.get(world, "/console/account/second-factor/totp").await.status == 200
 }
@@ -162,7 +162,7 @@ fn a_passkey_as_the_second_step_completes_the_sign_on(database: Database) {
         let answer = send(&mut jar, &fields_of(&page, &mut key, &[])).await;
         assert_eq!(answer.status, 303, "{}", answer.text);
         assert_eq!(scene.overview(&world, &mut jar).await, 403);
-        // A connection that is gone meanwhile completes nothing.
+        // A connection that was removed meanwhile completes nothing.
         let mut jar = begin().await;
         let page = jar.get(&world, STEP).await.text;
         let fields = fields_of(&page, &mut key, &[("second_step", "true")]);

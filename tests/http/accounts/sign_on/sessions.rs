@@ -35,7 +35,7 @@ fn the_local_second_factor_is_asked_after_a_provider(database: Database) {
         let answer = jar.post(&world, SECOND_STEP, &fields).await;
         assert_eq!((answer.status, answer.header("location")), (303, "/console/models"), "{}", answer.text);
         assert_eq!(username(&world, &mut jar).await, "ada");
-        // A connection that is gone opens nothing, however far the sign-in had come.
+        // A connection that was removed opens nothing, however far the sign-in had come.
         let mut other = Jar::default();
         provider.sign_on(&world, &mut other, START, &claims).await;
         let path = "/v1/auth/connections";

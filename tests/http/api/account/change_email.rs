@@ -47,7 +47,7 @@ async fn request_mails_both_addresses_and_changes_nothing(world: World) {
     assert_eq!(login(&world, NEW, PASSWORD).send().await.status, 401);
     let id = ada.id.to_string();
     assert_eq!(entries(&world, "user.email_change_requested").await, [[id.clone(), id]]);
-    // The token stands in no table.
+    // No table contains the token.
     let mut tx = world.app.db.read().await.unwrap();
     let (outbox,): (i64,) = sql("SELECT COUNT(*) FROM outbox").one(&mut tx).await.unwrap();
     assert_eq!(outbox, 0);
@@ -168,7 +168,7 @@ async fn mails_are_bounded_and_a_right_password_is_no_guess(world: World) {
         assert_eq!(answer.header("retry-after"), "3600");
     }
     assert!(world.post("/v1/auth/change-email", &json!({})).send().await.status == 401);
-    // The refused ones have changed nothing: the address before stands.
+    // The refused requests have changed nothing: the previous address stays pending.
     ask(&world, &ada.access_token, "second@example.com", PASSWORD).data().await;
     assert_eq!(ask(&world, &ada.access_token, NEW, PASSWORD).send().await.status, 429);
     assert_eq!(pending(&world).await, ["second@example.com"]);

@@ -67,7 +67,7 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
     assert_dead(&world, &token).await;
     let user = world.get("/v1/auth/me").bearer(&ada.access_token).data().await["user"].take();
     assert_eq!((text(&user, "email"), &user["email_verified"]), (NEW.to_owned(), &json!(true)));
-    // Every session but the one that asked is over, on each replica.
+    // Every session but the one that asked has ended, on each replica.
     settle(&replica).await;
     assert_eq!(me(&world, &elsewhere.access_token).await, 401);
     assert_eq!(replica.get("/v1/auth/me").bearer(&elsewhere.access_token).send().await.status, 401);

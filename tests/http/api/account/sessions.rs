@@ -176,7 +176,7 @@ async fn expired_session_is_not_found(world: World) {
 async fn refresh_without_writes_still_works(world: World) {
     let ada = world.user("ada").await;
     let mut tx = world.app.db.write().await.unwrap();
-    // As on a disk that is full: every write of the table fails.
+    // Like a full disk: every write of the table fails.
     let trigger = if world.app.db.is_postgres() {
         "CREATE TRIGGER refused BEFORE UPDATE ON sessions FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
     } else {

@@ -1,4 +1,4 @@
-//! The end of a rotation before its grace period is over.
+//! The end of a rotation before its grace period has passed.
 
 use http::Method;
 use serde_json::json;

@@ -176,7 +176,7 @@ async fn later_use_is_shown_when_an_earlier_version_recorded_it(world: World) {
     for (ms, expected) in
         [(-1_000, json!(START)), (1_000, json!(world.clock.now().plus_ms(1_000).to_string()))]
     {
-        // As written by a server from before `api_key_last_uses`.
+        // Written like a server from before `api_key_last_uses`.
         let mut tx = world.app.db.write().await.unwrap();
         let earlier = "UPDATE api_keys SET last_used_at = $2, last_used_ip = '192.0.2.9' WHERE id = $1";
         let at = world.clock.now().plus_ms(ms);

@@ -8,7 +8,7 @@ use support::console::Browser;
 use support::security_key::SecurityKey;
 use support::world::{PASSWORD, World};
 
-/// People with second factors, and what their forms need.
+/// People with second factors, and the data that their forms need.
 pub struct SecondFactors {
     /// The browser of Gus, who has a second factor, and another browser of theirs.
     pub browsers: [Browser; 2],
@@ -25,7 +25,7 @@ pub struct SecondFactors {
 /// Fields that carry a passkey's answer in a form.
 pub type Signed = [(&'static str, String); 2];
 
-/// A person with a passkey, and what their forms need.
+/// A person with a passkey, and the data that their forms need.
 pub struct Passkeys {
     /// A browser of the person, and another one of theirs.
     pub browsers: [Browser; 2],

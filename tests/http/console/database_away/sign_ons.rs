@@ -24,7 +24,7 @@ pub fn with_providers(database: Database, test: impl AsyncFn(World, Removable, &
     with_outage(database, &settings, async |world, database| test(world, database, &file).await);
 }
 
-/// A provider, and what its people's forms need.
+/// A provider, and the data that the forms of its people need.
 pub struct SignOns {
     provider: IdentityProvider,
     /// The cookies of a browser with a pending connection: another account has the person's address, never verified.

@@ -333,7 +333,7 @@ impl History {
         twin.post("/v1/auth/login", &body).send().await
     }
 
-    /// Keeps what later calls need of an answer.
+    /// Keeps the parts of an answer that later calls need.
     async fn remember(&self, twin: &Twin, call: &Call, answer: &Answer) {
         let id = |field: &str| answer.json()["data"][field].as_str().unwrap().to_owned();
         match call.step {

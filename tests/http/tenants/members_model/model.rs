@@ -404,7 +404,7 @@ fn check_key_makes_no_owner(call: &Call, makes_owner: bool) -> Result<(), Refusa
     if call.with_key && makes_owner { Err((403, "key_exceeds_caller")) } else { Ok(()) }
 }
 
-/// Refuses a key outside of its own project.
+/// Refuses a key outside its own project.
 fn confine(call: &Call, project: &Project) -> Result<(), Refusal> {
     if call.with_key && project.slot != HOME { Err((403, "outside_api_key_scope")) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Events for webhooks about what budgets have reached.
+//! Webhook events about budgets that reach a threshold or their limit.
 
 use super::*;
 use crate::billing::webhook_events::{subscribe, take_events};

@@ -30,8 +30,9 @@ type Requirement = (&'static str, Need, bool, Form, &'static [&'static str]);
 const CATEGORIES: &[&str] = &["Usage", "Purchase", "Tax", "Credit", "Adjustment"];
 
 /// The columns of Cost and Usage that 1.2, 1.3 and 1.4 share. Source: the specification's repository
-/// FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec, tag v1.2, "Content constraints" of each file in `specification/columns`; its
-/// change log of v1.3 and v1.4 for what changed since: `InvoiceId` is needed where invoices are made since 1.4.
+/// FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec, tag v1.2, "Content constraints" of each file in
+/// `specification/columns`; its change log of v1.3 and v1.4 for later changes: `InvoiceId` is needed where
+/// invoices are made since 1.4.
 const SHARED: &[Requirement] = &[
     ("AvailabilityZone", Never, true, Text, &[]),
     ("BilledCost", Always, false, Decimal, &[]),

@@ -1,4 +1,4 @@
-//! The table of stories: what an upstream does with a call, and how the call ends
+//! The table of stories: the behavior of an upstream during a call, and the end of the call
 //! (docs/contract/gateway.md#what-a-call-costs).
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Checkout sessions, and what customers do on their pages.
+//! Checkout sessions, and the actions of customers on their pages.
 
 use serde_json::{Value, json};
 
@@ -141,7 +141,7 @@ impl State {
         id
     }
 
-    /// Expires the sessions whose time is over.
+    /// Expires the sessions whose time has passed.
     pub fn expire_due(&mut self) {
         let now = self.now();
         let is_due =

@@ -65,7 +65,7 @@ impl Faults {
         *self = Self::default();
     }
 
-    /// Returns what happens to a request.
+    /// Returns the fault of a request, if any.
     pub fn next(&mut self, request: &Request) -> Option<Fault> {
         let is_planned = |(method, path, _): &(&str, String, Fault)| {
             *method == request.method && request.path.starts_with(path.as_str())

@@ -69,7 +69,7 @@ impl FakeStripe {
         })
     }
 
-    /// Delivers what wasn't delivered, in order. What isn't taken is delivered again the next time.
+    /// Delivers all undelivered events, in order. Events that aren't accepted are delivered again the next time.
     pub async fn deliver_new(&self, to: &Endpoint) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         for event in self.undelivered() {
@@ -78,7 +78,7 @@ impl FakeStripe {
         deliveries
     }
 
-    /// Delivers what wasn't delivered in any order, and some of it several times, also at once.
+    /// Delivers all undelivered events in any order, and some of them several times, also at once.
     pub async fn deliver_wildly(&self, to: &Endpoint, chance: &mut Chance) -> Vec<Delivery> {
         let mut ids: Vec<_> =
             self.undelivered().iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect();
