@@ -106,7 +106,7 @@ class Postgres:
     def start(self):
         options = {"listen_addresses": "", "fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB",
                    "log_min_messages": "panic", "autovacuum": "off"}
-        # Set only for PostgreSQL, not for the program that changes the user: files shared by libfaketime would be root's.
+        # Not for the program that changes the user: files shared by libfaketime would be root's.
         environment = [f"{name}={value}" for name, value in self.clock.environment().items()]
         words = self.command("postgres", "-D", str(self.folder / "data"), "-k", str(self.folder),
                              *[word for name, value in options.items() for word in ("-c", f"{name}={value}")],
