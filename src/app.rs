@@ -116,7 +116,8 @@ impl App {
     /// Builds the application from its configuration: reads or creates the secrets and reads the catalog.
     /// Doesn't use the database yet.
     ///
-    /// # Errors A sentence for the operator.
+    /// # Errors
+    /// A sentence for the operator.
     pub fn new(config: Config, clock: Clock) -> Result<Self, String> {
         let random = Random::system();
         let hasher = Hasher::new(config.passwords.hash_threads, config.passwords.queue, random.clone());
@@ -249,7 +250,8 @@ impl App {
 
     /// Starts the application, retrying while the database is unavailable.
     ///
-    /// # Errors The first error that a retry won't solve.
+    /// # Errors
+    /// The first error that a retry won't solve.
     pub async fn boot_until_ready(&self) -> Result<(), String> {
         let mut wait_ms = 100;
         loop {
@@ -290,7 +292,8 @@ impl App {
 /// Creates the data folder, if missing, accessible to its owner only. Rejects a folder that every user can
 /// write to.
 ///
-/// # Errors A sentence for the operator.
+/// # Errors
+/// A sentence for the operator.
 pub fn make_data_dir(config: &Config) -> Result<(), String> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir);
     let folder = config.data_dir.display();

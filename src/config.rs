@@ -230,7 +230,8 @@ impl Config {
     /// Loads the configuration: defaults, then `file` (or `tollkeeper.toml` in the working directory, if it
     /// exists), then the variables in `environment` that start with `TOLLKEEPER_`.
     ///
-    /// # Errors The first unknown key or invalid value.
+    /// # Errors
+    /// The first unknown key or invalid value.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,

@@ -17,7 +17,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves both listeners until `shutdown` resolves, then waits for requests in flight up to the grace period.
 ///
-/// # Errors A sentence for the operator: an address that can't be bound, or a database that can't be used.
+/// # Errors
+/// A sentence for the operator: an address that can't be bound, or a database that can't be used.
 pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
     let addresses = Addresses { public: app.config.listen, service: app.config.service_listen };
     let listeners = BoundListeners::bind(addresses, &app.config.tls).await?;

@@ -50,7 +50,8 @@ struct Finding {
 
 /// Queries all upstreams of a file; `with_probes` also makes a tiny call of each operation.
 ///
-/// # Errors An upstream can't be queried, or lacks a model of a route.
+/// # Errors
+/// An upstream can't be queried, or lacks a model of a route.
 pub fn check(file: &Path, with_probes: bool, as_json: bool) -> Result<(), String> {
     let catalog = Catalog::load(file).map_err(|error| error.to_string())?;
     let servers = || catalog.upstreams().iter().filter(|upstream| upstream.kind != UpstreamKind::Demo);

@@ -75,14 +75,16 @@ pub struct Step {
 
 /// Handles the next slice of today's walk.
 ///
-/// # Errors Errors of the database or the disk. The same slice is retried next time.
+/// # Errors
+/// Errors of the database or the disk. The same slice is retried next time.
 pub async fn step(app: &App, walk: &mut Progress) -> Result<Step, Error> {
     step_with_size(app, walk, SLICE).await
 }
 
 /// Handles the next slice, with the given size.
 ///
-/// # Errors Errors of the database or the disk.
+/// # Errors
+/// Errors of the database or the disk.
 pub async fn step_with_size(app: &App, walk: &mut Progress, size: i64) -> Result<Step, Error> {
     let Ok(now) = app.clock_guard.now() else {
         return Ok(Step { removed: walk.removed, has_more: false });

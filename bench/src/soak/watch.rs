@@ -87,7 +87,8 @@ impl Findings {
 /// Checks for growth. In the last quarter, the median memory may be 10 % and 8 MiB above that of the second
 /// quarter, and the maximum number of descriptors may be 8 above. The first quarter fills caches.
 ///
-/// # Errors Something grew.
+/// # Errors
+/// Something grew.
 pub fn grown(looks: &[MinuteSample]) -> Result<String, String> {
     let quarter = looks.len() / 4;
     if quarter < MIN_SAMPLES {

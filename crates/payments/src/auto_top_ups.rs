@@ -29,7 +29,8 @@ pub struct Change {
 
 /// Returns an organization's automatic top-up, or a disabled one if none was set.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub fn read(payments: &Payments, organization_id: OrganizationId) -> BoxFuture<'_, Result<AutoTopUp, Error>> {
     Box::pin(async move {
         let found = store::get(&mut payments.db.read().await?, organization_id).await?;
@@ -41,7 +42,8 @@ pub fn read(payments: &Payments, organization_id: OrganizationId) -> BoxFuture<'
 /// Sets an organization's automatic top-up and returns it. Enabling it also resumes a paused one, and a
 /// balance below the threshold is topped up immediately.
 ///
-/// # Errors 400 for inconsistent values; 403 without permission, or if payments are off; 409 without a saved
+/// # Errors
+/// 400 for inconsistent values; 403 without permission, or if payments are off; 409 without a saved
 /// card; 412 on a version mismatch.
 pub fn update<'a>(
     payments: &'a Payments,

@@ -40,7 +40,8 @@ pub fn read(
 
 /// Returns the URL of the open Stripe page for saving a card, if any, for callers who may save one.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn open_page(
     payments: &Payments,
     organization_id: OrganizationId,
@@ -53,7 +54,8 @@ pub async fn open_page(
 
 /// Returns the URL of a Stripe page for saving a card; the same one while it's open.
 ///
-/// # Errors 403 without permission, or if payments are off; 502 if Stripe can't be reached.
+/// # Errors
+/// 403 without permission, or if payments are off; 502 if Stripe can't be reached.
 pub fn begin<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<String, Error>> {
     Box::pin(async move {
         let processor = payments.processor()?;
@@ -138,7 +140,8 @@ async fn open_set_up(
 
 /// Reads the customer's page for saving a card, if any, and handles its completion or expiry.
 ///
-/// # Errors 502 if Stripe can't be reached; the database fails.
+/// # Errors
+/// 502 if Stripe can't be reached; the database fails.
 pub(crate) async fn look_at_set_up(payments: &Payments, customer: &Customer) -> Result<(), Error> {
     let Some(session_id) = &customer.setup_session_id else { return Ok(()) };
     match payments.processor()?.client.checkout_session(session_id).await {
@@ -153,7 +156,8 @@ pub(crate) async fn look_at_set_up(payments: &Payments, customer: &Customer) -> 
 
 /// Removes the saved card. It's no longer charged, and a job detaches it from the customer at Stripe.
 ///
-/// # Errors 403 without permission, or if payments are off; 409 without a card.
+/// # Errors
+/// 403 without permission, or if payments are off; 409 without a card.
 pub fn remove<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<(), Error>> {
     Box::pin(async move {
         payments.processor()?;
@@ -198,7 +202,8 @@ fn without_card(customer: Customer) -> Customer {
 
 /// Saves the card that a customer entered in a session.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn save_set_up(payments: &Payments, session: &CheckoutSession) -> Result<(), Error> {
     let intent = session.setup_intent.as_ref().and_then(|intent| intent.object());
     let Some(intent) = intent.filter(|intent| intent.status == SetupIntentStatus::Succeeded) else {
@@ -276,7 +281,8 @@ async fn forget_set_up(
 
 /// Returns the card used for a payment, if it should be saved.
 ///
-/// # Errors 502 if Stripe can't be reached.
+/// # Errors
+/// 502 if Stripe can't be reached.
 pub(crate) async fn of_payment(
     payments: &Payments,
     payment: &Payment,
@@ -369,7 +375,8 @@ pub(crate) async fn forget_missing(
 /// Forgets the card of a deleted organization, schedules its detachment at Stripe, and ends any page for
 /// saving one.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn clean_up(payments: &Payments, organization_id: OrganizationId) -> Result<(), Error> {
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;

@@ -97,7 +97,8 @@ struct Attempt {
 
 /// Charges the card for a due automatic top-up, or takes the action that replaces the charge.
 ///
-/// # Errors Stripe can't be reached, in which case the same attempt is repeated; the database fails.
+/// # Errors
+/// Stripe can't be reached, in which case the same attempt is repeated; the database fails.
 pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let processor = payments.processor()?;
     let begun = match begin(payments, payment, Tax::Unknown).await? {
@@ -446,7 +447,8 @@ async fn pause(
 
 /// Opens the page on which a customer confirms a charge, and notifies the owners.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn ask_for_action(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let processor = payments.processor()?;
     let opened = checkout::open(payments, processor, payment.clone()).await?;
@@ -463,7 +465,8 @@ pub async fn ask_for_action(payments: &Payments, payment: &Payment) -> Result<()
 
 /// Resumes an organization's paused top-up.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn resume(payments: &Payments, organization_id: OrganizationId) -> Result<(), Error> {
     let trail = Trail::system();
     let booking = payments.booking(&trail);

@@ -30,7 +30,8 @@ pub struct Report {
 /// Reads from Stripe which events the webhook receives, their API version, the account's capabilities, and
 /// whether the key can read the lists that are compared every day.
 ///
-/// # Errors Payments are off; Stripe can't be reached, or rejects the key entirely.
+/// # Errors
+/// Payments are off; Stripe can't be reached, or rejects the key entirely.
 pub async fn run(payments: &Payments) -> Result<Report, Error> {
     let client = &payments.processor()?.client;
     let (mut missing, mut notes) = (Vec::new(), Vec::new());

@@ -21,7 +21,8 @@ pub const LOOK_MS: i64 = 5 * MINUTE_MS;
 
 /// Returns an organization's customer at Stripe, creating it if needed.
 ///
-/// # Errors 502 if Stripe can't be reached.
+/// # Errors
+/// 502 if Stripe can't be reached.
 pub(crate) async fn customer(
     payments: &Payments,
     processor: &Processor,
@@ -62,7 +63,8 @@ async fn make_customer(
 /// Replaces an organization's customer that Stripe doesn't have: it was deleted there, or belongs to another
 /// mode or account. Its saved card is gone too.
 ///
-/// # Errors 502 if Stripe can't be reached.
+/// # Errors
+/// 502 if Stripe can't be reached.
 pub(crate) async fn replace_customer(
     payments: &Payments,
     processor: &Processor,
@@ -96,7 +98,8 @@ pub(crate) fn metadata(payment: &Payment) -> Metadata {
 
 /// Opens a payment's page, unless it has one, and returns the payment with the page.
 ///
-/// # Errors 400 for an amount that Stripe rejects; 502 if Stripe can't be reached, in which case a retry of
+/// # Errors
+/// 400 for an amount that Stripe rejects; 502 if Stripe can't be reached, in which case a retry of
 /// the request gets the same page.
 pub(crate) async fn open(
     payments: &Payments,
@@ -176,7 +179,8 @@ async fn create_session(
 
 /// Locks a payment's wallet and returns the payment's current state.
 ///
-/// # Errors The payment is gone, which doesn't happen; the database fails.
+/// # Errors
+/// The payment is gone, which doesn't happen; the database fails.
 pub(crate) async fn lock(tx: &mut Tx, payment: &Payment, now: Time) -> Result<Payment, Error> {
     wallets::lock_existing(tx, payment.organization_id, now).await?;
     Ok(store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?)

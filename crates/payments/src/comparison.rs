@@ -35,7 +35,8 @@ const MAX_STUCK: i64 = 100;
 /// Compares all payments with Stripe, unless it was done within the last day. Returns `true` if it was done
 /// now.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn run_due(payments: &Payments) -> Result<bool, Error> {
     let now = payments.clock.now();
     let last = findings::compared_at(&mut payments.db.read().await?).await?;
@@ -60,7 +61,8 @@ pub async fn run_due(payments: &Payments) -> Result<bool, Error> {
 
 /// Compares the payments of an interval in both directions: Stripe's with ours, and ours with Stripe's.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Error> {
     let mut at_stripe: BTreeMap<String, String> = BTreeMap::new();
     let mut after: Option<String> = None;

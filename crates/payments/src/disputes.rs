@@ -21,7 +21,8 @@ use crate::{Payments, charging, settlement};
 /// Books the difference between the amount the bank holds and the amount booked for a disputed payment.
 /// Returns `true` if they differed.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn book(payments: &Payments, payment: &Payment, dispute: &StripeDispute) -> Result<bool, Error> {
     settlement::keep(payments, payment, &Statement::of_dispute(dispute)).await?;
     let trail = Trail::system();

@@ -11,7 +11,8 @@ use crate::{Payments, cards, disputes, refunds, settlement};
 
 /// Processes an event. Idempotent.
 ///
-/// # Errors Its payment isn't known, or not yet; Stripe can't be reached; the database fails. The event is
+/// # Errors
+/// Its payment isn't known, or not yet; Stripe can't be reached; the database fails. The event is
 /// then retried.
 pub async fn handle(payments: &Payments, event: &StripeEvent) -> Result<(), Error> {
     let id = event.object_id.as_str();
@@ -88,7 +89,8 @@ async fn of_intent(payments: &Payments, intent_id: &str) -> Result<Option<Paymen
 
 /// Returns the payment with this id.
 ///
-/// # Errors No such payment exists: it may be missing after a restore from a backup, or belong to another
+/// # Errors
+/// No such payment exists: it may be missing after a restore from a backup, or belong to another
 /// installation.
 async fn known(payments: &Payments, payment_id: &str) -> Result<Payment, Error> {
     let unknown = || Error::internal(format!("Stripe knows a payment {payment_id:.40} that isn't here"));

@@ -45,7 +45,8 @@ pub(crate) fn object_id(event: &Event) -> Option<&str> {
 /// Stores an event, if the webhook's secret signed it within the last five minutes and its type is handled.
 /// The payload isn't trusted: a job reads the object from Stripe.
 ///
-/// # Errors 400 without a valid signature, or for a body that isn't an event; 403 if payments are off; the
+/// # Errors
+/// 400 without a valid signature, or for a body that isn't an event; 403 if payments are off; the
 /// database fails.
 pub async fn receive(payments: &Payments, header: Option<&str>, body: &[u8]) -> Result<(), Error> {
     let processor = payments.processor()?;

@@ -30,7 +30,8 @@ const RETENTION_MS: i64 = 30 * DAY_MS;
 
 /// Does all due work, unless another replica is doing so.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn run_leased(payments: &Payments, lease: &Lease) -> Result<(), Error> {
     if !payments.is_on() || !is_due(payments).await? {
         return Ok(());
@@ -48,7 +49,8 @@ async fn is_due(payments: &Payments) -> Result<bool, Error> {
 
 /// Does all due work. Requests to Stripe that fail are retried later.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn run_due(payments: &Payments) -> Result<(), Error> {
     if !payments.is_on() {
         return Ok(());
@@ -260,7 +262,8 @@ async fn look_at_set_ups(payments: &Payments) -> Result<(), Error> {
 
 /// Deletes events that were processed long ago.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn sweep(payments: &Payments) -> Result<(), Error> {
     let before = payments.clock.now().plus_ms(-RETENTION_MS);
     let mut tx = payments.db.write().await?;

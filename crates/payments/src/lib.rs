@@ -111,7 +111,8 @@ pub struct Shared {
 impl Payments {
     /// Creates a handle with these settings.
     ///
-    /// # Errors A sentence for the operator: a file can't be read.
+    /// # Errors
+    /// A sentence for the operator: a file can't be read.
     pub fn new(shared: Shared, settings: Settings) -> Result<Self, String> {
         let Shared { db, clock, clock_guard, random, billing, tenants, metrics, return_url } = shared;
         let processor = settings.open(&billing.settings.currency)?;
@@ -135,7 +136,8 @@ impl Payments {
 
     /// Returns the Stripe processor.
     ///
-    /// # Errors 403 `payments_disabled`.
+    /// # Errors
+    /// 403 `payments_disabled`.
     pub(crate) fn processor(&self) -> Result<&Processor, Error> {
         self.processor.as_ref().ok_or_else(|| Code::PaymentsDisabled.into())
     }

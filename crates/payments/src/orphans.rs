@@ -16,7 +16,8 @@ use crate::store::payments::{self as store, Payment};
 /// Records that a payment brought money to a deleted organization, or removes the finding once the money is
 /// gone.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub(crate) async fn note(tx: &mut Tx, payment: &Payment, now: Time) -> Result<(), Error> {
     let organization_id = payment.organization_id;
     if store::has_organization(tx, organization_id).await? {
@@ -41,7 +42,8 @@ pub(crate) async fn note(tx: &mut Tx, payment: &Payment, now: Time) -> Result<()
 
 /// Like [`look_at`], for a payment that was partly or fully refunded.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub(crate) async fn look_again(payments: &Payments, id: PaymentId) -> Result<(), Error> {
     let payment = store::get(&mut payments.db.read().await?, id).await?;
     match payment {
@@ -52,7 +54,8 @@ pub(crate) async fn look_again(payments: &Payments, id: PaymentId) -> Result<(),
 
 /// Like [`note`], in its own transaction.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub(crate) async fn look_at(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     if store::has_organization(&mut payments.db.read().await?, payment.organization_id).await? {
         return Ok(());

@@ -47,7 +47,8 @@ pub struct New {
 /// Creates a payment and returns it with its Stripe page. Repeating the request, even after a crash, returns
 /// the same payment and page.
 ///
-/// # Errors 400 for an amount that can't be paid; 403 without permission, or if payments are off; 404 for an
+/// # Errors
+/// 400 for an amount that can't be paid; 403 without permission, or if payments are off; 404 for an
 /// unknown invoice; 409 for one that isn't open; 502 if Stripe can't be reached.
 pub async fn create(payments: &Payments, scope: &OrgScope, new: New) -> Result<Uncommitted<Payment>, Error> {
     let processor = payments.processor()?;
@@ -200,7 +201,8 @@ fn of_invoice(payments: &Payments, due: Nano, currency: &str) -> Option<i64> {
 
 /// Returns an amount of credit in units.
 ///
-/// # Errors 400 with a detail.
+/// # Errors
+/// 400 with a detail.
 pub(crate) fn check_amount(payments: &Payments, amount: Nano, currency: &str) -> Result<i64, Error> {
     let settings = &payments.settings;
     let (least, most) = (settings.minimum(currency), settings.maximum(currency));

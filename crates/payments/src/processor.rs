@@ -15,7 +15,8 @@ pub struct Processor {
 
 /// Returns the idempotency key of a request to Stripe. Repetitions use the same one.
 ///
-/// # Errors The key is too long, which doesn't happen.
+/// # Errors
+/// The key is too long, which doesn't happen.
 pub(crate) fn key(text: String) -> Result<IdempotencyKey, Error> {
     IdempotencyKey::new(text).ok_or_else(|| Error::internal("an idempotency key that Stripe doesn't take"))
 }

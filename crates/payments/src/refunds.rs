@@ -31,7 +31,8 @@ const REPEAT_MS: i64 = 30 * SECOND_MS;
 
 /// Refunds all or part of a payment's remaining credit, including its tax.
 ///
-/// # Errors The payment doesn't exist or hasn't succeeded, the amount exceeds the remaining credit, or Stripe
+/// # Errors
+/// The payment doesn't exist or hasn't succeeded, the amount exceeds the remaining credit, or Stripe
 /// refuses; the database fails. If Stripe can't be reached, the refund is pending, and a job retries it.
 pub async fn refund(
     payments: &Payments,
@@ -129,7 +130,8 @@ fn with_refund(payment: Payment, refund: &Refund, times: i64) -> Payment {
 
 /// Requests a pending refund from Stripe, stores the outcome, and returns the updated refund.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn ask(payments: &Payments, refund: &Refund) -> Result<Refund, Error> {
     let processor = payments.processor()?;
     let payment = payment_store::get(&mut payments.db.read().await?, refund.payment_id).await?;
@@ -255,7 +257,8 @@ async fn give_back(
 /// Reads all refunds of a payment from Stripe, and books new ones. The sum in an event isn't used: it's
 /// cumulative.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn read_from_stripe(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     let Some(intent_id) = payment.intent_id.clone() else { return Ok(()) };
     let mut after: Option<String> = None;
@@ -275,7 +278,8 @@ pub async fn read_from_stripe(payments: &Payments, payment: &Payment) -> Result<
 
 /// Books a Stripe refund, or its failure, unless already booked. Returns `true` if something was booked.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub(crate) async fn book(
     payments: &Payments,
     payment: &Payment,

@@ -90,7 +90,8 @@ impl Settings {
 
     /// Reads the files; `None` if payments are off. `currency` is the currency of new wallets.
     ///
-    /// # Errors A sentence for the operator that contains no secret.
+    /// # Errors
+    /// A sentence for the operator that contains no secret.
     pub fn open(&self, currency: &str) -> Result<Option<Processor>, String> {
         let (Some(key_file), Some(secret_file)) =
             (&self.stripe_secret_key_file, &self.stripe_webhook_secret_file)

@@ -29,7 +29,8 @@ const OPENING_MS: i64 = 20 * 60 * 60 * 1_000;
 /// Reads from Stripe a payment that waits for its customer, handles its state, and returns the updated
 /// payment. While it still waits, another check is scheduled.
 ///
-/// # Errors Stripe can't be reached; its record doesn't match the request; the database fails.
+/// # Errors
+/// Stripe can't be reached; its record doesn't match the request; the database fails.
 pub async fn settle(payments: &Payments, payment: &Payment) -> Result<Payment, Error> {
     let processor = payments.processor()?;
     if let Some(session_id) = &payment.session_id {
@@ -67,7 +68,8 @@ async fn reopen(payments: &Payments, processor: &Processor, payment: &Payment) -
 
 /// Handles the Checkout session of a payment.
 ///
-/// # Errors Same as for [`settle`].
+/// # Errors
+/// Same as for [`settle`].
 pub async fn settle_session(
     payments: &Payments,
     payment: &Payment,
@@ -85,9 +87,10 @@ pub async fn settle_session(
 }
 
 /// Handles the payment intent of a payment. One that hasn't succeeded changes nothing, however many events
-/// arrive: [charging](charging) handles declines.
+/// arrive: [`charging`] handles declines.
 ///
-/// # Errors Same as for [`settle`].
+/// # Errors
+/// Same as for [`settle`].
 pub async fn settle_intent(
     payments: &Payments,
     payment: &Payment,
@@ -268,7 +271,8 @@ pub(crate) async fn emit(
 
 /// Stores Stripe's statement about a payment before anything is booked from it.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub(crate) async fn keep(payments: &Payments, payment: &Payment, said: &Statement) -> Result<(), Error> {
     let mut tx = payments.db.write().await?;
     statements::put(&mut tx, payment, said, payments.clock.now()).await?;

@@ -45,7 +45,8 @@ pub(crate) enum Tax {
 
 /// Asks Stripe for the tax on a charge. Reduces the amount until it fits under the monthly cap including tax.
 ///
-/// # Errors Stripe can't be reached, refuses for a reason other than the customer's address, or returns
+/// # Errors
+/// Stripe can't be reached, refuses for a reason other than the customer's address, or returns
 /// something that doesn't add up.
 pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax, Error> {
     let unit = ChargeUnit::of(&quote.payment.currency);
@@ -127,7 +128,8 @@ pub(crate) struct Paid {
 /// Returns the tax paid with a payment intent. It's taken from the payment intent's Checkout session
 /// (`session`, or as read from Stripe), or from the calculation of its charge.
 ///
-/// # Errors Stripe can't be reached. The inner error is a difference from the request.
+/// # Errors
+/// Stripe can't be reached. The inner error is a difference from the request.
 pub(crate) async fn paid(
     payments: &Payments,
     payment: &Payment,

@@ -259,7 +259,8 @@ impl Client {
 
     /// Expires an open session, so that the customer can no longer use it.
     ///
-    /// # Errors [`Error::Refused`] if it isn't open.
+    /// # Errors
+    /// [`Error::Refused`] if it isn't open.
     pub async fn expire_checkout_session(
         &self,
         id: &str,

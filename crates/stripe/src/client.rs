@@ -50,7 +50,8 @@ pub struct Settings {
 impl Settings {
     /// Creates settings for Stripe's own URL or another one.
     ///
-    /// # Errors A sentence for the operator: the URL would send the key over the internet without TLS.
+    /// # Errors
+    /// A sentence for the operator: the URL would send the key over the internet without TLS.
     pub fn new(secret_key: Secret, api_url: Option<BaseUrl>) -> Result<Self, String> {
         let stripe = || BaseUrl::parse(API_URL).ok_or_else(|| format!("{API_URL} isn't a URL"));
         let api_url = api_url.map_or_else(stripe, Ok)?;
@@ -79,7 +80,8 @@ impl fmt::Debug for Client {
 impl Client {
     /// Creates a client that verifies Stripe against the configured authorities.
     ///
-    /// # Errors A sentence for the operator: TLS is unavailable, or the key contains characters that are
+    /// # Errors
+    /// A sentence for the operator: TLS is unavailable, or the key contains characters that are
     /// invalid in a header.
     pub fn new(settings: Settings) -> Result<Self, String> {
         // Loading the authorities takes time.
@@ -224,7 +226,8 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 
 /// Returns the path of an object, such as `customers/cus_1`.
 ///
-/// # Errors The id isn't valid. An empty one would address the list.
+/// # Errors
+/// The id isn't valid. An empty one would address the list.
 pub(crate) fn path(list: &str, id: &str) -> Result<String, Error> {
     let is_id = (1..=MAX_ID_BYTES).contains(&id.len()) && !id.bytes().all(|byte| byte == b'.');
     if is_id { Ok(format!("{list}/{}", crate::form::segment(id))) } else { Err(Error::missing()) }

@@ -127,7 +127,8 @@ const EXPAND: &[&str] = &["latest_charge"];
 impl Client {
     /// Charges a saved card off-session.
     ///
-    /// # Errors A declined card is [`Error::Refused`] with status 402 and the id of the payment intent. The
+    /// # Errors
+    /// A declined card is [`Error::Refused`] with status 402 and the id of the payment intent. The
     /// same applies if the bank requires the customer to authenticate (`authentication_required`).
     pub async fn charge_off_session(
         &self,
@@ -176,7 +177,8 @@ impl Client {
 
     /// Cancels an unpaid payment intent.
     ///
-    /// # Errors [`Error::Refused`] with `payment_intent_unexpected_state` if it has succeeded or is
+    /// # Errors
+    /// [`Error::Refused`] with `payment_intent_unexpected_state` if it has succeeded or is
     /// processing.
     pub async fn cancel_payment_intent(
         &self,

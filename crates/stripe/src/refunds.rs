@@ -53,7 +53,8 @@ pub struct NewRefund<'a> {
 impl Client {
     /// Refunds a payment in full or in part.
     ///
-    /// # Errors [`Error::Refused`] if the amount exceeds the remainder, or if the payment was already
+    /// # Errors
+    /// [`Error::Refused`] if the amount exceeds the remainder, or if the payment was already
     /// refunded (`charge_already_refunded`).
     pub async fn create_refund(&self, new: &NewRefund<'_>, key: &IdempotencyKey) -> Result<Refund, Error> {
         let mut form = Form::new();

@@ -49,7 +49,8 @@ impl std::error::Error for SignatureError {}
 
 /// Checks that the received bytes of a body were signed with this secret within the last five minutes.
 ///
-/// # Errors The signature was rejected. Timestamps are compared only if the signature is valid.
+/// # Errors
+/// The signature was rejected. Timestamps are compared only if the signature is valid.
 pub fn verify(header: &str, body: &[u8], secret: &Secret, now: Time) -> Result<(), SignatureError> {
     let signed = Signed::parse(header).ok_or(SignatureError::Malformed)?;
     // Anyone could sign with an empty secret.

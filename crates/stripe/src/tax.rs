@@ -38,7 +38,8 @@ pub struct NewCalculation<'a> {
 impl Client {
     /// Calculates the tax on an amount.
     ///
-    /// # Errors [`Error::Refused`] with `customer_tax_location_invalid` if Stripe can't use the customer's
+    /// # Errors
+    /// [`Error::Refused`] with `customer_tax_location_invalid` if Stripe can't use the customer's
     /// address.
     pub async fn calculate_tax(
         &self,

@@ -15,7 +15,8 @@ pub use crate::store::deliveries::{Delivery, State};
 
 /// Returns a page of a webhook's deliveries, newest first.
 ///
-/// # Errors 404 if its owner has no such webhook; the database fails.
+/// # Errors
+/// 404 if its owner has no such webhook; the database fails.
 pub async fn list(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -32,7 +33,8 @@ pub async fn list(
 
 /// Redelivers an event with the same id. A delivery that is being sent is unaffected.
 ///
-/// # Errors 403 without permission; 404 if the webhook or the delivery is gone; 409 if the webhook is
+/// # Errors
+/// 403 without permission; 404 if the webhook or the delivery is gone; 409 if the webhook is
 /// disabled.
 pub async fn redeliver(
     webhooks: &Webhooks,
@@ -53,7 +55,8 @@ pub async fn redeliver(
 
 /// Redelivers all failed deliveries queued since a time. Returns their number.
 ///
-/// # Errors 403 without permission; 404 if the webhook is gone; 409 if it's disabled.
+/// # Errors
+/// 403 without permission; 404 if the webhook is gone; 409 if it's disabled.
 pub async fn redeliver_failed(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,

@@ -42,7 +42,8 @@ pub struct Created {
 
 /// Creates a webhook.
 ///
-/// # Errors 403 without permission; 409 if the owner has reached the limit; 412 if a webhook with this id
+/// # Errors
+/// 403 without permission; 409 if the owner has reached the limit; 412 if a webhook with this id
 /// exists.
 pub async fn create(
     webhooks: &Webhooks,
@@ -81,7 +82,8 @@ pub async fn create(
 
 /// Returns a page of the owner's webhooks, newest first.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn list(
     webhooks: &Webhooks,
     owner: impl Into<Owner<'_>>,
@@ -140,7 +142,8 @@ impl Change {
 /// Updates a webhook and returns it. A change to the same values writes nothing. Disabling a webhook gives up
 /// its pending deliveries.
 ///
-/// # Errors 403 without permission; 404 if it's gone; 412 on a version mismatch.
+/// # Errors
+/// 403 without permission; 404 if it's gone; 412 on a version mismatch.
 pub async fn update(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -167,7 +170,8 @@ pub async fn update(
 
 /// Deletes a webhook and its deliveries.
 ///
-/// # Errors 403 without permission; 404 if it's gone; 412 on a version mismatch.
+/// # Errors
+/// 403 without permission; 404 if it's gone; 412 on a version mismatch.
 pub async fn delete(
     webhooks: &Webhooks,
     target: impl Into<Target<'_>>,
@@ -195,7 +199,8 @@ pub struct Rotated {
 
 /// Rotates a webhook's secret. For a day, events are signed with both secrets.
 ///
-/// # Errors 403 without permission; 404 if it's gone; 412 if the secret's [version](Webhook::secret_version)
+/// # Errors
+/// 403 without permission; 404 if it's gone; 412 if the secret's [version](Webhook::secret_version)
 /// doesn't match.
 pub async fn rotate(
     webhooks: &Webhooks,
@@ -218,7 +223,8 @@ pub async fn rotate(
 /// Queues a test event for a webhook, and returns the ids of the event and its delivery. With an id from a
 /// form, resubmitting it doesn't send a second test; without one, a new id is generated.
 ///
-/// # Errors 403 without permission; 404 if it's gone; 409 if it's disabled; 412 if an event with this id
+/// # Errors
+/// 403 without permission; 404 if it's gone; 409 if it's disabled; 412 if an event with this id
 /// exists.
 pub async fn test(
     webhooks: &Webhooks,

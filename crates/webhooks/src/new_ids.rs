@@ -13,7 +13,8 @@ use crate::access::WebhookScope;
 
 /// Returns a sealed id for a webhook that this user may create in this organization.
 ///
-/// # Errors No master key is configured.
+/// # Errors
+/// No master key is configured.
 pub fn seal_webhook(webhooks: &Webhooks, scope: &OrgScope) -> Result<String, Error> {
     let id = WebhookId::new(webhooks.clock.now(), &webhooks.random);
     seal(webhooks, &id.to_string(), &webhook_owner(scope))
@@ -27,7 +28,8 @@ pub fn open_webhook(webhooks: &Webhooks, scope: &OrgScope, sealed: &str) -> Opti
 
 /// Returns a sealed id for a test event that this user may send to this webhook.
 ///
-/// # Errors No master key is configured.
+/// # Errors
+/// No master key is configured.
 pub fn seal_test(webhooks: &Webhooks, scope: &WebhookScope) -> Result<String, Error> {
     let id = EventId::new(webhooks.clock.now(), &webhooks.random);
     seal(webhooks, &id.to_string(), &test_owner(scope))

@@ -50,7 +50,8 @@ impl<'a> Owner<'a> {
 
     /// Acquires the owner's lock. For an organization, the permission is rechecked.
     ///
-    /// # Errors 404 and 403, as when the scope was admitted.
+    /// # Errors
+    /// 404 and 403, as when the scope was admitted.
     pub(crate) async fn lock(self, tx: &mut Tx) -> Result<OwnedTx<'_>, Error> {
         Ok(OwnedTx(match self {
             Self::Organization(scope) => Held::Organization(scope.lock_and_recheck(tx).await?.0),
@@ -83,7 +84,8 @@ impl<'a> Target<'a> {
 
     /// Acquires the owner's lock and returns the webhook's current state.
     ///
-    /// # Errors 404 if the owner has no such webhook; the errors of [`Owner::lock`].
+    /// # Errors
+    /// 404 if the owner has no such webhook; the errors of [`Owner::lock`].
     pub(crate) async fn lock(self, tx: &mut Tx) -> Result<(OwnedTx<'_>, Webhook), Error> {
         let mut held = self.owner.lock(tx).await?;
         let found = store::endpoints::get(&mut held, self.owner.organization_id(), self.id).await?;

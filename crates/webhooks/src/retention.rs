@@ -8,7 +8,8 @@ use crate::{Webhooks, store};
 /// Deletes up to `max_rows` deliveries and up to `max_rows` events from before a time. Returns the number of
 /// deleted deliveries, and whether more may remain.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn remove_before(webhooks: &Webhooks, before: Time, max_rows: i64) -> Result<(u64, bool), Error> {
     let mut tx = webhooks.db.write().await?;
     let removed = store::deliveries::remove_before(&mut tx, before, max_rows).await?;

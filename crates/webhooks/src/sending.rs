@@ -54,7 +54,8 @@ struct Job {
 /// Sends all due deliveries and returns the number of claimed ones. During a shutdown, those in progress
 /// finish and no new ones start.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn send_due(webhooks: &Webhooks) -> Result<usize, Error> {
     // A slow receiver occupies one place and doesn't block the others. A delivery is claimed only when a
     // place is free, so that its lease doesn't expire while waiting.
@@ -89,7 +90,8 @@ pub async fn send_due(webhooks: &Webhooks) -> Result<usize, Error> {
 
 /// Makes deliveries due whose next attempt a fast clock scheduled too far in the future.
 ///
-/// # Errors The database fails.
+/// # Errors
+/// The database fails.
 pub async fn sweep(webhooks: &Webhooks) -> Result<(), Error> {
     let now = webhooks.clock.now();
     let mut tx = webhooks.db.write().await?;

@@ -289,7 +289,7 @@ fn run_money_commands(start: &Start, organization: &str) {
     );
     let void = data_of(&start.command(&["invoice", "void", id, "--json"]));
     assert_eq!((&void["status"], &void["already"]), (&json!("void"), &json!(false)));
-    assert_eq!(start.command(&["invoice", "void", id]).stdout.trim(), "Invoice 1 was void already.");
+    assert_eq!(start.command(&["invoice", "void", id]).stdout.trim(), "Invoice 1 was already void.");
     let refused = start.command(&["invoice", "mark-paid", id]);
     assert_eq!(
         (refused.code, refused.log.trim()),

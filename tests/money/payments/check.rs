@@ -132,6 +132,6 @@ async fn server_warns_of_events_that_the_webhook_does_not_get() {
     assert!(server.stop().code == Some(0));
     // The audit reports it, too.
     let ended = look.start.command(&["audit"]);
-    let told = "payment_at_processor  refund.failed: expected refund.failed to be sent to the webhook, found it isn't among";
+    let told = "payment_at_processor  refund.failed: expected refund.failed to be sent to the webhook, found it isn't enabled for";
     assert!(ended.code == Some(1) && ended.stdout.contains(told), "{}{}", ended.stdout, ended.log);
 }

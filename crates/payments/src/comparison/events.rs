@@ -29,7 +29,8 @@ struct Undelivered {
 
 /// Queues undelivered events, and records the types of events that the webhook doesn't receive.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn compare(payments: &Payments, (from, until): (Time, Time)) -> Result<(), Error> {
     let from = from.max(payments.clock.now().plus_ms(-KEPT_MS));
     let undelivered = take(payments, (from, until)).await?;
@@ -138,7 +139,8 @@ async fn concerns_payments(payments: &Payments, event: &Event) -> Result<bool, E
 
 /// Returns the enabled webhook endpoints with our URL; `None` if the key may not read them.
 ///
-/// # Errors Stripe can't be reached.
+/// # Errors
+/// Stripe can't be reached.
 async fn endpoints(payments: &Payments) -> Result<Option<Vec<WebhookEndpoint>>, Error> {
     match read_endpoints(&payments.processor()?.client).await {
         Ok(endpoints) => Ok(Some(endpoints.into_iter().filter(WebhookEndpoint::is_enabled).collect())),
@@ -149,7 +151,8 @@ async fn endpoints(payments: &Payments) -> Result<Option<Vec<WebhookEndpoint>>, 
 
 /// Returns the webhook endpoints with our URL, including disabled ones.
 ///
-/// # Errors Stripe can't be reached, or the key may not read them.
+/// # Errors
+/// Stripe can't be reached, or the key may not read them.
 pub(crate) async fn read_endpoints(client: &Client) -> Result<Vec<WebhookEndpoint>, stripe::Error> {
     let mut endpoints = Vec::new();
     let mut after: Option<String> = None;

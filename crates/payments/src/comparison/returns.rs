@@ -20,7 +20,8 @@ const SLICE: i64 = 100;
 
 /// Books Stripe's refunds that aren't booked yet.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn refunds(payments: &Payments, (from, until): (Time, Time)) -> Result<(), Error> {
     let from = from.min(until.plus_ms(-REFUNDS_MS));
     let mut after: Option<String> = None;
@@ -42,7 +43,8 @@ pub async fn refunds(payments: &Payments, (from, until): (Time, Time)) -> Result
 
 /// Books money that banks moved in disputes and that isn't booked yet.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn disputes(payments: &Payments, (from, until): (Time, Time)) -> Result<(), Error> {
     let from = from.min(until.plus_ms(-DISPUTES_MS));
     let mut after: Option<String> = None;
@@ -71,7 +73,8 @@ pub async fn disputes(payments: &Payments, (from, until): (Time, Time)) -> Resul
 
 /// Saves cards entered on pages that are still open here, and closes expired pages.
 ///
-/// # Errors Stripe can't be reached; the database fails.
+/// # Errors
+/// Stripe can't be reached; the database fails.
 pub async fn set_ups(payments: &Payments) -> Result<(), Error> {
     let mut after = None;
     loop {

@@ -23,7 +23,8 @@ pub struct Mismatch {
 /// Checks a payment intent against its payment: status, amount, currency, mode of the key, payment, and
 /// customer. `tax_minor` is the tax paid on top of the payment's amount.
 ///
-/// # Errors The first difference.
+/// # Errors
+/// The first difference.
 pub fn check(
     payment: &Payment,
     intent: &PaymentIntent,
@@ -60,7 +61,8 @@ pub fn check(
 /// Returns the tax of a payment from its Checkout session, which must belong to this payment and this payment
 /// intent, and contain the requested amount plus tax and nothing else.
 ///
-/// # Errors The first difference.
+/// # Errors
+/// The first difference.
 pub fn tax_of(payment: &Payment, session: &CheckoutSession, intent: &PaymentIntent) -> Result<i64, Mismatch> {
     let number = |number: Option<i64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
     let details = session.total_details.as_ref();

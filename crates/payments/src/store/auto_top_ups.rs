@@ -87,7 +87,8 @@ impl AutoTopUp {
 
     /// Returns the version, which changes with every change an owner can make.
     ///
-    /// # Errors Serialization to JSON fails.
+    /// # Errors
+    /// Serialization to JSON fails.
     pub fn version(&self) -> Result<Version, Error> {
         let Self { organization_id, is_enabled, threshold, restore_to, monthly_cap, .. } = self;
         Version::of(&(organization_id, is_enabled, threshold, restore_to, monthly_cap))

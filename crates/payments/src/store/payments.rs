@@ -184,7 +184,8 @@ fn select(rest: &str) -> String {
 
 /// Inserts a payment.
 ///
-/// # Errors [`db::Error::Unique`] with `PaymentRequest` if the same request has already created one.
+/// # Errors
+/// [`db::Error::Unique`] with `PaymentRequest` if the same request has already created one.
 pub async fn insert(tx: &mut Tx, new: &Payment, request_key: Option<[u8; 32]>) -> Result<(), db::Error> {
     sql("INSERT INTO payments (id, organization_id, kind, invoice_id, amount_minor, currency, status, saves_card,
              next_at, caller, request_key, created_at, updated_at, is_taxed, tax_minor)

@@ -25,7 +25,8 @@ impl WebhookUrl {
     /// Rejects URLs that obviously don't lead to the public internet over TLS. The name's addresses are
     /// checked at each attempt.
     ///
-    /// # Errors The violated rule.
+    /// # Errors
+    /// The violated rule.
     pub fn check(&self, allow_private: bool) -> Result<(), Problem> {
         if allow_private {
             return Ok(());

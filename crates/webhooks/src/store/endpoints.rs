@@ -68,14 +68,16 @@ db::row!(Webhook {
 impl Webhook {
     /// Returns the version of the secret, which changes with each rotation.
     ///
-    /// # Errors Serialization to JSON fails.
+    /// # Errors
+    /// Serialization to JSON fails.
     pub fn secret_version(&self) -> Result<Version, Error> {
         Version::of(&(self.id, self.previous_ends_at))
     }
 
     /// Returns the version, which changes with every change an owner can make.
     ///
-    /// # Errors Serialization to JSON fails.
+    /// # Errors
+    /// Serialization to JSON fails.
     pub fn version(&self) -> Result<Version, Error> {
         let Self {
             id, url, description, events, is_enabled, disabled_reason, created_at, updated_at, ..
