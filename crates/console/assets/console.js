@@ -1,4 +1,4 @@
-// What a page does better with a script: all of it but copying works without one.
+// Improvements of the pages: everything except copying also works without this script.
 
 // Copies a text. The buttons are hidden until they work.
 if (navigator.clipboard) {
@@ -40,8 +40,8 @@ if (document.querySelector("time[data-countdown]")) {
   setInterval(countDown, 1000);
 }
 
-// A form is sent once, however often its button is pressed. Nobody tells when a browser gives a form up, so after a
-// while it can be sent again.
+// Sends a form only once, even if its button is pressed several times. No event reports that a browser has aborted a
+// submission, so the form can be sent again after a while.
 const release = (form) => {
   delete form.dataset.sent;
   for (const button of form.querySelectorAll("[aria-disabled=true]")) button.removeAttribute("aria-disabled");
@@ -57,12 +57,12 @@ for (const form of document.querySelectorAll("form[method=post]:not([data-stream
     setTimeout(release, 10000, form);
   });
 }
-// The page comes back from the browser's memory as it was left.
+// Restores the forms of a page that comes from the browser's back-forward cache.
 addEventListener("pageshow", (event) => {
   if (event.persisted) for (const form of document.querySelectorAll("form[data-sent]")) release(form);
 });
 
-// The answer of a model appears as it arrives. Whatever isn't a stream of lines is left to the form itself.
+// Shows the answer of a model as it arrives. If the response isn't a stream of lines, the form is submitted normally.
 const prompt = document.querySelector("form[data-stream]");
 if (prompt) {
   const answer = document.querySelector("[data-answer]");
@@ -119,7 +119,7 @@ if (prompt) {
   });
 }
 
-// Passkeys: the browser's answer is sent with the form. A click asks for one, and so does the field of the address.
+// Passkeys: the form sends the browser's response. A click requests a passkey, and so does the e-mail field.
 const place = document.querySelector("[data-elsewhere]");
 if (place) place.hidden = place.dataset.elsewhere === location.origin;
 const asked = document.querySelector("[data-passkey]");
@@ -153,14 +153,14 @@ if (asked?.dataset.origin === location.origin && passkeys?.parseRequestOptionsFr
   }
 }
 
-// Choices of a filter apply themselves.
+// Applies filters as soon as an option is chosen.
 for (const form of document.querySelectorAll("form[data-filters]")) {
   for (const choice of form.querySelectorAll("select, input[type=checkbox], input[type=radio]")) {
     choice.addEventListener("change", () => form.requestSubmit());
   }
 }
 
-// Asks before a page is left that holds a secret which isn't shown again.
+// Asks for confirmation before leaving a page with a secret that isn't shown again.
 const kept = document.querySelector("input[data-kept]");
 if (kept) {
   addEventListener("beforeunload", (event) => {
@@ -168,7 +168,7 @@ if (kept) {
   });
 }
 
-// Menus close like menus.
+// Closes menus on Escape and on a click elsewhere.
 const menus = [...document.querySelectorAll("details.menu")];
 addEventListener("click", (event) => {
   for (const menu of menus) if (!menu.contains(event.target)) menu.open = false;
@@ -181,7 +181,7 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// On a narrow screen the navigation is a row: the place where one is comes into view.
+// Scrolls the current page of the navigation into view, which is a row on narrow screens.
 const side = document.querySelector(".side");
 const here = side?.querySelector("[aria-current]");
 if (here) side.scrollLeft = here.offsetLeft - (side.clientWidth - here.offsetWidth) / 2;

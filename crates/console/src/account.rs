@@ -33,14 +33,14 @@ struct ProfilePage {
     shell: Shell,
     form: FormView,
     user: User,
-    /// The address that waits for its confirmation.
+    /// The address that is waiting for confirmation.
     pending: Option<PendingAddress>,
 }
 
-/// A link to a part of the account: its address, its words, and whether the page is there.
+/// A link to a section of the account: its address, its label, and whether it is the current page.
 type Tab = (String, &'static str, bool);
 
-/// Returns the links to the parts of the account.
+/// Returns the links to the sections of the account.
 fn tabs(shell: &Shell) -> Vec<Tab> {
     let parts = [
         ("/account", "Profile"),

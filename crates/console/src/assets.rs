@@ -1,5 +1,5 @@
 //! The files of the pages: a style sheet, a script, an icon. Their paths have the hash of their content, so that
-//! browsers keep them for ever.
+//! browsers can cache them forever.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ pub struct File {
     served: LazyLock<Served>,
 }
 
-/// What browsers get of a file.
+/// The content of a file that browsers get.
 #[derive(Debug)]
 struct Served {
     content: String,
@@ -32,7 +32,7 @@ struct Served {
 }
 
 impl Served {
-    /// Leaves out what only people read: indentation, empty lines, and comments that have a line of their own.
+    /// Removes indentation, empty lines, and comments on a line of their own.
     fn of(source: &str) -> Self {
         let is_comment =
             |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
@@ -40,7 +40,7 @@ impl Served {
         Self::whole(lines.flat_map(|line| [line, "\n"]).collect())
     }
 
-    /// As [`Self::of`], for a style sheet: also without the spaces around the signs of its rules.
+    /// Like [`Self::of`], for a style sheet: also removes the spaces around the punctuation of its rules.
     fn of_style(source: &str) -> Self {
         let signs = [("; ", ";"), (": ", ":"), (" { ", "{"), (" {", "{"), (" }", "}")];
         let content = Self::of(source).content;

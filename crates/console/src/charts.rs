@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-/// The most series that a chart tells apart: the biggest, and the others as one.
+/// The maximum number of series in a chart: the largest ones, and the others combined.
 pub const MAX_SERIES: usize = 12;
 
 /// The height of the drawing, in its own units. The browser stretches it.
@@ -13,7 +13,7 @@ pub const HEIGHT: i128 = 1_000;
 pub const COLUMN: usize = 10;
 pub const BAR: usize = 8;
 
-/// How many bytes the bars of a chart have about. Beyond that, fewer series are told apart.
+/// The approximate maximum size of a chart's bars in bytes. Larger charts combine more series.
 const MAX_BYTES: usize = 26_000;
 
 /// The bytes of a bar without its title.
@@ -40,10 +40,10 @@ pub type Figure<'a> = &'a dyn Fn(i128) -> String;
 /// A chart of stacked bars, one for each column. `components.html` has the macro that shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chart {
-    /// What the chart shows, for readers who don't see it.
+    /// A description of the chart for screen readers.
     pub label: String,
     pub bars: Vec<Bar>,
-    /// What the bars mean, from the lowest to the highest; the biggest series first.
+    /// The legend of the bars, from the lowest to the highest; the largest series first.
     pub legend: Vec<Entry>,
     /// The sum of all values.
     pub total: String,
@@ -74,7 +74,7 @@ pub struct Entry {
     pub total: String,
 }
 
-/// The classes of the colours, in the order of the series; the last one is that of all others.
+/// The classes of the colors, in the order of the series; the last one is that of all others.
 const CLASSES: [&str; MAX_SERIES] =
     ["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s0"];
 
@@ -102,24 +102,24 @@ impl Chart {
         }
     }
 
-    /// `true` if there is nothing to draw.
+    /// `true` if the chart has nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.bars.is_empty()
     }
 }
 
-/// Returns the sum of all series in a column. What was taken back doesn't lower a bar of another series.
+/// Returns the sum of all series in a column. A negative value doesn't lower a bar of another series.
 fn sum_of(series: &[Series], column: usize) -> i128 {
     series.iter().filter_map(|series| series.values.get(column)).map(|value| (*value).max(0)).sum()
 }
 
-/// Returns the series by size, the biggest first.
+/// Returns the series by size, the largest first.
 fn sorted(mut series: Vec<Series>) -> Vec<Series> {
     series.sort_by(|a, b| b.total().cmp(&a.total()).then_with(|| a.name.cmp(&b.name)));
     series
 }
 
-/// Returns as many series with their bars as a page has room for: at most [`MAX_SERIES`].
+/// Returns as many series with their bars as fit on a page: at most [`MAX_SERIES`].
 fn fit(
     columns: &[String],
     series: &[Series],
@@ -137,7 +137,7 @@ fn fit(
     }
 }
 
-/// Returns how many bytes the bars of these series have at most.
+/// Returns the maximum size of the bars of these series in bytes.
 fn bytes(columns: &[String], series: &[(&'static str, Series)], figure: Figure<'_>) -> usize {
     let column = columns.iter().map(String::len).max().unwrap_or(0);
     let of_series = series.iter().map(|(_, series)| {
@@ -149,7 +149,7 @@ fn bytes(columns: &[String], series: &[(&'static str, Series)], figure: Figure<'
     of_series.sum()
 }
 
-/// Returns the biggest series, and the sum of the others if there are more than `most`.
+/// Returns the largest series, and the sum of the others if the number of series exceeds `most`.
 fn merge(mut series: Vec<Series>, most: usize) -> Vec<(&'static str, Series)> {
     let others = if series.len() > most { series.split_off(most.saturating_sub(1)) } else { Vec::new() };
     let mut merged: Vec<_> = CLASSES.into_iter().zip(series).collect();
@@ -175,7 +175,7 @@ fn bars(columns: &[String], series: &[(&'static str, Series)], top: i128, figure
             }
             let from = position(below, top);
             below += value;
-            // A value that is too small to be seen is a line.
+            // A value too small to be seen is drawn as a line.
             let height = (position(below, top) - from).max(2);
             bars.push(Bar {
                 class,
@@ -189,12 +189,12 @@ fn bars(columns: &[String], series: &[(&'static str, Series)], top: i128, figure
     bars
 }
 
-/// Returns how high a value is, in units of the drawing.
+/// Returns the height of a value, in units of the drawing.
 fn position(value: i128, top: i128) -> i128 {
     value.checked_mul(HEIGHT).and_then(|high| high.checked_div(top)).unwrap_or(0)
 }
 
-/// Returns a figure without zeros at its end.
+/// Returns a figure without trailing zeros.
 fn short(figure: &str) -> String {
     match figure.split_once('.') {
         Some((whole, fraction)) if fraction.trim_end_matches('0').is_empty() => whole.to_owned(),
@@ -203,7 +203,7 @@ fn short(figure: &str) -> String {
     }
 }
 
-/// Returns the next number that is a digit and zeros, but for 7 and 9; at least 1.
+/// Returns the next number that consists of a digit and zeros, except for 7 and 9; at least 1.
 fn round_up(value: i128) -> i128 {
     let mut step: i128 = 1;
     loop {

@@ -1,8 +1,8 @@
-//! Changes that another one has overtaken: a page with both, and the person decides.
+//! Conflicting changes: a page with both versions, between which the person chooses.
 //!
 //! A form for a change is filled by [`FormView::versioned`], so that it carries the version of what it was filled
-//! with. Its handler reads what is there at that time, fills the same form with it, and asks [`check`]. Then it
-//! changes the object with the version of what it has read as the expected one, so that nothing comes between.
+//! with. Its handler reads the current object, fills the same form with it, and calls [`check`]. Then it
+//! changes the object and passes the version that it read as the expected one, so that no other change comes between.
 
 use api::gate::SignedIn;
 use askama::Template;
@@ -29,17 +29,17 @@ pub struct Difference {
 struct ConflictPage {
     shell: Shell,
     differences: Vec<Difference>,
-    /// Where the form is sent to.
+    /// The address that the form is sent to.
     action: String,
-    /// The form as it was sent, with the version of what is there now.
+    /// The form as it was sent, with the version of the current object.
     fields: Vec<(String, String)>,
-    /// The link to what is there now.
+    /// The link to the current object.
     back: String,
 }
 
 /// Returns the page with both versions (409) if the object was changed after the form had been filled, and the
-/// form would undo some of it. `current` is the form filled with what is there now; `back` links to the page that
-/// shows it.
+/// form would undo some of the changes. `current` is the form filled with the current values; `back` links to the
+/// page that shows them.
 ///
 /// # Errors
 /// The database fails.

@@ -10,7 +10,7 @@ use kernel::clock::Day;
 pub const END_BEFORE_START: &str = "end_before_start";
 
 /// The sentence for it.
-pub const LAST_BEFORE_FIRST: &str = "The last day can't be before the first one.";
+pub const LAST_BEFORE_FIRST: &str = "The last day can't be before the first day.";
 
 /// The days of a list. Without a first or last one they have no bound on that side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -21,7 +21,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 use crate::show;
 
-/// How the routes of the console answer.
+/// The error pages and headers of the console's routes.
 pub const PAGES: Pages<Api> = Pages { error, headers };
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Response<Body>> + Send + 'a>>;
@@ -30,7 +30,7 @@ fn error<'a>(api: &'a Api, call: &'a mut Call, error: &'a Error) -> Answer<'a> {
     Box::pin(async move {
         let page = respond(api, call, error).await;
         let mut response = page.and_then(Reply::into_response).unwrap_or_else(|_| {
-            // A page that can't be made still has its status.
+            // A page that can't be rendered still has its status.
             let mut response = Response::new(reply::whole(error.public_message().to_owned()));
             *response.status_mut() = error.code.status();
             response
@@ -56,11 +56,11 @@ fn add_error_headers(error: &Error, headers: &mut HeaderMap) {
 struct ErrorPage {
     shell: Shell,
     title: &'static str,
-    /// What happened, and what to do.
+    /// The explanation of the error, and the next step.
     words: String,
-    /// What was typed, to be sent again.
+    /// The form as it was filled in, to be sent again.
     again: Option<Again>,
-    /// What has to be done first, in another tab: a link and its words.
+    /// The action to do first, in another tab: a link and its words.
     first: Option<(String, &'static str)>,
     /// The way up: a link and its words.
     up: (String, &'static str),
@@ -75,15 +75,15 @@ struct Again {
 }
 
 impl Again {
-    /// Says what is sent again.
+    /// Returns a sentence about the values that are kept.
     fn words(&self) -> &'static str {
         match (self.has_secrets, self.fields.is_empty()) {
             (true, _) => {
-                " What you typed is kept here, except passwords and codes: send it again in a moment, and type those again."
+                " Your input is kept here, except passwords and codes. Enter those again and resend in a moment."
             }
-            (false, true) => " Send it again in a moment: nothing is made twice.",
+            (false, true) => " Send it again in a moment. Nothing is created twice.",
             (false, false) => {
-                " What you typed is kept here. Send it again in a moment: nothing is made twice."
+                " Your input is kept here. Send it again in a moment. Nothing is created twice."
             }
         }
     }
@@ -93,7 +93,7 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     let console = Console::from(api.clone());
     let target = Target::of(call);
     let is_signed_out = error.code.status() == StatusCode::UNAUTHORIZED;
-    // Without its first step the second one has nothing that could be kept.
+    // The second step of a sign-in has no input to keep if the first one is missing.
     if is_signed_out && (call.is_read() || target.path == links::SECOND_STEP) {
         return Page::see_other(&console.link(&format!("/sign-in{}", next_of(&target))));
     }
@@ -107,7 +107,7 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         return enrolment_page(&console, SignedIn::of(call), &target).await;
     }
     let shell = match SignedIn::of(call) {
-        // Without the database the page has no navigation, and nobody waits for it a second time.
+        // If the database is unavailable, the page has no navigation, so that users don't wait for it again.
         Some(person) if error.code != Code::DatabaseUnavailable => Shell::read(&console, &person).await.ok(),
         _ => None,
     };
@@ -121,7 +121,7 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         words.push_str(&who_can_help(&console, SignedIn::of(call), &shell).await);
     }
     let up = match error.code.status() {
-        // Whoever is signed in stays so, even if nobody could look.
+        // People stay signed in even if their session couldn't be checked.
         StatusCode::SERVICE_UNAVAILABLE if call.is_read() => (here(&console, &target), "Try again"),
         StatusCode::SERVICE_UNAVAILABLE => (shell.link("/organizations"), "Go to your organizations"),
         _ => way_up(&shell, error),
@@ -130,8 +130,8 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     Page::error(error.code, &ErrorPage { shell, title, words, again, first, up })
 }
 
-/// Lets a person prove who they are. What was typed into a form of the installation is kept; other forms that need a
-/// proof are a press of a button.
+/// Asks a person to confirm their identity. The input of a form of the installation is kept; other forms that need a
+/// confirmation have only a button.
 async fn ask_again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Result<Page, Error> {
     let target = Target::of(call);
     let link = console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target)));
@@ -146,8 +146,8 @@ async fn ask_again(api: &Api, console: &Console, call: &mut Call, error: &Error)
         up: way_up(&shell, error),
         shell,
         title: "Confirm that it’s you",
-        words: "It is too long ago that you have proved who you are. Do it in a new tab, then come back and send this again: \
-                what you typed is kept here."
+        words: "You last confirmed your identity too long ago. Confirm it in a new tab, then come back and send this \
+                again. Your input is kept here."
             .to_owned(),
         again: Some(again),
         first: Some((link, "Confirm that it’s you")),
@@ -159,11 +159,11 @@ async fn ask_again(api: &Api, console: &Console, call: &mut Call, error: &Error)
 #[template(path = "enrolment_required.html")]
 struct EnrolmentPage {
     shell: Shell,
-    /// Who asks for the second factor: the organization's name, if it is one.
+    /// The name of the organization that requires the second factor, if an organization does.
     organization: Option<String>,
 }
 
-/// Returns what a person sees who has to add a second factor first: nothing of the place but its name.
+/// Returns the page for a person who has to add a second factor first. It shows only the organization's name.
 async fn enrolment_page(console: &Console, person: Option<SignedIn>, target: &Target) -> Result<Page, Error> {
     let person = person.ok_or(Code::MissingCredentials)?;
     let mut shell = Shell::read(console, &person).await?;
@@ -188,8 +188,8 @@ struct SignOnPage {
     link: String,
 }
 
-/// Returns what a person sees who has to sign in with the organization's provider first: nothing of the place but its
-/// name. The sign-on leads back to the page, or from a form to the organization.
+/// Returns the page for a person who has to sign in with the organization's provider first. It shows only the
+/// organization's name. The sign-on leads back to the page, or from a form to the organization.
 async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool) -> Result<Page, Error> {
     let person = person.ok_or(Code::MissingCredentials)?;
     let mut shell = Shell::read(console, &person).await?;
@@ -202,7 +202,7 @@ async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool
     };
     let found = tenants::sign_ons::missing(&console.tenants, organization.id, session.user_id, &signed_in_by);
     let Some(provider) = found.await? else {
-        // What was required isn't any more.
+        // The sign-on is no longer required.
         return Page::see_other(&shell.link_to(&organization.id, ""));
     };
     let next = match is_read {
@@ -225,8 +225,8 @@ fn next_of(target: &Target) -> String {
     }
 }
 
-/// Returns the query by which the page that asks a person again leads back. What was to be changed is a press of a
-/// button, whose page leads there: on a page of the account, or on the page that asks, which has the same path.
+/// Returns the query with which the page that asks for a confirmation leads back. If the change was made by a button,
+/// this is the page with the button: a page of the account, or the page that asks, which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
     let is_no_page = !call.is_read() || links::begins(&target.path);
     let has_page = |parent: &str| is_no_page && target.path.starts_with(parent);
@@ -243,7 +243,7 @@ fn next_once_fresh(call: &Call, target: &Target) -> String {
     next_of(target)
 }
 
-/// Returns what was typed, if sending it again may help.
+/// Returns the input, if sending it again may help.
 async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Option<Again> {
     let may_help = matches!(error.code, Code::ReauthenticationRequired | Code::ProcessorUnavailable)
         || matches!(
@@ -274,57 +274,58 @@ fn here(console: &Console, target: &Target) -> String {
 fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, String) {
     match error.code.status() {
         StatusCode::UNAUTHORIZED => (
-            "You are signed out",
-            "Sign in in a new tab, then come back and send it again: what you typed is kept here, except \
+            "You’re signed out",
+            "Sign in in a new tab, then come back and send this again. Your input is kept here, except \
              passwords."
                 .to_owned(),
         ),
         StatusCode::FORBIDDEN if error.code == Code::CrossOriginRequest => (
             "This came from another page",
             format!(
-                "The browser says that it wasn't sent from a page of this console. Open {} and do it there.",
+                "According to the browser, this request wasn't sent from a page of this console. Open {} and try \
+                 again there.",
                 console.public_url
             ),
         ),
         StatusCode::FORBIDDEN if error.code == Code::NoAccount => (
-            "You have no account here",
-            "If you have one, sign in to it in another way, and connect this sign-in on the page of your account. If not, ask \
-             somebody in your organization for an invitation, or register with your e-mail address."
+            "You don’t have an account",
+            "If you have one, use another sign-in method, and connect this one on your account page. Otherwise, ask \
+             someone in your organization for an invitation, or sign up with your e-mail address."
                 .to_owned(),
         ),
-        StatusCode::FORBIDDEN => ("You may not do this", forbidden(shell, error)),
+        StatusCode::FORBIDDEN => ("Access denied", forbidden(shell, error)),
         StatusCode::NOT_FOUND => {
-            ("There is nothing here", "It may have been deleted, or the address is not complete.".to_owned())
+            ("Page not found", "It may have been deleted, or the address is incomplete.".to_owned())
         }
         StatusCode::METHOD_NOT_ALLOWED => {
-            ("That doesn't work here", "Go back, and use the buttons of the page.".to_owned())
+            ("This action isn’t supported", "Go back and use the buttons on the page.".to_owned())
         }
-        StatusCode::CONFLICT => ("That can't be done as things are", error.public_message().to_owned()),
+        StatusCode::CONFLICT => ("This conflicts with the current state", error.public_message().to_owned()),
         StatusCode::PRECONDITION_FAILED => (
-            "Somebody else was faster",
-            "It was changed after you opened the page. Look at it again, then decide.".to_owned(),
+            "This was changed by someone else",
+            "It was changed after you opened the page. Review the current version, then try again.".to_owned(),
         ),
-        StatusCode::PAYLOAD_TOO_LARGE => ("That was too long", error.public_message().to_owned()),
+        StatusCode::PAYLOAD_TOO_LARGE => ("The input is too long", error.public_message().to_owned()),
         StatusCode::TOO_MANY_REQUESTS => {
-            ("Please wait a moment", format!("There were too many requests. {}", show::wait(error)))
+            ("Please wait a moment", format!("You sent too many requests. {}", show::wait(error)))
         }
         StatusCode::SERVICE_UNAVAILABLE
             if matches!(error.code, Code::StorageFull | Code::StorageReadOnly) =>
         {
-            ("That can't be saved now", error.public_message().to_owned())
+            ("Can’t save right now", error.public_message().to_owned())
         }
         _ if matches!(error.code, Code::SignOnExpired | Code::SignOnFailed | Code::ProviderUnavailable) => {
-            ("That sign-in didn’t work", error.public_message().to_owned())
+            ("Sign-in failed", error.public_message().to_owned())
         }
         _ if error.code == Code::ProcessorUnavailable => {
-            ("That payment didn’t work", error.public_message().to_owned())
+            ("Payment failed", error.public_message().to_owned())
         }
         StatusCode::SERVICE_UNAVAILABLE => (
             "Try again in a moment",
-            "The server can't reach its database, or has too much to do.".to_owned(),
+            "The server can't reach its database or is overloaded.".to_owned(),
         ),
-        status if status.is_client_error() => ("That could not be read", error.public_message().to_owned()),
-        _ => ("Something went wrong", "It was not your fault. Go back, and try again.".to_owned()),
+        status if status.is_client_error() => ("Invalid request", error.public_message().to_owned()),
+        _ => ("Something went wrong", "The error is on our side. Go back and try again.".to_owned()),
     }
 }
 
@@ -339,7 +340,7 @@ fn forbidden(shell: &Shell, error: &Error) -> String {
     }
 }
 
-/// Returns who can change what the person may do, as far as they may know.
+/// Returns a sentence about who can give the person access, as far as they may know.
 async fn who_can_help(console: &Console, person: Option<SignedIn>, shell: &Shell) -> String {
     let (Some(person), Some(organization)) = (person, &shell.organization) else {
         return String::new();
@@ -348,12 +349,12 @@ async fn who_can_help(console: &Console, person: Option<SignedIn>, shell: &Shell
         Ok(caller) => tenants::navigation::owners(&console.tenants, &caller, organization.id).await,
         Err(error) => Err(error),
     };
-    // Without the database nobody is named.
+    // If the database is unavailable, no owner is named.
     match owners.unwrap_or_default().as_slice() {
-        [] => " An owner of the organization can change that.".to_owned(),
-        [owner] => format!(" An owner of the organization can change that: {owner}."),
+        [] => " An owner of the organization can change this.".to_owned(),
+        [owner] => format!(" An owner of the organization can change this: {owner}."),
         owners => {
-            format!(" The owners of the organization can change that, for instance {}.", owners.join(", "))
+            format!(" Owners of the organization can change this, for example {}.", owners.join(", "))
         }
     }
 }
@@ -369,11 +370,12 @@ fn way_up(shell: &Shell, error: &Error) -> (String, &'static str) {
     }
 }
 
-/// Nothing is loaded from elsewhere, nothing runs but our script, and nobody may embed a page.
+/// The content security policy: no content from elsewhere, no scripts but ours, and no embedding.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
-const PERMISSIONS: &str = "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), publickey-credentials-create=(self)";
+const PERMISSIONS: &str = "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), \
+                           publickey-credentials-create=(self)";
 
 const FIXED_HEADERS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),

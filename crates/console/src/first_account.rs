@@ -60,14 +60,14 @@ struct FirstAccountPage {
     is_good: bool,
 }
 
-/// Show the page that makes the first account.
+/// Show the page that creates the first account.
 pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Token>) -> Result<Page, Error> {
     let token = query.sent("token").to_owned();
     let is_good = first_account::is_good(&console.operators, &token).await?;
     show(&console, &visit, FormView::new(LABELS), token, is_good)
 }
 
-/// Make the first account, an operator's.
+/// Create the first account, which is an operator's.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,

@@ -23,14 +23,14 @@ struct ForgotPage {
     form: FormView,
 }
 
-/// Show the page that asks for a mail to reset the password.
+/// Show the page that requests an e-mail to reset the password.
 pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Result<Page, Error> {
     show(&console, &visit, FormView::new(LABELS))
 }
 
-/// Ask for a mail that resets the password.
+/// Request an e-mail that resets the password.
 ///
-/// Neither the answer nor its time says whether there is such an account.
+/// Neither the response nor its timing reveals whether such an account exists.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,

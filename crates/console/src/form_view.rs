@@ -1,4 +1,4 @@
-//! A form as a page shows it: labels, values, and the mistakes of what was sent.
+//! A form as a page shows it: labels, values, and the mistakes in the submitted input.
 
 use http::StatusCode;
 
@@ -9,7 +9,7 @@ use web::forms::ObjectForm;
 /// The names of a form's fields with their labels. A name is the path of the field in the API's body.
 pub type Labels = &'static [(&'static str, &'static str)];
 
-/// The name of the hidden field that tells what a form was filled with.
+/// The name of the hidden field with the version of the values that a form was filled with.
 pub const VERSION: &str = "version";
 
 /// A form as a page shows it.
@@ -21,7 +21,7 @@ pub struct FormView {
     code: Option<Code>,
 }
 
-/// A mistake in what was sent.
+/// A mistake in the submitted input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mistake {
     /// The field; `None` if it is about the whole form.
@@ -97,7 +97,7 @@ impl FormView {
         Self { values: form.pairs().to_vec(), ..Self::new(labels) }
     }
 
-    /// Returns the form with the version of what it is filled with, in the field [`VERSION`]
+    /// Returns the form with the version of its values in the field [`VERSION`]
     /// ([`conflicts`](crate::conflicts)).
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl FormView {
         self.values.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
 
-    /// The values of a field, one a line.
+    /// The values of a field, one per line.
     pub fn lines(&self, name: &str) -> String {
         let values: Vec<_> = self.values.iter().filter(|(other, _)| other == name).collect();
         values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join("\n")
@@ -154,8 +154,8 @@ impl FormView {
     /// The title of the list of mistakes.
     pub fn mistakes_title(&self) -> &'static str {
         match self.mistakes.iter().any(|mistake| mistake.field.is_some()) {
-            true => "Please correct this",
-            false => "That didn't work",
+            true => "There’s a problem",
+            false => "Request failed",
         }
     }
 
@@ -172,8 +172,8 @@ impl FormView {
     }
 }
 
-/// Returns `true` if what was typed into a field is never sent back: passwords, codes, secrets, tokens. `max_tokens`
-/// is a number of them.
+/// Returns `true` if the value of a field is never sent back: passwords, codes, secrets, tokens. `max_tokens` is a
+/// number of tokens.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.split(['_', '-', '.']).any(|word| {
@@ -181,7 +181,7 @@ pub fn is_secret(name: &str) -> bool {
     })
 }
 
-/// Returns the API's sentence about a value of another type as a person says it, who knows no strings.
+/// Returns the API's sentence about a value of the wrong type without the names of JSON's types.
 fn without_type(message: &str) -> String {
     let (expected, _) = message.split_once(", not ").unwrap_or((message.trim_end_matches('.'), ""));
     format!("{}.", expected.replace("must be an integer", "must be a whole number"))
@@ -193,14 +193,14 @@ fn with_labels(message: &str, labels: Labels) -> String {
     let mut words = message.replace("; GET /v1/models lists all.", ".");
     for (name, label) in labels {
         words = words.replace(&format!("`{name}`"), label);
-        // One of the lines of a field.
+        // A line of a field.
         while let Some((before, rest)) = words.split_once(&format!("`{name}[")) {
             let Some((number, after)) = rest.split_once("]`") else { break };
             let line = number.parse().map_or(0, |index: usize| index.saturating_add(1));
             words = format!("{before}{label}, line {line}{after}");
         }
     }
-    // What is left are values.
+    // The remaining backticks quote values.
     let mut is_open = false;
     words
         .chars()
@@ -243,14 +243,14 @@ mod tests {
             "`restrictions.allowed_ips[2]` must be an address.",
         );
         form.add("name", "wrong_type", "`name` must be an integer, not a string.");
-        form.add("other", "limit_reached", "There are too many.");
+        form.add("other", "limit_reached", "The list is too long.");
         let found: Vec<_> =
             form.mistakes().iter().map(|mistake| (mistake.field, mistake.sentence.as_str())).collect();
         let expected = [
             (Some("name"), "Name can't be empty."),
             (Some("restrictions.allowed_ips"), "Addresses, line 3 must be an address."),
             (Some("name"), "Name must be a whole number."),
-            (None, "There are too many."),
+            (None, "The list is too long."),
         ];
         assert_eq!(found, expected);
         assert_eq!(

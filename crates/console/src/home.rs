@@ -13,7 +13,7 @@ pub async fn redirect(console: Console, _: OpenVisit<Visitor>, _: NoInput) -> Re
     Page::see_other(&console.link("/"))
 }
 
-/// Redirect to the person's newest organization, or to the list if there is none.
+/// Redirect to the person's newest organization, or to the list if the person has none.
 pub async fn read(console: Console, visit: Visit<PersonScope>, _: NoInput) -> Result<Page, Error> {
     let caller = visit.person.caller()?;
     let navigation = tenants::navigation::read(&console.tenants, &caller, None, None).await?;
@@ -23,7 +23,7 @@ pub async fn read(console: Console, visit: Visit<PersonScope>, _: NoInput) -> Re
     Page::see_other(&console.link(&path))
 }
 
-/// Show that there is no such page.
+/// Show that the page doesn't exist.
 pub async fn not_found(_: Console, _: OpenVisit<Visitor>, _: NoInput) -> Result<Page, Error> {
     Err(Code::UnknownPath.into())
 }

@@ -48,19 +48,19 @@ pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> 
 }
 
 record! {
-    /// A name, typed to be sure.
+    /// A name, typed to confirm a change.
     #[derive(Debug)]
     pub struct TypedName in Api {
         name: Text<400> = required,
     }
 }
 
-/// Refuses another name than that of the person or the organization that a change hits.
+/// Returns an error if the name isn't that of the person or organization that the change affects.
 fn check_typed(typed: &str, name: &str) -> Result<(), Error> {
     if typed.trim() == name {
         return Ok(());
     }
-    let message = "This isn't the name: type it as it stands above.".to_owned();
+    let message = "The name doesn't match. Type it exactly as shown above.".to_owned();
     Err(Error::invalid(vec![Detail { param: "name".to_owned(), code: "other_name", message }]))
 }
 
@@ -84,7 +84,7 @@ fn refusal(error: OperatorError) -> Error {
     }
 }
 
-/// Returns what was found, or 404.
+/// Returns the row, or an error with 404 if it doesn't exist.
 fn found<T>(found: Option<T>) -> Result<T, Error> {
     found.ok_or_else(|| Code::UnknownPath.into())
 }

@@ -1,4 +1,4 @@
-//! Words of the product as people read them.
+//! The product's terms as people read them.
 
 use tenants::roles::{OrganizationRole, ProjectRole};
 use tenants::rules::{membership, project_membership};
@@ -7,16 +7,16 @@ use tenants::rules::{membership, project_membership};
 pub type Choice = (&'static str, &'static str);
 
 const ORGANIZATION_ROLES: [(OrganizationRole, Choice); 3] = [
-    (OrganizationRole::Member, ("member", "Member: sees the organization and its projects that are open")),
-    (OrganizationRole::Admin, ("admin", "Admin: runs everything, but makes no owners")),
-    (OrganizationRole::Owner, ("owner", "Owner: may do everything")),
+    (OrganizationRole::Member, ("member", "Member: sees the organization and its public projects")),
+    (OrganizationRole::Admin, ("admin", "Admin: manages everything, but can't add owners")),
+    (OrganizationRole::Owner, ("owner", "Owner: full access")),
 ];
 
 const PROJECT_ROLES: [(ProjectRole, Choice); 4] = [
     (ProjectRole::Viewer, ("viewer", "Viewer: sees the project and its usage")),
-    (ProjectRole::Developer, ("developer", "Developer: calls models, too")),
+    (ProjectRole::Developer, ("developer", "Developer: can also call models")),
     (ProjectRole::Admin, ("admin", "Admin: manages keys and members")),
-    (ProjectRole::Owner, ("owner", "Owner: may do everything")),
+    (ProjectRole::Owner, ("owner", "Owner: full access")),
 ];
 
 /// Returns the roles in an organization that a person with this role may give.

@@ -1,4 +1,4 @@
-//! The console: everything that the API does, for people, as pages that the server makes.
+//! The console: all features of the API for people, as pages that the server renders.
 //!
 //! # How to add a page
 //!
@@ -18,7 +18,7 @@
 //!    its file below `templates/`: `{% extends "frame.html" %}`, `{% import "components.html" as c %}`, blocks `title`
 //!    and `content`. The parts of pages (tables, fields, badges …) are macros in `templates/components.html`. Links
 //!    are made by `shell.link("/…")`, `shell.organization_link("/…")`, `shell.project_link("/…")`, because the public
-//!    URL may have a path. What a role may not do isn't offered: `shell.may(…)`, `shell.may_in_project(…)`. No
+//!    URL may have a path. Actions that a role may not do aren't offered: `shell.may(…)`, `shell.may_in_project(…)`. No
 //!    inline style or script: the policy refuses both.
 //! 4. A form is a [`FormView`](form_view::FormView) with its labels: `FormView::new(LABELS).with("name", &row.name)` to
 //!    fill it, `FormView::refused(LABELS, &form, error)?` to show it again with its mistakes; errors that aren't about

@@ -3,7 +3,7 @@
 use crate::form_view::Labels;
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What a path or a query that is shown in a query value must not have as it is.
+/// The characters to percent-encode in a path or query that is part of a query value.
 const VALUE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b':');
 
@@ -27,12 +27,12 @@ pub fn next(text: &str) -> Option<&str> {
         text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') && !text.contains("//");
     let path = text.split('?').next().unwrap_or_default();
     let has_dots = path.split('/').any(is_dots);
-    // Nor to its own second step, which is below it.
+    // Sign-in also doesn't lead to its own second step, which is below it.
     let is_page = !begins(path);
     (is_whole && is_plain && !has_dots && is_page && text.len() <= MAX_NEXT_CHARS).then_some(text)
 }
 
-/// Returns the query that leads to this address later; empty if sign-in doesn't lead there.
+/// Returns the query with which sign-in leads to this address; empty if it can't lead there.
 pub fn next_query(text: &str) -> String {
     next(text).map(|place| format!("?next={}", query_value(place))).unwrap_or_default()
 }
@@ -43,16 +43,16 @@ pub fn begins(path: &str) -> bool {
     parents.iter().any(|parent| path.starts_with(parent))
 }
 
-/// Returns `true` for `.` and `..`, also percent-encoded, which browsers take out of a path.
+/// Returns `true` for `.` and `..`, also percent-encoded, which browsers remove from a path.
 fn is_dots(part: &str) -> bool {
     let part = part.to_ascii_lowercase().replace("%2e", ".");
     part == "." || part == ".."
 }
 
-/// Characters that don't stand in an `action` as they are.
+/// The characters to percent-encode in an `action`.
 const PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\');
 
-/// Returns a path and query as it was asked for, for the `action` of a form.
+/// Returns a path and query as requested, for the `action` of a form.
 pub fn same_page(path: &str, query: &str) -> String {
     let path = utf8_percent_encode(path, PATH).to_string();
     if query.is_empty() { path } else { format!("{path}?{}", utf8_percent_encode(query, PATH)) }

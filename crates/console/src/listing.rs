@@ -1,8 +1,8 @@
-//! One page of a list, with links to the others.
+//! A page of a list, with links to the others.
 
 use kernel::page::Page;
 
-/// One page of a list, with links to the others. The links keep the filters.
+/// A page of a list, with links to the others. The links keep the filters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing {
     page: Page,
@@ -24,7 +24,7 @@ impl Listing {
         Self { page, total, filters: filters.collect() }
     }
 
-    /// `true` if there is nothing on any page.
+    /// `true` if no page has entries.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }

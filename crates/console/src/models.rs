@@ -31,14 +31,14 @@ impl Prices {
         Self { currency: console.billing.settings.currency.clone(), now: console.clock.now() }
     }
 
-    /// Returns the price of a million tokens.
+    /// Returns the price per million tokens.
     fn million(&self, price: &Pico) -> String {
         let amount = price.checked_mul(TOKENS_OF_A_PRICE);
         amount.map_or_else(|| price.to_string(), |amount| currencies::format(amount, &self.currency))
     }
 
-    /// Returns the other components of a price that have one of their own: their name, and the price of a million tokens
-    /// or of one piece.
+    /// Returns the other components that have a price of their own: their name, and the price per million tokens or per
+    /// piece.
     fn others(&self, price: &Price) -> Vec<(&'static str, String)> {
         let others = Component::PARTS.into_iter().filter(|part| price.has(*part));
         let shown = |part: Component| match part.tokens() {
@@ -48,30 +48,30 @@ impl Prices {
         others.map(|part| (part.label(), shown(part))).collect()
     }
 
-    /// Returns the price of a model that holds now for calls without a condition.
+    /// Returns the current price of a model for calls without a condition.
     fn of_model<'a>(&self, model: &'a Model) -> Option<&'a Price> {
         model.price_at(self.now)
     }
 
-    /// Returns `true` if a model has prices now that hold under conditions, or for other components.
+    /// Returns `true` if a model currently has prices with conditions, or for other components.
     fn has_more(&self, model: &Model) -> bool {
         let prices = model.prices_at(self.now);
         prices.len() > 1 || prices.iter().any(|price| !price.parts.is_empty())
     }
 
-    /// Returns `true` if some price of a model holds only under conditions.
+    /// Returns `true` if a price of a model applies only under conditions.
     fn has_conditions(model: &Model) -> bool {
         model.prices.iter().any(|price| !price.conditions.is_empty())
     }
 
-    /// Returns in a word when a price holds.
+    /// Returns a word for when a price is in effect.
     fn state(&self, model: &Model, price: &Price) -> &'static str {
         if model.prices_at(self.now).contains(price) {
             "now"
         } else if price.effective_at > self.now {
             "later"
         } else {
-            "before"
+            "past"
         }
     }
 }
@@ -102,7 +102,7 @@ struct ModelPage {
     prices: Prices,
     model: Model,
     samples: Samples,
-    /// The URL that programs are given.
+    /// The base URL for programs.
     base_url: String,
 }
 

@@ -1,6 +1,6 @@
 //! The places of the side navigation: a page for each, and the action that it needs.
 //!
-//! A place stands here once its route is in the table; it is shown to those whose role allows its action.
+//! A place is listed here once its route is in the table. It is shown to people whose role allows its action.
 
 use tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
 
@@ -45,7 +45,7 @@ pub const INSTALLATION: &[Place<()>] = &[
     Place { suffix: "/invoices", label: "Open invoices", action: () },
     Place { suffix: "/margins", label: "Margins", action: () },
     Place { suffix: "/catalog", label: "Catalog", action: () },
-    Place { suffix: "/mail", label: "Mail", action: () },
+    Place { suffix: "/mail", label: "E-mail", action: () },
     Place { suffix: "/audit", label: "Audit trail", action: () },
     Place { suffix: "/settings", label: "Configuration", action: () },
 ];
@@ -95,7 +95,7 @@ fn links<'a, A: 'a>(
     places.map(link).collect()
 }
 
-/// Returns `true` if a page is at this place, or below it. Nothing is below an overview.
+/// Returns `true` if a page is at this place or below it. An overview has no pages below it.
 fn is_at(rest: &str, suffix: &str) -> bool {
     let rest = rest.trim_end_matches('/');
     match rest.strip_prefix(suffix) {

@@ -52,7 +52,7 @@ impl Page {
         Ok(Self { status: code.status(), code: Some(code), ..Self::new(template)? })
     }
 
-    /// Renders a page that lets a person decide about a change which another one has overtaken (409).
+    /// Renders a page that asks a person to resolve conflicting changes (409).
     pub fn conflict(template: &impl Template) -> Result<Self, Error> {
         Ok(Self {
             status: StatusCode::CONFLICT,
@@ -68,7 +68,7 @@ impl Page {
         Ok(Self { status: StatusCode::SEE_OTHER, code: None, html: String::new(), headers })
     }
 
-    /// Redirects to another page, which says what has been done.
+    /// Redirects to another page, which shows a notice of the completed action.
     pub fn done(link: &str, done: Done) -> Result<Self, Error> {
         let separator = if link.contains('?') { '&' } else { '?' };
         Self::see_other(&format!("{link}{separator}done={}", done.word()))

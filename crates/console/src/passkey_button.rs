@@ -1,4 +1,4 @@
-//! What a page needs for a passkey: the button is shown by the script, where the browser has passkeys for this address.
+//! The button for a passkey. The script shows it if the browser supports passkeys at this address.
 
 use accounts::passkeys::Options;
 use kernel::error::Error;

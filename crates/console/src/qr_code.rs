@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(code.size, 33);
         assert!(code.path.starts_with("M4 4.5h7m"), "{}", code.path);
         assert!(code.path.contains("M4 5.5h1m5 0h1"), "{}", code.path);
-        // What is drawn is what is dark.
+        // Exactly the dark modules are drawn.
         let modules = Modules::encode_text("otpauth://totp/a", QrCodeEcc::Medium).unwrap();
         for (y, row) in code.path.split('M').skip(1).enumerate() {
             let (start, runs) = row.split_once(".5").unwrap();

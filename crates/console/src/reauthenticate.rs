@@ -25,7 +25,7 @@ use crate::shell::Shell;
 use crate::sign_in::{self, Next};
 
 record! {
-    /// What a person proves with who they are.
+    /// The credentials that confirm a person's identity.
     #[derive(Debug)]
     pub struct Reauthenticate in Api {
         password: Text<1024> = required,
@@ -41,21 +41,21 @@ const LABELS: Labels = &[("password", "Your password"), ("one_time_code", "Code"
 struct ReauthenticatePage {
     shell: Shell,
     form: FormView,
-    /// `true` if a code is needed, too.
+    /// `true` if a code is also required.
     asks_for_code: bool,
-    /// What codes there are.
+    /// The hint about the codes that can be entered.
     code_hint: &'static str,
-    /// The other way to prove it, for a person who has passkeys.
+    /// The button to confirm with a passkey, for a person who has passkeys.
     passkey: Option<PasskeyButton>,
-    /// `true` if the person can prove it with a password.
+    /// `true` if the person can confirm with a password.
     is_password_taken: bool,
     /// `true` if passwords open accounts on this server.
     are_passwords_taken: bool,
-    /// The providers that the person is connected with: the link to prove it there, and the name.
+    /// The providers that the person is connected with: the link to confirm there, and the name.
     providers: Vec<(String, String)>,
 }
 
-/// Show the page that asks a person who is signed in once more.
+/// Show the page that asks a person who is signed in to confirm their identity.
 pub async fn read(console: Console, visit: Visit<SessionScope>, query: Filters<Next>) -> Result<Page, Error> {
     let form = FormView::new(LABELS).with("next", links::next(query.sent("next")).unwrap_or_default());
     show(&console, &visit, form).await

@@ -27,7 +27,7 @@ const LABELS: Labels = &[
 struct RegisterPage {
     shell: Shell,
     form: FormView,
-    /// Who may register.
+    /// The rule for who may register.
     mode: RegistrationMode,
     /// `true` if passwords open accounts on this server.
     are_passwords_taken: bool,

@@ -1,4 +1,4 @@
-//! The table of the console's routes: one row a page and method.
+//! The table of the console's routes: one row per page and method.
 //!
 //! A row has the same access as the operation of the API that does the same, in [`Browser`]; pages that need no
 //! session have theirs in [`Open`].
@@ -74,7 +74,7 @@ fn of_people() -> Vec<Route> {
         route(GET, "/console/forgot-password", Open(Public::Unlimited), forgot_password::read),
         route(POST, "/console/forgot-password", Open(Public::Login), forgot_password::create),
         route(POST, "/console/sign-out", Open(Public::Unlimited), sign_out::create),
-        // One's own account
+        // The person's account
         route(GET, "/console/account", Browser(Session::AccessToken), account::read),
         route(POST, "/console/account", Browser(Session::Management), account::create),
         route(POST, "/console/account/verification", Browser(Session::Management), account::verification::create),
@@ -87,7 +87,7 @@ fn of_people() -> Vec<Route> {
     ]
 }
 
-/// The rest of what belongs to a person.
+/// The other routes of a person's account.
 #[rustfmt::skip]
 fn of_factors_and_sessions() -> Vec<Route> {
     vec![

@@ -71,7 +71,7 @@ fn literal(text: &str) -> Result<String, Error> {
 
 fn curl(public_url: &str, path: &str, body: &impl Serialize) -> Result<String, Error> {
     let body = serde_json::to_string_pretty(body).map_err(Error::internal)?;
-    // Within single quotes a shell leaves everything but a single quote as it is.
+    // Within single quotes, a shell interprets only single quotes.
     let body = body.replace('\'', "'\\''");
     Ok(format!(
         "curl {public_url}/v1/{path} \\\n  -H \"Authorization: Bearer $TOLLKEEPER_API_KEY\" \\\n  \

@@ -1,4 +1,4 @@
-//! What surrounds every page: header, navigation, footer.
+//! The frame of every page: header, navigation, footer.
 
 use api::gate::{SignedIn, Target, Theme};
 use askama::Template;
@@ -15,12 +15,12 @@ use crate::notices::Done;
 /// The path of the pages of operators.
 const INSTALLATION: &str = "/console/installation";
 
-/// What surrounds a page. Every template has a field `shell`, which `frame.html` shows.
+/// The frame of a page. Every template has a field `shell`, which `frame.html` shows.
 #[derive(Clone, Debug)]
 pub struct Shell {
     /// The beginning of all links: `/console`, after the path of the public URL.
     console: String,
-    /// The person, if somebody is signed in.
+    /// The person who is signed in, if any.
     pub person: Option<Person>,
     /// The person's newest organizations, for the menu.
     pub organizations: Vec<Organization>,
@@ -30,10 +30,10 @@ pub struct Shell {
     pub project: Option<Project>,
     /// The page's path after `/console`.
     path: String,
-    /// What has just been done.
+    /// The notice of the action that has just been done.
     pub notice: Option<&'static str>,
     pub request_id: RequestId,
-    /// How pages look in this browser; without it they follow the system.
+    /// The theme in this browser; `None` follows the system.
     pub theme: Option<Theme>,
 }
 
@@ -45,18 +45,18 @@ pub struct Header<'a> {
 }
 
 impl Shell {
-    /// Returns what a page begins with. `frame.html` shows it as it is.
+    /// Returns the beginning of a page, which `frame.html` includes without escaping.
     pub fn header(&self) -> Header<'_> {
         Header { shell: self }
     }
 
-    /// Returns what surrounds a page for this person: the organization and the project are those of its path.
+    /// Returns the frame of a page for this person, with the organization and the project of its path.
     ///
     /// # Errors
     /// The database fails.
     pub async fn read(console: &Console, person: &SignedIn) -> Result<Self, Error> {
         let target = person.target();
-        // An operator looks at an organization from outside.
+        // Operators view an organization without being a member.
         let is_installation = target.path.starts_with(INSTALLATION);
         let organization_id =
             OrganizationId::parse(target.parameter("organization_id")).filter(|_| !is_installation);
@@ -67,7 +67,7 @@ impl Shell {
         Ok(Self { person, organizations, organization, project, ..Self::without_person(console, target) })
     }
 
-    /// Returns what surrounds a page for somebody who isn't signed in.
+    /// Returns the frame of a page for a visitor who isn't signed in.
     pub fn without_person(console: &Console, target: &Target) -> Self {
         Self {
             console: console.link(""),
@@ -119,8 +119,8 @@ impl Shell {
         self.project_link(&format!("/{noun}/{id}{path}"))
     }
 
-    /// Returns `true` if the person's role allows this in the page's organization. What isn't allowed isn't
-    /// offered.
+    /// Returns `true` if the person's role allows this in the page's organization. Actions that aren't allowed
+    /// aren't offered.
     pub fn may(&self, action: OrganizationAction) -> bool {
         self.organization.as_ref().is_some_and(|organization| organization.role.allows(action))
     }

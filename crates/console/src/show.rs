@@ -70,7 +70,7 @@ impl<T: Copy + Into<Self>> From<&T> for Amount {
     }
 }
 
-/// How a column of amounts is written: each has as many digits behind the point as the one with the most.
+/// The format of a column of amounts, which all have the same number of decimals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
     currency: String,
@@ -78,7 +78,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Returns how these amounts are written below each other.
+    /// Returns the format for a column of these amounts.
     pub fn new<T: Into<Amount>>(currency: &str, amounts: impl IntoIterator<Item = T>) -> Self {
         let digits =
             amounts.into_iter().map(|amount| fraction(&currencies::format(amount.into().0, currency)));

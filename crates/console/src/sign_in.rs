@@ -57,11 +57,11 @@ const LABELS: Labels =
 struct SignInPage {
     shell: Shell,
     form: FormView,
-    /// `true` if the connection is open to others.
+    /// `true` if the connection isn't encrypted.
     is_exposed: bool,
-    /// The way without a password, where there is one.
+    /// The button to sign in without a password, if passkeys can be used.
     passkey: Option<PasskeyButton>,
-    /// `true` if passwords open accounts; else those of operators only.
+    /// `true` if passwords open all accounts; `false` if they open only those of operators.
     are_passwords_taken: bool,
     /// `true` if people can make an account.
     may_register: bool,
@@ -69,7 +69,7 @@ struct SignInPage {
     providers: Vec<(String, String)>,
 }
 
-/// The page that asks about a connection that waits.
+/// The page that asks about a pending connection.
 pub const CONFIRM: &str = "/account/connections/confirm";
 
 /// Returns the links with which sign-ons begin, and the providers' names. `path` comes before the provider's id, and
@@ -83,7 +83,7 @@ pub fn provider_links(console: &Console, path: &str, next: &str) -> Vec<(String,
 
 /// Show the page that signs in.
 ///
-/// Who is signed in already is sent on.
+/// People who are already signed in are redirected.
 pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Next>) -> Result<Page, Error> {
     if visit.session.is_some() {
         return Page::see_other(&way_on(&console, query.sent("next")));
@@ -94,7 +94,7 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Ne
 
 /// Sign in.
 ///
-/// A session that the browser has already ends. Where a second factor is due, its page is next.
+/// An existing session of the browser ends. If a second factor is required, its page is next.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,
@@ -121,7 +121,7 @@ pub async fn create(
     }
 }
 
-/// Gives the browser its session, in place of the one that it had, and sends it on.
+/// Gives the browser its session, replaces the previous one, and redirects it.
 async fn enter(
     console: &Console,
     visit: &OpenVisit<Visitor>,
@@ -133,7 +133,7 @@ async fn enter(
         sessions::end(&console.accounts, &trail, before).await?;
     }
     let pending = visit.pending_connection.as_ref();
-    // A connection that waits for this person is asked about next: the person at the provider may be another one.
+    // Ask about this person's pending connection next, because the person at the provider may be another one.
     let asks = pending.is_some_and(|pending| pending.is_for(login.session.user_id));
     let place = if asks { console.link(CONFIRM) } else { way_on(console, next) };
     let mut page = Page::see_other(&place)?.with_header(header::SET_COOKIE, cookie(console, login)?);

@@ -37,7 +37,7 @@ def register(browser, address, username):
     browser.open("/console/register")
     browser.type(email=address, username=username, password=PASSWORD)
     browser.click("Create the account")
-    browser.expect("A mail with a link to confirm your address is on its way.")
+    browser.expect("We sent you an e-mail with a link to confirm your address.")
 
 
 def verify(browser, client, address):
@@ -65,18 +65,18 @@ def settle(browser):
     browser.click("Create an organization")
     browser.type(name="Anvils & Co")
     browser.click("Create the organization")
-    browser.expect("The organization is ready.", "A project has keys, members and settings of its own")
+    browser.expect("The organization is ready.", "Each project has its own keys, members, settings and usage.")
     browser.click("Create a project")
     browser.type(name="Checkout", description="Answers of the shop.")
     browser.click("Create the project")
-    browser.expect("The project is ready.", "Programs call models with an API key")
+    browser.expect("The project is ready.", "Apps call models with an API key")
 
 
 def create_key(browser):
     browser.click("Create a key")
     browser.type(name="Shop")
     browser.click("Create the key")
-    browser.expect("Shop is ready", "It is shown this once")
+    browser.expect("Shop is ready", "You won’t be able to see it again")
     return take_secret(browser)
 
 
@@ -113,7 +113,7 @@ def playground(browser):
     browser.type(message="Who are you?")
     browser.one("main button.main").click()
     browser.wait("the price of the call", ANSWERED)
-    browser.expect("Input tokens", "Output tokens", "The same call by a program")
+    browser.expect("Input tokens", "Output tokens", "TOLLKEEPER_API_KEY")
     assert browser.text("[data-shown=text]"), browser.text()
     return 2
 
@@ -150,7 +150,7 @@ def rotate(browser, client, old):
     new = take_secret(browser)
     for secret in [old, new]:
         client.chat(secret)
-    browser.expect("The key has two secrets")
+    browser.expect("This key has two secrets")
     first = browser.text("time[data-countdown]")
     assert re.fullmatch(r"in \d+ (hours?|minutes?|seconds?|days?)", first), first
     # Not everyone waits for a day: its last minutes are counted in seconds.
@@ -160,8 +160,8 @@ def rotate(browser, client, old):
     browser.wait("the countdown in seconds", seconds)
     start = browser.driver.execute_script(f"return {seconds}")
     browser.wait("the next seconds", f"{seconds} < {start}")
-    browser.click("End it now")
-    browser.expect("The previous secret is ended")
+    browser.click("Revoke old secret")
+    browser.expect("The previous secret is revoked")
     assert "two secrets" not in browser.text()
     client.chat(new)
     # Model calls learn of it a moment later.
@@ -180,7 +180,7 @@ def invite(browser, client):
     browser.click("Invite a person")
     browser.type(email=OTHER, role="member", message="Come and join us!")
     browser.click("Send the invitation")
-    browser.expect("The invitation is on its way.")
+    browser.expect("Invitation sent.")
     browser.click("Invitations", ".tabs a")
     browser.expect(OTHER, "pending")
     link = client.mailed_link("/invitations/accept", OTHER)
@@ -215,13 +215,13 @@ def promote_and_remove(browser, client, mine, theirs):
     browser.become(mine)
     members(browser)
     browser.click("Remove kim", "main table a")
-    browser.expect("What ends", "What goes on")
+    browser.expect("What ends", "What keeps working")
     browser.click("Remove kim", "main button")
     browser.expect("The member is removed.")
     assert "kim" not in browser.text("main table")
     browser.become(theirs)
     browser.open(place)
-    assert browser.heading() == "You may not do this", browser.text()
+    assert browser.heading() == "Access denied", browser.text()
     browser.click("Go to your organizations")
     browser.expect("Create an organization")
     # The browser itself logs that the page was refused.
@@ -278,7 +278,7 @@ def end_sessions(browser, client):
 def sign_out(browser):
     browser.one(".person summary").click()
     browser.click("Sign out", ".person button")
-    browser.expect("You are signed out.")
+    browser.expect("You’re signed out.")
     assert browser.cookie() is None
     browser.leave(browser.driver.back)
     browser.open("/console/account")

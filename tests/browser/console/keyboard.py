@@ -86,7 +86,7 @@ class Keyboard:
         browser.open("/console/organizations/new")
         # The first Tab leads past the header.
         self.press(Keys.TAB)
-        assert self.focus()[0] == "Skip to the content"
+        assert self.focus()[0] == "Skip to content"
         self.press(Keys.ENTER)
         self.type("Name", name)
         self.go("Create the organization", "BUTTON")
@@ -96,18 +96,18 @@ class Keyboard:
         self.go("Create a key")
         # A mistake: the list of mistakes has the focus, and leads to the field.
         self.type("Name", "Shop")
-        self.type("Requests a minute", "many")
+        self.type("Requests per minute", "many")
         self.go("Create the key", "BUTTON")
         assert browser.driver.switch_to.active_element.get_attribute("role") == "alert", self.focus()
-        self.tab_to("Requests a minute must be a whole number.")
+        self.tab_to("Requests per minute must be a whole number.")
         self.press(Keys.ENTER)
-        assert self.focus()[0] == "Requests a minute"
+        assert self.focus()[0] == "Requests per minute"
         self.press(Keys.END, *[Keys.BACKSPACE] * 4, "600")
         self.tab_to("svc-1")
         self.press(Keys.SPACE)
         self.go("Create the key", "BUTTON")
         browser.expect("Shop is ready")
-        self.tab_to("I have kept it")
+        self.tab_to("I’ve saved this key")
         self.press(Keys.SPACE)
         self.go("Go to the key")
         browser.expect("600", "svc-1", "active")
@@ -119,4 +119,4 @@ class Keyboard:
         assert self.focus()[0] == "kay"
         self.press(Keys.ENTER)
         self.go("Sign out", "BUTTON")
-        browser.expect("You are signed out.")
+        browser.expect("You’re signed out.")

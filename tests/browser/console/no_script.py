@@ -32,14 +32,14 @@ def work(browser, client):
     rotate(browser, client, secret)
     browser.one(".person summary").click()
     browser.click("Sign out", ".person button")
-    browser.expect("You are signed out.")
+    browser.expect("You’re signed out.")
 
 
 def make_key(browser):
     browser.click("Create a key")
     browser.type(name="Shop", restrictions__rate_limit="many")
     browser.click("Create the key")
-    browser.expect("Please correct this", "Requests a minute must be a whole number.")
+    browser.expect("There’s a problem", "Requests per minute must be a whole number.")
     assert browser.one("#name").get_attribute("value") == "Shop"
     browser.type(restrictions__rate_limit="60")
     browser.click("Create the key")
@@ -86,8 +86,8 @@ def rotate(browser, client, old):
     browser.click("Rotate the key")
     new = browser.text("#secret")
     browser.click("Go to the key")
-    browser.expect("The key has two secrets", "UTC")
-    browser.click("End it now")
-    browser.expect("The previous secret is ended")
+    browser.expect("This key has two secrets", "UTC")
+    browser.click("Revoke old secret")
+    browser.expect("The previous secret is revoked")
     client.chat(new)
     assert new != old

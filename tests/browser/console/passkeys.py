@@ -61,15 +61,15 @@ def look(browser):
 
 def add(browser):
     browser.open(STATE)
-    browser.expect("A passkey signs you in without the password")
+    browser.expect("A passkey lets you sign in without a password")
     assert not browser.one("[data-elsewhere]").is_displayed()
     browser.click("Add a passkey")
     look(browser)
     browser.type(name="Laptop")
     browser.click("Add the passkey")
-    browser.expect("Your passkey is added", "Keep these recovery codes now.")
+    browser.expect("Your passkey is added", "Save these recovery codes now.")
     browser.one("#kept").click()
-    browser.click("Go on")
+    browser.click("Continue")
     browser.expect("Laptop", "You have 10 recovery codes left")
     assert len(browser.driver.get_credentials()) == 1
     # The authenticator makes no second one.
@@ -103,7 +103,7 @@ def sign_in_by_the_button(browser):
 def finish_by_passkey(browser):
     sign_out(browser)
     browser.begin_sign_in(ADDRESS, PASSWORD)
-    browser.expect("Use a passkey, or type one of your recovery codes.")
+    browser.expect("Use a passkey, or enter one of your recovery codes.")
     look(browser)
     browser.click("Use a passkey")
     assert browser.cookie() and not browser.driver.get_cookie("tollkeeper-second-factor")
@@ -135,9 +135,9 @@ def remove(browser):
     browser.click("Rename Laptop")
     browser.type(name="Old laptop")
     browser.click("Save")
-    browser.expect("The passkey has its new name.", "Old laptop")
+    browser.expect("The passkey is renamed.", "Old laptop")
     browser.click("Remove Old laptop")
-    browser.expect("It is your last one")
+    browser.expect("This is your last passkey.")
     browser.click("Remove the passkey")
     browser.expect("The passkey is removed.")
     sign_out(browser)

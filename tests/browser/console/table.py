@@ -139,7 +139,7 @@ def too_many(browser, world):
     # A place may come free between our last attempt and the click.
     for _ in range(5):
         assert 429 in (world.client.call("POST", "/v1/auth/verify-email", bad)[0] for _ in range(1000))
-        browser.send("Send the mail", {"email": "nobody@example.com"})
+        browser.send("Send reset link", {"email": "nobody@example.com"})
         if browser.heading() == "Please wait a moment":
             return
         browser.open("/console/forgot-password")
@@ -165,7 +165,7 @@ OTHERS = {
 PAGES = {
     "/console/sign-in": [
         empty(None, who=None),
-        full(None, who=None, query="?next=/console/account&done=signed_out", says=("You are signed out.",)),
+        full(None, who=None, query="?next=/console/account&done=signed_out", says=("You’re signed out.",)),
         mistake(send("Sign in", email="nobody@example.com", password=WEAK), 401, place=None, who=None),
     ],
     "/console/sign-in/second-factor": [
@@ -174,16 +174,16 @@ PAGES = {
     ],
     # Without a pending connection this page doesn't exist: it redirects to the sign-in page.
     "/console/sign-in/confirm": [
-        full(None, who=None, act=conflict("mia"), says=("There is an account with this address", "Sign in and connect")),
-        mistake(conflict("unverified"), 200, place=None, who=None, says=("never shown that they read its mail", "Send the link")),
+        full(None, who=None, act=conflict("mia"), says=("An account with this address already exists", "Sign in and connect")),
+        mistake(conflict("unverified"), 200, place=None, who=None, says=("but never verified it", "Send the link")),
     ],
     "/console/account/connections": [
-        empty(None, says=("no other sign-in", "Acme & <b>Co</b>")), full(None, who="grace", says=("Acme & <b>Co</b>", "Disconnect")),
+        empty(None, says=("isn’t connected to a sign-in provider", "Acme & <b>Co</b>")), full(None, who="grace", says=("Acme & <b>Co</b>", "Disconnect")),
     ],
     # Without a pending connection this page redirects to the list of connections.
     "/console/account/connections/confirm": [
-        full(None, who="grace", act=waiting_connection("grace"), says=("Connect it only if it is yours", "Acme & <b>Co</b>")),
-        mistake(connection_of_another, 409, place=None, says=("That can't be done as things are",)),
+        full(None, who="grace", act=waiting_connection("grace"), says=("Connect it only if it’s yours", "Acme & <b>Co</b>")),
+        mistake(connection_of_another, 409, place=None, says=("This conflicts with the current state",)),
     ],
     "/console/register": [
         full(None, who=None),
@@ -191,7 +191,7 @@ PAGES = {
     ],
     "/console/forgot-password": [
         full(None, who=None),
-        mistake(send("Send the mail", email=HOSTILE), place=None, who=None),
+        mistake(send("Send reset link", email=HOSTILE), place=None, who=None),
     ],
     "/console/organizations": [
         empty(who="newcomer", says=("Create an organization",)),
@@ -201,11 +201,11 @@ PAGES = {
     "/console/organizations/new": [
         full(),
         mistake(send("Create the organization", name="", description="x" * 1001)),
-        State("signed-out", act=signed_out, status=401, says=("You are signed out", "Send it again")),
+        State("signed-out", act=signed_out, status=401, says=("You’re signed out", "Send it again")),
     ],
     ORGANIZATION: [
         empty("bare"), full(says=("<script>",)), State("usual", "northwind", "olivia", says=("Support assistant",)),
-        State("used-up", "spent", says=("Nothing can be spent any more",)),
+        State("used-up", "spent", says=("You’re out of credit.",)),
         State("member", who="mia"), mistake(status=403, who="newcomer"),
     ],
     ORGANIZATION + "/members": [
@@ -229,11 +229,11 @@ PAGES = {
     ],
     ORGANIZATION + "/settings": [
         full(), mistake(send("Save", name="", description="x" * 1001)),
-        State("forbidden", who="mia", status=403, says=("You may not do this",)),
+        State("forbidden", who="mia", status=403, says=("Access denied",)),
         State("conflict", "empty", act=overtaken, status=409, says=("Theirs", "Use mine")),
     ],
     ORGANIZATION + "/settings/second-factor": [full(), mistake(status=403, who="mia")],
-    ORGANIZATION + "/settings/sign-on": [empty(says=("No provider belongs",)), mistake(status=403, who="mia")],
+    ORGANIZATION + "/settings/sign-on": [empty(says=("This organization has no provider",)), mistake(status=403, who="mia")],
     ORGANIZATION + "/delete": [empty("bare"), full(), mistake(send("Delete the organization", name="Another"))],
     ORGANIZATION + "/usage": [
         empty(), full(says=("svc-1-pro",)), State("keys", query="?range=90_days&by=key&show=tokens&period=month"),
@@ -247,18 +247,18 @@ PAGES = {
         mistake(status=200, query="?status=void", says=("Nothing matches.",)),
     ],
     ORGANIZATION + "/billing/invoices/{invoice_id}": [full(), mistake(status=404, place="gone")],
-    ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "too much")), mistake(status=403, who="mia")],
+    ORGANIZATION + "/billing/budgets": [empty(), full(says=("<script>", "USD over")), mistake(status=403, who="mia")],
     ORGANIZATION + "/billing/budgets/new": [
         full(), mistake(send("Create the budget", name="", scope="api_key", limit="much", thresholds="90\n50")),
     ],
     ORGANIZATION + "/billing/budgets/{budget_id}": [full(says=("<script>",)), mistake(send("Save", name="", limit="-1"))],
     ORGANIZATION + "/billing/budgets/{budget_id}/delete": [full(says=("<script>",)), mistake(status=404, place="gone")],
     ORGANIZATION + "/billing/balance-alert": [
-        empty(says=("No alert",)), full(says=("The balance has been below it since",)), State("admin", who="grace", says=("Only owners",)),
+        empty(says=("No alert",)), full(says=("The balance has been below this amount since",)), State("admin", who="grace", says=("Only owners",)),
         mistake(send("Save", below="much")), State("conflict", "bare", act=overtaken_alert, status=409, says=("Theirs", "Use mine")),
     ],
     ORGANIZATION + "/billing/payments": [
-        empty(says=("There is no payment yet", "Save a card")), full(says=("Paid", "Disputed", "Visa ending in 4242", "Paused")),
+        empty(says=("No payments yet", "Save a card")), full(says=("Paid", "Disputed", "Visa ending in 4242", "Paused")),
         State("admin", who="grace"), mistake(status=403, who="mia"),
     ],
     ORGANIZATION + "/billing/payments/new": [
@@ -267,8 +267,8 @@ PAGES = {
         State("made", "bare", act=send("Go to payment", amount="20"), says=("Continue to payment", "20.00 USD")),
     ],
     ORGANIZATION + "/billing/payments/{payment_id}": [
-        full(says=("Continue to payment", "1,234.56 USD")), State("paid", "paid", says=("Refunded", "Disputed", "950.00 USD", "5,950.00 USD", "without tax here")),
-        State("failed", "failed", says=("lost_card",)), State("admin", who="grace", says=("It waits for an owner",)),
+        full(says=("Continue to payment", "1,234.56 USD")), State("paid", "paid", says=("Refunded", "Disputed", "950.00 USD", "5,950.00 USD", "shown without tax")),
+        State("failed", "failed", says=("lost_card",)), State("admin", who="grace", says=("This payment is waiting for an owner",)),
         mistake(status=404, place="gone"),
     ],
     ORGANIZATION + "/billing/card": [
@@ -277,37 +277,37 @@ PAGES = {
         State("admin", who="grace", says=("Only owners",)), mistake(status=403, who="mia"),
     ],
     ORGANIZATION + "/billing/card/remove": [
-        full(says=("Visa ending in 4242", "The automatic top-up is on")), mistake(status=403, who="grace"),
+        full(says=("Visa ending in 4242", "Automatic top-up is on")), mistake(status=403, who="grace"),
     ],
     ORGANIZATION + "/billing/auto-top-up": [
-        empty(says=("It needs a saved card",)), full(says=("the card was declined", "Turn it on again", "3 charges")),
+        empty(says=("Automatic top-up requires a saved card",)), full(says=("the card was declined", "Turn it back on", "3 charges")),
         State("admin", who="grace", says=("Only owners", "50.00 USD")), mistake(send("Save", threshold="much", restore_to="1")),
         State("conflict", act=overtaken_top_up, status=409, says=("Theirs", "Use mine")),
     ],
     ORGANIZATION + "/webhooks": [
-        empty(says=("There is no webhook",)), full(says=("receiver.invalid", "<script>")), State("admin", who="grace"),
+        empty(says=("No webhooks yet",)), full(says=("receiver.invalid", "<script>")), State("admin", who="grace"),
         mistake(status=403, who="mia"),
     ],
     ORGANIZATION + "/webhooks/new": [
         full(), mistake(send("Create the webhook", url="http://example.com/" + "long/" * 20, description="x" * 1001)),
         State("secret", "bare", act=send("Create the webhook", url="https://example.invalid/", events=["invoice.paid"]),
-              says=("shown this once", "whsec_")),
+              says=("able to see them again", "whsec_")),
     ],
     WEBHOOK: [
-        full(says=("Events have two signatures", "Send a test")), State("off", "off", says=("Send events",)),
+        full(says=("Events are also signed with the previous secret", "Send a test")), State("off", "off", says=("Send events",)),
         State("admin", who="grace", says=("Only owners", "api_key.created")),
         mistake(send("Save", url="", events=[], description="x" * 1001)), State("gone", "gone", status=404),
     ],
     WEBHOOK + "/rotate": [
-        full(says=("rotated a short while ago",)), State("secret", "off", act=send("Rotate the secret"), says=("has a new secret",)),
+        full(says=("This webhook was rotated recently",)), State("secret", "off", act=send("Rotate the secret"), says=("has a new secret",)),
         mistake(status=404, place="gone"),
     ],
     WEBHOOK + "/redeliver": [
-        full(), State("off", "off", says=("The webhook is off",)), mistake(send("Deliver again", since="yesterday")),
+        full(), State("off", "off", says=("This webhook is off",)), mistake(send("Redeliver", since="yesterday")),
     ],
     WEBHOOK + "/delete": [full(says=("receiver.invalid",)), mistake(status=404, place="gone")],
     WEBHOOK + "/deliveries": [
-        empty("quiet", says=("Nothing was sent yet",)), full(says=("webhook.test", "no public address was found", "Deliver again")),
+        empty("quiet", says=("Nothing sent yet",)), full(says=("webhook.test", "DNS lookup found no public address", "Redeliver")),
         State("off", "off", says=("failed",)), State("admin", who="grace"),
         mistake(status=200, query="?state=succeeded", says=("Nothing matches.",)),
     ],
@@ -340,11 +340,11 @@ PAGES = {
         mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
     ],
     PROJECT + "/api-keys/new": [
-        full(), State("secret", "empty", act=send("Create the key", name=HOSTILE), says=("shown this once", "curl")),
+        full(), State("secret", "empty", act=send("Create the key", name=HOSTILE), says=("able to see them again", "curl")),
         mistake(send("Create the key", name="", restrictions__allowed_ips="here\n10.0.0.0/33", restrictions__rate_limit="0",
                      lasts="day", last_day="2001-01-01")),
     ],
-    KEY: [empty(), full(says=("End it now", "<script>")), mistake(status=403, who="newcomer")],
+    KEY: [empty(), full(says=("Revoke old secret", "<script>")), mistake(status=403, who="newcomer")],
     KEY + "/edit": [full(), mistake(send("Save", name="", permissions=[], restrictions__rate_limit="many"))],
     KEY + "/rotate": [
         full(), State("secret", "empty", act=send("Rotate the key"), says=("has a new secret",)), mistake(gone("Rotate the key"), status=404),
@@ -358,15 +358,15 @@ PAGES = {
     ],
     "/console/account/sessions": [full(says=("this one",))],
     "/console/first-account": [
-        full(None, who=None, query=f"?token={FIRST_ACCOUNT_TOKEN}", says=("It runs this installation",)),
+        full(None, who=None, query=f"?token={FIRST_ACCOUNT_TOKEN}", says=("This account administers the installation",)),
         mistake(send("Create the account", email=HOSTILE, username="!", password=WEAK), place=None, who=None,
                 query=f"?token={FIRST_ACCOUNT_TOKEN}"),
-        State("used", None, None, status=400, says=("This link was used",)),
+        State("used", None, None, status=400, says=("This link is incomplete or was already used",)),
     ],
     INSTALLATION: [
         full(None, who="opal", says=("The database answers.",)),
         State("no-factor", None, "otto", status=403, says=("Add a second factor",)),
-        State("stranger", None, status=404, says=("There is nothing here",)),
+        State("stranger", None, status=404, says=("Page not found",)),
     ],
     INSTALLATION + "/users": [
         full(None, who="opal", says=("grace@example.com",)),
@@ -404,13 +404,13 @@ PAGES = {
         full(who="opal"), mistake(send("Void the invoice", name=HOSTILE), who="opal"),
     ],
     INSTALLATION + "/margins": [
-        empty(None, who="opal", query="?month=2001-02", says=("No call of 2001-02 has a cost",)),
+        empty(None, who="opal", query="?month=2001-02", says=("No call in 2001-02 has a cost",)),
         full(None, who="opal", says=("<script>", "svc-1-pro")),
         State("customers", None, "opal", query="?by=customer", says=("(deleted)",)),
     ],
     INSTALLATION + "/catalog": [full(None, who="opal", says=("svc-1-pro",))],
     INSTALLATION + "/mail": [
-        full(None, who="opal"), mistake(send("Send a test mail", email=HOSTILE), place=None, who="opal"),
+        full(None, who="opal"), mistake(send("Send a test e-mail", email=HOSTILE), place=None, who="opal"),
     ],
     INSTALLATION + "/audit": [
         full(None, who="opal"),
@@ -418,7 +418,7 @@ PAGES = {
     ],
     INSTALLATION + "/settings": [full(None, who="opal", says=("registration",))],
     "/console/account/second-factor": [
-        empty(says=("off", "Set it up")), full(who="felix", says=("recovery codes left",)),
+        empty(says=("off", "Set up")), full(who="felix", says=("recovery codes left",)),
         State("passkeys", who="mia", says=("<script>", "Passkeys don’t work at this address")),
     ],
     "/console/account/second-factor/passkeys/new": [full(says=("Add a passkey",)), mistake(without_passkey, 401)],
@@ -434,7 +434,7 @@ PAGES = {
         mistake(code_of_another_app, 401),
     ],
     "/console/account/second-factor/recovery-codes": [
-        full(who="felix", says=("recovery codes left",)), State("codes", who="felix", act=send("Make new codes"), says=("shown this once",)),
+        full(who="felix", says=("recovery codes left",)), State("codes", who="felix", act=send("Generate new codes"), says=("able to see them again",)),
         mistake(status=404),
     ],
     "/console/account/second-factor/remove": [full(who="felix"), mistake(status=404)],
@@ -442,9 +442,9 @@ PAGES = {
         full(), State("with-code", who="felix", says=("Confirm",)), mistake(send("Confirm", password=WEAK), 401),
     ],
     "/console/models": [full(says=("svc-1-pro",))],
-    "/console/models/{*model_id}": [empty(), full(says=("Use it",)), mistake(status=404, place="gone")],
+    "/console/models/{*model_id}": [empty(), full(says=("Use this model",)), mistake(status=404, place="gone")],
     "/console/{*path}": [
-        State("signed-out", None, None, status=404), full(None, status=404, says=("There is nothing here",)),
+        State("signed-out", None, None, status=404), full(None, status=404, says=("Page not found",)),
     ],
 }
 

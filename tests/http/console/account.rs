@@ -127,7 +127,7 @@ async fn address_is_verified_again_and_changed_by_a_link(world: World) {
     assert!(page.contains(r##"href="#new_email""##), "{page}");
     let place = browser.done(&world, path, &form("lovelace@example.org", PASSWORD)).await;
     let page = browser.page(&world, &place).await;
-    assert!(page.contains("A link is on its way to lovelace@example.org."), "{page}");
+    assert!(page.contains("We sent a link to lovelace@example.org."), "{page}");
     assert!(page.contains("<p>ada@example.com"), "nothing changes before the link is used: {page}");
 }
 

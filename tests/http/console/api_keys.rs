@@ -112,7 +112,7 @@ async fn key_is_made_once_and_its_secret_shown_once(world: World) {
         let answer = browser.post(&world, &new, &again).send().await;
         assert_eq!(answer.status, 409, "{}", answer.text);
         assert!(
-            answer.text.contains("This key exists already") && !answer.text.contains("tk_"),
+            answer.text.contains("This key already exists") && !answer.text.contains("tk_"),
             "{}",
             answer.text
         );
@@ -185,7 +185,7 @@ async fn mistakes_in_a_new_key_are_told_and_make_nothing(world: World) {
         assert!(answer.text.contains(&format!("id=\"{field}-mistake\"")), "{field}: {}", answer.text);
     }
     for text in [
-        "Addresses, line 2 must be",
+        "Allowed IPs, line 2 must be",
         "value=\"12 or so\"",
         "::1\r\nhere",
         "value=\"2001-01-01\"",
@@ -216,7 +216,7 @@ async fn mistakes_in_a_new_key_are_told_and_make_nothing(world: World) {
         let answer = who.post(&world, path, &[("new_id", id), ("name", "k")]).send().await;
         assert_eq!(answer.status, 400, "{}", answer.text);
         assert!(
-            answer.text.contains("The form was too old") && answer.text.contains("value=\"k\""),
+            answer.text.contains("The form expired") && answer.text.contains("value=\"k\""),
             "{}",
             answer.text
         );
@@ -288,21 +288,21 @@ async fn rotation_by_a_form_happens_once(world: World) {
         let again = browser.post(&world, &rotate, &form).send().await;
         assert_eq!(again.status, 409, "{}", again.text);
         assert!(
-            again.text.contains("This key was rotated already") && !again.text.contains("tk_"),
+            again.text.contains("This key was already rotated") && !again.text.contains("tk_"),
             "{}",
             again.text
         );
     }
     assert_eq!([use_key(&world, &first).await, use_key(&world, &second).await], [200, 200]);
     let page = browser.page(&world, &key).await;
-    assert!(page.contains("The key has two secrets") && page.contains("End it now"), "{page}");
+    assert!(page.contains("This key has two secrets") && page.contains("Revoke old secret"), "{page}");
     let ends = world.clock.now().plus_ms(3_600_000);
     assert!(page.contains(&format!("datetime=\"{ends}\" data-countdown")), "{page}");
-    assert!(browser.page(&world, &rotate).await.contains("becomes the previous one"));
+    assert!(browser.page(&world, &rotate).await.contains("becomes the previous secret"));
 
     let place = browser.done(&world, &end, &[]).await;
     let page = browser.page(&world, &place).await;
-    assert!(page.contains("The previous secret is ended") && !page.contains("two secrets"), "{page}");
+    assert!(page.contains("The previous secret is revoked") && !page.contains("two secrets"), "{page}");
     assert_eq!([use_key(&world, &first).await, use_key(&world, &second).await], [401, 200]);
     let again = browser.post(&world, &end, &[]).send().await;
     assert_eq!(again.status, 409, "{}", again.text);
@@ -310,7 +310,7 @@ async fn rotation_by_a_form_happens_once(world: World) {
 
     let version = hidden(&browser.page(&world, &rotate).await, "version");
     let answer = browser.post(&world, &rotate, &[("version", &version), ("grace_seconds", "0")]).send().await;
-    assert!(answer.text.contains("The previous secret is ended"), "{}", answer.text);
+    assert!(answer.text.contains("The previous secret no longer works"), "{}", answer.text);
     let third = secret(&answer);
     assert_eq!([use_key(&world, &second).await, use_key(&world, &third).await], [401, 200]);
     let page = browser.page(&world, &key).await;
@@ -350,7 +350,7 @@ async fn key_is_edited_by_what_was_changed(world: World) {
     ];
     let saved = browser.done(&world, &edit, &form).await;
     let page = browser.page(&world, &saved).await;
-    assert!(page.contains("The changes are saved.") && page.contains("<h1>Till</h1>"), "{page}");
+    assert!(page.contains("Changes saved.") && page.contains("<h1>Till</h1>"), "{page}");
     let found = scene.read(&world, &format!("/{id}")).await;
     assert_eq!(
         found["restrictions"],
@@ -395,7 +395,7 @@ async fn usage_of_a_key_is_that_of_its_last_30_days(world: World) {
             .browser
             .page(&world, &path)
             .await
-            .contains("<p class=\"soft\">None. Of all time: 0 requests, 0 tokens.</p>")
+            .contains("<p class=\"soft\">No usage in this period. All time: 0 requests, 0 tokens.</p>")
     );
     let today = world.clock.now().day();
     let place = &scene.place;
@@ -416,7 +416,7 @@ async fn usage_of_a_key_is_that_of_its_last_30_days(world: World) {
         format!("<th scope=\"row\">{}</th><td class=\"number\">1</td>", today.plus(-29)),
         "<th scope=\"row\">All 30 days</th><td class=\"number\">3</td><td class=\"number\">3,000</td>"
             .to_owned(),
-        "Of all time: 4 requests, 4,040 tokens.".to_owned(),
+        "All time: 4 requests, 4,040 tokens.".to_owned(),
     ] {
         assert!(page.contains(&text), "{text}: {page}");
     }

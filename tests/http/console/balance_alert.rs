@@ -25,7 +25,7 @@ fn alert_is_set_shown_and_removed(database: Database) {
         assert_eq!(below().await, 12.5);
         // Nothing was bought: the balance is below it at once.
         let low = browser.page(&world, &page).await;
-        for part in ["12.50 USD", "The balance has been below it since", "value=\"12.5\""] {
+        for part in ["12.50 USD", "The balance has been below this amount since", "value=\"12.5\""] {
             assert!(low.contains(part), "{part}: {low}");
         }
         // A change in between: both versions are shown, and nothing is lost.

@@ -38,7 +38,7 @@ async fn budget_is_made_changed_and_deleted(world: World) {
     let scene = Scene::new(&world).await;
     let browser = &scene.browser;
     let list = browser.page(&world, &scene.at("")).await;
-    assert!(list.contains("There is no budget.") && list.contains("/billing/budgets/new"), "{list}");
+    assert!(list.contains("No budgets yet.") && list.contains("/billing/budgets/new"), "{list}");
     let form = browser.page(&world, &scene.at("/new")).await;
     assert!(form.contains("Acme project") && form.contains("\n50\n80\n100</textarea>"), "{form}");
     let fields = [
@@ -106,7 +106,7 @@ async fn mistakes_stand_beside_their_fields(world: World) {
         "API key can’t be empty.",
         "has no Project",
         "Limit must be more than 0",
-        "Mails at must be at most 10 numbers",
+        "Alert at (% of limit) must be at most 10 numbers",
     ] {
         let part = part.replace('’', "&#39;");
         assert!(answer.text.contains(&part), "{part}: {}", answer.text);

@@ -55,7 +55,7 @@ async fn others_find_nothing_there(world: World) {
         let path = format!("{TOP}{page}");
         let answer = stranger.get(&world, &path).send().await;
         assert_eq!(answer.status, 404, "{path}");
-        assert!(!answer.text.contains("This installation"));
+        assert!(!answer.text.contains(">Admin<"));
         let signed_out = Browser::signed_out().get(&world, &path).send().await;
         assert_eq!(signed_out.status, 303, "{path}");
     }
@@ -79,7 +79,7 @@ async fn every_page_is_there_and_says_what_is(world: World) {
     let place = world.place(&ada, "<b>Acme</b>").await;
     for page in PAGES {
         let text = browser.page(&world, &format!("{TOP}{page}")).await;
-        assert!(text.contains("This installation"), "{page}: the navigation is there");
+        assert!(text.contains(">Admin<"), "{page}: the navigation is there");
     }
     let overview = browser.page(&world, TOP).await;
     assert!(overview.contains("The database answers.") && overview.contains("not checked yet"), "{overview}");
@@ -126,7 +126,7 @@ async fn accounts_are_disabled_enabled_and_reset(world: World) {
     let to = |done: &str| format!("{TOP}/users/{}?done={done}", ada.id);
 
     let asked = browser.page(&world, &page("disable")).await;
-    assert!(asked.contains("ada@example.com") && asked.contains("Type it to be sure."), "{asked}");
+    assert!(asked.contains("ada@example.com") && asked.contains("Type it to confirm."), "{asked}");
     let wrong = browser.post(&world, &page("disable"), &[("name", "bob")]).send().await;
     assert_eq!(wrong.status, 400, "{}", wrong.text);
     world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
@@ -167,7 +167,7 @@ async fn money_is_changed_and_told_to_the_owners(world: World) {
         ("amount", "much", "Amount must be a decimal"),
         ("amount", "-1", "Amount must be more than 0"),
         ("reference", "payment:1", "Reference can"),
-        ("name", "Other", "This isn"),
+        ("name", "Other", "The name doesn"),
     ] {
         let bad = fields.map(|(name, old)| (name, if name == field { value } else { old }));
         let answer = browser.post(&world, &credit, &bad).send().await;

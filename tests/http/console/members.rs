@@ -64,7 +64,7 @@ async fn list_shows_what_the_role_may_do(world: World) {
     }
     let refused = browser.get(&world, &member(&place, &bob)).send().await;
     assert_error(&refused, 403, "Your role in Acme is member");
-    assert!(refused.text.contains("An owner of the organization can change that: ada."), "{}", refused.text);
+    assert!(refused.text.contains("An owner of the organization can change this: ada."), "{}", refused.text);
     for path in ["invite", "invitations"] {
         assert_eq!(browser.get(&world, &format!("{}/{path}", members(&place))).send().await.status, 403);
     }
@@ -118,7 +118,7 @@ async fn role_is_changed_once_and_conflicts_are_shown(world: World) {
     assert_eq!(admin.post(&world, &member(&place, &bob), &form).send().await.status, 403);
     // A member of another organization isn't one here.
     let missing = admin.get(&world, &member(&other, &cy)).send().await;
-    assert_error(&missing, 404, "There is nothing here");
+    assert_error(&missing, 404, "Page not found");
 }
 
 #[on_each_database]
@@ -135,8 +135,7 @@ async fn asking_page_says_what_goes_and_what_goes_on(world: World) {
     let browser = world.browser(ada.id).await;
     let path = format!("{}/remove", member(&place, &cy));
     let page = browser.page(&world, &path).await;
-    for part in
-        ["Remove cy from Acme?", "Acme project", "as developer", "Checkout", "go on making model calls"]
+    for part in ["Remove cy from Acme?", "Acme project", "as developer", "Checkout", "can still call models"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }
@@ -159,7 +158,7 @@ async fn asking_page_says_what_goes_and_what_goes_on(world: World) {
     assert!(leaving.page(&world, &path).await.contains("Leave Other?"));
     let done = leaving.done(&world, &path, &[]).await;
     assert_eq!(done, "/console/organizations?done=organization_left");
-    assert!(leaving.page(&world, &done).await.contains("You have left the organization."));
+    assert!(leaving.page(&world, &done).await.contains("You left the organization."));
     assert_eq!(leaving.get(&world, &members(&other)).send().await.status, 403);
 }
 
@@ -179,7 +178,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     let bob = joined(&world, &place, "bob", Admin).await;
     let (browser, admin) = (world.browser(ada.id).await, world.browser(bob.id).await);
     let (invite, list) = (format!("{}/invite", members(&place)), format!("{}/invitations", members(&place)));
-    assert!(browser.page(&world, &list).await.contains("Invitations that are open stand here."));
+    assert!(browser.page(&world, &list).await.contains("Pending invitations appear here."));
     let page = browser.page(&world, &invite).await;
     assert!(
         page.contains("<option value=\"member\" selected>") && page.contains("value=\"owner\""),
@@ -198,7 +197,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     let fields = [("email", "guest@example.com"), ("role", "admin"), ("message", "")];
     let done = browser.done(&world, &invite, &fields).await;
     let page = browser.page(&world, &done).await;
-    assert!(page.contains("The invitation is on its way.") && page.contains("guest@example.com"), "{page}");
+    assert!(page.contains("Invitation sent.") && page.contains("guest@example.com"), "{page}");
     // Two requests make one invitation, and the page links to it.
     let again = browser.post(&world, &invite, &fields).send().await;
     assert_error(&again, 409, "This address already has an open invitation.");

@@ -19,7 +19,7 @@ async fn models_are_listed_with_prices_and_code(world: World) {
     for words in [
         format!("curl {url}/v1/chat/completions"),
         format!("base_url=&#34;{url}/v1&#34;"),
-        "chat, stream, call functions".to_owned(),
+        "chat, streaming, function calling".to_owned(),
         ">2.00</td>".to_owned(),
     ] {
         assert!(page.contains(&words), "{words}: {page}");
@@ -81,10 +81,10 @@ fn prices_have_versions_and_discounts(database: Database) {
         assert!(page.contains(">30.00</td>") && page.contains("<td>later</td>"), "{page}");
         assert!(page.contains("acme &#38; sons"), "{page}");
         let page = browser.page(&world, "/console/models/org/unpriced:1").await;
-        assert!(page.contains("This model has no price now"), "{page}");
+        assert!(page.contains("Unavailable: no price configured."), "{page}");
         let playground =
             format!("/console/organizations/{}/projects/{}/playground", place.organization, place.project);
         let page = browser.page(&world, &playground).await;
-        assert!(page.contains("No model for chat can be called now."), "neither has a route: {page}");
+        assert!(page.contains("No chat models are available."), "neither has a route: {page}");
     });
 }

@@ -46,7 +46,10 @@ fn fact(page: &str, label: &str) -> String {
 fn balance_credits_and_discounts_are_exact(database: Database) {
     with_books(database, JANUARY, async |books| {
         let empty = page(books, "/billing").await;
-        assert!(empty.contains("There is no credit.") && empty.contains("None is reached yet."), "{empty}");
+        assert!(
+            empty.contains("No credit yet.") && empty.contains("No discount tier reached yet."),
+            "{empty}"
+        );
         books.buy_credit("10", "payment <1>").await;
         books.grant_credit("2.5", "gift", "2026-03-01T00:00:00Z").await;
         // 3,000,000 x 0.0000025 = 7.5, less 0.05 of the 5 above the first million: 0.25. And 0.7 nano.
@@ -56,10 +59,10 @@ fn balance_credits_and_discounts_are_exact(database: Database) {
         assert_eq!(fact(&billing, "This month so far"), "7.2500000007 USD");
         // 12.5 - 7.5: the discount is credited when the month closes.
         assert_eq!(fact(&billing, "Available"), "5.00 USD");
-        assert_eq!(fact(&billing, "Reserved for calls in progress"), "0.00 USD");
+        assert_eq!(fact(&billing, "Pending"), "0.00 USD");
         assert_eq!(fact(&billing, "Credit limit"), "100.00 USD");
         assert_eq!(fact(&billing, "Plan"), "Pay as you go");
-        let discounts = rows(&billing, "Volume discounts of this month");
+        let discounts = rows(&billing, "Volume discounts this month");
         assert_eq!(discounts, ["Volume discount: chat-a, prompt tokens -0.25"]);
         // The gift ends first, so it is used first: 7.5 - 2.5 = 5 of the 10.
         let credits = rows(&billing, "Credits");
@@ -76,7 +79,7 @@ fn balance_credits_and_discounts_are_exact(database: Database) {
 #[on_each_database]
 fn movements_are_those_of_the_api_and_add_up(database: Database) {
     with_books(database, JANUARY, async |books| {
-        assert!(page(books, "/billing/movements").await.contains("Nothing has moved the balance yet"));
+        assert!(page(books, "/billing/movements").await.contains("No transactions yet."));
         books.buy_credit("10", "=payment").await;
         books.set_time("2026-01-16T23:59:59Z");
         books.use_today("chat-a", 1_000, 0).await;
@@ -90,9 +93,9 @@ fn movements_are_those_of_the_api_and_add_up(database: Database) {
             "2026-01-16 23:59 UTC Usage -0.002500",
             "2026-01-15 09:00 UTC Credit =payment 10.000000",
         ];
-        assert_eq!(rows(&movements, "Movements"), due);
+        assert_eq!(rows(&movements, "Transactions"), due);
         let filtered = page(books, "/billing/movements?start_date=2026-01-16&end_date=2026-01-16").await;
-        assert_eq!(rows(&filtered, "Movements"), ["2026-01-16 23:59 UTC Usage -0.0025"]);
+        assert_eq!(rows(&filtered, "Transactions"), ["2026-01-16 23:59 UTC Usage -0.0025"]);
         let link = at(books, "/billing/movements/csv?start_date=2026-01-16&#38;end_date=2026-01-16");
         assert!(filtered.contains(&format!("href=\"{link}\"")), "{filtered}");
         let nothing = page(books, "/billing/movements?start_date=2026-02-01").await;
@@ -115,7 +118,7 @@ fn movements_are_those_of_the_api_and_add_up(database: Database) {
         let path = at(books, "/billing/movements?start_date=2026-02-01&end_date=2026-01-31");
         let refused = browser.get(books.world, &path).send().await;
         assert_eq!(refused.status, 400);
-        assert!(refused.text.contains("The last day can&#39;t be before the first one."), "{}", refused.text);
+        assert!(refused.text.contains("The last day can&#39;t be before the first day."), "{}", refused.text);
         assert!(refused.text.contains("value=\"2026-02-01\""), "{}", refused.text);
     });
 }
@@ -155,7 +158,7 @@ fn charges_are_a_file_of_each_month(database: Database) {
 #[on_each_database]
 fn invoices_are_listed_with_their_credit_notes_and_printed(database: Database) {
     with_books(database, JANUARY, async |books| {
-        assert!(page(books, "/billing/invoices").await.contains("There is no invoice yet."));
+        assert!(page(books, "/billing/invoices").await.contains("No invoices yet."));
         books.buy_credit("2", "payment 1").await;
         books.use_today("chat-a", 1_000_000, 0).await;
         books.set_time("2026-02-02T00:00:00Z");
@@ -164,8 +167,8 @@ fn invoices_are_listed_with_their_credit_notes_and_printed(database: Database) {
         let list = rows(&page(books, "/billing/invoices").await, "Invoices");
         assert_eq!(list, ["Invoice 1 2026-01 Open 2.50 USD 0.50 USD FOCUS CSV of 2026-01"]);
         let overview = page(books, "").await;
-        assert!(overview.contains("An invoice is open."), "{overview}");
-        assert!(page(books, "/billing").await.contains("An invoice is open."));
+        assert!(overview.contains("You have an unpaid invoice."), "{overview}");
+        assert!(page(books, "/billing").await.contains("You have an unpaid invoice."));
         // 400,000 x 0.0000025 = 1: 0.5 that was due, and 0.5 that was paid.
         books.correct_event(1, 400_000, 0).await;
         let invoices = page(books, "/billing/invoices").await;
@@ -176,7 +179,7 @@ fn invoices_are_listed_with_their_credit_notes_and_printed(database: Database) {
                 "Credit note 1 of invoice 1 2026-01 2026-02-02 00:00 UTC -1.00 USD"
             ]
         );
-        assert!(!page(books, "").await.contains("An invoice is open."));
+        assert!(!page(books, "").await.contains("You have an unpaid invoice."));
         assert!(page(books, "/billing/invoices?status=open").await.contains("Nothing matches."));
         assert_eq!(rows(&page(books, "/billing/invoices?status=paid").await, "Invoices").len(), 2);
 
@@ -204,8 +207,8 @@ fn invoices_are_listed_with_their_credit_notes_and_printed(database: Database) {
 fn overview_shows_the_month_and_a_low_balance(database: Database) {
     with_books(database, JANUARY, async |books| {
         let empty = page(books, "").await;
-        assert!(empty.contains("No model was called yet."), "{empty}");
-        assert!(!empty.contains("The balance is low"), "{empty}");
+        assert!(empty.contains("No usage yet."), "{empty}");
+        assert!(!empty.contains("Your balance is low"), "{empty}");
         books.buy_credit("10", "payment 1").await;
         // 20,000,000 x 0.0000025 = 50, less 0.05 of the 22.5 from the first million to the tenth, 1.125, and 0.1 of
         // the 25 above that, 2.5.
@@ -214,23 +217,23 @@ fn overview_shows_the_month_and_a_low_balance(database: Database) {
         assert_eq!(fact(&overview, "This month so far"), "46.375 USD");
         // 10 - 50; 60 of the credit limit of 100 are left, which is more than the 50 of a week.
         assert_eq!(fact(&overview, "Available"), "-40.00 USD");
-        assert!(!overview.contains("The balance is low"), "{overview}");
+        assert!(!overview.contains("Your balance is low"), "{overview}");
         assert!(overview.contains("<title>2026-01-15, chat-a: 50.00</title>"), "{overview}");
-        let projects = rows(&overview, "Projects with their usage of this month");
+        let projects = rows(&overview, "Projects and their usage this month");
         assert_eq!(projects, ["Acme project owner 1 20,000,000 50.00"]);
         // 4,000,001 x 0.0000025 = 10.0000025: 49.9999975 are left, which is less than 60.0000025.
         books.use_today("chat-a", 4_000_001, 0).await;
-        assert!(page(books, "").await.contains("The balance is low"));
+        assert!(page(books, "").await.contains("Your balance is low"));
         // 20,000,000 x 0.0000025 more: 49.9999975 - 50 is less than nothing.
         books.use_today("chat-a", 20_000_000, 0).await;
         let used_up = page(books, "").await;
-        assert!(used_up.contains("Nothing can be spent any more"), "{used_up}");
-        assert!(!used_up.contains("The balance is low"), "{used_up}");
+        assert!(used_up.contains("You’re out of credit."), "{used_up}");
+        assert!(!used_up.contains("Your balance is low"), "{used_up}");
         books.buy_credit("1", "payment 2").await;
-        assert!(page(books, "").await.contains("The balance is low"));
+        assert!(page(books, "").await.contains("Your balance is low"));
         // A week later nothing was used for a week.
         books.set_time("2026-01-22T00:00:00Z");
-        assert!(!page(books, "").await.contains("The balance is low"));
+        assert!(!page(books, "").await.contains("Your balance is low"));
     });
 }
 
@@ -263,14 +266,19 @@ fn who_may_not_see_the_billing_does_not(database: Database) {
         world.join_project(&place, &bob, ProjectRole::Viewer).await;
         let browser = world.browser(bob.id).await;
         let overview = browser.page(world, &at(books, "")).await;
-        for hidden in
-            ["This month so far", "An invoice is open", "The last 30 days", "<svg", "/billing", "/usage\""]
-        {
+        for hidden in [
+            "This month so far",
+            "You have an unpaid invoice",
+            "Last 30 days",
+            "<svg",
+            "/billing",
+            "/usage\"",
+        ] {
             assert!(!overview.contains(hidden), "{hidden}: {overview}");
         }
         // The balance, which their calls need, and the usage of their projects: 2.5 in January, nothing in February.
         assert_eq!(fact(&overview, "Available"), "-1.50 USD");
-        let projects = rows(&overview, "Projects with their usage of this month");
+        let projects = rows(&overview, "Projects and their usage this month");
         assert_eq!(projects, ["Acme project viewer 0 0 0.00"]);
         let status =
             async |browser: &Browser, path: &str| browser.get(world, &at(books, path)).send().await.status;

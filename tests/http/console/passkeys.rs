@@ -80,7 +80,7 @@ async fn passkey_is_added_with_recovery_codes_renamed_and_removed(world: World) 
     check_headers(&page, NEW);
     check_size(&page, NEW);
     assert!(
-        page.text.contains("Ask for a second factor after the password") && page.text.contains("checked")
+        page.text.contains("Also require a second factor with my password") && page.text.contains("checked")
     );
     assert!(page.text.contains("hidden>Add the passkey</button>"), "the script shows it: {}", page.text);
     assert_eq!(options(&page.text)["authenticatorSelection"]["residentKey"], "required");
@@ -110,7 +110,7 @@ async fn passkey_is_added_with_recovery_codes_renamed_and_removed(world: World) 
     }
 
     let remove = format!("{path}/remove");
-    assert!(browser.page(&world, &remove).await.contains("It is your last one"));
+    assert!(browser.page(&world, &remove).await.contains("This is your last passkey."));
     assert_eq!(browser.done(&world, &remove, &[]).await, format!("{STATE}?done=passkey_removed"));
     let state = browser.page(&world, STATE).await;
     assert!(!state.contains("Recovery codes") && !state.contains("Phone"), "{state}");
@@ -130,7 +130,7 @@ async fn password_may_stay_enough(world: World) {
     let answer = Browser::signed_out().post(&world, SIGN_IN, &fields).send().await;
     assert_eq!(answer.header("location"), "/console/");
     // The next one asks again.
-    assert!(browser.page(&world, NEW).await.contains("Ask for a second factor"));
+    assert!(browser.page(&world, NEW).await.contains("Also require a second factor"));
 }
 
 #[on_each_database]
@@ -204,7 +204,7 @@ async fn second_step_takes_a_passkey(world: World) {
     let pending = first.header("set-cookie").split(';').next().unwrap().to_owned();
     let page = Browser::signed_out().get(&world, first.header("location")).header("cookie", &pending);
     let page = page.send().await.text;
-    assert!(page.contains("Use a passkey, or type one of your recovery codes"), "{page}");
+    assert!(page.contains("Use a passkey, or enter one of your recovery codes"), "{page}");
     assert_eq!(hidden(&page, "remember_me"), "true");
     let entered = send(&world, &Browser::signed_out(), BY_PASSKEY, &signed(&page, &mut key), &[]);
     let entered = entered.header("cookie", &pending).send().await;
@@ -243,8 +243,8 @@ async fn passkey_proves_who_the_person_is(world: World) {
 #[on_each_database]
 fn server_without_passkeys_says_why(database: Database) {
     for (settings, words) in [
-        ([("TOLLKEEPER_SIGN_IN__PASSKEYS", "false")], "has switched passkeys off"),
-        ([("TOLLKEEPER_PUBLIC_URL", "http://192.0.2.1")], "this server is reached by an address"),
+        ([("TOLLKEEPER_SIGN_IN__PASSKEYS", "false")], "has turned off passkeys"),
+        ([("TOLLKEEPER_PUBLIC_URL", "http://192.0.2.1")], "this server is reached by IP address"),
     ] {
         database.run(&settings, async |world| {
             let ada = world.user("ada").await;

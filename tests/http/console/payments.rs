@@ -46,7 +46,7 @@ fn credit_is_bought_once_however_often_the_form_is_sent(database: Database) {
         let browser = browser(shop).await;
         let world = shop.world();
         let list = browser.page(world, &at(shop, "/payments")).await;
-        for part in ["There is no payment yet.", "Save a card", ">Off<", "/billing/payments/new"] {
+        for part in ["No payments yet.", "Save a card", ">Off<", "/billing/payments/new"] {
             assert!(list.contains(part), "{part}: {list}");
         }
         let balance = browser.page(world, &at(shop, "")).await;
@@ -69,7 +69,7 @@ fn credit_is_bought_once_however_often_the_form_is_sent(database: Database) {
         check_headers(&answer, &made);
         let link = format!("href=\"{url}\" rel=\"noopener noreferrer\">Continue to payment</a>");
         assert!(answer.text.contains(&link), "{}", answer.text);
-        for part in ["25.50 USD", "To be paid"] {
+        for part in ["25.50 USD", "Awaiting payment"] {
             assert!(answer.text.contains(part), "{part}: {}", answer.text);
         }
 
@@ -106,7 +106,7 @@ fn mistakes_stay_in_the_form(database: Database) {
         // A form that isn't ours makes nothing, and can be sent again.
         let foreign = [("new_id", "mine"), ("amount", "20")];
         let answer = browser.post(shop.world(), &new, &foreign).send().await;
-        assert!(answer.status == 400 && answer.text.contains("The form was too old."), "{}", answer.text);
+        assert!(answer.status == 400 && answer.text.contains("The form expired."), "{}", answer.text);
         let again = [("new_id", hidden(&answer.text, "new_id")), ("amount", "20".to_owned())];
         let made = browser.done(shop.world(), &new, &pairs(&again)).await;
         // With another amount it is another payment, which the person is asked for.
@@ -142,7 +142,7 @@ fn same_form_finds_the_payment_when_stripe_is_there_again(database: Database) {
                 let new = rows.iter().find(|row| row.checkout_url.is_none()).unwrap();
                 let page = at(shop, &format!("/payments/{}", new.id));
                 let waiting = browser.page(shop.world(), &page).await;
-                assert!(waiting.contains("hasn’t opened its page"), "{waiting}");
+                assert!(waiting.contains("isn’t ready yet"), "{waiting}");
             }
             let made = browser.done(shop.world(), &new, &pairs(&sent)).await;
             assert!(browser.page(shop.world(), &made).await.contains("Continue to payment"));
@@ -156,7 +156,7 @@ fn same_form_finds_the_payment_when_stripe_is_there_again(database: Database) {
         let answer = browser.post(shop.world(), &card, &[]).send().await;
         if answer.status != 303 {
             assert_eq!(answer.status, 502, "{}", answer.text);
-            assert!(answer.text.contains("That payment didn’t work"), "{}", answer.text);
+            assert!(answer.text.contains("Payment failed"), "{}", answer.text);
             assert!(answer.text.contains(">Send it again</button>"), "{}", answer.text);
         }
         shop.stripe.heal();
@@ -276,7 +276,10 @@ fn automatic_top_up_is_set_and_nothing_is_lost(database: Database) {
         let browser = browser(shop).await;
         let here = at(shop, "/auto-top-up");
         let page = browser.page(shop.world(), &here).await;
-        assert!(page.contains("It needs a saved card.") && !page.contains("name=\"threshold\""), "{page}");
+        assert!(
+            page.contains("Automatic top-up requires a saved card.") && !page.contains("name=\"threshold\""),
+            "{page}"
+        );
         shop.buy("20", true).await;
         let page = browser.page(shop.world(), &here).await;
         let version = hidden(&page, "version");
@@ -325,13 +328,13 @@ fn paused_top_up_is_turned_on_by_its_button_alone(database: Database) {
         assert_eq!(shop.read_top_up().await["paused_reason"], "no_payment_method");
         let page = browser.page(shop.world(), &here).await;
         assert!(
-            page.contains("charges nothing: there is no saved card.") && page.contains(">Paused<"),
+            page.contains("Automatic top-up is paused: no card is saved.") && page.contains(">Paused<"),
             "{page}"
         );
-        assert!(!page.contains("Turn it on again"), "{page}");
+        assert!(!page.contains("Turn it back on"), "{page}");
         shop.buy("10", true).await;
         let page = browser.page(shop.world(), &here).await;
-        assert!(page.contains("Turn it on again"), "{page}");
+        assert!(page.contains("Turn it back on"), "{page}");
         // Another amount doesn't turn it on.
         let version = hidden(&page, "version");
         browser.done(shop.world(), &here, &pairs(&top_up(&version, "65"))).await;
@@ -413,7 +416,7 @@ async fn pages_say_that_payments_are_off(world: World) {
     let at = |path: &str| format!("/console/organizations/{}/billing{path}", place.organization);
     for path in ["/payments", "/payments/new", "/card", "/auto-top-up"] {
         let page = browser.page(&world, &at(path)).await;
-        for part in ["Nothing can be paid online", "payments.stripe_secret_key_file"] {
+        for part in ["Online payments aren’t available", "payments.stripe_secret_key_file"] {
             assert!(page.contains(part), "{path}: {part}: {page}");
         }
         assert!(!page.contains("<form method=\"post\" action=\"/console/organizations"), "{path}: {page}");
@@ -445,7 +448,7 @@ fn payment_shows_its_tax_and_its_receipt(database: Database) {
         let begun = shop.begin(&json!({"amount": 20})).await;
         let here = at(shop, &format!("/payments/{}", begun["id"].as_str().unwrap()));
         let open = browser.page(shop.world(), &here).await;
-        assert!(open.contains("asks there for your address, and adds the tax."), "{open}");
+        assert!(open.contains("Stripe asks for your address and adds tax."), "{open}");
         assert!(!open.contains("<dt>Tax</dt>") && !open.contains("<dt>Total</dt>"), "{open}");
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
         shop.hear().await;
@@ -454,13 +457,13 @@ fn payment_shows_its_tax_and_its_receipt(database: Database) {
         for part in ["<dt>Tax</dt><dd>3.80 USD</dd>", "<dt>Total</dt><dd>23.80 USD</dd>", "/invoices/in_"] {
             assert!(paid.contains(part), "{part}: {paid}");
         }
-        assert!(!paid.contains("without tax here"), "{paid}");
+        assert!(!paid.contains("shown without tax"), "{paid}");
         // 11.90 x 20 / 23.80 = 10.
         let intent_id = shop.row(&begun["id"]).await.intent_id.unwrap();
         shop.stripe.refund_by_hand(&intent_id, 1_190);
         shop.hear().await;
         let refunded = browser.page(shop.world(), &here).await;
-        for part in ["<dt>Refunded</dt><dd>10.00 USD</dd>", "without tax here"] {
+        for part in ["<dt>Refunded</dt><dd>10.00 USD</dd>", "shown without tax"] {
             assert!(refunded.contains(part), "{part}: {refunded}");
         }
     });
@@ -474,10 +477,10 @@ fn forms_say_that_a_tax_is_paid_on_top(database: Database) {
             let browser = browser(shop).await;
             let new = browser.page(shop.world(), &at(shop, "/payments/new")).await;
             assert_eq!(new.contains("plus tax"), is_taxed, "{new}");
-            assert_eq!(new.contains("What you pay is what is added to the balance."), !is_taxed, "{new}");
+            assert_eq!(new.contains("The full amount is added to the balance."), !is_taxed, "{new}");
             let top_up = browser.page(shop.world(), &at(shop, "/auto-top-up")).await;
-            assert_eq!(top_up.contains("the tax is charged on top"), is_taxed, "{top_up}");
-            assert_eq!(top_up.contains("With the tax, in a calendar month"), is_taxed, "{top_up}");
+            assert_eq!(top_up.contains("plus tax"), is_taxed, "{top_up}");
+            assert_eq!(top_up.contains("Including tax, per calendar month"), is_taxed, "{top_up}");
         });
     }
 }

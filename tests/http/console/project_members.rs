@@ -57,7 +57,12 @@ async fn member_is_added_from_the_organization(world: World) {
     assert_eq!(browser.done(&world, &new, &form).await, format!("{list}?done=project_member_added"));
     assert_eq!(browser.done(&world, &new, &form).await, format!("{list}?done=project_member_there"));
     assert!(browser.page(&world, &format!("{list}?role=developer")).await.contains("cy@"));
-    assert!(browser.page(&world, &new).await.contains("Every member of the organization belongs"));
+    assert!(
+        browser
+            .page(&world, &new)
+            .await
+            .contains("All members of the organization are already in this project.")
+    );
     let stranger_id = stranger.id.to_string();
     let form = [("user_id", stranger_id.as_str()), ("role", "viewer")];
     assert_eq!(browser.post(&world, &new, &form).send().await.status, 403);
@@ -109,6 +114,6 @@ async fn role_of_a_project_member_is_changed_and_ends(world: World) {
     assert!(leaving.page(&world, &path).await.contains("Leave Acme project?"));
     let done = leaving.done(&world, &path, &[]).await;
     assert_eq!(done, format!("/console/organizations/{}?done=project_left", place.organization));
-    assert!(leaving.page(&world, &done).await.contains("You have left the project."));
+    assert!(leaving.page(&world, &done).await.contains("You left the project."));
     assert_eq!(leaving.get(&world, &members(&place)).send().await.status, 403);
 }

@@ -61,9 +61,13 @@ async fn project_is_made_found_and_shown_with_its_usage(world: World) {
     ];
     let made = browser.done(&world, &new, &good).await;
     let page = browser.page(&world, &made).await;
-    for text in
-        ["The project is ready.", "<h1>Search</h1>", "<code>svc-1</code>", ">0.5<", "All members of the"]
-    {
+    for text in [
+        "The project is ready.",
+        "<h1>Search</h1>",
+        "<code>svc-1</code>",
+        ">0.5<",
+        "Public: all members of the",
+    ] {
         assert!(page.contains(text), "{text}: {page}");
     }
     let taken = browser.post(&world, &new, &good).send().await;
@@ -92,8 +96,8 @@ async fn project_is_made_found_and_shown_with_its_usage(world: World) {
     }
     let page = browser.page(&world, &project(&place)).await;
     assert!(page.contains("<dt>Tokens this month</dt><dd>1,234</dd>"), "{page}");
-    assert!(page.contains("<dt>Tokens of all time</dt><dd>2,468</dd>"), "{page}");
-    assert!(page.contains("<dt>Requests of all time</dt><dd>2</dd>"), "{page}");
+    assert!(page.contains("<dt>Total tokens</dt><dd>2,468</dd>"), "{page}");
+    assert!(page.contains("<dt>Total requests</dt><dd>2</dd>"), "{page}");
     assert!(page.contains("&#60;i&#62;Checkout&#60;/i&#62;</a>") && !page.contains("<i>"), "{page}");
 }
 
@@ -106,7 +110,7 @@ async fn settings_are_changed_and_conflicts_are_decided(world: World) {
         [("version", version.as_str()), ("name", "One"), ("description", "mine"), ("visibility", "private")];
     let place_of_it = browser.done(&world, &settings, &fields).await;
     let page = browser.page(&world, &place_of_it).await;
-    assert!(page.contains("The changes are saved.") && page.contains("<h1>One</h1>"), "{page}");
+    assert!(page.contains("Changes saved.") && page.contains("<h1>One</h1>"), "{page}");
 
     // Sent again, nothing differs.
     browser.done(&world, &settings, &fields).await;
@@ -162,13 +166,13 @@ async fn project_is_deleted_by_its_name_and_as_it_was_shown(world: World) {
         browser.post(&world, &delete, &[("version", &version), ("name", "Acme project")]).send().await;
     assert_eq!(answer.status, 400, "{}", answer.text);
     assert!(
-        answer.text.contains("look at it again") && answer.text.contains("2 API keys:"),
+        answer.text.contains("Review it again.") && answer.text.contains("2 API keys."),
         "{}",
         answer.text
     );
     let version = hidden(&answer.text, "version");
     let gone = browser.done(&world, &delete, &[("version", &version), ("name", "Acme project")]).await;
-    assert!(browser.page(&world, &gone).await.contains("The project is deleted"));
+    assert!(browser.page(&world, &gone).await.contains("The project, its API keys"));
     assert_eq!(browser.get(&world, &project(&place)).send().await.status, 404);
 }
 
@@ -198,7 +202,7 @@ async fn roles_are_offered_what_they_may_do(world: World) {
     let list = viewer.page(&world, &projects(&place)).await;
     assert!(!list.contains("/projects/new") && list.contains(">viewer<"), "{list}");
     let list = member.page(&world, &projects(&place)).await;
-    assert!(list.contains("You are in none of"), "{list}");
+    assert!(list.contains("You aren’t in any project yet."), "{list}");
     for (browser, path, status) in [
         (&viewer, "/settings", 403),
         (&viewer, "/api-keys", 403),

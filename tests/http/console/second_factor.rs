@@ -219,13 +219,16 @@ async fn app_is_set_up_on_the_pages_and_removed_there(world: World) {
     let ada = world.user("ada").await;
     let browser = world.browser(ada.id).await;
     let page = browser.page(&world, STATE).await;
-    assert!(page.contains("Your password alone signs you in") && page.contains(TOTP), "{page}");
+    assert!(
+        page.contains("You currently sign in with your password alone.") && page.contains(TOTP),
+        "{page}"
+    );
     let page = browser.page(&world, TOTP).await;
     assert!(page.contains("Show the QR code") && !page.contains("<svg class"), "{page}");
 
     let (app, page) = start(&world, &browser).await;
     assert!(page.contains(r#"<svg class="qr" role="img""#) && page.contains(r##"stroke="#000""##), "{page}");
-    assert!(browser.page(&world, STATE).await.contains("Your password alone signs you in"));
+    assert!(browser.page(&world, STATE).await.contains("You currently sign in with your password alone."));
     // The same secret again with a wrong code.
     let wrong = browser.post(&world, CONFIRM, &[("code", "000000")]).send().await;
     assert_eq!((wrong.status, secret(&wrong.text)), (401, secret(&page)));
@@ -260,7 +263,7 @@ async fn app_is_set_up_on_the_pages_and_removed_there(world: World) {
     assert_eq!(again.status, 412, "a form that was sent before: {}", again.text);
     assert_eq!(browser.post(&world, CODES, &[("replaced", "soon")]).send().await.status, 400);
 
-    assert!(browser.page(&world, REMOVE).await.contains("Your password alone will sign you in"));
+    assert!(browser.page(&world, REMOVE).await.contains("You can then sign in with your password alone."));
     let place = browser.done(&world, REMOVE, &[]).await;
     assert_eq!(place, format!("{STATE}?done=second_factor_removed"));
     assert!(browser.page(&world, &place).await.contains("Your second factor is removed."));
@@ -275,7 +278,7 @@ async fn other_app_is_set_up_on_the_pages(world: World) {
     let ada = world.user("ada").await;
     let (_, codes) = world.add_authenticator(&ada.access_token).await;
     let browser = world.browser(ada.id).await;
-    assert!(browser.page(&world, TOTP).await.contains("takes the place of the one that you use"));
+    assert!(browser.page(&world, TOTP).await.contains("replaces your current one"));
     let (app, _) = start(&world, &browser).await;
     let code = app.code(world.clock.now());
     let place = browser.done(&world, CONFIRM, &[("code", &code)]).await;
@@ -308,7 +311,7 @@ async fn apps_that_are_switched_off_are_not_offered(world: World) {
     let ada = world.user("ada").await;
     let browser = world.browser(ada.id).await;
     let page = browser.page(&world, STATE).await;
-    assert!(page.contains("no app can be added") && !page.contains("Set it up"), "{page}");
+    assert!(page.contains("so you can’t add one") && !page.contains("Set up"), "{page}");
     let answer = browser.post(&world, TOTP, &[]).send().await;
     assert_eq!(answer.status, 403, "{}", answer.text);
     check_headers(&answer, TOTP);

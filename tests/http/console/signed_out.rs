@@ -23,7 +23,7 @@ async fn what_was_typed_is_kept_except_secrets(world: World) {
     let answer = Browser::signed_out().post(&world, "/console/organizations/new?a=b", &fields).send().await;
     assert_eq!(answer.status, 401);
     for part in [
-        "<h1>You are signed out</h1>",
+        "<h1>You’re signed out</h1>",
         "<form method=\"post\" action=\"/console/organizations/new?a=b\">",
         "<input type=\"hidden\" name=\"name\" value=\"A &#34;good&#34; &#60;name&#62;\">",
         "name=\"settings.default_role\" value=\"admin\"",

@@ -14,7 +14,7 @@ async fn person_registers_confirms_and_signs_in(world: World) {
     let place = browser.done(&world, "/console/register", &fields).await;
     assert_eq!(place, "/console/sign-in?done=registered");
     let page = browser.page(&world, &place).await;
-    assert!(page.contains("role=\"status\">Your account is ready. A mail"), "{page}");
+    assert!(page.contains("role=\"status\">Your account is ready. We sent you an e-mail"), "{page}");
 
     let token = world.mailed_token(EMAIL).await;
     let confirmed = browser.post(&world, "/verify-email", &[("token", &token), ("password", PASSWORD)]);
@@ -36,7 +36,7 @@ async fn mistakes_are_told_at_their_fields(world: World) {
     let answer = browser.post(&world, "/console/register", &fields).send().await;
     assert_eq!(answer.status, 400);
     for part in [
-        "<h2 id=\"mistakes-title\">Please correct this</h2>",
+        "<h2 id=\"mistakes-title\">There’s a problem</h2>",
         "<a href=\"#email\">E-mail address ",
         "<a href=\"#username\">Username ",
         "<a href=\"#password\">Password ",
@@ -58,7 +58,7 @@ async fn mistakes_are_told_at_their_fields(world: World) {
 async fn forgotten_password_is_answered_alike_for_every_address(world: World) {
     world.user("ada").await;
     let browser = Browser::signed_out();
-    assert!(browser.page(&world, "/console/forgot-password").await.contains("Send the mail"));
+    assert!(browser.page(&world, "/console/forgot-password").await.contains("Send reset link"));
     for email in [EMAIL, "nobody@example.com"] {
         let place = browser.done(&world, "/console/forgot-password", &[("email", email)]).await;
         assert_eq!(place, "/console/sign-in?done=reset_requested");

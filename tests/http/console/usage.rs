@@ -187,16 +187,16 @@ async fn the_largest_report_fits_on_a_page(world: World) {
 async fn mistakes_are_told_and_keep_what_was_chosen(world: World) {
     let story = Story::write(&world).await;
     let browser = world.browser(story.ada.id).await;
-    let order = "The last day can&#39;t be before the first one.";
+    let order = "The last day can&#39;t be before the first day.";
     let cases = [
         ("range=custom&start_date=2026-03-02&end_date=2026-03-01", order),
         ("range=custom&start_date=2025-01-01&end_date=2026-01-02", "At most 366 days can be shown at once."),
         ("range=custom&start_date=2026-02-30", "First day must be a date such as 2026-01-31."),
         ("range=custom&end_date=soon", "Last day must be a date such as 2026-01-31."),
-        ("range=year", "Time must be one of "),
-        ("by=user", "By must be one of "),
+        ("range=year", "Period must be one of "),
+        ("by=user", "Group by must be one of "),
         ("show=money", "Show must be one of "),
-        ("period=hour", "A bar for each must be one of "),
+        ("period=hour", "Granularity must be one of "),
     ];
     for path in [story.page(), story.lab_page()] {
         for (query, sentence) in cases {
@@ -242,6 +242,6 @@ async fn usage_is_shown_to_those_who_may_see_it(world: World) {
     let mixed = format!("/console/organizations/{}/projects/{}/usage", other.organization, story.lab.project);
     assert_eq!(status(&eves, &mixed).await, 404);
     let empty = eves.page(&world, &format!("/console/organizations/{}/usage", other.organization)).await;
-    assert!(empty.contains("No model was called on these days."), "{empty}");
+    assert!(empty.contains("No usage in this period."), "{empty}");
     assert!(!empty.contains("<svg"), "{empty}");
 }

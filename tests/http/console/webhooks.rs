@@ -50,7 +50,7 @@ impl<'a> Scene<'a> {
         // Sent again, it shows no secret and makes no second one.
         let again = self.browser.post(self.world, &self.at("/new"), &fields).send().await;
         assert_eq!(again.status, 409, "{}", again.text);
-        assert!(again.text.contains("exists already") && !again.text.contains("whsec_"), "{}", again.text);
+        assert!(again.text.contains("already exists") && !again.text.contains("whsec_"), "{}", again.text);
         let id = made.text.split("/webhooks/webhook_").nth(1).unwrap().split('"').next().unwrap();
         (format!("webhook_{id}"), made.text)
     }
@@ -73,9 +73,9 @@ fn webhook_is_made_changed_rotated_and_deleted(database: Database) {
         let scene = Scene::new(&world).await;
         let browser = &scene.browser;
         let list = browser.page(&world, &scene.at("")).await;
-        assert!(list.contains("There is no webhook.") && list.contains("/webhooks/new"), "{list}");
+        assert!(list.contains("No webhooks yet.") && list.contains("/webhooks/new"), "{list}");
         let form = browser.page(&world, &scene.at("/new")).await;
-        assert!(form.contains("> invoice.paid: an invoice is paid in full</label>"), "{form}");
+        assert!(form.contains("> invoice.paid: an invoice was paid in full</label>"), "{form}");
         let (id, made) = scene.create("https://example.com/one", &["member.added", "invoice.paid"]).await;
         let first = secret(&made);
         let [row] = scene.webhooks().await.try_into().unwrap();
@@ -113,9 +113,9 @@ fn webhook_is_made_changed_rotated_and_deleted(database: Database) {
         assert_ne!(secret(&rotated.text), first);
         let again = browser.post(&world, &rotate, &[("version", &version)]).send().await;
         assert_eq!(again.status, 409, "{}", again.text);
-        assert!(again.text.contains("rotated already") && !again.text.contains("whsec_"), "{}", again.text);
+        assert!(again.text.contains("already rotated") && !again.text.contains("whsec_"), "{}", again.text);
         let both = browser.page(&world, &page).await;
-        assert!(both.contains("Events have two signatures"), "{both}");
+        assert!(both.contains("Events are also signed with the previous secret"), "{both}");
 
         let question = browser.page(&world, &format!("{page}/delete")).await;
         assert!(question.contains("https://example.com/two"), "{question}");
@@ -227,7 +227,7 @@ fn deliveries_are_listed_tested_and_made_again(database: Database) {
         let (id, _) = scene.create(&receiver.url(), &["api_key.created"]).await;
         let page = scene.at(&format!("/{id}"));
         let list = format!("{page}/deliveries");
-        assert!(browser.page(&world, &list).await.contains("Nothing was sent yet."));
+        assert!(browser.page(&world, &list).await.contains("Nothing sent yet."));
 
         let new_id = hidden(&browser.page(&world, &page).await, "new_id");
         let done = browser.done(&world, &format!("{page}/test"), &[("new_id", &new_id)]).await;
@@ -240,7 +240,7 @@ fn deliveries_are_listed_tested_and_made_again(database: Database) {
         assert_eq!(receiver.take().len(), 1);
         let shown = browser.page(&world, &list).await;
         for part in
-            ["webhook.test", ">waiting<", "refused, status 500, ", "<td class=\"number\">1</td>", "1 event<"]
+            ["webhook.test", ">pending<", "rejected, status 500, ", "<td class=\"number\">1</td>", "1 event<"]
         {
             assert!(shown.contains(part), "{part}: {shown}");
         }
@@ -256,12 +256,12 @@ fn deliveries_are_listed_tested_and_made_again(database: Database) {
             world.call(Method::PUT, &api).json(&body).bearer(&scene.ada.access_token).data().await;
             let shown = browser.page(&world, &list).await;
             assert!(shown.contains(">failed<"), "{shown}");
-            assert_eq!(shown.contains("Deliver again"), enabled, "{shown}");
+            assert_eq!(shown.contains("Redeliver"), enabled, "{shown}");
             let refused = browser.post(&world, &again, &[]).send().await;
             assert_eq!(refused.status, if enabled { 303 } else { 409 }, "{}", refused.text);
             let since = browser.page(&world, &format!("{page}/redeliver")).await;
             assert!(since.contains("value=\"2026-03-03\""), "{since}");
-            assert_eq!(since.contains("The webhook is off"), !enabled, "{since}");
+            assert_eq!(since.contains("This webhook is off"), !enabled, "{since}");
         }
         send_due(&world.app.webhooks).await.unwrap();
         assert_eq!(receiver.take().len(), 1);

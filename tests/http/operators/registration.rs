@@ -38,7 +38,7 @@ async fn nobody_registers_where_it_is_closed(world: World) {
     let page = browser.page(&world, "/console/sign-in").await;
     assert!(!page.contains("/console/register"), "{page}");
     let page = browser.page(&world, "/console/register").await;
-    assert!(page.contains("Nobody can register here") && !page.contains("<form"), "{page}");
+    assert!(page.contains("Sign-up is disabled.") && !page.contains("<form"), "{page}");
     let fields = [("email", "ada@example.com"), ("username", "ada"), ("password", PASSWORD)];
     let answer = browser.post(&world, "/console/register", &fields).send().await;
     assert_eq!(answer.status, 403);

@@ -117,7 +117,7 @@ async fn console_shows_the_name_and_the_way_to_a_factor(world: World) {
     let settings = format!("/console/organizations/{}/settings", place.organization);
     let asking = format!("{settings}/second-factor");
     let owner = world.browser(ada.id).await;
-    assert!(owner.page(&world, &settings).await.contains("not required"));
+    assert!(owner.page(&world, &settings).await.contains(">optional<"));
     assert!(owner.page(&world, &asking).await.contains("Require a second factor"));
     let to = owner.done(&world, &asking, &[("is_required", "true")]).await;
     assert_eq!(to, format!("{settings}?done=organization_changed"));
@@ -127,7 +127,7 @@ async fn console_shows_the_name_and_the_way_to_a_factor(world: World) {
         let path = format!("/console/organizations/{}{path}", place.organization);
         let answer = browser.get(&world, &path).send().await;
         assert_eq!(answer.status, 403, "{path}");
-        assert!(answer.text.contains("Acme is open only to members"), "{}", answer.text);
+        assert!(answer.text.contains("Acme requires a second factor."), "{}", answer.text);
         assert!(answer.text.contains("href=\"/console/account/second-factor\""));
         assert!(
             !answer.text.contains("Acme project") && !answer.text.contains("class=\"side\""),

@@ -23,7 +23,7 @@ struct ConnectionsPage {
     shell: Shell,
     /// The connections, with the names of their providers.
     connections: Vec<(String, Connection)>,
-    /// `true` if the person can sign in with a password, too.
+    /// `true` if the person can also sign in with a password.
     is_password_taken: bool,
     /// The providers with which the account can be connected: the link, and the name.
     offered: Vec<(String, String)>,

@@ -20,7 +20,7 @@ use web::reply::{self, Body, Reply};
 
 use crate::console::Console;
 
-/// The most entries that are read at a time.
+/// The maximum number of entries that are read at a time.
 const PAGE_SIZE: i64 = 100;
 
 /// Everything that is stored about a person.

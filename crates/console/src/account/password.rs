@@ -19,7 +19,7 @@ use crate::shell::Shell;
 const LABELS: Labels = &[
     ("current_password", "Current password"),
     ("new_password", "New password"),
-    ("new_password_confirmation", "New password again"),
+    ("new_password_confirmation", "Confirm new password"),
 ];
 
 #[derive(Template)]

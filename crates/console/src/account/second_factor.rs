@@ -29,7 +29,7 @@ struct StatePage {
     passkeys: Vec<Passkey>,
     /// The origin of the pages that have passkeys, if a passkey may be added.
     passkeys_at: Option<String>,
-    /// `true` if there are none because the server is reached by an address.
+    /// `true` if passkeys are unavailable because the server is reached by IP address.
     is_at_address: bool,
 }
 
@@ -50,12 +50,12 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
 #[template(path = "account/second_factor/codes.html")]
 struct CodesPage {
     shell: Shell,
-    /// What has been done.
+    /// The action that was done.
     title: &'static str,
     codes: Vec<String>,
 }
 
-/// Shows recovery codes, this once.
+/// Shows recovery codes, only once.
 async fn show_codes(
     console: &Console,
     visit: &Visit<SessionScope>,

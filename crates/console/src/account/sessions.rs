@@ -25,12 +25,12 @@ struct SessionsPage {
     shell: Shell,
     sessions: Vec<ListedSession>,
     listing: Listing,
-    /// The session that asks.
+    /// The current session.
     current: SessionId,
 }
 
 impl SessionsPage {
-    /// Returns in words what the client of a session is.
+    /// Returns a description of the client of a session.
     fn client(&self, session: &ListedSession) -> String {
         session.user_agent.as_deref().map_or_else(|| "Unknown".to_owned(), user_agents::in_words)
     }

@@ -13,7 +13,7 @@ use crate::notices::Done;
 use crate::page::Page;
 
 record! {
-    /// How pages look.
+    /// The theme of the pages.
     #[derive(Debug)]
     pub struct ChooseTheme in Api {
         theme: Text<16> = required,

@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::page::Page;
 use crate::shell::Shell;
 
-/// The most entries on the page.
+/// The maximum number of entries on the page.
 const MAX_ENTRIES: i64 = 100;
 
 record! {

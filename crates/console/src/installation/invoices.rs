@@ -49,7 +49,7 @@ async fn one(console: &Console, visit: &Visit<OperatorScope>) -> Result<Invoice,
     found(invoices::read(&console.operators, id).await?)
 }
 
-const LABELS: Labels = &[("name", "Name of the organization")];
+const LABELS: Labels = &[("name", "Organization name")];
 
 /// A change of an invoice that an operator is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ struct Question {
     /// The last part of the path.
     path: &'static str,
     title: &'static str,
-    /// What happens.
+    /// The effect of the change.
     words: &'static str,
 }
 

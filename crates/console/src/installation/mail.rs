@@ -25,7 +25,7 @@ struct MailPage {
     listing: Listing,
 }
 
-/// List the mails that wait.
+/// List the queued e-mails.
 pub async fn list(
     console: Console,
     visit: Visit<OperatorScope>,

@@ -22,10 +22,10 @@ use crate::page::Page;
 use crate::shell::Shell;
 use crate::show::{self, Column};
 
-/// How many months can be chosen.
+/// The number of months to choose from.
 const MONTHS: i64 = 24;
 
-const LABELS: Labels = &[("month", "Month"), ("by", "By")];
+const LABELS: Labels = &[("month", "Month"), ("by", "Group by")];
 
 choice! {
     /// The columns by which margins are grouped.
@@ -81,7 +81,7 @@ struct MarginPage {
     month: Month,
     by: By,
     currency: String,
-    /// One page of the rows.
+    /// A page of the rows.
     rows: Vec<RowView>,
     total: RowView,
     listing: Listing,

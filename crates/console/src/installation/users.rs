@@ -79,7 +79,7 @@ pub async fn list(
 struct UserPage {
     shell: Shell,
     detail: UserDetail,
-    /// `true` if the operator looks at themself.
+    /// `true` if the account is the operator's own.
     is_me: bool,
 }
 
@@ -104,7 +104,7 @@ struct Question {
     /// The last part of the path.
     path: &'static str,
     title: &'static str,
-    /// What happens.
+    /// The effect of the change.
     words: &'static str,
     button: &'static str,
     /// `true` if the operator can't do it to their own account.

@@ -51,7 +51,7 @@ impl Record<Api> for AuditLogFilters {
     }
 }
 
-/// What entries of organizations are about: the first words of their actions.
+/// The subjects of entries of organizations: the first words of their actions.
 const SUBJECTS: [&str; 9] = [
     "organization",
     "organization_member",
@@ -80,7 +80,7 @@ struct ListPage {
 }
 
 impl ListPage {
-    /// Returns the link to the entries with this actor or target, besides the other filters.
+    /// Returns the link to the entries with this actor or target, in addition to the other filters.
     fn link_with(&self, name: &str, value: &str) -> String {
         let others = self.sent.iter().filter(|(other, _)| other != name);
         let pairs = others.map(|(name, value)| (name.as_str(), value.as_str())).chain([(name, value)]);

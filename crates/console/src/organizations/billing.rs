@@ -42,7 +42,7 @@ pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
     let tabs = [
         (Tab::Balance, "", "Balance"),
         (Tab::Payments, "/payments", "Payments"),
-        (Tab::Movements, "/movements", "Movements"),
+        (Tab::Movements, "/movements", "Transactions"),
         (Tab::Invoices, "/invoices", "Invoices"),
         (Tab::Budgets, "/budgets", "Budgets"),
         (Tab::Alert, "/balance-alert", "Alert"),
@@ -51,7 +51,7 @@ pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
         .into()
 }
 
-/// Returns `true` if the person can pay something: what they can't isn't offered.
+/// Returns `true` if the person can pay. Actions that they can't do aren't offered.
 fn may_pay(console: &Console, shell: &Shell) -> bool {
     console.payments.is_on() && shell.may(OrganizationAction::ManageBilling)
 }
@@ -64,7 +64,7 @@ struct BillingPage {
     summary: Summary,
     credits: Vec<Credit>,
     listing: Listing,
-    /// How the amounts of the credits are written.
+    /// The format of the amounts of the credits.
     column: Column,
     now: Time,
     may_pay: bool,

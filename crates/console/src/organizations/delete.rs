@@ -22,22 +22,22 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// The name of the organization, typed to be sure.
+    /// The name of the organization, typed to confirm.
     #[derive(Debug)]
     pub struct Confirmation in Api {
         name: Text<400> = required,
     }
 }
 
-const LABELS: Labels = &[("name", "Name of the organization")];
+const LABELS: Labels = &[("name", "Organization name")];
 
-/// What stands between an organization and its end.
+/// The balance that keeps an organization from being deleted.
 enum Balance {
-    /// Nothing.
+    /// No balance.
     Settled,
-    /// It has this money.
+    /// A positive balance of this amount.
     Credit(String),
-    /// It owes this money, or an invoice is open.
+    /// A debt of this amount, or an open invoice.
     Owed(String),
 }
 
@@ -83,7 +83,7 @@ fn check_name(detail: &OrganizationDetail, typed: &str) -> Result<(), Error> {
     if typed.trim() == detail.organization.name {
         return Ok(());
     }
-    let message = "This isn't the name of the organization: type it as it stands above.".to_owned();
+    let message = "The name doesn't match. Type the organization's name exactly as shown above.".to_owned();
     Err(Error::invalid(vec![Detail { param: "name".to_owned(), code: "other_name", message }]))
 }
 

@@ -30,7 +30,7 @@ impl LimitsPage {
         &self.limits.wallet.currency
     }
 
-    /// Returns a price for a million tokens, which is easier to read than that of one.
+    /// Returns the price per million tokens, which is easier to read than the price per token.
     fn price(&self, of_token: &Pico) -> String {
         let of_million = of_token.checked_mul(1_000_000);
         of_million.map_or_else(String::new, |price| kernel::currencies::format(price, self.currency()))

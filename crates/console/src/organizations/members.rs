@@ -77,7 +77,7 @@ struct MemberPage {
     keys: MadeKeys,
     /// The roles that the person may give; empty if they may not change this member.
     roles: Vec<Choice>,
-    /// `true` if the person looks at themself.
+    /// `true` if the member is the person who is signed in.
     is_me: bool,
 }
 

@@ -18,8 +18,8 @@ use crate::shell::Shell;
 pub const LABELS: Labels = &[
     ("name", "Name"),
     ("description", "Description"),
-    ("settings.default_role", "Role of new members"),
-    ("settings.allow_public_projects", "Projects may be open to all members"),
+    ("settings.default_role", "Default role"),
+    ("settings.allow_public_projects", "Allow projects that all members can view"),
 ];
 
 #[derive(Template)]

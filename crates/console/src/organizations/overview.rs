@@ -1,4 +1,4 @@
-//! What an organization's overview shows: its money, its projects, and what needs attention.
+//! The content of an organization's overview: its money, its projects, and the notices.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ use crate::console::Console;
 use crate::show::Column;
 use crate::usage;
 
-/// The projects that an overview lists.
+/// The number of projects that an overview lists.
 const PAGE: Page = Page { page: 1, page_size: 20 };
 
-/// What needs attention is listed one by one up to this number.
+/// The maximum number of notices that are listed one by one.
 pub const MAX_NOTICES: usize = 5;
 
-/// What an overview shows of an organization.
+/// The content of an organization's overview.
 pub struct Overview {
     /// The wallet; every member may see the balance.
     pub wallet: Wallet,
-    /// What can be spent, the credit limit included.
+    /// The amount that can be spent, including the credit limit.
     pub spendable: Nano,
     /// `None` if the person may not see the billing.
     pub money: Option<Money>,
@@ -40,19 +40,19 @@ pub struct Overview {
     pub projects: ListPage<ListedProject>,
     /// Their usage of this month.
     pub usage: BTreeMap<ProjectId, UsageByKind>,
-    /// How the amounts of the projects are written.
+    /// The format of the amounts of the projects.
     pub column: Column,
-    /// What ends soon of the keys that the person may manage.
+    /// The expiries in the near future of keys that the person may manage.
     pub endings: Endings,
 }
 
-/// What an overview shows to those who may see the billing.
+/// The content of an overview for people who may see the billing.
 pub struct Money {
     pub summary: Summary,
     pub trend: Option<Chart>,
-    /// What the trend shows.
+    /// The caption of the trend.
     pub caption: String,
-    /// What can be spent lasts for less than a week.
+    /// `true` if the spendable amount lasts for less than a week.
     pub is_low: bool,
 }
 
@@ -88,7 +88,7 @@ impl Overview {
         })
     }
 
-    /// `true` if nothing can be spent any more.
+    /// `true` if nothing more can be spent.
     pub fn is_used_up(&self) -> bool {
         self.spendable <= Nano::ZERO
     }
@@ -111,7 +111,7 @@ impl Money {
     }
 }
 
-/// Returns what the last days cost.
+/// Returns the cost of the last days.
 fn cost_of_late(report: &Report, today: Day) -> Pico {
     let late = report.rows.iter().filter(|row| row.date > today.plus(-LOW_DAYS));
     Pico::from_units(late.map(|row| row.usage.amount().units()).sum())

@@ -34,13 +34,13 @@ use crate::shell::Shell;
 const LABELS: Labels = &[
     ("name", "Name"),
     ("description", "Description"),
-    ("visibility", "Who sees it"),
+    ("visibility", "Visibility"),
     ("settings.model", "Default model"),
-    ("settings.max_tokens", "Most tokens of a request"),
+    ("settings.max_tokens", "Max tokens per request"),
     ("settings.temperature", "Temperature"),
 ];
 
-/// How many keys an overview shows.
+/// The number of keys that an overview shows.
 const SHOWN_KEYS: i64 = 5;
 
 #[derive(Template)]

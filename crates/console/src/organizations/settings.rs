@@ -28,9 +28,9 @@ struct SettingsPage {
     shell: Shell,
     form: FormView,
     may_delete: bool,
-    /// `true` if only people with a second factor get in.
+    /// `true` if members need a second factor for access.
     requires_second_factor: bool,
-    /// `true` if members whom a provider speaks for get in only by a sign-on.
+    /// `true` if members managed by a provider need its sign-on for access.
     requires_sign_on: bool,
     /// The names of the organization's providers.
     providers: Vec<String>,

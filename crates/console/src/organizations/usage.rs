@@ -22,7 +22,7 @@ pub struct UsagePage {
     pub view: UsageView,
     /// The link to this page without a query.
     pub here: String,
-    /// What a report without usage says.
+    /// The text of a report without usage.
     pub nothing: &'static str,
 }
 
@@ -57,7 +57,7 @@ pub async fn read(
     };
     let shell = Shell::read(&console, &visit.person).await?;
     let here = shell.organization_link("/usage");
-    let nothing = "No model was called on these days. Usage appears here a few seconds after a call.";
+    let nothing = "No usage in this period. Usage appears here a few seconds after a call.";
     let page = UsagePage { shell, view, here, nothing };
     Page::with_form(&page.view.form, &page)
 }

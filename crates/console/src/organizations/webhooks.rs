@@ -41,7 +41,7 @@ use crate::shell::Shell;
 const LABELS: Labels =
     &[("url", "URL"), ("description", "Description"), ("events", "Events"), ("enabled", "Send events")];
 
-/// The name of the hidden field with the sealed id of what a form makes.
+/// The name of the hidden field with the sealed id of the object that a form creates.
 const NEW_ID: &str = "new_id";
 
 /// A form with hidden fields alone, which are read as they were sent.
@@ -85,13 +85,13 @@ fn state(webhook: &Webhook) -> (&'static str, &'static str) {
     match webhook.disabled_reason {
         _ if webhook.is_enabled && webhook.failing_since.is_some() => ("failing", "warn"),
         _ if webhook.is_enabled => ("on", "good"),
-        Some(DisabledReason::Gone) => ("off: its receiver is gone", "bad"),
-        Some(DisabledReason::Failing) => ("off: it has failed for five days", "bad"),
+        Some(DisabledReason::Gone) => ("off: receiver is gone", "bad"),
+        Some(DisabledReason::Failing) => ("off: failed for five days", "bad"),
         Some(DisabledReason::Owner) | None => ("off", ""),
     }
 }
 
-/// Returns how many types of events a webhook takes.
+/// Returns the number of types of events that a webhook receives.
 fn types(webhook: &Webhook) -> String {
     crate::show::count(i64::try_from(webhook.events.len()).unwrap_or(i64::MAX), "type")
 }
@@ -117,9 +117,9 @@ struct WebhookPage<'a> {
     form: FormView,
     webhook: &'a Webhook,
     events: Vec<Choice>,
-    /// The types that it takes, with their meanings.
+    /// The types of events that it receives, with their meanings.
     taken: Vec<String>,
-    /// The end of the previous secret, if that signs, too.
+    /// The end of the previous secret, if it still signs events.
     previous_ends_at: Option<Time>,
     may_manage: bool,
     /// The sealed id of the event of a test.
@@ -164,7 +164,7 @@ fn webhook_link(console: &Console, scope: &WebhookScope) -> String {
     format!("{}/{}", list_link(console, scope.organization_id()), scope.webhook_id())
 }
 
-/// Returns the form of a webhook as it is.
+/// Returns the form filled with the current values of a webhook.
 fn filled(webhook: &Webhook) -> Result<FormView, Error> {
     FormView::new(LABELS)
         .with("url", webhook.url.as_str())

@@ -15,7 +15,7 @@ use crate::form_view::FormView;
 use crate::page::Page;
 
 record! {
-    /// What a person proves with who they are.
+    /// The passkey that confirms a person's identity.
     #[derive(Debug)]
     pub struct Passkey in Api {
         ceremony: Text<4096> = required,

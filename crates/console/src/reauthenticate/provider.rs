@@ -11,7 +11,7 @@ use crate::page::Page;
 use crate::sign_in::Next;
 use crate::sign_in::provider::begin;
 
-/// Let a person prove at a provider that it is they who are signed in. From elsewhere the page is next that has this link.
+/// Confirm a person's identity with a provider. From elsewhere, redirect to the page that has this link.
 pub async fn read(
     console: Console,
     call: Beginning<Visit<SessionScope>>,

@@ -18,7 +18,7 @@ use crate::console::Console;
 use crate::page::Page;
 
 record! {
-    /// The answer of a provider.
+    /// The response of a provider.
     #[derive(Debug)]
     pub struct Answer in Api {
         code: Option<Text<20000>> = optional,
@@ -28,7 +28,7 @@ record! {
     }
 }
 
-/// Take the answer of a provider, and sign in, or ask whether to connect.
+/// Process the response of a provider, and sign in, or ask whether to connect.
 pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) -> Result<Page, Error> {
     let SignOnVisit { sealed, visit } = visit;
     let sent = |name| Some(query.sent(name)).filter(|text| !text.is_empty());
@@ -57,7 +57,7 @@ pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) 
     Ok(page.with_header(header::SET_COOKIE, removed))
 }
 
-/// Sends the browser to a page that asks about a connection, which waits meanwhile.
+/// Redirects the browser to a page that asks about a connection, which is pending meanwhile.
 fn ask(console: &Console, pending: &PendingConnection, page: &str) -> Result<Page, Error> {
     let value = pending.seal(&console.accounts)?;
     let cookie =

@@ -30,7 +30,7 @@ struct ConfirmPage {
     others: Vec<(String, String)>,
 }
 
-/// Show that there is an account with the address, and how to show that it is one's own.
+/// Show that an account with the address exists, and how to prove its ownership.
 pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Result<Page, Error> {
     let Some(pending) = &visit.pending_connection else {
         return Page::see_other(&console.link("/sign-in"));
@@ -51,7 +51,7 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Re
 
 /// Send a link for a new password to the address, which was never verified.
 ///
-/// Whoever reads its mail owns the account from then on: everything that others have made with it before ends.
+/// The owner of the mailbox takes over the account. Everything that others created with it before ends.
 pub async fn create(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Result<Page, Error> {
     let Some(pending) = visit.pending_connection.as_ref().filter(|pending| !pending.is_verified) else {
         return Page::see_other(&console.link("/sign-in"));

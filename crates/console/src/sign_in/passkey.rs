@@ -16,7 +16,7 @@ use crate::form_view::FormView;
 use crate::page::Page;
 
 record! {
-    /// The answer of a browser.
+    /// The response of a browser.
     #[derive(Debug)]
     pub struct Passkey in Api {
         ceremony: Text<4096> = required,
@@ -29,7 +29,7 @@ record! {
 
 /// Sign in with a passkey.
 ///
-/// A session that the browser has already ends, and so does a sign-in that waits for its second step.
+/// An existing session of the browser ends, and so does a sign-in that is waiting for its second step.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,
@@ -37,7 +37,7 @@ pub async fn create(
 ) -> Result<Page, Error> {
     let signed_in = match form.take() {
         Ok(Passkey { ceremony, credential, remember_me, second_step, .. }) => {
-            // On the page that asks for a code it stands in for that.
+            // On the page that asks for a code, the passkey replaces the code.
             let second_step_of = visit.pending_login.as_ref().filter(|_| second_step);
             if second_step && second_step_of.is_none() {
                 return Page::see_other(&console.link("/sign-in"));

@@ -15,8 +15,8 @@ use crate::page::Page;
 
 /// Begin a sign-on with a provider.
 ///
-/// A link leads here, not a form: browsers hold the redirect to the provider against the page's policy otherwise. From
-/// elsewhere the page is next that has this link.
+/// A link leads here, not a form, because browsers would apply the page's policy to the redirect to the provider. From
+/// elsewhere, redirect to the page that has this link.
 pub async fn read(
     console: Console,
     call: Beginning<OpenVisit<Visitor>>,
@@ -29,7 +29,7 @@ pub async fn read(
     begin(&console, from, call.visit.target.parameter("provider_id"), Purpose::SignIn, next).await
 }
 
-/// Sends the browser to a provider, with what it has to keep meanwhile.
+/// Redirects the browser to a provider, with the cookies that it has to keep meanwhile.
 pub async fn begin(
     console: &Console,
     OurPage { .. }: OurPage,

@@ -36,7 +36,7 @@ struct SecondStepPage {
     shell: Shell,
     form: FormView,
     factor: Factor,
-    /// What codes there are.
+    /// The hint about the codes that can be entered.
     code_hint: &'static str,
     /// `true` if the person asked to be remembered.
     is_remembered: bool,
@@ -65,7 +65,7 @@ pub async fn create(
     };
     let page = match signed_in {
         Ok(login) => enter(&console, &step.visit, &login, form.sent("next")).await?,
-        // The password is another one since: from the beginning.
+        // The password has changed since, so start over.
         Err(error) if error.code == Code::InvalidAccessToken => Page::see_other(&console.link("/sign-in"))?,
         Err(error) => return show(&console, &step, FormView::refused(LABELS, &form, error)?).await,
     };
@@ -78,7 +78,7 @@ async fn show(console: &Console, step: &SecondStepVisit, form: FormView) -> Resu
     let passkey = if factor.passkeys > 0 { passkey_button(console)? } else { None };
     let shell = Shell::without_person(console, &step.visit.target);
     let code_hint = match factor.totp_since {
-        Some(_) => "Six digits. Without the app, type one of your recovery codes.",
+        Some(_) => "Six digits. If you don’t have the app, enter one of your recovery codes.",
         None => "One of your recovery codes.",
     };
     let page =

@@ -19,13 +19,13 @@ use crate::days::{Days, END_BEFORE_START, LAST_BEFORE_FIRST};
 use crate::form_view::Labels;
 
 pub const LABELS: Labels = &[
-    ("range", "Time"),
+    ("range", "Period"),
     ("start_date", "First day"),
     ("end_date", "Last day"),
-    ("by", "By"),
+    ("by", "Group by"),
     ("show", "Show"),
-    ("period", "A bar for each"),
-    ("search", "Name contains"),
+    ("period", "Granularity"),
+    ("search", "Filter by name"),
 ];
 
 choice! {
@@ -36,12 +36,12 @@ choice! {
         SevenDays = ("7_days", "Last 7 days"),
         ThirtyDays = ("30_days", "Last 30 days"),
         NinetyDays = ("90_days", "Last 90 days"),
-        Custom = ("custom", "From … to …"),
+        Custom = ("custom", "Custom range"),
     }
 }
 
 choice! {
-    /// What the usage of an organization is told apart by.
+    /// The dimension by which the usage of an organization is grouped.
     pub enum OrganizationBy {
         Model = ("model", "Model"),
         Project = ("project", "Project"),
@@ -50,7 +50,7 @@ choice! {
 }
 
 choice! {
-    /// What the usage of a project is told apart by.
+    /// The dimension by which the usage of a project is grouped.
     pub enum ProjectBy {
         Model = ("model", "Model"),
         Key = ("key", "API key"),
@@ -58,7 +58,7 @@ choice! {
 }
 
 choice! {
-    /// What the bars show.
+    /// The measure that the bars show.
     pub enum Measure {
         Amount = ("amount", "Amount"),
         Tokens = ("tokens", "Tokens"),
@@ -67,7 +67,7 @@ choice! {
 }
 
 choice! {
-    /// The time of one bar.
+    /// The period of a bar.
     pub enum PeriodChoice {
         Day = ("day", "Day"),
         Week = ("week", "Week"),
@@ -75,7 +75,7 @@ choice! {
     }
 }
 
-/// What usage is told apart by.
+/// A dimension by which usage is grouped.
 pub trait By: Field + Copy + Send + Into<&'static str> + 'static {
     /// Every word with its label.
     const CHOICES: &[(&'static str, &'static str)];
@@ -138,7 +138,7 @@ pub struct UsageFilters<B> {
     pub by: B,
     pub measure: Measure,
     pub period: PeriodChoice,
-    /// Only what has this text in its name, folded; empty: all.
+    /// The text, folded, that the name of a group must contain; empty for all groups.
     pub search_folded: String,
     /// The page of the table.
     pub page: Page,
@@ -194,7 +194,7 @@ impl<B: By> UsageFilters<B> {
         }
     }
 
-    /// Returns what of a report has the text in its name.
+    /// Returns the rows of a report whose names contain the text.
     ///
     /// # Errors
     /// As of [`Report::retain`].
@@ -241,7 +241,7 @@ impl<B: By> UsageFilters<B> {
     }
 }
 
-/// Returns an error of a report as an error of the form: days there are named from the first to the last.
+/// Returns an error of a report as an error of the form, whose range includes the last day.
 pub fn of_form(error: Error) -> Error {
     let mut error = error;
     for Detail { code, message, .. } in &mut error.details {

@@ -18,7 +18,7 @@ use crate::show::{self, Column};
 pub struct UsageView {
     /// The filters.
     pub form: FormView,
-    /// Every choice of what usage is told apart by.
+    /// The choices of dimensions to group by.
     pub choices: &'static [(&'static str, &'static str)],
     /// The report; `None` if the filters have a mistake.
     pub report: Option<ReportView>,
@@ -38,12 +38,12 @@ pub struct ReportView {
     pub currency: String,
     pub caption: String,
     pub chart: Chart,
-    /// One page of the rows.
+    /// A page of the rows.
     pub rows: Vec<RowView>,
     pub listing: Listing,
     /// The query of the same question.
     pub question: String,
-    /// The word for what usage is told apart by.
+    /// The name of the dimension that usage is grouped by.
     pub by: &'static str,
 }
 
@@ -95,7 +95,7 @@ impl ReportView {
         let by = label_of::<B>(filters.by);
         let (first, last) = (report.range.start, report.range.end_exclusive.plus(-1).max(report.range.start));
         let caption = format!(
-            "{} a {} by {}",
+            "{} per {} by {}",
             match filters.measure {
                 Measure::Amount => format!("Amount in {currency}"),
                 other => other.label().to_owned(),
@@ -205,7 +205,7 @@ fn rows<B: By>(filters: &UsageFilters<B>, report: &Report, column: &Column) -> V
 pub fn trend(report: &Report) -> (String, Chart) {
     let filters = UsageFilters::<OrganizationBy> { span: Span::ThirtyDays, ..UsageFilters::default() };
     let currency = report.currency.as_deref().unwrap_or_default();
-    let caption = format!("Amount in {currency} a day by model");
+    let caption = format!("Daily cost by model ({currency})");
     let column = Column::new(currency, report.rows.iter().map(|row| row.usage.amount()));
     let chart = chart(&filters, report, &caption, &column);
     (caption, chart)
@@ -223,7 +223,7 @@ pub fn key_trend(report: &Report, column: &Column) -> Chart {
         }
     }
     let columns: Vec<_> = dates.iter().map(Day::to_string).collect();
-    let label = "Amount a day. The table below has all figures.".to_owned();
+    let label = "Daily cost. The table below has all figures.".to_owned();
     let series = Series { name: "Amount".to_owned(), values };
     Chart::new(label, &columns, vec![series], &|value| column.write(Pico::from_units(value)))
 }

@@ -72,7 +72,7 @@ async fn outcome(world: &World, real: &RealProvider, name: &str, words: &[&str])
     match (answer.status, answer.header("location")) {
         (403, _) => {
             assert!(
-                !is_signed_in && user.is_none() && answer.text.contains("no account here"),
+                !is_signed_in && user.is_none() && answer.text.contains("You don’t have an account"),
                 "{}",
                 answer.text
             );
@@ -81,7 +81,7 @@ async fn outcome(world: &World, real: &RealProvider, name: &str, words: &[&str])
         (303, "/console/sign-in/confirm") => {
             assert!(!is_signed_in && user.is_none());
             let page = jar.get(world, "/console/sign-in/confirm").await.text;
-            assert!(page.contains("There is an account with this address"), "{page}");
+            assert!(page.contains("An account with this address already exists"), "{page}");
             if page.contains("Send the link") { "prove" } else { "confirm" }
         }
         (303, "/console/") => {

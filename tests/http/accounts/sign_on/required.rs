@@ -164,11 +164,11 @@ fn console_shows_the_name_and_the_way_in(database: Database) {
         let mut owner = with_password(&world, scene.ada.id).await;
         let page = owner.get(&world, &settings).await.text;
         assert!(page.contains("acme belongs to this organization") && page.contains(&asking), "{page}");
-        assert!(owner.get(&world, &asking).await.text.contains("Require the sign-on"));
+        assert!(owner.get(&world, &asking).await.text.contains("Require sign-on"));
         let done = owner.post(&world, &asking, &[("is_required", "true")]).await;
         let to = format!("{settings}?done=organization_changed");
         assert_eq!((done.status, done.header("location")), (303, to.as_str()), "{}", done.text);
-        assert!(owner.get(&world, &settings).await.text.contains("Members whom acme speaks for"));
+        assert!(owner.get(&world, &settings).await.text.contains("Members managed by acme"));
 
         let mut bob = with_password(&world, scene.bob.id).await;
         for path in [
@@ -185,7 +185,7 @@ fn console_shows_the_name_and_the_way_in(database: Database) {
             let answer = bob.get(&world, &path).await;
             assert_eq!(answer.status, 403, "{path}");
             let page = &answer.text;
-            assert!(page.contains("Acme is open to you only when you have signed in with acme"), "{page}");
+            assert!(page.contains("Acme requires you to sign in with acme"), "{page}");
             assert!(page.contains(&format!("href=\"{START}?next={path}\"")), "{page}");
             assert!(!page.contains("Acme project") && !page.contains("class=\"side\""), "{page}");
         }
@@ -233,7 +233,7 @@ fn an_owner_in_person_requires_it_where_there_is_a_provider(database: Database) 
         assert_eq!(none, (409, "organization_has_no_provider".to_owned()));
         let page =
             with_password(&world, scene.ada.id).await.get(&world, &scene.page("/settings/sign-on")).await;
-        assert!(page.status == 200 && page.text.contains("No provider belongs to this organization"));
+        assert!(page.status == 200 && page.text.contains("This organization has no provider"));
         assert!(!page.text.contains("<button class=\"main\""), "{}", page.text);
         file.write(&world, &[("acme", &provider.issuer, &scene.settings(""))]);
         world.clock.advance_ms(15 * MINUTE_MS);
@@ -252,7 +252,7 @@ fn an_owner_in_person_requires_it_where_there_is_a_provider(database: Database) 
         let path = scene.place.organization_path();
         world.get(&path).bearer(&world.session(scene.bob.id).await.access_token).data().await;
         let settings = with_password(&world, scene.ada.id).await.get(&world, &scene.page("/settings")).await;
-        assert!(settings.text.contains("nobody is asked for it"), "{}", settings.text);
+        assert!(settings.text.contains("the requirement has no effect"), "{}", settings.text);
         scene.set(&world, &fresh, false).data().await;
     });
 }

@@ -63,7 +63,7 @@ fn nobody_registers(database: Database) {
         let page = browser.page(&world, "/console/sign-in").await;
         assert!(!page.contains("/console/register") && page.contains("Sign in with acme"), "{page}");
         let page = browser.page(&world, "/console/register").await;
-        assert!(page.contains("Nobody registers here") && !page.contains("<form"), "{page}");
+        assert!(page.contains("Sign-up is disabled.") && !page.contains("<form"), "{page}");
     });
 }
 
@@ -76,7 +76,10 @@ fn a_password_proves_nothing(database: Database) {
         assert_eq!((refused.0, refused.1.as_str()), DISABLED);
         let browser = world.browser(ada.id).await;
         let again = browser.page(&world, passkeys::AGAIN).await;
-        assert!(!again.contains("type=\"password\"") && again.contains("ask whoever runs"), "{again}");
+        assert!(
+            !again.contains("type=\"password\"") && again.contains("Contact your administrator."),
+            "{again}"
+        );
         world.connection(ada.id, &provider.issuer, "1").await;
         let again = browser.page(&world, passkeys::AGAIN).await;
         assert!(again.contains("Confirm with acme"), "{again}");
@@ -106,7 +109,7 @@ fn a_password_is_no_way_in_that_is_left(database: Database) {
         assert_eq!(remove().refused().await, (409, "last_credential".to_owned()));
         let browser = world.browser(id).await;
         let page = browser.page(&world, "/console/account/connections").await;
-        assert!(!page.contains("besides your password"), "{page}");
+        assert!(!page.contains("in addition to your password"), "{page}");
         let (_, added) = passkeys::add(&world, &browser, &[("name", "Laptop")]).await;
         assert!([200, 303].contains(&added.status), "{}", added.text);
         remove().data().await;

@@ -51,7 +51,7 @@ async fn margins_are_shown_by_month(world: World) {
     let month = world.clock.now().day().month();
     let empty = browser.page(&world, &page).await;
     assert!(
-        empty.contains(&format!("No call of {month} has a cost.")) && empty.contains("<code>cost</code>"),
+        empty.contains(&format!("No call in {month} has a cost.")) && empty.contains("<code>cost</code>"),
         "{empty}"
     );
     let first = month.first_day();

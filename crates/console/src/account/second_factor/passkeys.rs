@@ -24,7 +24,7 @@ const LABELS: Labels = &[("name", "Name")];
 struct RenamePage {
     shell: Shell,
     form: FormView,
-    /// Where the form is sent.
+    /// The address that the form is sent to.
     action: String,
 }
 

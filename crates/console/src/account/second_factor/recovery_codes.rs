@@ -28,9 +28,9 @@ record! {
 #[template(path = "account/second_factor/renew.html")]
 struct RenewPage {
     shell: Shell,
-    /// How many codes are left.
+    /// The number of remaining codes.
     left: i64,
-    /// When they were made: a form that is sent twice makes one set.
+    /// The time at which they were made, so that sending a form twice makes only one set.
     replaced: Time,
 }
 

@@ -15,7 +15,7 @@ use crate::shell::Shell;
 #[template(path = "account/second_factor/remove.html")]
 struct RemovePage {
     shell: Shell,
-    /// `true` if nothing else is asked for after the password.
+    /// `true` if it is the only second factor.
     is_last_factor: bool,
 }
 

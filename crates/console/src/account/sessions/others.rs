@@ -1,3 +1,3 @@
-//! `/console/account/sessions/others`: all sessions of the person but the one that asks.
+//! `/console/account/sessions/others`: all sessions of the person except the current one.
 
 pub mod delete;

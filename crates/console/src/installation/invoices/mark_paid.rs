@@ -16,7 +16,7 @@ use crate::page::Page;
 const QUESTION: Question = Question {
     path: "mark-paid",
     title: "Mark the invoice paid",
-    words: "It was paid from outside: what is due is booked as a payment. The owners are told by mail.",
+    words: "Use this if the invoice was paid outside this system. The amount due is recorded as a payment. Owners are notified by e-mail.",
 };
 
 /// Ask whether an invoice was paid.

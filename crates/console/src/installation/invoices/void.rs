@@ -16,7 +16,7 @@ use crate::page::Page;
 const QUESTION: Question = Question {
     path: "void",
     title: "Void the invoice",
-    words: "Its amount returns to the balance, and its number stays taken. The owners are told by mail.",
+    words: "The amount is returned to the balance, and the invoice number isn't reused. Owners are notified by e-mail.",
 };
 
 /// Ask whether an invoice is to be void.

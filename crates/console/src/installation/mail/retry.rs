@@ -9,7 +9,7 @@ use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// Try all waiting mails again now.
+/// Retry all queued e-mails now.
 pub async fn create(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     mails::retry(&console.operators, None, visit.scope.trail()).await?;
     Page::done(&console.link("/installation/mail"), Done::MailsRetried)

@@ -16,7 +16,7 @@ use crate::notices::Done;
 use crate::page::Page;
 
 record! {
-    /// The recipient of a test mail.
+    /// The recipient of a test e-mail.
     #[derive(Debug)]
     pub struct TestMail in Api {
         email: Email = required,
@@ -26,7 +26,7 @@ record! {
 /// The label of the field.
 pub const LABELS: Labels = &[("email", "E-mail address")];
 
-/// Send a test mail at once.
+/// Send a test e-mail immediately.
 pub async fn create(
     console: Console,
     visit: Visit<OperatorScope>,
@@ -36,7 +36,7 @@ pub async fn create(
         let TestMail { email } = form.take()?;
         let tested = mails::test(&console.operators, &email.display, visit.scope.trail()).await?;
         tested.map_err(|error| {
-            let message = format!("The test mail wasn't sent: {error}.");
+            let message = format!("The test e-mail wasn't sent: {error}.");
             Error::invalid(vec![Detail { param: "email".to_owned(), code: "not_sent", message }])
         })
     };

@@ -31,12 +31,8 @@ record! {
     }
 }
 
-const LABELS: Labels = &[
-    ("amount", "Amount"),
-    ("reference", "Reference"),
-    ("kind", "Kind"),
-    ("name", "Name of the organization"),
-];
+const LABELS: Labels =
+    &[("amount", "Amount"), ("reference", "Reference"), ("kind", "Kind"), ("name", "Organization name")];
 
 #[derive(Template)]
 #[template(path = "installation/organizations/credit.html")]

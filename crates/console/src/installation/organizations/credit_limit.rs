@@ -28,7 +28,7 @@ record! {
     }
 }
 
-const LABELS: Labels = &[("amount", "Credit limit"), ("name", "Name of the organization")];
+const LABELS: Labels = &[("amount", "Credit limit"), ("name", "Organization name")];
 
 #[derive(Template)]
 #[template(path = "installation/organizations/credit_limit.html")]

@@ -16,7 +16,7 @@ use crate::page::Page;
 const QUESTION: Question = Question {
     path: "disable",
     title: "Disable the account",
-    words: "Nobody can sign in to it any more, and its sessions end within a second. API keys that the person made go on with model calls, and manage nothing any more. The person is told by mail.",
+    words: "The user can no longer sign in, and their sessions end within a second. API keys that they created can still call models, but can no longer manage anything. The user is notified by e-mail.",
     button: "Disable the account",
     is_for_others: true,
 };

@@ -16,7 +16,7 @@ use crate::page::Page;
 const QUESTION: Question = Question {
     path: "enable",
     title: "Enable the account",
-    words: "The person can sign in again, and the API keys that they made act with their roles again. They are told by mail.",
+    words: "The user can sign in again, and API keys that they created act with the user's roles again. The user is notified by e-mail.",
     button: "Enable the account",
     is_for_others: false,
 };

@@ -16,7 +16,7 @@ use crate::page::Page;
 const QUESTION: Question = Question {
     path: "end-sessions",
     title: "End the sessions",
-    words: "The person is signed out everywhere within a second, in browsers and programs. API keys go on.",
+    words: "The user is signed out of all browsers and programs within a second. API keys keep working.",
     button: "End the sessions",
     is_for_others: false,
 };

@@ -26,14 +26,14 @@ const LABELS: Labels = &[
     ("enabled", "Top up automatically"),
     ("threshold", "Threshold"),
     ("restore_to", "New balance"),
-    ("monthly_cap", "Most in a month"),
+    ("monthly_cap", "Monthly maximum"),
 ];
 
-/// The name of the hidden field of the form that turns a paused one on again.
+/// The name of the hidden field of the form that resumes a paused top-up.
 const RESUME: &str = "resume";
 
-const CAP: &str = "In a calendar month, UTC. Empty: no limit.";
-const TAXED_CAP: &str = "With the tax, in a calendar month, UTC. Empty: no limit.";
+const CAP: &str = "Per calendar month (UTC). Leave blank for no limit.";
+const TAXED_CAP: &str = "Including tax, per calendar month (UTC). Leave blank for no limit.";
 
 #[derive(Template)]
 #[template(path = "organizations/payments/auto_top_up.html")]
@@ -41,20 +41,20 @@ struct TopUpPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     form: FormView,
-    /// The version of what is there, for the form that turns it on again.
+    /// The current version, for the form that turns the top-up back on.
     current: FormView,
     top_up: AutoTopUp,
-    /// Why it is paused, if it is.
+    /// The reason for the pause, if the top-up is paused.
     paused: Option<&'static str>,
     card: Option<SavedCard>,
-    /// How far the new balance is above the threshold.
+    /// The hint about the minimum difference between the new balance and the threshold.
     gap: String,
-    /// How the most in a month is counted.
+    /// The hint about the monthly maximum.
     cap_hint: &'static str,
     /// ISO 4217 code.
     currency: String,
     is_on: bool,
-    /// A tax is charged on top.
+    /// `true` if tax is charged on top.
     is_taxed: bool,
     may_pay: bool,
 }
@@ -65,7 +65,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     show(&console, &visit, filled(&top_up)?, top_up).await
 }
 
-/// Set the automatic top-up, or turn one on again that was paused.
+/// Set the automatic top-up, or resume a paused one.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,
@@ -83,7 +83,7 @@ pub async fn create(
     let expected = Expected::OneOf(vec![top_up.version()?]);
     let set = async {
         let change = Change::from(form.take()?);
-        // A changed amount alone doesn't turn a paused one on.
+        // Changing an amount doesn't resume a paused top-up.
         let resumes = form.sent(RESUME) == "true";
         let is_enabled = change.is_enabled.filter(|is_on| *is_on != top_up.is_enabled || resumes);
         auto_top_ups::update(&console.payments, &visit.scope, &expected, Change { is_enabled, ..change })
@@ -100,12 +100,12 @@ pub async fn create(
 /// Returns an error of the API in words for those who don't know its operations.
 fn in_words(error: Error) -> Error {
     match error.code {
-        Code::NoPaymentMethod => Error::new(error.code).message("There is no saved card: save one first."),
+        Code::NoPaymentMethod => Error::new(error.code).message("No card is saved. Save one first."),
         _ => error,
     }
 }
 
-/// Returns the form of an automatic top-up as it is.
+/// Returns the form filled with the current values of an automatic top-up.
 fn filled(top_up: &AutoTopUp) -> Result<FormView, Error> {
     let amount = |amount: Nano| (top_up.restore_to > Nano::ZERO).then_some(amount);
     FormView::new(LABELS)
@@ -125,20 +125,20 @@ pub fn state(top_up: &AutoTopUp) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns why it is paused.
+/// Returns the reason for the pause in words.
 fn reason(reason: PausedReason) -> &'static str {
     match reason {
         PausedReason::Declined => "the card was declined",
         PausedReason::AuthenticationRequired => {
-            "the bank wants a person to confirm a charge. Its payment has the page for that"
+            "the bank requires a person to confirm a charge. Open the payment to confirm it"
         }
-        PausedReason::MonthlyCap => "the most that may be charged in a month is reached",
-        PausedReason::NoPaymentMethod => "there is no saved card",
+        PausedReason::MonthlyCap => "the monthly maximum is reached",
+        PausedReason::NoPaymentMethod => "no card is saved",
         PausedReason::TaxLocation => {
-            "the tax of a charge can’t be computed without an address. Buy credit once: Stripe’s page asks for the address"
+            "tax can’t be computed without an address. Buy credit once, and Stripe’s page asks for the address"
         }
         PausedReason::Refunded => "a payment was refunded",
-        PausedReason::Disputed => "a payment was disputed at the bank",
+        PausedReason::Disputed => "a payment was disputed",
     }
 }
 
@@ -160,7 +160,7 @@ async fn show(
         paused: top_up.paused_reason.filter(|_| top_up.is_enabled).map(reason),
         top_up,
         card: cards::read(&console.payments, organization_id).await?,
-        gap: format!("What is available after a charge: at least {least} more than the threshold."),
+        gap: format!("The available balance after a charge. Must be at least {least} above the threshold."),
         cap_hint: if is_taxed { TAXED_CAP } else { CAP },
         currency,
         is_on: console.payments.is_on(),

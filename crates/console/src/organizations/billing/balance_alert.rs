@@ -21,7 +21,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 use crate::show;
 
-const LABELS: Labels = &[("below", "Tell people below")];
+const LABELS: Labels = &[("below", "Alert when balance drops below")];
 
 #[derive(Template)]
 #[template(path = "organizations/balance_alert.html")]
@@ -66,7 +66,7 @@ pub async fn create(
     }
 }
 
-/// Returns the form of an alert as it is.
+/// Returns the form filled with the current alert.
 fn filled(alert: &BalanceAlert) -> Result<FormView, Error> {
     FormView::new(LABELS).with_optional("below", alert.below).versioned()
 }

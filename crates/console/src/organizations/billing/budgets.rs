@@ -32,13 +32,13 @@ use crate::show;
 /// The fields of the forms.
 const LABELS: Labels = &[
     ("name", "Name"),
-    ("scope", "For"),
+    ("scope", "Scope"),
     ("project_id", "Project"),
     ("api_key_id", "API key"),
     ("period", "Period"),
     ("limit", "Limit"),
-    ("hard", "Refuse calls that could pass the limit"),
-    ("thresholds", "Mails at"),
+    ("hard", "Block calls that would exceed the limit"),
+    ("thresholds", "Alert at (% of limit)"),
 ];
 
 #[derive(Template)]
@@ -47,7 +47,7 @@ struct ListPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     budgets: Vec<RunningBudget>,
-    /// The names of projects and keys that are there.
+    /// The names of existing projects and keys.
     names: BTreeMap<BudgetId, String>,
     listing: Listing,
     may_manage: bool,
@@ -74,14 +74,14 @@ pub async fn list(
 }
 
 impl ListPage {
-    /// Returns what a budget is for.
+    /// Returns the scope of a budget.
     fn subject(&self, running: &RunningBudget) -> String {
         let budget = &running.budget;
         subject(budget.subject.scope(), self.names.get(&budget.id).map(String::as_str))
     }
 }
 
-/// Returns what a budget is for, in words; the name is that of the project or key, if it is there.
+/// Returns the scope of a budget in words; `name` is that of the project or key, if it exists.
 fn subject(scope: Scope, name: Option<&str>) -> String {
     match (scope, name) {
         (Scope::Organization, _) => "The whole organization".to_owned(),
@@ -107,12 +107,12 @@ fn percent(running: &RunningBudget) -> i128 {
     (used.saturating_mul(100) / limit).clamp(0, 100)
 }
 
-/// Returns an amount as it is typed: as it is written, without separators.
+/// Returns an amount as people type it, without thousands separators.
 fn typed(amount: Nano) -> String {
     amount.to_string()
 }
 
-/// Returns what is left, and what is passed.
+/// Returns the remaining amount, or the excess and `true` if the limit is exceeded.
 fn left(running: &RunningBudget) -> (Pico, bool) {
     let left = running.left();
     (Pico::from_units(left.units().saturating_abs()), left < Pico::ZERO)
@@ -170,7 +170,7 @@ fn list_link(console: &Console, organization_id: OrganizationId) -> String {
     console.link(&format!("/organizations/{organization_id}/billing/budgets"))
 }
 
-/// Returns the form of a budget as it is.
+/// Returns the form filled with the current values of a budget.
 fn filled(running: &RunningBudget) -> Result<FormView, Error> {
     let budget = &running.budget;
     FormView::new(LABELS)

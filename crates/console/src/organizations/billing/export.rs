@@ -12,7 +12,7 @@ use web::forms::Filters;
 
 use crate::console::Console;
 
-/// The month of an export; without it, that of now.
+/// The month of an export; the current month by default.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFilters {
     month: Option<Month>,
@@ -25,7 +25,7 @@ impl Record<Api> for ExportFilters {
     }
 }
 
-/// Get the charges of a month as a file in the form of FOCUS.
+/// Get the charges of a month as a file in the FOCUS format.
 pub async fn read(
     console: Console,
     visit: Visit<OrgScope>,

@@ -69,7 +69,7 @@ pub async fn read(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> R
     Page::document(PrintableInvoice::from(&document).html()?, &policy)
 }
 
-/// Returns `true` if something is due of an invoice with this status.
+/// Returns `true` if an invoice with this status has an amount due.
 fn is_open(status: Status) -> bool {
     status == Status::Open
 }

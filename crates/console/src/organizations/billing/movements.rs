@@ -59,11 +59,11 @@ struct MovementsPage {
     here: String,
 }
 
-/// One page of movements.
+/// A page of movements.
 struct List {
     rows: Vec<Movement>,
     listing: Listing,
-    /// How the amounts are written.
+    /// The format of the amounts.
     column: Column,
     csv: String,
 }
@@ -104,16 +104,16 @@ pub async fn list(
     Page::with_form(&page.form, &page)
 }
 
-/// Returns what a kind of movement is for people.
+/// Returns the label of a kind of movement.
 fn label(kind: movements::Kind) -> &'static str {
     match kind.as_str() {
         "usage" => "Usage",
         "credit" => "Credit",
-        "credit_expiry" => "End of a credit",
+        "credit_expiry" => "Credit expiry",
         "discount" => "Volume discount",
         "payment" => "Payment",
-        "void" => "Void invoice",
-        "write_off" => "Written off",
+        "void" => "Voided invoice",
+        "write_off" => "Write-off",
         other => other,
     }
 }

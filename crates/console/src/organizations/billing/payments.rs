@@ -81,7 +81,7 @@ struct PaymentPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     payment: Payment,
-    /// The tax that is paid on top, and what is paid with it, once they are known.
+    /// The tax that is paid on top, and the total with it, once they are known.
     tax: Option<String>,
     total: Option<String>,
     /// The page of Stripe on which it is paid, for those who may pay.

@@ -24,7 +24,7 @@ struct InvitePage {
     form: FormView,
     /// The roles that the person may give.
     roles: Vec<Choice>,
-    /// `true` if there is an open invitation for the address already.
+    /// `true` if the address already has an open invitation.
     is_invited: bool,
 }
 

@@ -22,7 +22,7 @@ struct RemovePage {
     detail: MemberDetail,
     keys: MadeKeys,
     is_leaving: bool,
-    /// Why it can't be done.
+    /// The reason why the member can't be removed.
     refusal: Option<String>,
 }
 

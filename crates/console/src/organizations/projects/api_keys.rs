@@ -42,9 +42,9 @@ const LABELS: Labels = &[
     ("permissions", "Permissions"),
     ("lasts", "Expires"),
     ("last_day", "Last day"),
-    ("restrictions.allowed_ips", "Addresses"),
-    ("restrictions.rate_limit", "Requests a minute"),
-    ("restrictions.max_tokens", "Tokens of a request"),
+    ("restrictions.allowed_ips", "Allowed IPs"),
+    ("restrictions.rate_limit", "Requests per minute"),
+    ("restrictions.max_tokens", "Max tokens per request"),
     ("restrictions.models", "Models"),
 ];
 
@@ -52,7 +52,7 @@ const LABELS: Labels = &[
 const PERMISSIONS: [(&str, &str); 4] =
     [("chat", "Chat"), ("embeddings", "Embeddings"), ("models", "List models"), ("files", "Files")];
 
-/// How many days of usage a key's page shows.
+/// The number of days whose usage a key's page shows.
 const SHOWN_DAYS: i64 = 30;
 
 #[derive(Template)]
@@ -115,7 +115,7 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
     let page = KeyPage {
         secrets: keys::api_keys::secrets(&console.keys, scope).await?,
         totals: billing::totals::api_key(&console.billing, scope).await?,
-        caption: format!("Amount in {} a day", column.currency()),
+        caption: format!("Daily cost ({})", column.currency()),
         chart: usage::key_trend(&days, &column),
         column,
         days,
@@ -147,8 +147,8 @@ fn restrictions_in_short(key: &ApiKey) -> String {
         let entries = list.texts().count();
         if entries == 1 { "1 address".to_owned() } else { format!("{entries} addresses") }
     });
-    let rate = key.rate_limit.map(|rate| format!("{} a minute", show::count(rate, "request")));
-    let tokens = key.max_tokens.map(|tokens| format!("{} a request", show::count(tokens, "token")));
+    let rate = key.rate_limit.map(|rate| format!("{} per minute", show::count(rate, "request")));
+    let tokens = key.max_tokens.map(|tokens| format!("{} per request", show::count(tokens, "token")));
     let models = key.models.as_ref().map(|models| count(models.len(), "model"));
     [addresses, rate, tokens, models].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -159,7 +159,7 @@ fn list_link(console: &Console, scope: &KeyScope) -> String {
     console.link(&format!("/organizations/{organization_id}/projects/{project_id}/api-keys"))
 }
 
-/// Fills in what can be changed of a key.
+/// Fills in the fields of a key that can be changed.
 fn filled(key: &ApiKey) -> Result<FormView, Error> {
     FormView::new(LABELS)
         .with("name", &key.name)

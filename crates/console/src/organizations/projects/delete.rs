@@ -19,14 +19,14 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// The name of the project that is to be deleted, typed again.
+    /// The name of the project to delete, typed again.
     #[derive(Debug)]
     pub struct Confirmation in Api {
         name: Text<400> = required,
     }
 }
 
-const LABELS: Labels = &[("name", "Name of the project")];
+const LABELS: Labels = &[("name", "Project name")];
 
 #[derive(Template)]
 #[template(path = "organizations/projects/delete.html")]
@@ -45,7 +45,8 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
 
 /// Delete the project.
 ///
-/// It has to be as the page has shown it: what goes with it was part of the question.
+/// It must not have changed since the page was shown, because the page lists everything that is deleted with the
+/// project.
 pub async fn create(
     console: Console,
     visit: Visit<ProjectScope>,
@@ -68,7 +69,7 @@ pub async fn create(
             Page::done(&console.link(&path), Done::ProjectDeleted)
         }
         Err(error) if error.code == Code::PreconditionFailed => {
-            let sentence = "The project was changed after you opened the page: look at it again.";
+            let sentence = "The project was changed after you opened the page. Review it again.";
             let error = Error::new(Code::InvalidRequest).message(sentence);
             let detail = tenants::projects::read(&console.tenants, &visit.scope).await?;
             show(&console, &visit, detail, FormView::refused(LABELS, &form, error)?).await
@@ -78,7 +79,7 @@ pub async fn create(
 }
 
 fn another_name() -> Error {
-    let (param, message) = ("name".to_owned(), "This isn't the name of the project.".to_owned());
+    let (param, message) = ("name".to_owned(), "The name doesn't match the project's name.".to_owned());
     Error::invalid(vec![Detail { param, code: "does_not_match", message }])
 }
 

@@ -25,9 +25,9 @@ use call::Prompt;
 
 const LABELS: Labels = &[
     ("model", "Model"),
-    ("instructions", "Instructions"),
+    ("instructions", "System prompt"),
     ("message", "Message"),
-    ("max_tokens", "Most tokens of the answer"),
+    ("max_tokens", "Max output tokens"),
     ("temperature", "Temperature"),
 ];
 
@@ -47,12 +47,12 @@ impl PlaygroundPage {
         self.answer.as_ref().map_or("", |answer| &answer.text)
     }
 
-    /// Returns what is remarkable about the answer.
+    /// Returns a remark about the answer.
     fn remark(&self) -> Option<&str> {
         self.answer.as_ref()?.remark.as_deref()
     }
 
-    /// Returns what the call has used; dashes before there is an answer.
+    /// Returns the figures of the call; dashes before it is answered.
     fn figures(&self) -> Figures {
         self.answer.as_ref().map_or_else(Figures::unknown, |answer| answer.figures.clone())
     }
@@ -82,7 +82,7 @@ pub async fn create(
     visit: Visit<ProjectScope>,
     mut form: ObjectForm<Prompt>,
 ) -> Result<Page, Error> {
-    // Read first: an error after the call would lose an answer that costs something.
+    // Read this first, because an error after the call would lose an answer that is charged.
     let shell = Shell::read(&console, &visit.person).await?;
     let mut view = filled(&form);
     let answered = match form.take() {

@@ -26,7 +26,7 @@ struct SettingsPage {
     shell: Shell,
     form: FormView,
     models: Vec<Choice>,
-    /// The default model that is set.
+    /// The current default model.
     model: String,
 }
 
@@ -64,7 +64,7 @@ pub async fn create(
     }
 }
 
-/// Returns the form with what is set.
+/// Returns the form filled with the current settings.
 fn filled(project: &Project) -> Result<FormView, Error> {
     FormView::new(LABELS)
         .with("name", &project.name)

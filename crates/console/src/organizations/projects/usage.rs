@@ -39,7 +39,7 @@ pub async fn read(
     };
     let shell = Shell::read(&console, &visit.person).await?;
     let here = shell.project_link("/usage");
-    let nothing = "No model was called with a key of this project on these days. Usage appears here a few seconds \
+    let nothing = "No usage of this project in this period. Usage appears here a few seconds \
                    after a call.";
     let page = UsagePage { shell, view, here, nothing };
     Page::with_form(&page.view.form, &page)

@@ -46,7 +46,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     Page::new(&SecondFactorPage { shell, is_required: detail.organization.require_second_factor })
 }
 
-/// Require a second factor of all members, or no longer.
+/// Require a second factor of all members, or make it optional.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,

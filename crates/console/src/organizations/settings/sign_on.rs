@@ -51,7 +51,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     })
 }
 
-/// Require a sign-on of the members whom the organization's provider speaks for, or no longer.
+/// Require a sign-on of the members managed by the organization's provider, or make it optional.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,

@@ -27,7 +27,7 @@ struct DeliveriesPage {
     deliveries: Vec<Delivery>,
     listing: Listing,
     state: String,
-    /// The person may have events delivered again, and the webhook is on.
+    /// `true` if the person may have events redelivered and the webhook is on.
     may_redeliver: bool,
 }
 
@@ -52,7 +52,7 @@ pub async fn list(
     })
 }
 
-/// Returns what the last attempt has come to, with the status and the time that it took.
+/// Returns the outcome of the last attempt, with its status and duration.
 fn attempt(delivery: &Delivery) -> String {
     let outcome = delivery.last_outcome.map(|of| meanings::outcome(of).to_owned());
     let status = delivery.last_status.map(|status| format!("status {status}"));
@@ -60,7 +60,7 @@ fn attempt(delivery: &Delivery) -> String {
     [outcome, status, duration].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns `true` if there is a next attempt.
+/// Returns `true` if another attempt follows.
 fn is_pending(delivery: &Delivery) -> bool {
     delivery.state == State::Pending
 }

@@ -17,53 +17,53 @@ pub fn with_meaning(of: EventType) -> String {
 
 fn meaning(of: EventType) -> &'static str {
     match of {
-        EventType::InvoiceCreated => "a month was closed with an invoice",
-        EventType::InvoicePaid => "an invoice is paid in full",
-        EventType::InvoiceVoided => "an invoice was taken back",
+        EventType::InvoiceCreated => "an invoice was created for a month",
+        EventType::InvoicePaid => "an invoice was paid in full",
+        EventType::InvoiceVoided => "an invoice was voided",
         EventType::CreditAdded => "a credit was added",
         EventType::CreditExpiring => "a credit expires within a week",
-        EventType::CreditExpired => "what was left of a credit has expired",
-        EventType::PaymentSucceeded => "a payment has succeeded",
-        EventType::PaymentFailed => "a charge of the saved card has failed for the last time",
-        EventType::PaymentActionRequired => "a bank wants an owner to confirm a charge",
-        EventType::PaymentRefunded => "a payment was refunded, or a part of it",
-        EventType::PaymentDisputed => "a bank has taken the money of a payment back, or has returned it",
-        EventType::AutoTopUpPaused => "the automatic top-up was paused",
-        EventType::BalanceLow => "the balance is below its alert",
+        EventType::CreditExpired => "the remainder of a credit expired",
+        EventType::PaymentSucceeded => "a payment succeeded",
+        EventType::PaymentFailed => "the last attempt to charge the saved card failed",
+        EventType::PaymentActionRequired => "a bank requires an owner to confirm a charge",
+        EventType::PaymentRefunded => "a payment was fully or partly refunded",
+        EventType::PaymentDisputed => "a bank reversed a payment or returned its money",
+        EventType::AutoTopUpPaused => "automatic top-up was paused",
+        EventType::BalanceLow => "the balance dropped below its alert",
         EventType::BalanceDepleted => "the balance and the credit limit are used up",
-        EventType::BalanceRecovered => "the balance is neither low nor used up any more",
-        EventType::BudgetThresholdReached => "a budget has reached a threshold",
+        EventType::BalanceRecovered => "the balance is no longer low or used up",
+        EventType::BudgetThresholdReached => "a budget reached a threshold",
         EventType::BudgetExceeded => "the limit of a budget is used up",
         EventType::ApiKeyCreated => "an API key was created",
-        EventType::ApiKeyRotated => "an API key has another secret",
+        EventType::ApiKeyRotated => "an API key was rotated",
         EventType::ApiKeyExpiring => "an API key expires within a week",
         EventType::ApiKeyDeleted => "an API key was deleted",
-        EventType::MemberAdded => "somebody has become a member",
-        EventType::MemberRemoved => "somebody is no member any more",
-        EventType::AuditDrift => "the audit of the books has found something new",
-        EventType::UsageRefused => "reported usage was refused",
-        EventType::CatalogRefused => "a catalog file was refused",
-        EventType::WebhookTest => "a test",
+        EventType::MemberAdded => "a member joined or was added",
+        EventType::MemberRemoved => "a member left or was removed",
+        EventType::AuditDrift => "the ledger audit found a new problem",
+        EventType::UsageRefused => "reported usage was rejected",
+        EventType::CatalogRefused => "a catalog file was rejected",
+        EventType::WebhookTest => "a test event",
     }
 }
 
 /// Returns the outcome of an attempt.
 pub fn outcome(of: Outcome) -> &'static str {
     match of {
-        Outcome::Succeeded => "taken",
-        Outcome::Refused => "refused",
-        Outcome::NotReachable => "no public address was found",
-        Outcome::NotConnected => "no connection",
+        Outcome::Succeeded => "accepted",
+        Outcome::Refused => "rejected",
+        Outcome::NotReachable => "DNS lookup found no public address",
+        Outcome::NotConnected => "connection failed",
         Outcome::TlsFailed => "TLS failed",
-        Outcome::NoAnswer => "no answer",
-        Outcome::Timeout => "no answer in time",
+        Outcome::NoAnswer => "no response",
+        Outcome::Timeout => "timed out",
     }
 }
 
 /// Returns the state of a delivery, with the kind of its badge.
 pub fn state(of: State) -> (&'static str, &'static str) {
     match of {
-        State::Pending => ("waiting", "warn"),
+        State::Pending => ("pending", "warn"),
         State::Succeeded => ("delivered", "good"),
         State::Failed => ("failed", "bad"),
     }

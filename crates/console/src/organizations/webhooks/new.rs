@@ -37,7 +37,8 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
 
 /// Create a webhook, and show its secret.
 ///
-/// The form has the sealed id of the webhook, so that it creates one, however often it is sent.
+/// The form contains the sealed id of the webhook, so that it creates only one webhook even if it is sent several
+/// times.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,
@@ -45,7 +46,7 @@ pub async fn create(
 ) -> Result<Page, Error> {
     let shell = Shell::read(&console, &visit.person).await?;
     let Some(id) = new_ids::open_webhook(&console.webhooks, &visit.scope, form.sent(NEW_ID)) else {
-        let sentence = "The form was too old, or of somebody else. Send it again if all of it is right.";
+        let sentence = "The form expired or belongs to another user. Check your input and submit it again.";
         let error = Error::new(Code::InvalidRequest).message(sentence);
         let new_id = new_ids::seal_webhook(&console.webhooks, &visit.scope)?;
         return show(shell, FormView::refused(LABELS, &form, error)?, new_id);
@@ -60,9 +61,9 @@ pub async fn create(
             secret::show(shell, created.webhook.id, &new)
         }
         Err(error) if error.code == Code::PreconditionFailed => {
-            let title = "This webhook exists already";
-            let words = "The form was sent before. The webhook’s secret was shown once, after the first time; rotate \
-                         it for another one.";
+            let title = "This webhook already exists";
+            let words = "This form was already submitted. The webhook’s secret was shown only once, after the first \
+                         submission. To get a new secret, rotate the webhook.";
             secret::show_made_before(shell, id, (title, words))
         }
         Err(error) => {

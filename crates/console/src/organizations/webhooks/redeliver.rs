@@ -21,7 +21,7 @@ use crate::shell::Shell;
 
 const LABELS: Labels = &[("since", "Since")];
 
-/// How many days the form reaches back unless another day is chosen.
+/// The number of days that the form goes back by default.
 const OFFERED_DAYS: i64 = 7;
 
 record! {

@@ -22,9 +22,9 @@ use crate::shell::Shell;
 struct RotatePage<'a> {
     shell: Shell,
     webhook: &'a Webhook,
-    /// The end of the previous secret, if that signs, too.
+    /// The end of the previous secret, if it still signs events.
     previous_ends_at: Option<Time>,
-    /// The secret that is replaced: a second rotation by the same form is none.
+    /// The version of the secret to replace, so that sending the form again doesn't rotate the webhook again.
     version: String,
 }
 
@@ -41,7 +41,8 @@ pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> R
 
 /// Give a webhook a new secret, and show it.
 ///
-/// The form has the version of the secret that it replaces, so that it makes one, however often it is sent.
+/// The form contains the version of the secret that it replaces, so that it makes only one secret even if it is sent
+/// several times.
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,
@@ -60,9 +61,10 @@ pub async fn create(
             secret::show(shell, id, &NewSecret { secret: &rotated.secret, previous_ends_at })
         }
         Err(error) if error.code == Code::PreconditionFailed => {
-            let title = "This webhook was rotated already";
-            let words = "It has got another secret since you opened the page: by this form, sent before, or by somebody \
-                         else. That secret was shown once; rotate the webhook again for another one.";
+            let title = "This webhook was already rotated";
+            let words = "The webhook got a new secret after you opened the page, either because this form was already \
+                         submitted or because another user rotated it. That secret was shown only once. To get a new \
+                         one, rotate the webhook again.";
             secret::show_made_before(shell, id, (title, words))
         }
         Err(error) => Err(error),

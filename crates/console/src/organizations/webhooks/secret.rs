@@ -12,7 +12,7 @@ use crate::shell::Shell;
 /// A new secret.
 pub struct NewSecret<'a> {
     pub secret: &'a WebhookSecret,
-    /// Until when the previous one signs, too; `None` if there is none.
+    /// The time until which the previous secret also signs events; `None` if no previous secret exists.
     pub previous_ends_at: Option<Time>,
 }
 
@@ -25,11 +25,11 @@ struct SecretPage {
     previous_ends_at: Option<Time>,
 }
 
-/// Shows a new secret. It stands in this answer and nowhere else: not in a link, a cookie or a store. Nothing is read
-/// for it, because an error would lose the secret: the shell was read before the secret was made.
+/// Shows a new secret. Only this response contains it: no link, cookie or store does. Nothing is read here, because
+/// an error would lose the secret. The shell was read before the secret was made.
 ///
 /// # Errors
-/// None: the page can always be made.
+/// None: the page can always be rendered.
 pub fn show(shell: Shell, id: WebhookId, new: &NewSecret<'_>) -> Result<Page, Error> {
     let NewSecret { secret, previous_ends_at } = *new;
     Page::new(&SecretPage { shell, id, secret: secret.expose(), previous_ends_at })
@@ -44,10 +44,10 @@ struct MadeBeforePage {
     words: &'static str,
 }
 
-/// Says that a form which makes a secret was sent before (409).
+/// Returns a page (409) for a form that was already submitted and made a secret.
 ///
 /// # Errors
-/// None: the page can always be made.
+/// None: the page can always be rendered.
 pub fn show_made_before(
     shell: Shell,
     id: WebhookId,

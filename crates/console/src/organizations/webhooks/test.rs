@@ -13,7 +13,8 @@ use crate::page::Page;
 
 /// Send a test to a webhook.
 ///
-/// The form has the sealed id of the test's event, so that it sends one, however often it is sent.
+/// The form contains the sealed id of the test's event, so that it sends only one event even if it is sent several
+/// times.
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,

@@ -22,7 +22,7 @@ use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 
 record! {
-    /// The answer of a browser, and what the passkey is for.
+    /// The response of a browser, and the purpose of the passkey.
     #[derive(Debug)]
     pub struct NewPasskey in Api {
         name: Name = required,
@@ -34,8 +34,8 @@ record! {
 
 const LABELS: Labels = &[
     ("name", "Name"),
-    ("asked_after_password", "Ask for a second factor after the password, too"),
-    ("credential", "The passkey"),
+    ("asked_after_password", "Also require a second factor with my password"),
+    ("credential", "Passkey"),
 ];
 
 #[derive(Template)]

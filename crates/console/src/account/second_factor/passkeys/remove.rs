@@ -17,7 +17,7 @@ use crate::shell::Shell;
 struct RemovePage {
     shell: Shell,
     passkey: Passkey,
-    /// `true` if it is all that is asked for after the password.
+    /// `true` if it is the only second factor.
     is_last_factor: bool,
 }
 

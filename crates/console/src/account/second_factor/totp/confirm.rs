@@ -34,7 +34,7 @@ pub async fn create(
         }
         Ok(None) => Page::done(&console.link("/account/second-factor"), Done::TotpReplaced),
         Err(error) => {
-            // The secret is shown again: it isn't in use.
+            // The secret is shown again because it isn't in use yet.
             let pending = second_factor::pending_totp(&console.accounts, scope.user_id()).await?;
             match pending {
                 Some(enrolment) => {

@@ -20,11 +20,11 @@ use crate::shell::Shell;
 struct RemovePage {
     shell: Shell,
     card: SavedCard,
-    /// The automatic top-up is on, which then stops.
+    /// `true` if the automatic top-up is on; without a card it stops.
     tops_up: bool,
 }
 
-/// Ask whether the saved card is to be removed. Without one, or where nothing can be paid, the page of the card says so.
+/// Ask whether to remove the saved card. Without a saved card or payments, redirect to the page of the card.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     let organization_id = visit.scope.organization_id();
     let card = cards::read(&console.payments, organization_id).await?;

@@ -13,7 +13,7 @@ use crate::page::Page;
 
 /// Make the payment of an invoice, and lead to its page.
 ///
-/// An invoice has one page of Stripe at a time, so that a second press finds the same payment.
+/// An invoice has only one payment page at Stripe at a time, so pressing the button again finds the same payment.
 pub async fn create(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> Result<Page, Error> {
     let (scope, id) = (visit.scope.organization(), visit.scope.invoice().id);
     let organization_id = visit.scope.organization_id();
@@ -31,10 +31,10 @@ pub async fn create(console: Console, visit: Visit<InvoiceScope>, _: NoInput) ->
             let list = console.link(&format!("/organizations/{organization_id}/billing/invoices"));
             Page::done(&list, Done::NothingDue)
         }
-        // There is no field that could be corrected.
+        // The form has no field to correct.
         Err(error) if error.code.status() == StatusCode::BAD_REQUEST => {
             let message =
-                "The payment processor takes no amount as small or as large as what is due of this invoice.";
+                "The amount due on this invoice is too small or too large for the payment processor.";
             Err(Error::new(Code::ProcessorUnavailable).message(message))
         }
         Err(error) => Err(error),

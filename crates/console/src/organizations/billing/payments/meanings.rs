@@ -14,34 +14,34 @@ pub fn kind(kind: PaymentKind) -> &'static str {
 /// Returns the words of a status, and the kind of its badge.
 pub fn status(status: PaymentStatus) -> (&'static str, &'static str) {
     match status {
-        PaymentStatus::Open => ("To be paid", "warn"),
+        PaymentStatus::Open => ("Awaiting payment", "warn"),
         PaymentStatus::Processing => ("In progress", ""),
-        PaymentStatus::ActionRequired => ("To be confirmed", "warn"),
+        PaymentStatus::ActionRequired => ("Needs confirmation", "warn"),
         PaymentStatus::Succeeded => ("Paid", "good"),
         PaymentStatus::Failed => ("Failed", "bad"),
-        PaymentStatus::Canceled => ("Given up", ""),
+        PaymentStatus::Canceled => ("Canceled", ""),
     }
 }
 
-/// Returns why a payment failed or was given up; `code` is ours, or Stripe's word.
+/// Returns why a payment failed or was canceled; `code` is ours or Stripe's.
 pub fn failure(code: &str) -> String {
     let words = match code {
-        "session_expired" => "nobody paid it on its page within a day",
-        "replaced" => "another payment of the invoice has taken its place",
+        "session_expired" => "it wasn’t paid within a day",
+        "replaced" => "another payment of the invoice replaced it",
         "not_needed" => "the balance was high enough again",
         "disabled" => "the automatic top-up was turned off or paused",
-        "monthly_cap" => "it would have passed the most that is charged in a month",
-        "daily_maximum" => "it waits for the next day: no more is charged by itself in one",
-        "processor_unavailable" => "it waits until the payment processor takes payments again",
-        "invoice_not_open" => "its invoice was paid otherwise, taken back or given up",
-        "no_payment_method" => "there was no saved card",
-        "tax_location" => "its tax couldn’t be computed without an address of the organization",
+        "monthly_cap" => "it would have exceeded the monthly maximum",
+        "daily_maximum" => "it was postponed because the daily maximum of automatic charges is reached",
+        "processor_unavailable" => "it was postponed until the payment processor accepts payments again",
+        "invoice_not_open" => "its invoice was paid in another way, voided or written off",
+        "no_payment_method" => "no card was saved",
+        "tax_location" => "tax couldn’t be computed without the organization’s address",
         "organization_deleted" => "the organization was deleted",
-        "authentication_required" => "the bank wants a person to confirm it",
-        "insufficient_funds" => "the card hasn’t enough money",
+        "authentication_required" => "the bank requires a person to confirm it",
+        "insufficient_funds" => "insufficient funds",
         "expired_card" => "the card has expired",
-        "card_declined" | "generic_decline" | "do_not_honor" => "the bank has declined the card",
-        other => return format!("Stripe’s word for it is “{other}”"),
+        "card_declined" | "generic_decline" | "do_not_honor" => "the bank declined the card",
+        other => return format!("Stripe reported “{other}”"),
     };
     words.to_owned()
 }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn unknown_word_of_stripe_is_shown() {
-        assert_eq!(failure("replaced"), "another payment of the invoice has taken its place");
-        assert_eq!(failure("lost_card"), "Stripe’s word for it is “lost_card”");
+        assert_eq!(failure("replaced"), "another payment of the invoice replaced it");
+        assert_eq!(failure("lost_card"), "Stripe reported “lost_card”");
     }
 }

@@ -47,7 +47,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
 
 /// Make the payment, and lead to its page.
 ///
-/// The form has an id, so that it makes one payment, however often it is sent.
+/// The form has an id, so that it makes only one payment even if it is sent several times.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,
@@ -61,7 +61,7 @@ pub async fn create(
         Code::PaymentsDisabled => {
             return Page::see_other(&list_link(&console, visit.scope.organization_id()));
         }
-        // The payment is there: the same form finds it again.
+        // The payment exists, so the same form finds it again.
         Code::ProcessorUnavailable => form.sent(NEW_ID).to_owned(),
         _ => forms::new_id(&console.payments),
     };
@@ -74,7 +74,7 @@ async fn make(
     form: &mut ObjectForm<CreatePayment>,
 ) -> Result<Payment, Error> {
     let Some(request_key) = forms::request_key(scope, form.sent(NEW_ID)) else {
-        let sentence = "The form was too old. Send it again if all of it is right.";
+        let sentence = "The form expired. Check your input and submit it again.";
         return Err(Error::new(Code::InvalidRequest).message(sentence));
     };
     let new = form.take()?.into_new(Some(request_key))?;
@@ -86,8 +86,8 @@ fn in_words(error: Error) -> Error {
     if error.code != Code::IdempotencyKeyReused {
         return error;
     }
-    let sentence = "This form was sent before, with something else: that payment is in the list. Send it again to make \
-                    another one.";
+    let sentence = "This form was already submitted with other values, and that payment is in the list. Submit it \
+                    again to make another payment.";
     Error::new(error.code).message(sentence)
 }
 

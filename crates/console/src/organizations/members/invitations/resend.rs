@@ -13,7 +13,7 @@ use crate::notices::Done;
 use crate::page::Page;
 
 record! {
-    /// The end of the invitation that the person has seen. A form that is sent twice sends one mail.
+    /// The expiry of the invitation that the person saw. Sending the form twice sends only one e-mail.
     #[derive(Debug)]
     pub struct Resend in Api {
         expires_at: Time = required,

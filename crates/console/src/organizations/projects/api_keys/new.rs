@@ -28,7 +28,7 @@ use crate::shell::Shell;
 /// The name of the hidden field with the sealed id of the key that the form creates.
 const NEW_ID: &str = "new_id";
 
-/// How long a new key lasts.
+/// The lifetime of a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lasts {
     Month,
@@ -47,10 +47,10 @@ impl Lasts {
         ("90", "In 90 days"),
         ("365", "In a year"),
         ("always", "Never"),
-        ("day", "After a day of your choice"),
+        ("day", "Custom date"),
     ];
 
-    /// Returns how many days it lasts, if that is said by the choice alone.
+    /// Returns the number of days that the key lasts, if the choice alone determines it.
     fn days(self) -> Option<i64> {
         match self {
             Self::Month => Some(30),
@@ -82,7 +82,7 @@ impl Field for Lasts {
     }
 }
 
-/// The form of a new key: the body of the API, with its end as people choose it.
+/// The form of a new key: the body of the API, with the expiry as people choose it.
 #[derive(Debug)]
 pub struct NewKey {
     body: CreateApiKey,
@@ -108,7 +108,7 @@ impl Record<Api> for NewKey {
 /// Returns the end of the last day of a key.
 fn end_of(fields: &mut Fields<'_, Api>, day: Option<DayField>, now: Time) -> Option<Option<Time>> {
     let Some(DayField(day)) = day else {
-        return fields.problem("last_day", "required", "`last_day` is needed for an end of your choice.");
+        return fields.problem("last_day", "required", "`last_day` is required for a custom date.");
     };
     let end = day.plus(1).start();
     if end <= now {
@@ -137,7 +137,7 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
 
 /// Create a key, and show its secret.
 ///
-/// The form has the sealed id of the key, so that it creates one, however often it is sent.
+/// The form contains the sealed id of the key, so that it creates only one key even if it is sent several times.
 pub async fn create(
     console: Console,
     visit: Visit<ProjectScope>,
@@ -145,7 +145,7 @@ pub async fn create(
 ) -> Result<Page, Error> {
     let shell = Shell::read(&console, &visit.person).await?;
     let Some(id) = new_ids::open(&console.keys, &visit.scope, form.sent(NEW_ID)) else {
-        let sentence = "The form was too old, or of somebody else. Send it again if all of it is right.";
+        let sentence = "The form expired or belongs to another user. Check your input and submit it again.";
         let error = Error::new(Code::InvalidRequest).message(sentence);
         let new_id = new_ids::seal(&console.keys, &visit.scope)?;
         return show(&console, shell, FormView::refused(LABELS, &form, error)?, new_id);
@@ -161,9 +161,9 @@ pub async fn create(
             secret::show(&console, shell, &created.api_key, &new)
         }
         Err(error) if error.code == Code::PreconditionFailed => {
-            let title = "This key exists already";
-            let words = "The form was sent before. The key's secret was shown once, after the first time; rotate the key \
-                         for another one.";
+            let title = "This key already exists";
+            let words = "This form was already submitted. The key's secret was shown only once, after the first \
+                         submission. To get a new secret, rotate the key.";
             secret::show_made_before(shell, id, (title, words))
         }
         Err(error) => {

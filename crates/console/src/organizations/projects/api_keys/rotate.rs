@@ -19,7 +19,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 use crate::show;
 
-const LABELS: Labels = &[("grace_seconds", "The previous secret works")];
+const LABELS: Labels = &[("grace_seconds", "Previous secret")];
 
 #[derive(Template)]
 #[template(path = "organizations/projects/api_keys/rotate.html")]
@@ -29,7 +29,7 @@ struct RotatePage<'a> {
     graces: Vec<Choice>,
     key: &'a ApiKey,
     secrets: Secrets,
-    /// The secret that is replaced: a second rotation by the same form is none.
+    /// The version of the secret to replace, so that sending the form again doesn't rotate the key again.
     version: String,
 }
 
@@ -44,7 +44,8 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
 
 /// Rotate a key, and show its new secret.
 ///
-/// The form has the version of the secret that it replaces, so that it makes one, however often it is sent.
+/// The form contains the version of the secret that it replaces, so that it makes only one secret even if it is sent
+/// several times.
 pub async fn create(
     console: Console,
     visit: Visit<KeyScope>,
@@ -64,9 +65,10 @@ pub async fn create(
             secret::show(&console, shell, visit.scope.api_key(), &new)
         }
         Err(error) if error.code == Code::PreconditionFailed => {
-            let title = "This key was rotated already";
-            let words = "It has got another secret since you opened the page: by this form, sent before, or by somebody \
-                         else. That secret was shown once; rotate the key again for another one.";
+            let title = "This key was already rotated";
+            let words = "The key got a new secret after you opened the page, either because this form was already \
+                         submitted or because another user rotated it. That secret was shown only once. To get a new \
+                         one, rotate the key again.";
             let id = visit.scope.api_key_id();
             secret::show_made_before(shell, id, (title, words))
         }
@@ -92,7 +94,7 @@ fn show_form(
     Page::with_form(&page.form, &page)
 }
 
-/// Returns how long the previous secret may stay good, the longest first.
+/// Returns the times for which the previous secret can stay valid, the longest first.
 fn graces(configured_hours: u32) -> Vec<Choice> {
     let seconds = |hours: u32| (i64::from(hours) * HOUR_MS).div_euclid(SECOND_MS).to_string();
     let offered =
@@ -101,8 +103,8 @@ fn graces(configured_hours: u32) -> Vec<Choice> {
     hours.dedup();
     let mut graces: Vec<_> = hours
         .into_iter()
-        .map(|hours| (seconds(hours), format!("for {} more", show::count(i64::from(hours), "hour"))))
+        .map(|hours| (seconds(hours), format!("Works for {} more", show::count(i64::from(hours), "hour"))))
         .collect();
-    graces.push(("0".to_owned(), "no longer: it has leaked, or nothing uses it".to_owned()));
+    graces.push(("0".to_owned(), "Revoke immediately".to_owned()));
     graces
 }

@@ -7,7 +7,7 @@ use keys::rules::permissions::Permission;
 use super::tools::{self, Tool};
 use crate::console::Console;
 
-/// Lines to try a new key with, for what it may do.
+/// Lines to try a new key with, according to its permissions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Samples {
     pub curl: String,
@@ -15,7 +15,7 @@ pub struct Samples {
     pub node: String,
 }
 
-/// What a sample asks for.
+/// The kind of call that a sample makes.
 enum Call {
     Chat(String),
     Embeddings(String),
@@ -71,7 +71,7 @@ impl Samples {
     }
 }
 
-/// Returns what to set in tools, with this secret; nothing for a key that can't chat with a model of this server.
+/// Returns the settings of tools with this secret; empty for a key that can't chat with a model of this server.
 pub fn tools(console: &Console, key: &ApiKey, secret: &str) -> Vec<Tool> {
     match call(console, key) {
         Call::Chat(model) => tools::tools(&console.public_url, secret, &model),

@@ -16,7 +16,7 @@ use crate::shell::Shell;
 /// A new secret.
 pub struct NewSecret<'a> {
     pub secret: &'a ApiKeySecret,
-    /// When the previous one ends, if there is one.
+    /// The end of the previous secret, if the key has one.
     pub previous_ends_at: Option<Time>,
     /// `true` if the key had another one before.
     pub is_rotation: bool,
@@ -34,11 +34,11 @@ struct SecretPage<'a> {
     tools: Vec<Tool>,
 }
 
-/// Shows a new secret. It stands in this answer and nowhere else: not in a link, a cookie or a store. Nothing is read
-/// for it, because an error would lose the secret: the shell was read before the secret was made.
+/// Shows a new secret. Only this response contains it: no link, cookie or store does. Nothing is read here, because
+/// an error would lose the secret. The shell was read before the secret was made.
 ///
 /// # Errors
-/// None: the page can always be made.
+/// None: the page can always be rendered.
 pub fn show(console: &Console, shell: Shell, key: &ApiKey, new: &NewSecret<'_>) -> Result<Page, Error> {
     let secret = new.secret.expose();
     Page::new(&SecretPage {
@@ -61,10 +61,10 @@ struct MadeBeforePage {
     words: &'static str,
 }
 
-/// Says that a form which makes a secret was sent before (409).
+/// Returns a page (409) for a form that was already submitted and made a secret.
 ///
 /// # Errors
-/// None: the page can always be made.
+/// None: the page can always be rendered.
 pub fn show_made_before(
     shell: Shell,
     id: ApiKeyId,

@@ -1,4 +1,4 @@
-//! How to set up common tools. The text is the same as in docs/tools.md.
+//! Instructions to set up common tools. The text is the same as in docs/tools.md.
 
 /// A tool and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -155,7 +155,7 @@ const TOOLS: [(&str, &str, &[Lines]); 8] = [
     ),
 ];
 
-/// Returns what to set in each tool, with the public URL, a key and a model. None of these has braces.
+/// Returns the settings of each tool, with the public URL, a key and a model. None of these contains braces.
 pub fn tools(public_url: &str, key: &str, model: &str) -> Vec<Tool> {
     let fill =
         |text: &str| text.replace("{origin}", public_url).replace("{key}", key).replace("{model}", model);
@@ -175,7 +175,7 @@ pub fn tools(public_url: &str, key: &str, model: &str) -> Vec<Tool> {
 mod tests {
     use super::*;
 
-    /// The page in the docs has run as it stands, with each tool.
+    /// The page in the docs was tested with each tool.
     #[test]
     fn tools_are_set_up_as_the_docs_say() {
         let page = include_str!("../../../../../../docs/tools.md");

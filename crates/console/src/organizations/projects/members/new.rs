@@ -22,7 +22,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// Whom the list of people shows.
+    /// The filter of the list of people.
     #[derive(Debug)]
     pub struct Candidates in Api {
         search: Option<Text<200>> = optional,
@@ -66,7 +66,7 @@ pub async fn create(
     };
     match added.await {
         Ok(_) => Page::done(&list_link(&console, &visit.scope), Done::ProjectMemberAdded),
-        // The form was sent twice, or somebody else has added the same person.
+        // The form was sent twice, or another user added the same person.
         Err(error) if error.code == Code::AlreadyMember => {
             Page::done(&list_link(&console, &visit.scope), Done::ProjectMemberThere)
         }

@@ -1,4 +1,4 @@
-//! What a model has answered, and what that cost.
+//! The answer of a model, and its cost.
 
 use kernel::currencies;
 use kernel::error::Error;
@@ -14,13 +14,13 @@ use crate::show;
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) text: String,
-    /// What is remarkable about it.
+    /// A remark about the answer, such as that it was cut off.
     pub(super) remark: Option<String>,
     pub(super) figures: Figures,
     pub(super) samples: Samples,
 }
 
-/// What a call has used, as a page shows it.
+/// The usage of a call, as a page shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) prompt_tokens: String,
@@ -35,8 +35,8 @@ impl Figures {
         Self { prompt_tokens, completion_tokens, price }
     }
 
-    /// Returns what a call was charged for, after its end; or a sentence, if that can't be read: the answer is shown
-    /// all the same.
+    /// Returns the charged usage of a call that has ended; or a sentence if it can't be read, because the answer is
+    /// shown in any case.
     pub(super) async fn read(
         console: &Console,
         scope: &ProjectScope,
@@ -44,7 +44,7 @@ impl Figures {
     ) -> Result<Self, &'static str> {
         Self::try_read(console, scope, call_id).await.map_err(|error| {
             tracing::warn!(%call_id, "the price of a call can't be shown: {error}");
-            "The price can’t be read just now: the usage of the project has it."
+            "The price isn’t available right now. See the project’s usage."
         })
     }
 
@@ -99,28 +99,28 @@ struct Failure {
 pub(super) struct Piece {
     pub(super) text: String,
     pub(super) remark: Option<String>,
-    /// Why the answer isn't complete.
+    /// The reason why the answer is incomplete.
     pub(super) failure: Option<String>,
 }
 
-/// Reads the data of an event of a stream, or a whole answer. What isn't known is left out.
+/// Reads the data of an event of a stream, or a whole answer. Unknown fields are ignored.
 pub(super) fn read_piece(json: &[u8]) -> Piece {
     let Ok(Reply { choices, error }) = serde_json::from_slice(json) else { return Piece::default() };
     let failure = error.map(|failure| failure.message);
     let Some(choice) = choices.into_iter().next() else { return Piece { failure, ..Piece::default() } };
     let text = choice.message.and_then(|said| said.content).unwrap_or_default();
     let remark = match choice.finish_reason.as_deref() {
-        Some("length") => Some("The answer was cut: it has as many tokens as it may have."),
-        Some("content_filter") => Some("A filter of the model left out a part of the answer."),
+        Some("length") => Some("The answer was cut off at the token limit."),
+        Some("content_filter") => Some("The model’s content filter removed part of the answer."),
         _ => None,
     };
     Piece { text, remark: remark.map(str::to_owned), failure }
 }
 
-/// Reads a whole answer: its text, and what is remarkable about it.
+/// Reads a whole answer: its text, and a remark about it.
 pub(super) fn read_whole(json: &[u8]) -> (String, Option<String>) {
     let Piece { text, remark, .. } = read_piece(json);
-    let silent = || Some("The model answered without any text.".to_owned());
+    let silent = || Some("The model returned an answer without any text.".to_owned());
     let remark = remark.or_else(|| if text.is_empty() { silent() } else { None });
     (text, remark)
 }

@@ -1,4 +1,4 @@
-//! The call of a model that a form stands for.
+//! The model call that a form describes.
 
 use api::Api;
 use api::gate::Visit;
@@ -14,11 +14,11 @@ use super::answer::{self, Answer, Figures};
 use crate::console::Console;
 use crate::samples::{ChatCall, Message};
 
-/// The most tokens of an answer that can be asked for; models have lower bounds of their own.
+/// The maximum number of output tokens that can be requested; models have lower limits of their own.
 const MAX_TOKENS: i64 = 1_000_000_000;
 
 record! {
-    /// What a person asks a model.
+    /// The input of a person for a model call.
     #[derive(Debug)]
     pub struct Prompt in Api {
         model: Text<128> = required,
@@ -50,7 +50,7 @@ struct Body<'a> {
     stream: bool,
 }
 
-/// Makes the call through the gateway, as the person whom the scope admits.
+/// Makes the call through the gateway, as the person of the scope.
 ///
 /// # Errors
 /// Those of [`gateway::call()`].

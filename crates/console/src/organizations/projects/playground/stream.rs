@@ -1,7 +1,7 @@
 //! POST /console/organizations/{organization_id}/projects/{project_id}/playground/stream: the same call for the
 //! script of the page, which gets the answer as it arrives.
 //!
-//! The reply has one JSON object a line: `text` is a piece of the answer, `remark` and `failure` are sentences, and
+//! The reply has one JSON object per line: `text` is a piece of the answer, `remark` and `failure` are sentences, and
 //! the last line has `figures`.
 
 use std::convert::Infallible;
@@ -46,7 +46,7 @@ pub struct Line {
 
 impl Line {
     fn into_text(self) -> String {
-        // Texts can always be written.
+        // Text can always be serialized.
         serde_json::to_string(&self).map(|json| json + "\n").unwrap_or_default()
     }
 }
@@ -117,7 +117,7 @@ impl Relay {
             };
             self.framer.push(piece);
             let (mut line, mut is_alive) = (Line::default(), false);
-            // The gateway writes whole events, none of which is too long.
+            // The gateway sends whole events, and none of them is too long.
             while let Ok(Some(frame)) = self.framer.next_event() {
                 is_alive = true;
                 let Piece { text, remark, failure } =
@@ -133,7 +133,7 @@ impl Relay {
         None
     }
 
-    /// Returns the last line, with what the call was charged for.
+    /// Returns the last line, with the charged usage.
     async fn last(&self) -> Line {
         match Figures::read(&self.console, &self.scope, self.call_id).await {
             Ok(figures) => Line { figures: Some(figures), ..Line::default() },
