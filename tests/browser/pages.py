@@ -189,9 +189,9 @@ def reset(driver):
     assert driver.switch_to.active_element.get_attribute("id") == "password"
     choose(driver, NEW_PASSWORD, PASSWORD)
     look(driver, "reset-differ", "Choose a new password")
-    assert "not the same" in element(driver, "[role=alert]").text
+    assert "don’t match" in element(driver, "[role=alert]").text
     choose(driver, NEW_PASSWORD, NEW_PASSWORD)
-    look(driver, "reset-done", "Your password is changed")
+    look(driver, "reset-done", "Your password has changed")
     call("/v1/auth/login", {"email": EMAIL, "password": PASSWORD}, 401)
     call("/v1/auth/login", {"email": EMAIL, "password": NEW_PASSWORD})
     driver.get(link)
@@ -239,8 +239,8 @@ def invitation(driver):
     until("another invitation", lambda: mailed_link("/invitations/accept") != link)
     driver.get(mailed_link("/invitations/accept"))
     press(driver)
-    look(driver, "invitation-done", "You are a member")
-    assert "You belong to Other now." in element(driver, "main").text
+    look(driver, "invitation-done", "You’re a member")
+    assert "now a member of Other." in element(driver, "main").text
     grace = send("/v1/auth/login", {"email": "grace@example.com", "password": PASSWORD})["access_token"]
     request = urllib.request.Request(f"{URL}/v1/organizations", headers={"Authorization": f"Bearer {grace}"})
     with urllib.request.urlopen(request) as answer:
@@ -259,10 +259,10 @@ def new_address(driver):
     element(driver, "#password").send_keys(PASSWORD)
     press(driver)
     look(driver, "change-wrong", "Confirm your new e-mail address")
-    assert "not the account's password" in element(driver, "[role=alert]").text
+    assert "The password is incorrect." in element(driver, "[role=alert]").text
     element(driver, "#password").send_keys(NEW_PASSWORD)
     press(driver)
-    look(driver, "change-done", "Your address is changed")
+    look(driver, "change-done", "Your address has changed")
     assert "lovelace@example.com" in element(driver, "main").text
     assert "token" not in driver.current_url, driver.current_url
     call("/v1/auth/login", {"email": "lovelace@example.com", "password": NEW_PASSWORD})
@@ -272,7 +272,7 @@ def new_address(driver):
     driver.get(mailed_link("/change-email"))
     element(driver, "#password").send_keys(NEW_PASSWORD)
     press(driver)
-    look(driver, "change-taken", "This address has another account")
+    look(driver, "change-taken", "This address belongs to another account")
     driver.get(link)
     element(driver, "#password").send_keys(NEW_PASSWORD)
     press(driver)
@@ -281,7 +281,7 @@ def new_address(driver):
 
 def errors(driver):
     driver.get(f"{URL}/reset-password/")
-    look(driver, "error-404", "There is no such page")
+    look(driver, "error-404", "Page not found")
     # A slot may come free between our last attempt and the click.
     for _ in range(5):
         driver.get(f"{URL}/verify-email")

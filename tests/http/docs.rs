@@ -264,7 +264,7 @@ async fn other_requests_are_refused_with_pages(world: World) {
         let answer = world.get(path).send().await;
         assert_eq!(answer.status, 404, "{path}");
         check_page(&answer);
-        assert!(answer.text.contains("There is no such subject"), "{}", answer.text);
+        assert!(answer.text.contains("Subject not found"), "{}", answer.text);
     }
     let below = world.get("/docs/accounts/login").send().await;
     assert_eq!((below.status, below.header("content-type")), (404, "text/html; charset=utf-8"));

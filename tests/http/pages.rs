@@ -135,7 +135,7 @@ async fn reset_reports_every_broken_rule_and_keeps_the_link(world: World) {
 
     let differ = reset(&world, &token, NEW_PASSWORD, "Another-Kettle-9").send().await;
     check(&differ, 400, "Choose a new password");
-    assert!(differ.text.contains("The two passwords are not the same."), "{}", differ.text);
+    assert!(differ.text.contains("The passwords don’t match."), "{}", differ.text);
     assert!(!differ.text.contains('`') && !weak.text.contains('`'), "plain words");
     let missing = form(&world, "/reset-password", &[("token", &token)]).send().await;
     check(&missing, 400, "Choose a new password");
@@ -143,7 +143,7 @@ async fn reset_reports_every_broken_rule_and_keeps_the_link(world: World) {
     assert!(may_log_in(&world, PASSWORD).await);
 
     let done = reset(&world, &token, NEW_PASSWORD, NEW_PASSWORD).send().await;
-    check(&done, 200, "Your password is changed");
+    check(&done, 200, "Your password has changed");
     check(&reset(&world, &token, NEW_PASSWORD, NEW_PASSWORD).send().await, 400, "This link no longer works");
 }
 
@@ -154,7 +154,7 @@ async fn reset_ends_every_session(world: World) {
     let before = world.post("/v1/auth/login", &body).data().await;
     let access = before["access_token"].as_str().unwrap();
     world.get("/v1/auth/me").bearer(access).data().await;
-    check(&reset(&world, &token, NEW_PASSWORD, NEW_PASSWORD).send().await, 200, "Your password is changed");
+    check(&reset(&world, &token, NEW_PASSWORD, NEW_PASSWORD).send().await, 200, "Your password has changed");
     assert_eq!(world.get("/v1/auth/me").bearer(access).refused().await.0, 401);
     assert!(!may_log_in(&world, PASSWORD).await);
     assert!(may_log_in(&world, NEW_PASSWORD).await);
@@ -167,13 +167,13 @@ async fn link_without_a_token_asks_for_it(world: World) {
             let page = world.get(&format!("{path}{query}")).send().await;
             assert_eq!(page.status, 200);
             check_headers(&page);
-            assert!(page.text.contains("This link is not complete."), "{}", page.text);
+            assert!(page.text.contains("This link is incomplete."), "{}", page.text);
             assert!(page.text.contains("<label for=\"token\">"), "{}", page.text);
             assert!(!page.text.contains("<script"));
         }
         for query in ["?token=a&token=b", "?token=%ff", &format!("?token={}", "A".repeat(600))] {
             let page = world.get(&format!("{path}{query}")).send().await;
-            check(&page, 400, "That could not be read");
+            check(&page, 400, "Invalid request");
         }
         for fields in [&[][..], &[("token", "")], &[("token", "x")], &[("token", &"A".repeat(43))]] {
             let both = [("password", NEW_PASSWORD), ("password_confirmation", NEW_PASSWORD)];
@@ -195,7 +195,7 @@ async fn input_is_never_rendered_as_html(world: World) {
     let page = form(&world, "/reset-password", &[("token", evil), (evil, evil)]).send().await;
     check(&page, 400, "Choose a new password");
     let page = world.get("/verify-email/%3Cscript%3E").send().await;
-    check(&page, 404, "There is no such page");
+    check(&page, 404, "Page not found");
     let address = "o'brien&co@example.com";
     let body = json!({"email": address, "password": PASSWORD, "username": "obrien"});
     world.post("/v1/auth/register", &body).data().await;
@@ -212,14 +212,14 @@ async fn errors_are_pages(world: World) {
         assert_eq!((head.status, head.text.as_str()), (200, ""));
         check_headers(&head);
         let put = world.call(Method::PUT, path).send().await;
-        check(&put, 405, "That does not work here");
+        check(&put, 405, "This action isn’t supported");
         assert_eq!(put.header("allow"), "GET,HEAD,POST");
-        check(&world.get(&format!("{path}/")).send().await, 404, "There is no such page");
+        check(&world.get(&format!("{path}/")).send().await, 404, "Page not found");
         let json = world.post(path, &json!({"token": "x"})).send().await;
-        check(&json, 400, "That could not be read");
+        check(&json, 400, "Invalid request");
         for kind in ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencodedx"] {
             let call = world.call(Method::POST, path).header("content-type", kind).raw("token=x");
-            check(&call.send().await, 400, "That could not be read");
+            check(&call.send().await, 400, "Invalid request");
         }
         let kind = "Application/X-WWW-Form-Urlencoded; charset=utf-8";
         let call = world
@@ -232,11 +232,11 @@ async fn errors_are_pages(world: World) {
                 .call(Method::POST, path)
                 .header("content-type", "application/x-www-form-urlencoded")
                 .raw(body);
-            check(&call.send().await, 400, "That could not be read");
+            check(&call.send().await, 400, "Invalid request");
         }
         let long = "x".repeat(16 * 1024);
         let large = form(&world, path, &[("token", &long)]).send().await;
-        check(&large, 413, "That was too long");
+        check(&large, 413, "The input is too long");
         let id = large.header("x-request-id");
         assert!(large.text.contains(id), "the page names the request: {}", large.text);
     }

@@ -155,7 +155,7 @@ fn number_of_query_and_form_parts_is_bounded(database: Database) {
         let page = form(&format!("token=x&{}", pairs(255)));
         assert!(page.status == 400 && page.text.contains("This link no longer works"), "{}", page.text);
         let page = form(&format!("token=x&{}", pairs(256)));
-        assert!(page.status == 400 && page.text.contains("That could not be read"), "{}", page.text);
+        assert!(page.status == 400 && page.text.contains("Invalid request"), "{}", page.text);
     });
 }
 

@@ -1,4 +1,4 @@
-//! Answers in the form that the header `Accept` asks for (RFC 9110, section 12.5.1).
+//! Responses in the format that the header `Accept` asks for (RFC 9110, section 12.5.1).
 
 use http::{HeaderMap, HeaderValue, Response, header};
 use schemars::SchemaGenerator;
@@ -27,7 +27,7 @@ fn is_preferred(media_type: &str, accept: &str) -> bool {
     named > 0.0 && named >= json
 }
 
-/// A reply whose form depends on the header `Accept`, which caches are told.
+/// A reply whose format depends on the header `Accept`, as its header `Vary` states.
 #[derive(Debug)]
 pub struct Negotiated<R>(pub R);
 

@@ -37,7 +37,7 @@ pub enum ModelPricing {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChatModelPricing {
     chat: ChatPrices,
-    /// All prices in force, the one without conditions first.
+    /// All current prices, the one without conditions first.
     prices: Vec<Price>,
 }
 
@@ -56,7 +56,7 @@ pub struct ChatPrices {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EmbeddingsModelPricing {
     embeddings: EmbeddingsPrices,
-    /// All prices in force, the one without conditions first.
+    /// All current prices, the one without conditions first.
     prices: Vec<Price>,
 }
 
@@ -72,7 +72,7 @@ pub struct EmbeddingsPrices {
 /// A discount on tokens above a threshold.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VolumeDiscount {
-    /// The threshold in tokens a month, for one model and token kind.
+    /// The threshold in tokens per month, for one model and token kind.
     threshold: i64,
     /// The discount as a fraction of the price.
     discount: Ppm,

@@ -1,8 +1,8 @@
-//! Operations that make something: a repetition with the same idempotency key gets the first answer again
+//! Operations that create something: a repeated request with the same idempotency key gets the first response again
 //! (docs/contract/README.md#idempotency).
 //!
 //! The handler of such an operation doesn't commit: it returns the reply with its transaction, in which the
-//! answer is stored if the request has a key.
+//! response is stored if the request has a key.
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -28,10 +28,10 @@ use web::route::{handler_path, route};
 pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// The name of the header as a `param` of errors.
 const HEADER: &str = "idempotency-key";
-/// The most characters of a key.
+/// The maximum length of a key in characters.
 const MAX_KEY_LENGTH: usize = 255;
 
-/// Returns the row of an operation that makes something: a POST below `/v1` that takes an idempotency key.
+/// Returns the row of an operation that creates something: a POST below `/v1` that takes an idempotency key.
 pub fn creation<H, A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
 where
     H: From<Api> + Send + 'static,
@@ -57,15 +57,15 @@ type Made = BoxFuture<'static, Result<Uncommitted<Result<Response<Body>, Error>>
 async fn respond(api: Api, request: Option<Request>, made: Made) -> Result<Response<Body>, Error> {
     match request {
         None => made.await?.commit().await?,
-        // A client that hangs up asks again, and should find the answer.
+        // A client that disconnects retries, and should find the response.
         Some(request) => detached::run(run_once(api, request, made)).await,
     }
 }
 
-/// Claims the key, runs the operation and stores its answer; or returns the answer that was kept.
+/// Claims the key, runs the operation and stores its response; or returns the stored response.
 async fn run_once(api: Api, request: Request, made: Made) -> Result<Response<Body>, Error> {
     let begun = match idempotency::begin(&api.idempotency, &request).await {
-        // Its answer is soon there.
+        // The first request will be answered soon.
         Err(error)
             if error.code == Code::IdempotencyInProgress
                 && idempotency::wait(&api.idempotency, &request).await =>
@@ -85,13 +85,13 @@ async fn run_once(api: Api, request: Request, made: Made) -> Result<Response<Bod
         Err(error) => Err(error),
     };
     if let Err(error) = &finished {
-        // If this fails too, the key is free again when its lease ends.
+        // If this also fails, the key is free again when its lease ends.
         close(&api, &attempt, error).await.ok();
     }
     finished
 }
 
-/// Stores the answer and commits the operation.
+/// Stores the response and commits the operation.
 async fn finish(
     api: &Api,
     attempt: &Attempt,
@@ -104,7 +104,7 @@ async fn finish(
     kept.into_response()
 }
 
-/// Stores the refusal of an operation that did nothing, or gives the key back.
+/// Stores the error of an operation that changed nothing, or releases the key.
 async fn close(api: &Api, attempt: &Attempt, error: &Error) -> Result<(), Error> {
     if is_kept(error.code) {
         let kept = KeptResponse::read(error_response(error, true), Some(error.code)).await?;
@@ -114,8 +114,8 @@ async fn close(api: &Api, attempt: &Attempt, error: &Error) -> Result<(), Error>
     }
 }
 
-/// Returns `true` if a refusal is kept: one that sending the same again can't change. A missing right may be
-/// granted, a rate goes by, and a failure is over some time.
+/// Returns `true` if an error is stored, because sending the same request again can't change it. Missing permissions
+/// may be granted, and rate limits and failures are temporary.
 fn is_kept(code: Code) -> bool {
     let status = code.status();
     let may_pass = [
@@ -127,7 +127,7 @@ fn is_kept(code: Code) -> bool {
     status.is_client_error() && !may_pass.contains(&status) && code != Code::IdempotencyInProgress
 }
 
-/// Returns an answer that was kept.
+/// Returns a stored response.
 fn repeat(api: &Api, kept: &[u8]) -> Result<Response<Body>, Error> {
     let kept = KeptResponse::from_bytes(kept)?;
     if let Some(code) = kept.code() {
@@ -138,7 +138,7 @@ fn repeat(api: &Api, kept: &[u8]) -> Result<Response<Body>, Error> {
     Ok(response)
 }
 
-/// The answer of an operation, first or kept.
+/// The response of an operation: the first one, or the stored one.
 struct Answer<O> {
     response: Response<Body>,
     reply: PhantomData<fn() -> O>,
@@ -192,10 +192,10 @@ impl<I: Input<Api>> Input<Api> for Keyed<I> {
 
     fn describe() -> Description {
         let mut description = I::describe();
-        let text = "A text of your own, new for each request, for instance a UUID. For 24 hours the same request with the same \
-                    key isn't done again: it gets the first answer again, with the header `idempotency-replayed: true`. With \
-                    another body it is refused with 409 `idempotency_key_reused`, and with 409 `idempotency_in_progress` while \
-                    the first one runs.";
+        let text = "A value of your choice that is unique for each request, for example a UUID. For 24 hours, the \
+                    same request with the same key isn't executed again. It returns the first response, with the \
+                    header `idempotency-replayed: true`. With another body, it is rejected with 409 \
+                    `idempotency_key_reused`, and while the first request runs, with 409 `idempotency_in_progress`.";
         let schema = json!({
             "type": "string",
             "minLength": 1,
@@ -209,8 +209,8 @@ impl<I: Input<Api>> Input<Api> for Keyed<I> {
     }
 }
 
-/// An input together with a digest of who repeats it, for an operation that commits a part of its work before its answer:
-/// the same request finds that part again.
+/// An input together with a digest of its caller, for an operation that commits a part of its work before it responds.
+/// The same request finds that part again.
 #[derive(Debug)]
 pub struct Repeatable<I> {
     /// A digest of the caller, the path and the idempotency key; `None` without a key.
@@ -224,7 +224,7 @@ impl<I: Input<Api>> Input<Api> for Repeatable<I> {
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
         let path = call.uri.path().to_owned();
         let request_key = key(&call.headers)?.map(|key| {
-            // None of them has a line end.
+            // None of them contains a newline.
             sha256(format!("{}\n{path}\n{key}", call.caller).as_bytes())
         });
         Ok(Self { request_key, input: I::read(api, call).await? })

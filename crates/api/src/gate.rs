@@ -62,7 +62,7 @@ fn trail(call: &Call) -> Trail {
     Trail { actor, address: call.address, request_id: Some(call.request_id) }
 }
 
-/// Returns what the client says that it is.
+/// Returns the client's header `User-Agent`.
 fn user_agent(call: &Call) -> Option<UserAgent> {
     UserAgent::read(call.headers.get(header::USER_AGENT)?.as_bytes())
 }

@@ -52,7 +52,7 @@ pub struct Member<G: Group> {
     joined_at: Time,
 }
 
-/// One page of members.
+/// A page of members.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{G}MemberPage")]
 #[serde(bound = "")]
@@ -83,7 +83,7 @@ pub struct UpdateRole<R> {
 }
 
 impl<R> UpdateRole<R> {
-    /// Returns the change for the operation, whatever the role before.
+    /// Returns the change for the operation, regardless of the previous role.
     pub fn into_change(self) -> RoleChange<R> {
         RoleChange { role: self.role, before: None }
     }

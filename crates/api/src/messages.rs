@@ -101,8 +101,8 @@ impl Reply for CountedTokens {
 
 /// Count the tokens of a message.
 ///
-/// Nothing is generated or charged. A server behind the model counts if it can; otherwise the answer is an estimate, and says
-/// so in the header `x-tollkeeper-estimated`. Each key and person has a rate of its own for it.
+/// Nothing is generated or charged. A server behind the model counts if it can; otherwise the result is an estimate,
+/// and the response has the header `x-tollkeeper-estimated`. Each key and person has a separate rate for it.
 pub async fn count_tokens(
     api: Api,
     scope: ModelCallScope,

@@ -27,7 +27,7 @@ const ANTHROPIC_VERSION: &str = "anthropic-version";
 pub struct ModelList {
     object: &'static str,
     data: Vec<ListedModel>,
-    /// `true` if there are more models in the direction of the page.
+    /// `true` if more models follow in the direction of the page.
     has_more: bool,
     /// The id of the first model of this page; null if it is empty.
     first_id: Option<String>,
@@ -44,7 +44,7 @@ pub struct ListedModel {
     r#type: &'static str,
     /// The name to show to people.
     display_name: String,
-    /// When the model was created, in Unix seconds.
+    /// The Unix time in seconds when the model was created.
     created: i64,
     /// The same as a text.
     created_at: Time,
@@ -52,10 +52,10 @@ pub struct ListedModel {
     permission: Vec<String>,
     root: String,
     parent: Option<String>,
-    /// The most tokens of a prompt and its answer together; null if the operator doesn't say. Of an embedding model, of one
-    /// text.
+    /// The maximum number of tokens of a prompt and its answer together; null if the operator doesn't specify it. For
+    /// an embedding model, the maximum number of tokens per text.
     context_length: Option<i64>,
-    /// The most tokens of an answer; null for a model of embeddings.
+    /// The maximum number of output tokens; null for an embedding model.
     max_output_tokens: Option<i64>,
     /// The length of a vector; null for a chat model.
     dimension: Option<i64>,
@@ -73,7 +73,7 @@ pub enum Capabilities {
 /// The capabilities of a chat model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChatCapabilities {
-    /// `true` if it takes chat completions.
+    /// `true` if it supports chat completions.
     chat: bool,
     /// `true` if it streams its answers.
     stream: bool,
@@ -108,7 +108,8 @@ pub struct Limits {
     max_concurrent_requests: u32,
 }
 
-/// The current prices of a token of calls for which no condition holds; null for a model without a price, which can't be used.
+/// The current prices per token of calls to which no condition applies; null for a model without a price, which can't
+/// be used.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "TokenPrices")]
 pub struct Pricing {
@@ -148,7 +149,7 @@ impl Input<Api> for ListModels {
 
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
         if !call.headers.contains_key(ANTHROPIC_VERSION) {
-            // Nearly all requests, and the fastest answer that there is.
+            // The fast path of nearly all requests.
             if call.uri.query().is_none() {
                 return Ok(Self { page: None, has_aliases: false });
             }
@@ -163,7 +164,8 @@ impl Input<Api> for ListModels {
     fn describe() -> Description {
         let version = json!({
             "type": "string",
-            "description": "Asks for a page of the list, by `limit`, `after_id` and `before_id`, as Anthropic's SDKs do.",
+            "description": "Requests a page of the list with `limit`, `after_id` and `before_id`, like Anthropic's \
+                            SDKs.",
             "examples": ["2023-06-01"],
         });
         let described = <Query<PageQuery> as Input<Api>>::describe();
@@ -192,7 +194,7 @@ pub async fn list(api: Api, scope: ModelsScope, query: ListModels) -> Result<Ren
 
 /// Get a model.
 ///
-/// An alias gets the model that it stands for, under the alias.
+/// An alias returns its model under the name of the alias.
 pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>, Error> {
     let model = scope.model();
     let now = api.clock.now();
@@ -210,7 +212,7 @@ pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>
     }))
 }
 
-/// Returns the list that a caller asks for, who may use these models.
+/// Returns the list for a caller who may use these models.
 fn model_list(catalog: &Catalog, allowed: Option<&[String]>, query: &ListModels) -> Result<ModelList, Error> {
     let visible = catalog.models().filter(|model| allowed.is_none_or(|ids| ids.contains(&model.id)));
     let names = visible.flat_map(|model| {
@@ -231,10 +233,10 @@ fn model_list(catalog: &Catalog, allowed: Option<&[String]>, query: &ListModels)
 /// A model with its id or one of its aliases.
 type Named<'a> = (&'a Arc<CatalogModel>, &'a str);
 
-/// Returns a page of the names, and whether there are more in its direction.
+/// Returns a page of the names, and whether more follow in its direction.
 fn page_of<'a, 'm>(names: &'a [Named<'m>], query: &PageQuery) -> Result<(&'a [Named<'m>], bool), Error> {
     let place = |field: &'static str, id: &Text<128>| {
-        let message = format!("There is no model `{}` in the list.", id.0);
+        let message = format!("The list has no model `{}`.", id.0);
         let unknown =
             || Error::invalid(vec![Detail { param: field.to_owned(), code: "unknown_model", message }]);
         names.iter().position(|(_, name)| *name == id.0).ok_or_else(unknown)

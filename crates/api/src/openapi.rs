@@ -199,10 +199,10 @@ const TAGS: [(&str, &str); 12] = [
     ("Projects", "Projects and their members."),
     ("API keys", "API keys of projects."),
     ("Billing and usage", "Balances, invoices, limits, prices and reports of usage."),
-    ("Webhooks", "Addresses of an organization that get events, by Standard Webhooks."),
+    ("Webhooks", "URLs of an organization that receive events, as specified by Standard Webhooks."),
     ("Models", "The model catalog, as OpenAI's SDKs read it."),
     ("Model calls", "Calls of models, as the SDKs of OpenAI and Anthropic make them."),
-    ("Pages", "Pages for people behind the links of mails."),
+    ("Pages", "Pages for people, behind the links in e-mails."),
     ("Documents", "This reference as pages, and documents for programs."),
     ("Service", "Decisions, usage events and reservations, for inference servers."),
     ("Monitoring", "The state of a process."),
@@ -337,7 +337,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     }
     let takes_key = (route.input)().headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY);
     if let (true, Some(headers)) = (takes_key, success.get_mut("headers").and_then(Value::as_object_mut)) {
-        let description = "`true` on an answer that was kept: nothing was done again";
+        let description = "`true` for a stored response: nothing was done again";
         let schema = json!({"type": "string", "const": "true"});
         headers.insert(IDEMPOTENCY_REPLAYED.into(), json!({"description": description, "schema": schema}));
     }
@@ -351,7 +351,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     };
     for (status, codes) in codes_by_status(route) {
         let description = match route.error_shape() {
-            ErrorShape::Page => "A page that says in plain words what to do".to_owned(),
+            ErrorShape::Page => "A page that explains in plain words how to continue".to_owned(),
             _ => format!("`error.code` is one of: {}", codes.join(", ")),
         };
         responses.insert(status.to_string(), response(&description, content_type, schema.clone()));
@@ -411,8 +411,8 @@ fn error_schema() -> Value {
             "type": {"type": "string", "title": "ErrorType",
                      "enum": ["invalid_request_error", "authentication_error", "permission_error",
                               "rate_limit_error", "insufficient_quota", "api_error"]},
-            "param": {"type": ["string", "null"], "description": "JSON path of the first field at fault"},
-            "code": {"type": "string", "title": "ErrorCode", "description": "A stable word",
+            "param": {"type": ["string", "null"], "description": "JSON path of the first invalid field"},
+            "code": {"type": "string", "title": "ErrorCode", "description": "A stable code",
                      "enum": Code::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>()},
             "details": {"type": "array", "items": {
                 "type": "object",
@@ -471,7 +471,7 @@ fn security_schemes() -> Value {
                      "description": "An API key; or an access token, with the headers `openai-organization` and `openai-project`"},
         "apiKeyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "An API key"},
         "proxyToken": {"type": "apiKey", "in": "header", "name": "X-Tollkeeper-Service-Token",
-                       "description": "The service listener's own token, where Authorization is the user's"},
-        "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's own token"},
+                       "description": "The service listener's token, if `Authorization` belongs to the user"},
+        "serviceToken": {"type": "http", "scheme": "bearer", "description": "The service listener's token"},
     })
 }

@@ -91,7 +91,7 @@ pub async fn create(
     }))
 }
 
-/// One page of organizations.
+/// A page of organizations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationPage {
     organizations: Vec<ListedOrganization>,
@@ -199,7 +199,7 @@ pub async fn update(
 
 /// Delete an organization.
 ///
-/// Its projects and API keys go with it. One that owes money or still has some can't be deleted.
+/// Its projects and API keys are deleted with it. An organization with a debt or a positive balance can't be deleted.
 pub async fn delete(
     tenants: Tenants,
     scope: OrgScope,

@@ -1,4 +1,4 @@
-//! The pages behind mail links: server-rendered HTML without scripts.
+//! The pages behind links in e-mails: server-rendered HTML without scripts.
 //!
 //! The pages are in `templates/`, which escape every value. Mail scanners open the links in mails, so a GET
 //! only shows a form, and the token is used up by a POST.
@@ -90,8 +90,8 @@ impl FormProblems {
     fn new(details: &[Detail], labels: &[(&str, &str)]) -> Self {
         let problem = |detail: &Detail| {
             let sentence = match detail.code {
-                "does_not_match" => "The two passwords are not the same.".to_owned(),
-                "password_unchanged" => "The new password is the one that the account has.".to_owned(),
+                "does_not_match" => "The passwords don’t match.".to_owned(),
+                "password_unchanged" => "The new password must be different from the current one.".to_owned(),
                 _ => labels.iter().fold(detail.message.clone(), |words, (field, label)| {
                     words.replace(&format!("`{field}`"), label)
                 }),
@@ -101,9 +101,9 @@ impl FormProblems {
         Self(details.iter().map(problem).collect())
     }
 
-    /// The refusal of a password that isn't the account's.
+    /// The problem of a wrong password.
     fn wrong_password() -> Self {
-        let sentence = "This is not the account's password.".to_owned();
+        let sentence = "The password is incorrect.".to_owned();
         Self(vec![FormProblem { field: "password".to_owned(), sentence }])
     }
 
@@ -176,27 +176,26 @@ fn page_headers(headers: &mut HeaderMap, policy: Option<&HeaderValue>) {
 
 /// Returns an error as a page: what happened, what to do, and the request's id for the log.
 pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
-    let again =
-        "If you followed a link in a mail, open it again. If it is split over two lines, copy all of it.";
+    let again = "If you followed a link in an e-mail, open it again. If the link spans several lines, copy all of it.";
     let status = error.code.status();
     let (title, words) = match status {
-        StatusCode::NOT_FOUND => ("There is no such page", again.to_owned()),
+        StatusCode::NOT_FOUND => ("Page not found", again.to_owned()),
         StatusCode::METHOD_NOT_ALLOWED => (
-            "That does not work here",
-            "If you came by a link in a mail, open it again, and use the button on the page.".to_owned(),
+            "This action isn’t supported",
+            "If you followed a link in an e-mail, open it again, and use the button on the page.".to_owned(),
         ),
         StatusCode::PAYLOAD_TOO_LARGE => (
-            "That was too long",
-            "More was sent than fits the form. Open the link in your mail again, and fill in less."
+            "The input is too long",
+            "The form was sent with too much data. Open the link in your e-mail again, and enter less."
                 .to_owned(),
         ),
         StatusCode::TOO_MANY_REQUESTS => {
-            ("Please wait a moment", format!("There were too many attempts. {}", wait(error)))
+            ("Please wait a moment", format!("You made too many attempts. {}", wait(error)))
         }
-        status if status.is_client_error() => ("That could not be read", again.to_owned()),
+        status if status.is_client_error() => ("Invalid request", again.to_owned()),
         _ => (
             "Something went wrong",
-            "It was not your fault. Wait a moment, then go back and try again.".to_owned(),
+            "The error is on our side. Wait a moment, then go back and try again.".to_owned(),
         ),
     };
     let page = ErrorPage { title, words: &words, request_id };

@@ -10,7 +10,7 @@ use kernel::money::Pico;
 /// The prices of a model's components in force, for calls for which the conditions hold.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Price {
-    /// When it came into force.
+    /// The time from which it applies.
     effective_at: Time,
     conditions: Conditions,
     /// The components that have a price of their own.
@@ -21,7 +21,7 @@ pub struct Price {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PriceConditions")]
 pub struct Conditions {
-    /// The tier that the answer names.
+    /// The tier in the answer.
     service_tier: Option<&'static str>,
     /// The prompt has more tokens than this.
     above_prompt_tokens: Option<i64>,

@@ -30,11 +30,11 @@ const POST: Method = Method::POST;
 const PUT: Method = Method::PUT;
 const DELETE: Method = Method::DELETE;
 
-/// The most bytes in the body of a management call.
+/// The maximum number of bytes in the body of a management call.
 const MAX_MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
-/// The most bytes in the body of a model call.
+/// The maximum number of bytes in the body of a model call.
 const MAX_MODEL_CALL_BODY_BYTES: usize = 16 * 1024 * 1024;
-/// The most bytes in a body on the service listener.
+/// The maximum number of bytes in a body on the service listener.
 const MAX_SERVICE_BODY_BYTES: usize = 1024 * 1024;
 
 /// A row of the table.
@@ -324,8 +324,8 @@ pub fn is_model_path(path: &str) -> bool {
     is_model_call(path) || is_below(path, MODELS)
 }
 
-/// Returns the error of a request without a route. One in the form of Gemini's API is told what to use: its SDKs put the method
-/// behind a colon.
+/// Returns the error of a request without a route. A request in the form of Gemini's API, whose SDKs put the
+/// method behind a colon, gets a hint about the supported API.
 pub fn no_route(code: Code, method: &Method, path: &str) -> Error {
     let last = path.rsplit('/').next().unwrap_or_default();
     let is_gemini = method == POST
@@ -335,7 +335,7 @@ pub fn no_route(code: Code, method: &Method, path: &str) -> Error {
         return code.into();
     }
     Error::new(Code::UnknownPath).message(
-        "Gemini's API isn't served here: call `POST /v1/chat/completions`, in the form of OpenAI's API, with the same key.",
+        "Gemini's API isn't supported. Call `POST /v1/chat/completions` in OpenAI's format with the same key.",
     )
 }
 

@@ -12,10 +12,11 @@ use kernel::proxies::parse_range;
 pub struct Console {
     /// `true` if the public listener has the console.
     pub enabled: bool,
-    /// How long a session lives without use, unless the person asked to be remembered, in hours; 0: as others.
+    /// The lifetime of an unused session in hours, unless the person asked to be remembered; 0 for that of other
+    /// sessions.
     #[serde(deserialize_with = "whole::<0, 720, _, _>")]
     pub idle_hours: u32,
-    /// `true` if browsers are told to use only HTTPS for this host, where the public URL is HTTPS.
+    /// `true` to send the header `Strict-Transport-Security` if the public URL uses HTTPS.
     pub hsts: bool,
     /// The addresses from which operators see the pages of the installation; empty: from everywhere.
     #[serde(deserialize_with = "ranges")]

@@ -56,13 +56,13 @@ pub struct Parts {
     pub payments: Payments,
     /// Model calls.
     pub gateway: Gateway,
-    /// What operators see and change.
+    /// The handle of the operators' functions.
     pub operators: Operators,
     /// The models and prices in force.
     pub catalog: Arc<CurrentCatalog>,
     /// Readiness and metrics of the process.
     pub monitor: Monitor,
-    /// The feed of changes, which tells whether a credential in memory is still valid.
+    /// The feed of changes, which shows whether a credential in memory is still valid.
     pub feed: Arc<Feed>,
     /// The request rates that this replica counts alone.
     pub limiter: Arc<Limiter>,

@@ -48,8 +48,8 @@ impl JsonSchema for SigningKeys {
 
 /// Get the keys that tokens are signed with.
 ///
-/// Caches may keep it for five minutes. A client that meets a `kid` that its copy lacks reads it again: a key
-/// signs as soon as it is made.
+/// Caches may keep the document for five minutes. A client that finds an unknown `kid` should fetch it again, because
+/// new keys sign immediately.
 pub async fn jwks(accounts: Accounts, _: Visitor, _: NoInput) -> Result<Cacheable<SigningKeys>, Error> {
     Ok(Cacheable { data: SigningKeys(accounts.keyset().await?.jwks()), max_age_s: 300 })
 }

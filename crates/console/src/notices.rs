@@ -175,7 +175,7 @@ impl Done {
         (
             Self::PasswordChanged,
             "password_changed",
-            "Your password is changed. Your other sessions have ended.",
+            "Your password has changed. Your other sessions have ended.",
         ),
         (Self::SessionEnded, "session_ended", "The session has ended."),
         (Self::OtherSessionsEnded, "other_sessions_ended", "Your other sessions have ended."),

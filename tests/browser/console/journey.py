@@ -234,7 +234,7 @@ def read_invoice(browser, client, world, mine):
     browser.become(mine)
     browser.open(client.mailed_link("/invitations/accept", ADDRESS))
     browser.click("Accept the invitation")
-    browser.expect("You belong to Northwind Research now.")
+    browser.expect("now a member of Northwind Research.")
     browser.open("/console/")
     browser.one(".crumbs summary").click()
     browser.click("Northwind Research", ".crumbs a")

@@ -430,7 +430,7 @@ PAGES = {
     ],
     "/console/account/second-factor/totp": [
         empty(), full(who="felix", says=("takes the place",)),
-        State("qr-code", act=send("Show the QR code"), who="mia", says=("Nothing changes before",)),
+        State("qr-code", act=send("Show the QR code"), who="mia", says=("To finish, enter the first code by",)),
         mistake(code_of_another_app, 401),
     ],
     "/console/account/second-factor/recovery-codes": [

@@ -103,8 +103,8 @@ async fn link_makes_an_account_a_member_once(world: World) {
     assert_eq!(organizations(&world, &guest.access_token).await, "");
 
     let page = accept_by_link(&world, &format!(" {token}\r\n")).await;
-    assert_page(&page, 200, "You are a member");
-    assert!(page.text.contains("You belong to Acme now."), "{}", page.text);
+    assert_page(&page, 200, "You’re a member");
+    assert!(page.text.contains("You’re now a member of Acme."), "{}", page.text);
     assert_eq!(organizations(&world, &guest.access_token).await, "Acme=admin");
     assert_eq!(members_count(&world, &ada, &place).await, 2);
     assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
@@ -227,7 +227,7 @@ async fn address_has_one_open_invitation_at_a_time(world: World) {
     let second = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "member"})).await;
     world.user("guest").await;
     assert_page(&accept_by_link(&world, &first).await, 400, "This link no longer works");
-    assert_page(&accept_by_link(&world, &second).await, 200, "You are a member");
+    assert_page(&accept_by_link(&world, &second).await, 200, "You’re a member");
     let role = world.get(&format!("{}/members?role=admin", place.organization_path()));
     assert_eq!(role.bearer(&ada.access_token).data().await["total"], 0);
 }
@@ -247,7 +247,7 @@ async fn invitation_expires_after_seven_days(world: World) {
     assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
     assert_eq!(organizations_after_login(&world, "guest").await, "");
     world.clock.advance_ms(-1);
-    assert_page(&accept_by_link(&world, &token).await, 200, "You are a member");
+    assert_page(&accept_by_link(&world, &token).await, 200, "You’re a member");
 }
 
 #[on_each_database]
@@ -288,7 +288,7 @@ async fn invitation_ends_when_its_sender_loses_the_right(world: World) {
             world.user(&format!("{name}-{kind}")).await;
             let works = name == "kept" || (name == "halved" && kind == "low");
             let page = accept_by_link(&world, &token).await;
-            let title = if works { "You are a member" } else { "This link no longer works" };
+            let title = if works { "You’re a member" } else { "This link no longer works" };
             assert_page(&page, if works { 200 } else { 400 }, title);
             if !works {
                 assert_eq!(organizations_after_login(&world, &format!("{name}-{kind}")).await, "");
@@ -307,7 +307,7 @@ async fn accepting_keeps_an_existing_members_role(world: World) {
     let token = send_invitation(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
     let guest = add_member(&world, &place, "guest", Member).await;
     let page = accept_by_link(&world, &token).await;
-    assert_page(&page, 200, "You are a member already");
+    assert_page(&page, 200, "You’re already a member");
     assert_eq!(organizations(&world, &guest.access_token).await, "Acme=member");
     assert_page(&accept_by_link(&world, &token).await, 400, "This link no longer works");
 }

@@ -109,10 +109,13 @@ fn cached_tokens_are_charged_at_their_price(database: Database) {
 fn wrong_counts_of_cached_tokens_are_refused(database: Database) {
     with_configured_books(database, &[TIERED], JANUARY, async |books| {
         for (cached, message) in [
-            (json!(11), "`cached_prompt_tokens` must be at most `prompt_tokens`, of which it is a part."),
+            (
+                json!(11),
+                "`cached_prompt_tokens` must be at most `prompt_tokens`, because it is a part of them.",
+            ),
             (
                 json!(-1),
-                "`cached_prompt_tokens` must be 0 or more: only an event that `corrects` another takes tokens back.",
+                "`cached_prompt_tokens` must be 0 or more. Only an event that `corrects` another one can take tokens back.",
             ),
         ] {
             let refused = ("invalid_event".to_owned(), message.to_owned());

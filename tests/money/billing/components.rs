@@ -273,8 +273,8 @@ fn wrong_parts_are_refused_by_name(database: Database) {
         let known = "`cache_write_5m`, `cache_write_1h`, `audio_prompt`, `image_prompt`, `reasoning`, \
                      `audio_completion`, `request`, `image`, `second`, `character`, `search`";
         let cases = [
-            (json!({"thinking": 1}), format!("There is no part `thinking`: known are {known}.")),
-            (json!({"prompt": 1}), format!("There is no part `prompt`: known are {known}.")),
+            (json!({"thinking": 1}), format!("Unknown part `thinking`. Known parts are {known}.")),
+            (json!({"prompt": 1}), format!("Unknown part `prompt`. Known parts are {known}.")),
             (json!([]), "`parts` must be an object, not an array.".to_owned()),
             (
                 json!({"search": -1}),

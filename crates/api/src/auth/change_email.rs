@@ -22,10 +22,10 @@ record! {
     }
 }
 
-/// Ask for another e-mail address.
+/// Request a change of the e-mail address.
 ///
-/// Nothing changes before the link in the mail to the new address is used. The answer doesn't say whether that
-/// address has an account. A wrong password counts like a failed login.
+/// Nothing changes until the link in the e-mail to the new address is used. The response doesn't reveal whether that
+/// address has an account. A wrong password counts as a failed login.
 pub async fn change_email(
     accounts: Accounts,
     scope: SessionScope,
@@ -34,7 +34,6 @@ pub async fn change_email(
     let new_email = Name::from(body.new_email);
     let request = Request { new_email: &new_email, password: &body.password.0 };
     email_changes::request(&accounts, scope.trail(), scope.session(), &request).await?;
-    let message =
-        "A mail with a link is on its way to the new address: your address changes when you use it.";
+    let message = "We sent a link to the new address. Open it to change your address.";
     Ok(private(Message { message: message.to_owned() }))
 }

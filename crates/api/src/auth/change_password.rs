@@ -34,7 +34,7 @@ record! {
         if let (Some(Text(current)), Some(Text(new))) = (&current_password, &new_password)
             && password::is_same(current, new)
         {
-            let message = "`new_password` is the current password: choose another one.";
+            let message = "`new_password` must be different from the current password.";
             fields.problem::<()>("new_password", UNCHANGED, message);
         }
     }
@@ -58,6 +58,6 @@ pub async fn change_password(
 ) -> Result<Enveloped<PasswordChanged>, Error> {
     let change = Change { current_password: &body.current_password.0, new_password: &body.new_password.0 };
     let updated_at = password_changes::change(&accounts, scope.trail(), scope.session(), &change).await?;
-    let message = "Your password is changed; your other sessions have ended.".to_owned();
+    let message = "Your password has changed. Your other sessions have ended.".to_owned();
     Ok(private(PasswordChanged { message, updated_at }))
 }

@@ -59,8 +59,8 @@ impl Connection {
 
 /// Remove a connection of the caller.
 ///
-/// Sessions that it has opened end, except the one that calls. Needs a session whose person has proved lately who they
-/// are, and another way into the account.
+/// Sessions started with it end, except the calling one. Requires a session whose person has recently confirmed their
+/// identity, and another sign-in method for the account.
 pub async fn delete(
     accounts: Accounts,
     scope: OwnConnectionScope,

@@ -28,16 +28,15 @@ pub struct Requested {
     email: String,
 }
 
-/// Ask for a mail that resets the password.
+/// Request an e-mail that resets the password.
 ///
-/// Neither the answer nor its time says whether there is such an account.
+/// Neither the response nor its timing reveals whether such an account exists.
 pub async fn forgot_password(
     accounts: Accounts,
     scope: Visitor,
     Body(body): Body<ForgotPassword>,
 ) -> Result<Enveloped<Requested>, Error> {
     passwords::request_reset(&accounts, scope.trail(), &body.email.display).await?;
-    let message =
-        "If there is an account with this address, a mail with a link is on its way to it.".to_owned();
+    let message = "If an account with this address exists, we sent it an e-mail with a link.".to_owned();
     Ok(private(Requested { message, email: body.email.display }))
 }

@@ -16,7 +16,7 @@ use web::input::Body;
 use web::reply::{Enveloped, private};
 
 record! {
-    /// What a browser has answered to the options of a login.
+    /// The response of a browser to the options of a login.
     #[derive(Debug)]
     pub struct PasskeyLogin in Api {
         ceremony: Text<4096> = required,
@@ -27,8 +27,8 @@ record! {
 
 /// Log in with a passkey.
 ///
-/// Returns an access token and a refresh token. It takes neither a password nor a code: the authenticator has verified
-/// its person.
+/// Returns an access token and a refresh token. It requires neither a password nor a code: the authenticator has
+/// verified its person.
 pub async fn passkey_login(
     accounts: Accounts,
     scope: Visitor,

@@ -27,9 +27,9 @@ pub struct Passkey {
     id: PasskeyId,
     name: String,
     created_at: Time,
-    /// When it last proved who its person is.
+    /// The time of its last use.
     last_used_at: Option<Time>,
-    /// `true` if other devices of the person have it, as its authenticator last said.
+    /// `true` if other devices of the person have the passkey, as last reported by its authenticator.
     synced: bool,
 }
 
@@ -63,7 +63,7 @@ pub async fn list(
 }
 
 record! {
-    /// What a browser has answered to the options of a new passkey.
+    /// The response of a browser to the options of a new passkey.
     #[derive(Debug)]
     pub struct CreatePasskey in Api {
         ceremony: Text<4096> = required,
@@ -77,15 +77,15 @@ record! {
 #[derive(Serialize, JsonSchema)]
 pub struct PasskeyCreated {
     passkey: Passkey,
-    /// Ten codes, each of which stands in for the passkey after the password once; null if the password alone logs in,
-    /// or the account has some already.
+    /// Ten codes, each of which can replace the passkey after the password once; null if the password alone logs in,
+    /// or the account already has codes.
     recovery_codes: Option<Vec<String>>,
 }
 
 /// Add a passkey.
 ///
-/// It logs in without the password. With `asked_after_password` the password alone logs nobody in from then on, and
-/// every other session of the account ends.
+/// A passkey logs in without a password. With `asked_after_password`, a login with the password also requires a second
+/// factor from then on, and every other session of the account ends.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,
@@ -110,7 +110,7 @@ record! {
     }
 }
 
-/// One passkey.
+/// A passkey in the path.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OnePasskey {
     passkey: Passkey,
@@ -140,7 +140,7 @@ pub async fn delete(
     let is_password_enough =
         operations::remove(&accounts, caller.trail(), caller.session(), scope.named()).await?;
     let message = match is_password_enough {
-        true => "The passkey is removed: the password alone logs you in.",
+        true => "The passkey is removed. You can now log in with your password alone.",
         false => "The passkey is removed. The password still takes a second factor.",
     };
     Ok(ok(Message { message: message.to_owned() }))

@@ -26,7 +26,7 @@ pub struct Provider {
 
 /// List the providers with which people may sign in.
 ///
-/// There is none where the console is switched off: sign-on takes a browser.
+/// The list is empty if the console is off, because sign-on requires a browser.
 pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<Enveloped<ProviderList>, Error> {
     let all = api.accounts.providers.all();
     let shown = all.iter().filter(|_| api.console.enabled);

@@ -21,7 +21,7 @@ use web::reply::{Enveloped, private};
 use super::BEARER;
 
 record! {
-    /// What a person proves with who they are: the password, or a passkey.
+    /// The credentials that confirm a person's identity: the password, or a passkey.
     #[derive(Debug)]
     pub struct Reauthenticate in Api {
         password: Option<Text<1024>> = optional,
@@ -44,7 +44,7 @@ record! {
     }
 }
 
-/// The tokens of the session that takes the place of the one before.
+/// The tokens of the session that replaces the previous one.
 #[derive(Serialize, JsonSchema)]
 pub struct Reauthenticated {
     access_token: String,
@@ -54,10 +54,10 @@ pub struct Reauthenticated {
     expires_in: i64,
 }
 
-/// Prove again who the caller is.
+/// Confirm the caller's identity again.
 ///
-/// Takes the password, with a code if the account has a second factor, or a passkey. Returns the tokens of a new session,
-/// which takes the place of the one that asks: its tokens stop working. A wrong password or code counts like a failed
+/// Takes the password, with a code if the account has a second factor, or a passkey. Returns the tokens of a new
+/// session, which replaces the calling one, whose tokens stop working. A wrong password or code counts like a failed
 /// login.
 pub async fn reauthenticate(
     accounts: Accounts,

@@ -13,7 +13,7 @@ use web::reply::{Enveloped, private};
 /// New recovery codes.
 #[derive(Serialize, JsonSchema)]
 pub struct NewRecoveryCodes {
-    /// Ten codes, each of which stands in for the authenticator app once.
+    /// Ten codes, each of which can replace the authenticator app once.
     recovery_codes: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ pub struct Refreshed {
 
 /// Get a new access token.
 ///
-/// The refresh token stays good: the response has no field for another.
+/// The refresh token stays valid, because the response has no field for a new one.
 pub async fn refresh_token(
     accounts: Accounts,
     scope: SessionScope,

@@ -76,7 +76,7 @@ pub struct RegisteredUser {
 
 /// Register an account.
 ///
-/// A mail with a link verifies its address.
+/// The link in an e-mail verifies its address.
 pub async fn register(
     accounts: Accounts,
     scope: Visitor,

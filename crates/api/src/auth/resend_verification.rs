@@ -8,14 +8,14 @@ use web::reply::{Enveloped, ok};
 
 use super::Message;
 
-/// Mail another link that verifies the caller's address.
+/// Send another link that verifies the caller's address.
 ///
-/// Only the link in the latest mail works.
+/// Only the link in the latest e-mail works.
 pub async fn resend_verification(
     accounts: Accounts,
     scope: SessionScope,
     _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
     verification::resend(&accounts, scope.trail(), scope.session()).await?;
-    Ok(ok(Message { message: "A mail with another link is on its way to your address.".to_owned() }))
+    Ok(ok(Message { message: "We sent another link to your address.".to_owned() }))
 }

@@ -15,7 +15,7 @@ use web::reply::{Enveloped, private};
 use super::check_repeated;
 
 record! {
-    /// A new password, and the token from the mail.
+    /// A new password, and the token from the e-mail.
     #[derive(Debug)]
     pub struct ResetPassword in Api {
         pub(crate) token: Text<512> = required,
@@ -37,16 +37,16 @@ pub struct PasswordReset {
     email: String,
 }
 
-/// Set a new password with a token from a mail.
+/// Set a new password with a token from an e-mail.
 ///
-/// Every session of the account ends. If its address had never been verified before, so does everything else
-/// by which it could be used. A password that breaks a rule leaves the token good.
+/// Every session of the account ends. If its address had never been verified before, all other
+/// credentials of the account end, too. A password that breaks a rule leaves the token valid.
 pub async fn reset_password(
     accounts: Accounts,
     scope: Visitor,
     Body(body): Body<ResetPassword>,
 ) -> Result<Enveloped<PasswordReset>, Error> {
     let new = passwords::reset(&accounts, scope.trail(), &body.token.0, &body.password.0).await?;
-    let message = "Your password is changed: log in with the new one.".to_owned();
+    let message = "Your password has changed. Log in with the new one.".to_owned();
     Ok(private(PasswordReset { message, email: new.email }))
 }

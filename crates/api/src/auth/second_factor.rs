@@ -13,13 +13,13 @@ use web::reply::{Enveloped, private};
 /// The second factor of an account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SecondFactor {
-    /// The authenticator app; null if there is none.
+    /// The authenticator app; null if the account has none.
     totp: Option<Totp>,
-    /// How many passkeys there are.
+    /// The number of passkeys.
     passkeys: i64,
-    /// How many recovery codes are left.
+    /// The number of remaining recovery codes.
     recovery_codes_left: i64,
-    /// `true` if a login with the password needs a code, too.
+    /// `true` if a login with the password also requires a code.
     asked_after_password: bool,
 }
 

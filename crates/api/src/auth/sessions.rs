@@ -14,7 +14,7 @@ use web::reply::{Enveloped, ok, private};
 
 use super::Message;
 
-/// One page of sessions.
+/// A page of sessions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SessionPage {
     sessions: Vec<ListedSession>,
@@ -27,14 +27,14 @@ pub struct SessionPage {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedSession {
     id: SessionId,
-    /// `true` for the session that asks.
+    /// `true` for the calling session.
     current: bool,
     created_at: Time,
     /// The time of its login or last refresh.
     last_seen_at: Time,
     /// The client's address at that time.
     address: Option<String>,
-    /// What the client said at that time that it is.
+    /// The client's header `User-Agent` at that time.
     user_agent: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub async fn list(
 
 /// End all other sessions of the caller.
 ///
-/// Their refresh tokens and access tokens stop working; those of the session that calls go on.
+/// Their refresh tokens and access tokens stop working; those of the calling session keep working.
 pub async fn delete_all(
     accounts: Accounts,
     scope: SessionScope,

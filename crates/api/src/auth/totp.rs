@@ -16,7 +16,7 @@ use web::reply::{Enveloped, ok, private};
 
 use super::Message;
 
-/// What an authenticator app has to know.
+/// The settings for an authenticator app.
 #[derive(Serialize, JsonSchema)]
 pub struct NewTotp {
     /// The secret, in base32, to be typed into the app.
@@ -29,8 +29,8 @@ pub struct NewTotp {
 
 /// Begin to add an authenticator app.
 ///
-/// Nothing changes before the first code of the app has been sent, within ten minutes. If there is an app already, the
-/// new one takes its place then. Needs a session whose person has proved lately who they are.
+/// Nothing changes until the first code of the app is sent, within ten minutes. The new app then replaces an existing
+/// one. Requires a session whose person has recently confirmed their identity.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,
@@ -55,14 +55,14 @@ record! {
 /// The recovery codes of a first second factor.
 #[derive(Serialize, JsonSchema)]
 pub struct TotpConfirmed {
-    /// Ten codes, each of which stands in for the app once; null if the account has some already.
+    /// Ten codes, each of which can replace the app once; null if the account already has codes.
     recovery_codes: Option<Vec<String>>,
 }
 
 /// Finish adding an authenticator app.
 ///
-/// From then on a login needs a code. With a first factor come recovery codes, which are shown this once, and every other
-/// session of the account ends.
+/// From then on a login needs a code. A first factor comes with recovery codes, which are shown only once, and every
+/// other session of the account ends.
 pub async fn confirm(
     accounts: Accounts,
     scope: SessionScope,
@@ -75,14 +75,15 @@ pub async fn confirm(
 
 /// Remove the authenticator app.
 ///
-/// Unless passkeys are asked for after the password, the recovery codes go with it, and a login needs the password alone.
+/// Unless a passkey is required after the password, the recovery codes are also deleted, and a login requires only the
+/// password.
 pub async fn delete_all(
     accounts: Accounts,
     scope: SessionScope,
     _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
     let message = match second_factor::remove_totp(&accounts, scope.trail(), scope.session()).await? {
-        true => "Your second factor is removed: the password alone logs you in.",
+        true => "Your second factor is removed. You can now log in with your password alone.",
         false => "Your authenticator app is removed. The password still takes a second factor.",
     };
     Ok(ok(Message { message: message.to_owned() }))

@@ -14,7 +14,7 @@ use web::input::Body;
 use web::reply::{Enveloped, ok};
 
 record! {
-    /// The token from the mail.
+    /// The token from the e-mail.
     #[derive(Debug)]
     pub struct VerifyEmail in Api {
         token: Text<512> = required,
@@ -30,9 +30,9 @@ pub struct Verified {
     verified_at: Time,
 }
 
-/// Verify an e-mail address with a token from a mail.
+/// Verify an e-mail address with a token from an e-mail.
 ///
-/// The reader of the mail need not be the person who is logged in: open invitations wait for the next login.
+/// The reader of the e-mail may not be the person who is logged in, so open invitations wait for the next login.
 pub async fn verify_email(
     accounts: Accounts,
     scope: Visitor,

@@ -90,7 +90,7 @@ pub(super) fn authenticate_manager<'a>(
 ) -> BoxFuture<'a, Result<Caller, Error>> {
     Box::pin(async move {
         let caller = match authenticate(api, call).await? {
-            // Only changes ask whether the person has proved lately who they are.
+            // Only changes require that the person has recently confirmed their identity.
             Principal::User(user_id) => {
                 let session = call.credential.any_session();
                 let is_fresh = match session.filter(|_| !call.is_read()) {
@@ -108,7 +108,8 @@ pub(super) fn authenticate_manager<'a>(
             Principal::Key(key) => {
                 let people = [Some(key.created_by), key.rotated_by];
                 if api.accounts.is_any_disabled(people).await? {
-                    let message = "The account of the person who made this API key is disabled, so it manages nothing; model calls go on.";
+                    let message =
+                        "The account of this API key's creator is disabled, so the key can only call models.";
                     return Err(Error::new(Code::AccountDisabled).message(message));
                 }
                 key.caller(match api.keys.settings.management {
@@ -199,7 +200,7 @@ impl Credential {
 }
 
 impl Credential {
-    /// Returns whose the call is, for bounds that everybody shares: the key's and its organization's, or the session's and
+    /// Returns the owners of the call, for shared limits: the key's and its organization's, or the session's and
     /// its person's. `None` without a credential.
     pub fn holder(&self) -> Option<Holder> {
         let (group, member) = match &self.0 {
@@ -257,7 +258,7 @@ pub async fn check_again(api: &Api, call: &mut Call) -> Result<(), Error> {
                 && key.is_alive(now)
         }
     };
-    // While memory can't be trusted, a read isn't authenticated a second time: it changes nothing.
+    // While memory can't be trusted, a read isn't authenticated a second time, because it changes nothing.
     if is_unchanged && (call.is_read() || api.feed.is_trusted(now)) {
         return Ok(());
     }

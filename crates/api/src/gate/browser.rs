@@ -32,7 +32,7 @@ pub struct Open<A>(pub A);
 pub struct Visit<S> {
     /// The scope that `A` returned for the person.
     pub scope: S,
-    /// The person, and what they asked for.
+    /// The person, and the target of their request.
     pub person: SignedIn,
 }
 
@@ -43,7 +43,7 @@ pub struct OpenVisit<S> {
     pub scope: S,
     /// The person, if they are signed in.
     pub session: Option<Session>,
-    /// The connection that waits for somebody to sign in here.
+    /// The connection that is pending until a person signs in here.
     pub pending_connection: Option<PendingConnection>,
     /// The sign-in that waits for its second step here.
     pub pending_login: Option<PendingLogin>,
@@ -51,7 +51,7 @@ pub struct OpenVisit<S> {
     pub target: Target,
 }
 
-/// A person who is signed in, and what they asked for.
+/// A person who is signed in, and the target of their request.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
     session: Session,
@@ -74,7 +74,7 @@ impl SignedIn {
         &self.target
     }
 
-    /// Returns the person as a caller, for what doesn't depend on an organization.
+    /// Returns the person as a caller, for operations that don't depend on an organization.
     ///
     /// # Errors
     /// None: people are always admitted.
@@ -93,12 +93,12 @@ pub struct Target {
     /// The parameters of the path by name.
     pub parameters: Vec<(String, String)>,
     pub request_id: RequestId,
-    /// How pages look in this browser.
+    /// The theme in this browser.
     pub theme: Option<Theme>,
 }
 
 impl Target {
-    /// Returns what a call asks for.
+    /// Returns the target of a call.
     pub fn of(call: &Call) -> Self {
         Self {
             path: call.uri.path().to_owned(),
@@ -109,7 +109,7 @@ impl Target {
         }
     }
 
-    /// Returns a parameter of the path, or the empty text if there is none of this name.
+    /// Returns a parameter of the path, or the empty text if the path has none of this name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
@@ -132,7 +132,7 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
         let AccessDoc { text, before_ready, .. } = self.0.describe();
         // The rest of the text is about API keys, which don't open pages.
         let text = match text.strip_prefix("access token") {
-            // Words about the proof concern a person in a browser, too.
+            // The description of the confirmation also applies to a person in a browser.
             Some(more) if more.ends_with(" proved") => format!("signed in{more}"),
             Some(_) => "signed in".to_owned(),
             None => text,
@@ -173,9 +173,9 @@ pub struct SecondStep(pub Public);
 /// A request of the second step of a sign-in.
 #[derive(Clone, Debug)]
 pub struct SecondStepVisit {
-    /// Who has given the right password.
+    /// The person who entered the right password.
     pub pending: PendingLogin,
-    /// What the step has in common with others that need no session.
+    /// The part in common with other accesses that require no session.
     pub visit: OpenVisit<Visitor>,
 }
 
@@ -225,9 +225,9 @@ pub struct SignOn(pub Public);
 /// A provider's answer, brought by a browser.
 #[derive(Clone, Debug)]
 pub struct SignOnVisit {
-    /// What the browser has kept of the sign-on.
+    /// The state of the sign-on that the browser has kept.
     pub sealed: Option<String>,
-    /// What the page has in common with others that need no session.
+    /// The part in common with other accesses that require no session.
     pub visit: OpenVisit<Visitor>,
 }
 
@@ -245,8 +245,8 @@ impl Access<Api> for SignOn {
     }
 }
 
-/// Access to a GET that starts something, such as a link to a provider. `A` admits the caller. The handler can start it only
-/// if one of our own pages led here, so that another site can't start it in somebody's browser.
+/// Access to a GET that starts something, such as a link to a provider. `A` admits the caller. The handler can start
+/// it only if one of our own pages led here, so that another site can't start it in a person's browser.
 #[derive(Clone, Copy, Debug)]
 pub struct Begins<A>(pub A);
 
@@ -258,7 +258,7 @@ pub struct Beginning<V> {
     pub from: Option<OurPage>,
 }
 
-/// The proof that a page of ours led here. Only the gate makes it.
+/// The proof that one of our pages led here. Only the gate makes it.
 #[derive(Debug)]
 pub struct OurPage(());
 
@@ -276,7 +276,7 @@ impl<A: Access<Api>> Access<Api> for Begins<A> {
     }
 }
 
-/// The access of a person who decides about a connection that waits.
+/// The access of a person who decides about a pending connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Confirms<A>(pub Browser<A>);
 
@@ -309,7 +309,7 @@ fn pending_connection(api: &Api, call: &Call) -> Option<PendingConnection> {
     PendingConnection::open(&api.accounts, cookie)
 }
 
-/// Authenticates a call by its cookie, for everything that asks for its caller afterwards.
+/// Authenticates a call by its cookie, for later checks that need its caller.
 ///
 /// # Errors
 /// 401 without a cookie, or if its session isn't live.

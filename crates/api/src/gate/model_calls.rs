@@ -78,7 +78,7 @@ async fn admit(api: &Api, call: &mut Call, operation: Operation) -> Result<Model
     let principal = authenticate_unmetered(api, call).await?;
     let (mut organization, mut project) = (None, None);
     match &principal {
-        // It names both by itself. SDKs send the headers with every call once they are in the environment.
+        // The key determines both, so the headers, which SDKs send if they are in the environment, are ignored.
         Principal::Key(key) => key.admit_permission(operation.permission())?,
         Principal::User(_) => {
             organization = named(call, "openai-organization")?;
@@ -134,7 +134,7 @@ fn describe(permission: Permission) -> AccessDoc {
 /// Makes the header `x-api-key` of Anthropic's SDKs a bearer token. Both may be sent if they are the same.
 ///
 /// # Errors
-/// 401 if it stands several times; 400 if another credential is sent beside it.
+/// 401 if the header is sent several times; 400 if another credential is sent with it.
 pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
     let mut keys = call.headers.get_all("x-api-key").iter();
     let Some(key) = keys.next() else { return Ok(()) };
@@ -153,8 +153,8 @@ pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
     Ok(())
 }
 
-/// Counts a call against a rate of its own, which is that of reads, and not against an API key's. A key has its own, and a
-/// person has one for all sessions. It is a use of the key all the same.
+/// Counts a call against a rate of its own, which is that of reads, and not against an API key's. A key has its own,
+/// and a person has one for all sessions. It is a use of the key all the same.
 pub(super) fn count_reads(api: &Api, call: &Call, scope: &str) -> Result<(), Error> {
     let now = api.clock.now();
     if let Some(caller) = call.credential.caller().filter(|_| api.limits.enabled) {
@@ -183,7 +183,7 @@ fn name_headers(error: Error) -> Error {
         return error;
     }
     error.message(
-        "An access token doesn't say for which project the call is: name both in the headers \
+        "An access token doesn't identify the project of the call. Name both in the headers \
          `openai-organization` and `openai-project`.",
     )
 }

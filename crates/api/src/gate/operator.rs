@@ -8,13 +8,13 @@ use operators::roles;
 use super::bearer::count_management;
 use super::{Access, AccessDoc, Call, Trail, trail};
 
-/// The access of operators, in a browser. Whoever isn't one gets 404, as for a path that doesn't exist; so does everybody
-/// from another address than `console.operator_addresses` names. An operator needs a second factor.
+/// The access of operators, in a browser. Others get 404, as for a path that doesn't exist, and so do operators from
+/// addresses that `console.operator_addresses` doesn't list. An operator needs a second factor.
 #[derive(Clone, Copy, Debug)]
 pub enum Operator {
-    /// To look.
+    /// Access to view.
     Read,
-    /// To change something: the operator has proved lately who they are.
+    /// Access to change something: the operator has recently confirmed their identity.
     Write,
 }
 
@@ -59,7 +59,7 @@ impl Access<Api> for Operator {
     fn describe(&self) -> AccessDoc {
         let text = match self {
             Self::Read => "operator",
-            Self::Write => "operator, lately proved",
+            Self::Write => "operator, recently confirmed",
         };
         AccessDoc::new(Some("cookie"), text)
     }

@@ -1,7 +1,7 @@
-//! Where a browser's request comes from (docs/contract/console.md#where-requests-come-from).
+//! The origin of a browser's request (docs/contract/console.md#where-requests-come-from).
 //!
-//! A cookie goes with every request to its host, also with one that a foreign page makes, and whatever the port
-//! of that page. So a request that changes something has to say that it comes from a page of ours:
+//! Browsers send a cookie with every request to its host, even if another site's page made the request, on any port.
+//! So a request that changes something has to prove that it comes from one of our pages:
 //! `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), or `Origin` of older browsers.
 
 use http::uri::{Authority, Uri};
@@ -28,7 +28,7 @@ pub(super) fn check(method: &Method, headers: &HeaderMap, public_url: &str) -> R
     if is_allowed { Ok(()) } else { Err(Code::CrossOriginRequest.into()) }
 }
 
-/// Returns the only value of a header; `Some("")` if it stands several times or isn't ASCII.
+/// Returns the only value of a header; `Some("")` if it is sent several times or isn't ASCII.
 fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -36,7 +36,7 @@ fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     Some(text.unwrap_or_default().to_owned())
 }
 
-/// A page may be opened from anywhere, but not be embedded, and nobody else's script may load it.
+/// A page may be opened from anywhere, but not embedded or loaded by scripts of other sites.
 fn is_readable_from(headers: &HeaderMap) -> bool {
     let destination = only(headers, &SEC_FETCH_DEST).unwrap_or_default();
     if EMBEDDED.contains(&destination.as_str()) {
@@ -57,9 +57,9 @@ fn is_own(headers: &HeaderMap, public_url: &str) -> bool {
     }
 }
 
-/// Returns `true` if a page of ours led the browser here: by a link, a form or a redirect. An address that was typed, or
-/// that another site or program opened, is none of these. Older browsers say it by `Referer`, which our pages let them
-/// send to this host alone.
+/// Returns `true` if one of our pages led the browser here, with a link, a form or a redirect. This excludes addresses
+/// that were typed, or opened by another site or program. Older browsers send `Referer` instead, which our pages allow
+/// only for this host.
 pub(super) fn is_from_our_page(headers: &HeaderMap, public_url: &str) -> bool {
     match only(headers, &SEC_FETCH_SITE) {
         Some(site) => site == "same-origin",
@@ -86,7 +86,7 @@ fn origin_of(url: &str) -> Option<String> {
     })
 }
 
-/// Returns the origin of the host that was asked, if that is this machine: by whatever name it was called.
+/// Returns the origin of the requested host if it is this machine, under any of its names.
 fn loopback_origin(headers: &HeaderMap) -> Option<String> {
     let authority: Authority = only(headers, &header::HOST)?.parse().ok()?;
     let host = authority.host().trim_matches(['[', ']']);

@@ -32,7 +32,7 @@ impl Visitor {
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// Returns what the client says that it is.
+    /// Returns the client's header `User-Agent`.
     pub fn user_agent(&self) -> Option<&UserAgent> {
         self.user_agent.as_ref()
     }

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, header};
 
 use kernel::error::Error;
 
-/// Returns the value of a cookie; `None` also if it stands several times.
+/// Returns the value of a cookie; `None` also if it is sent several times.
 pub(super) fn read_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
@@ -69,7 +69,7 @@ impl SessionCookie {
         }
     }
 
-    /// Returns its value; `None` also if it stands several times, because one of them may be a stranger's.
+    /// Returns its value; `None` also if it is sent several times, because one of them may be a stranger's.
     pub fn read(self, headers: &HeaderMap) -> Option<&str> {
         read_cookie(headers, self.name())
     }

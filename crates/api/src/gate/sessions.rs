@@ -21,7 +21,7 @@ pub enum Session {
     /// With the access token, for operations that also check the password: limited by client address
     /// (`limits.logins_per_minute`).
     Password,
-    /// As [`Session::Management`], by a person who has proved lately who they are: within `sign_in.fresh_minutes`.
+    /// Like [`Session::Management`], for a person who has confirmed their identity within `sign_in.fresh_minutes`.
     Fresh,
 }
 
@@ -49,7 +49,7 @@ impl SessionScope {
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// Returns what the client says that it is.
+    /// Returns the client's header `User-Agent`.
     pub fn user_agent(&self) -> Option<&UserAgent> {
         self.user_agent.as_ref()
     }
@@ -96,7 +96,7 @@ impl Access<Api> for Session {
             }
             Self::Fresh => (
                 "accessToken",
-                "access token, lately proved",
+                "access token, recently confirmed",
                 &[Code::InvalidAccessToken, Code::RateLimited, Code::ReauthenticationRequired],
             ),
         };
@@ -141,9 +141,9 @@ impl Access<Api> for OwnSession {
 /// The access to a passkey in the path, with the access token of a person.
 #[derive(Clone, Copy, Debug)]
 pub enum OwnPasskey {
-    /// For whoever has the session.
+    /// For the person with the session.
     Renamed,
-    /// For a person who has proved lately who they are.
+    /// For a person who has recently confirmed their identity.
     Removed,
 }
 
@@ -186,7 +186,8 @@ impl Access<Api> for OwnPasskey {
     }
 }
 
-/// The access to a connection in the path, with the access token of the same person, who has proved lately who they are.
+/// The access to a connection in the path, with the access token of the same person, who has
+/// recently confirmed their identity.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnConnection;
 
@@ -216,7 +217,7 @@ impl Access<Api> for OwnConnection {
         Ok(OwnConnectionScope { caller, named })
     }
     fn describe(&self) -> AccessDoc {
-        let text = "access token of the connection's user, lately proved".to_owned();
+        let text = "access token of the connection's user, recently confirmed".to_owned();
         AccessDoc { text, ..Session::Fresh.describe() }
     }
 }

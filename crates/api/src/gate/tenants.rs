@@ -37,14 +37,14 @@ const KEY_CODES: &[Code] = &[
     Code::OutsideApiKeyScope,
 ];
 
-/// Describes an access that takes a role in the organization.
+/// Describes an access that requires a role in the organization.
 pub(super) fn organization_doc(action: OrganizationAction, text: impl Into<String>) -> AccessDoc {
     let roles = [OrganizationRole::Owner, OrganizationRole::Admin, OrganizationRole::Member];
     let roles = roles.into_iter().filter(|role| role.allows(action)).map(OrganizationRole::as_str);
     doc(text, KeyKind::Unrestricted).roles("organization", roles.collect())
 }
 
-/// Describes an access that takes a role in the project.
+/// Describes an access that requires a role in the project.
 fn project_doc(action: ProjectAction, with: KeyKind, text: impl Into<String>) -> AccessDoc {
     doc(text, with).roles("project", project_roles(action))
 }
@@ -124,7 +124,8 @@ impl Access<Api> for Org {
     }
 }
 
-/// The access to the organization in the path, for this action, to people only: no API key moves money from a card.
+/// The access to the organization in the path, for this action and only for people,
+/// because an API key must not charge a card.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgInPerson(pub OrganizationAction);
 
@@ -133,7 +134,7 @@ impl Access<Api> for OrgInPerson {
     async fn admit(&self, api: &Api, call: &mut Call) -> Result<OrgScope, Error> {
         let scope = Org(self.0).admit(api, call).await?;
         if scope.caller().key.is_some() {
-            let message = "An API key doesn't do this, whatever its rights: use an access token.";
+            let message = "API keys can't do this. Use an access token.";
             return Err(Error::new(Code::ManagementNotAllowed).message(message));
         }
         Ok(scope)

@@ -7,12 +7,12 @@ use kernel::error::Error;
 
 use super::session_cookie::read_cookie;
 
-/// How long a browser keeps the theme: a year.
+/// The time for which a browser keeps the theme: a year.
 const MAX_AGE_S: u32 = 31_536_000;
 
 const NAME: &str = "tollkeeper-theme";
 
-/// How a person wants pages to look in this browser; without one they follow the system.
+/// The theme that a person chose in this browser; without one, pages follow the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Theme {
     Light,

@@ -95,8 +95,7 @@ fn void_invoice_is_marked() {
     let invoice = invoice(Status::Void, 5_000_000_000, 0);
     let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html().unwrap();
     assert!(
-        html.contains("class=\"stamp void\">Void<")
-            && html.contains("<dt>Made void on</dt><dd>2026-02-02</dd>")
+        html.contains("class=\"stamp void\">Void<") && html.contains("<dt>Voided on</dt><dd>2026-02-02</dd>")
     );
     assert!(html.contains("Nothing is to be paid.") && !html.contains("<dt>Paid</dt>"));
 }
@@ -122,10 +121,10 @@ fn unpayable_amount_is_rounded_up_in_a_note() {
     let html = page("USD", Status::Open, 7_257_404_000, 7_257_404_000);
     assert!(html.contains("<dt>Amount due</dt><dd>7.257404 USD</dd>"), "{html}");
     assert!(
-        html.contains("Please pay 7.26 USD: what is more than the amount due stays in your balance."),
+        html.contains("Please pay 7.26 USD. Any excess over the amount due stays in your balance."),
         "{html}"
     );
-    assert!(page("JPY", Status::Open, 1_000_000_001, 1).contains("Please pay 1 JPY:"));
+    assert!(page("JPY", Status::Open, 1_000_000_001, 1).contains("Please pay 1 JPY."));
     for (currency, status, due) in
         [("USD", Status::Open, 7_250_000_000), ("KWD", Status::Open, 7_257_000_000), ("USD", Status::Paid, 0)]
     {

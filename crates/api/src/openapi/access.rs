@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::routes::{Route, is_model_call};
 use kernel::error::Code;
 
-/// Returns who may call: a sentence, and the roles where it takes one. Roles in a project are the effective
+/// Returns who may call the operation: a sentence, and the required roles if any. Project roles are the effective
 /// ones (docs/contract/access.md#effective-roles).
 pub fn of(route: &Route) -> Value {
     let access = &route.access;
     let Some((place, roles)) = &access.roles else {
         let callers = match access.scheme {
-            None => "Anybody: no credential is needed.".to_owned(),
+            None => "Anyone. No credential is required.".to_owned(),
             Some(_) => sentence(&access.text),
         };
         return json!({"callers": callers, "place": null, "roles": []});

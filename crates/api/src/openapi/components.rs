@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 /// The objects and lists of words by their names.
 type Schemas = Map<String, Value>;
 
-/// Moves the objects and lists of words inside of schemas and parameters to the components. One is named by its `title`,
-/// or else by its place; lists of the same words are one component.
+/// Moves the objects and lists of words inside of schemas and parameters to the components. One is named by its
+/// `title`, or else by its place; lists of the same words are one component.
 pub fn name_inner_schemas(paths: &mut Map<String, Value>, schemas: &mut Schemas) {
     for schema in schemas.values_mut() {
         list_words(schema);
     }
     let names: Vec<_> = schemas.keys().cloned().collect();
     for name in names {
-        // Taken out while its parts are added beside it.
+        // Removed while its parts are added to the same map.
         let Some(mut schema) = schemas.get_mut(&name).map(Value::take) else { continue };
         visit_parts(&mut schema, &name, schemas);
         schemas.insert(name, schema);

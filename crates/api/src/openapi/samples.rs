@@ -7,7 +7,7 @@ use super::{examples, handler_words, is_model_call, path_parameters, tag};
 use crate::routes::Route;
 use web::route::ErrorShape;
 
-/// What a sample calls.
+/// The call that a sample makes.
 struct Sample<'a> {
     method: &'a Method,
     url: String,

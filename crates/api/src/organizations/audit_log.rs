@@ -29,7 +29,7 @@ impl Field for EntryId {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let text = Text::<128>::read(value, at, problems)?.0;
         if text.is_empty() {
-            let message = format!("`{}` can't be empty: leave it out for all entries.", at.path);
+            let message = format!("`{}` can't be empty. Omit it to list all entries.", at.path);
             return problems.add(at, "empty", message);
         }
         Some(Self(text))
@@ -93,7 +93,7 @@ impl Record<Api> for AuditLogQuery {
         if let (Some(Some(since)), Some(Some(until))) = (since, until)
             && until < since
         {
-            let message = "`end_date` must not lie before `start_date`.";
+            let message = "`end_date` must not be before `start_date`.";
             return fields.problem("end_date", "end_before_start", message);
         }
         let EntryQuery { page, filter } = entries?;
@@ -101,7 +101,7 @@ impl Record<Api> for AuditLogQuery {
     }
 }
 
-/// One page of an audit log.
+/// A page of an audit log.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AuditLogPage {
     entries: Vec<AuditEntry>,
@@ -110,7 +110,7 @@ pub struct AuditLogPage {
     page_size: i64,
 }
 
-/// What was done, by whom and from where.
+/// An action, with its actor and the address that it came from.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AuditEntry {
     id: AuditId,
@@ -152,9 +152,9 @@ impl From<Entry> for AuditEntry {
     }
 }
 
-/// List who did what in an organization.
+/// List the actions in an organization.
 ///
-/// The newest come first. With `Accept: text/csv` all entries that match come as a file, whatever the page.
+/// The newest come first. With `Accept: text/csv`, all matching entries are returned as a file, regardless of the page.
 pub async fn list(
     tenants: Tenants,
     scope: OrgScope,
@@ -176,7 +176,7 @@ pub async fn list(
 /// Returns the file with all entries that match.
 ///
 /// # Errors
-/// 400 if there are more than can be exported at once.
+/// 400 if the number of entries exceeds the maximum for an export.
 pub async fn export(tenants: &Tenants, scope: &OrgScope, filter: &Filter) -> Result<CsvFile, Error> {
     let entries = audit_log::export(tenants, scope, filter).await?;
     Ok(file(format!("audit_log_{}.csv", scope.organization_id()), &entries))

@@ -58,7 +58,7 @@ pub struct UsageCaller {
     /// With the group `api_key`: the key; null for calls of a user without a key.
     #[schemars(with = "Option<ApiKeyId>")]
     api_key_id: Option<String>,
-    /// With the group `api_key`: the user who called without a key; else null.
+    /// With the group `api_key`, the user who called without a key; else null.
     #[schemars(with = "Option<UserId>")]
     user_id: Option<String>,
 }

@@ -86,7 +86,7 @@ impl Record<Api> for InvitationQuery {
     }
 }
 
-/// One page of invitations.
+/// A page of invitations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvitationPage {
     invitations: Vec<Invitation>,
@@ -146,7 +146,7 @@ pub async fn delete(
     _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
     invitations::withdraw(&tenants, &scope).await?;
-    Ok(ok(Message { message: "The invitation is withdrawn: its link no longer works.".to_owned() }))
+    Ok(ok(Message { message: "The invitation is withdrawn. Its link no longer works.".to_owned() }))
 }
 
 /// An invitation that was sent again.
@@ -161,7 +161,7 @@ pub struct ResentInvitation {
 
 /// Send an invitation again.
 ///
-/// A new mail has another link, and the older link stops working. An expired invitation is open again.
+/// The new e-mail contains another link, and the old link stops working. An expired invitation becomes open again.
 pub async fn resend(
     tenants: Tenants,
     scope: InvitationScope,

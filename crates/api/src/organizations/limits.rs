@@ -11,12 +11,12 @@ use tenants::access::OrgScope;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 
-/// What an organization may use and spend.
+/// The limits of an organization's usage and spending.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationLimits {
     /// Every model that is offered.
     models: Vec<ModelLimits>,
-    /// How far the balance may go below zero.
+    /// The amount by which the balance may go below zero.
     credit_limit: Nano,
     balance: Balance,
 }
@@ -27,7 +27,7 @@ pub struct ModelLimits {
     id: String,
     max_requests_per_min: u32,
     max_concurrent_requests: u32,
-    /// The most tokens of one request.
+    /// The maximum number of tokens per request.
     max_tokens: i64,
 }
 

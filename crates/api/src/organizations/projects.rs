@@ -126,7 +126,7 @@ pub async fn create(
     }))
 }
 
-/// One page of projects.
+/// A page of projects.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectPage {
     projects: Vec<ListedProject>,
@@ -310,7 +310,7 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
 
 /// Delete a project.
 ///
-/// Its API keys go with it.
+/// Its API keys are deleted with it.
 pub async fn delete(
     tenants: Tenants,
     scope: ProjectScope,

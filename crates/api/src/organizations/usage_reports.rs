@@ -215,7 +215,7 @@ fn read_groups(
         }
     };
     if words.is_empty() {
-        let message = format!("`{}` can't be empty: leave it out to group by day.", at.path);
+        let message = format!("`{}` can't be empty. Omit it to group by day.", at.path);
         return problems.add(at, "empty", message);
     }
     let texts: Vec<_> = words.iter().map(AsRef::as_ref).collect();

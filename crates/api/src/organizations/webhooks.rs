@@ -76,7 +76,7 @@ pub struct Webhook {
     disabled_reason: Option<DisabledReason>,
     /// Since when every attempt has failed; null after one that succeeded.
     failing_since: Option<Time>,
-    /// Until when events are signed by the previous secret, too; null without one.
+    /// The time until which events are also signed with the previous secret; null without one.
     previous_secret_ends_at: Option<Time>,
     created_at: Time,
     updated_at: Time,
@@ -99,7 +99,7 @@ impl Webhook {
     }
 }
 
-/// One page of webhooks.
+/// A page of webhooks.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WebhookPage {
     webhooks: Vec<Webhook>,
@@ -130,7 +130,8 @@ pub async fn read(webhooks: Webhooks, scope: WebhookScope, _: NoInput) -> Result
 
 /// Change a webhook.
 ///
-/// A merge patch: what is left out stays, null removes. What waits for a webhook that is switched off is given up;
+/// A merge patch: omitted fields don't change, and null clears a field. If the webhook is turned off, its pending
+/// deliveries are canceled;
 /// switched on again, it gets events from then on.
 pub async fn update(
     webhooks: Webhooks,
@@ -143,12 +144,12 @@ pub async fn update(
 
 /// Delete a webhook.
 ///
-/// Its deliveries are deleted, too.
+/// Its deliveries are also deleted.
 pub async fn delete(
     webhooks: Webhooks,
     scope: WebhookScope,
     IfMatch(expected, _): IfMatch<NoInput>,
 ) -> Result<Enveloped<Message>, Error> {
     endpoints::delete(&webhooks, &scope, &expected).await?;
-    Ok(ok(Message { message: "The webhook is deleted: it gets no more events.".into() }))
+    Ok(ok(Message { message: "The webhook is deleted and gets no more events.".into() }))
 }

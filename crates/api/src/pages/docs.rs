@@ -162,15 +162,15 @@ impl Input<Api> for SubjectPath {
 
 /// Show the overview of the API reference.
 ///
-/// It says how to authenticate, what answers and errors look like, and lists all operations.
+/// The page explains authentication, responses and errors, and lists all operations.
 pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<DocsPage, Error> {
     Ok(DocsPage { html: Docs::of(&api)?.overview.clone(), code: None })
 }
 
 /// Show the operations about a subject.
 ///
-/// Each with its fields, its errors, who may call it, and an example for curl and for Python. Other pages say how to use
-/// the service from common tools.
+/// Each has its fields, errors, callers, and examples for curl and Python. Other pages explain how to use the service
+/// from common tools.
 pub async fn read(api: Api, _: Visitor, SubjectPath(slug): SubjectPath) -> Result<DocsPage, Error> {
     let docs = Docs::of(&api)?;
     Ok(match docs.subjects.get(&slug) {

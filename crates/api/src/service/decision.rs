@@ -76,13 +76,13 @@ pub struct Decision {
     pub user_id: Option<UserId>,
     /// The requested model.
     pub model: Option<String>,
-    /// The most tokens that the call may use: the least of the request's, the key's and the model's limit.
+    /// The maximum number of tokens that the call may use: the lowest limit of the request, the key and the model.
     pub max_tokens: Option<i64>,
     /// The rates that the call counted against.
     pub limits: Limits,
     /// The money that is reserved for the call; null if none was requested.
     pub reservation: Option<Reservation>,
-    /// How long to wait when a rate is used up, in milliseconds.
+    /// The time to wait if a rate is used up, in milliseconds.
     pub retry_after_ms: Option<i64>,
 }
 
@@ -100,11 +100,11 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RemainingRate")]
 pub struct Remaining {
-    /// The limit in requests a minute.
+    /// The limit in requests per minute.
     pub limit_requests: u32,
     /// The requests that would still be admitted now.
     pub remaining_requests: u32,
-    /// How long until the whole limit is available again, in milliseconds.
+    /// The time until the whole limit is available again, in milliseconds.
     pub reset_requests_ms: i64,
 }
 
@@ -148,9 +148,9 @@ impl Decision {
         let message = match (error.rate_limit, error.code) {
             (None, _) => error.public_message(),
             (Some(_), Code::ModelRateLimited) => {
-                "Too many requests of this organization for this model: wait as long as `retry_after_ms` says."
+                "Too many requests of this organization for this model. Retry after `retry_after_ms` milliseconds."
             }
-            (Some(_), _) => "Too many requests: wait as long as `retry_after_ms` says.",
+            (Some(_), _) => "Too many requests. Retry after `retry_after_ms` milliseconds.",
         };
         Ok(Self {
             status: error.code.status().as_u16(),

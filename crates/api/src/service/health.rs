@@ -45,7 +45,7 @@ impl From<monitor::Check> for Check {
 
 /// Check that the process runs.
 ///
-/// It asks nothing else, so that no supervisor ends a server whose database is away.
+/// It checks nothing else, so that a supervisor doesn't stop a server whose database is unavailable.
 pub async fn healthz(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }

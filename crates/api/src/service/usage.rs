@@ -95,9 +95,9 @@ impl Input<Api> for Batch {
     }
 }
 
-/// The most events of a batch.
+/// The maximum number of events in a batch.
 const MAX_EVENTS: usize = 1_000;
-/// The most field errors in the reply to a batch; further invalid events have only code and message.
+/// The maximum number of field errors in the reply to a batch; further invalid events have only code and message.
 const MAX_BATCH_DETAILS: usize = 2 * MAX_EVENTS;
 
 /// Events, each read on its own.
@@ -156,11 +156,11 @@ pub struct EventResult {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventStatus {
-    /// It was counted now.
+    /// The event is counted now.
     Accepted,
-    /// It was counted before.
+    /// The event was already counted.
     Duplicate,
-    /// It isn't counted. Sending it again won't help, unless `retryable` is true.
+    /// The event isn't counted. Sending it again won't help unless `retryable` is true.
     Refused,
 }
 

@@ -165,7 +165,7 @@ async fn confirming_by_the_link_alone_does_not_admit_the_attacker(world: World) 
     // The link of the invitation doesn't either: the logged-in user may not be the reader of the mail.
     let follow = || world.call(Method::POST, "/invitations/accept").form(&[("token", &invitation)]).send();
     let followed = follow().await;
-    assert_page(&followed, 200, "Log in first");
+    assert_page(&followed, 200, "Sign in first");
     assert!(!corp(organizations(&world, &stranger.access_token).await));
     // The next login accepts it.
     let token = access_token(&world, "victim", ATTACKER_PASSWORD).await;
@@ -185,7 +185,7 @@ async fn invitation_link_works_at_once_after_a_login(world: World) {
     let invitation = invite_victim(&world, &admin, &place).await;
     let form = [("token", invitation.as_str())];
     let followed = world.call(Method::POST, "/invitations/accept").form(&form).send().await;
-    assert_page(&followed, 200, "You are a member");
+    assert_page(&followed, 200, "You’re a member");
     assert_eq!(organizations(&world, &access).await, ["Corp"]);
 }
 
@@ -213,7 +213,7 @@ async fn page_asks_for_the_password_and_then_accepts_invitations(world: World) {
     assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
     let answer = confirm(&world, &token, "Wrong-Kettle-1").send().await;
     assert_page(&answer, 400, "Confirm your e-mail address");
-    assert!(answer.text.contains("This is not the account&#39;s password."), "{}", answer.text);
+    assert!(answer.text.contains("The password is incorrect."), "{}", answer.text);
     assert!(!answer.text.contains("Wrong-Kettle-1"), "passwords don't come back");
     assert!(answer.text.contains(&format!("name=\"token\" value=\"{token}\"")), "{}", answer.text);
     let me = world.get("/v1/auth/me").bearer(&access).data().await;
@@ -259,12 +259,12 @@ async fn new_password_on_the_page_locks_the_attacker_out(world: World) {
     assert!(weak.text.contains("The new password needs a digit."), "{}", weak.text);
     let differ = take_over(&world, token, NEW_PASSWORD, "Another-Kettle-77").send().await;
     assert_page(&differ, 400, "Confirm your e-mail address");
-    assert!(differ.text.contains("The two passwords are not the same."), "{}", differ.text);
+    assert!(differ.text.contains("The passwords don’t match."), "{}", differ.text);
     let missing = page(&world, &[("token", token), ("new_password", NEW_PASSWORD)]).send().await;
     assert!(missing.text.contains("The repeated password is required."), "{}", missing.text);
     let same = take_over(&world, token, ATTACKER_PASSWORD, ATTACKER_PASSWORD).send().await;
     assert_page(&same, 400, "Confirm your e-mail address");
-    assert!(same.text.contains("The new password is the one that the account has."), "{}", same.text);
+    assert!(same.text.contains("The new password must be different from the current one."), "{}", same.text);
     assert_attacker_has_access(&world, &replica, &stranger).await;
 
     let done = take_over(&world, token, NEW_PASSWORD, NEW_PASSWORD).send().await;
@@ -299,7 +299,7 @@ async fn reset_page_shows_the_accounts_memberships(world: World) {
     let passwords = [("password", NEW_PASSWORD), ("password_confirmation", NEW_PASSWORD)];
     let fields = [&[("token", token.as_str())], &passwords[..]].concat();
     let done = world.call(Method::POST, "/reset-password").form(&fields).send().await;
-    assert_page(&done, 200, "Your password is changed");
+    assert_page(&done, 200, "Your password has changed");
     assert!(done.text.contains("Bait &#60;b&#62;&#38; Co: owner, 1 other member"), "{}", done.text);
     assert_attacker_is_locked_out(&world, &replica, &stranger).await;
 }
@@ -315,12 +315,12 @@ async fn reset_of_a_verified_address_keeps_keys_and_invitations(world: World) {
     let passwords = [("password", NEW_PASSWORD), ("password_confirmation", NEW_PASSWORD)];
     let fields = [&[("token", token.as_str())], &passwords[..]].concat();
     let done = world.call(Method::POST, "/reset-password").form(&fields).send().await;
-    assert_page(&done, 200, "Your password is changed");
+    assert_page(&done, 200, "Your password has changed");
     assert!(!done.text.contains("Acme"), "{}", done.text);
     world.get(&place.organization_path()).bearer(&key).data().await;
     let form = [("token", invitation.as_str())];
     let followed = world.call(Method::POST, "/invitations/accept").form(&form).send().await;
-    assert_page(&followed, 200, "You are a member");
+    assert_page(&followed, 200, "You’re a member");
     let notices = mails(&world, "ada", "Your password was changed").await;
     assert!(notices.len() == 1 && !notices[0].contains("Acme"), "{notices:?}");
 }

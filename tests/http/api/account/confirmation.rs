@@ -62,7 +62,7 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
     assert_eq!(world.app.db.statement_count(), before, "a look asks the database nothing");
 
     let done = confirm(&world, &token, PASSWORD).send().await;
-    assert_page(&done, 200, "Your address is changed");
+    assert_page(&done, 200, "Your address has changed");
     assert!(done.text.contains(NEW), "{}", done.text);
     assert_dead(&world, &token).await;
     let user = world.get("/v1/auth/me").bearer(&ada.access_token).data().await["user"].take();
@@ -89,9 +89,7 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
 async fn wrong_password_counts_and_leaves_the_link_good(world: World) {
     let ada = world.user("ada").await;
     let token = link(&world, &ada.access_token, NEW).await;
-    for (password, sentence) in
-        [("wrong", "This is not the account's password."), ("", "The password is required.")]
-    {
+    for (password, sentence) in [("wrong", "The password is incorrect."), ("", "The password is required.")] {
         let page = confirm(&world, &token, password).send().await;
         assert_page(&page, 400, "Confirm your new e-mail address");
         let escaped = sentence.replace('\'', "&#39;");
@@ -105,7 +103,7 @@ async fn wrong_password_counts_and_leaves_the_link_good(world: World) {
     assert_page(&waits, 429, "Please wait a moment");
     assert_eq!(login(&world, OLD, PASSWORD).send().await.status, 429, "guesses at one account");
     world.clock.advance_ms(1_000);
-    assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address is changed");
+    assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address has changed");
 }
 
 #[on_each_database]
@@ -121,7 +119,7 @@ fn link_lives_a_day_from_the_request(database: Database) {
         assert_dead(&world, &token).await;
         world.clock.advance_ms(-1);
         let padded = format!(" {token}\r\n");
-        assert_page(&confirm(&world, &padded, PASSWORD).send().await, 200, "Your address is changed");
+        assert_page(&confirm(&world, &padded, PASSWORD).send().await, 200, "Your address has changed");
     });
     database.run(&[], async |world| {
         let ada = world.user("ada").await;
@@ -148,7 +146,7 @@ async fn later_request_voids_the_earlier_link(world: World) {
     assert_eq!(mails(&world, "unsent@example.com", LINK).await.len(), 0);
     let third = link(&world, &ada.access_token, "second@example.com").await;
     assert_dead(&world, &second).await;
-    assert_page(&confirm(&world, &third, PASSWORD).send().await, 200, "Your address is changed");
+    assert_page(&confirm(&world, &third, PASSWORD).send().await, 200, "Your address has changed");
     assert_eq!(login(&world, NEW, PASSWORD).send().await.status, 401);
     login(&world, "second@example.com", PASSWORD).data().await;
 }
@@ -183,7 +181,7 @@ async fn links_to_the_old_address_stop_working(world: World) {
     let token = link(&world, &access, NEW).await;
     // Another one is asked for, and its mail hasn't been sent.
     world.post("/v1/auth/forgot-password", &json!({"email": OLD})).data().await;
-    assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address is changed");
+    assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address has changed");
     let resets = mails(&world, OLD, "Choose a new password").await.len();
     assert_eq!(resets, 1, "the other never leaves");
     let body = json!({"token": reset, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
@@ -247,7 +245,7 @@ async fn address_of_another_account_is_not_given_away(world: World) {
     let body = json!({"email": NEW.to_lowercase(), "password": NEW_PASSWORD, "username": "bob"});
     world.post("/v1/auth/register", &body).data().await;
     let taken = confirm(&world, &token, PASSWORD).send().await;
-    assert_page(&taken, 409, "This address has another account");
+    assert_page(&taken, 409, "This address belongs to another account");
     assert_eq!(text(&world.get("/v1/auth/me").bearer(&ada.access_token).data().await["user"], "email"), OLD);
     login(&world, NEW, NEW_PASSWORD).data().await;
     assert!(entries(&world, "user.email_changed").await.is_empty());
@@ -262,7 +260,7 @@ async fn invitations_for_the_new_address_are_accepted(world: World) {
     let folded = NEW.to_lowercase();
     world.insert_invitation(&place, (NEW, &folded), OrganizationRole::Admin, owner.id).await;
     let token = link(&world, &ada.access_token, NEW).await;
-    assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address is changed");
+    assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address has changed");
     let data = world.get("/v1/organizations").bearer(&ada.access_token).data().await;
     let rows = data["organizations"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| text(row, "name")).collect::<Vec<_>>(), ["Acme"]);

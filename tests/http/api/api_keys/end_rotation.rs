@@ -34,7 +34,7 @@ async fn previous_secret_ends_at_once_here_and_elsewhere_after_the_feed_is_read(
     let before = world.get(&path).bearer(&ada.access_token).data().await;
 
     let ended = post(&world, &ada.access_token, &place, &id, "end-rotation").await;
-    let message = "The previous secret is ended: it can't be used any more.";
+    let message = "The previous secret is revoked and no longer works.";
     assert_eq!(ended.json()["data"], json!({"id": id, "message": message}));
     assert_eq!((statuses(&first).await, statuses(&second).await), ((401, 200), (200, 200)));
     settle(&replica).await;

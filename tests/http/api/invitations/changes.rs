@@ -16,7 +16,7 @@ use support::on_each_database;
 use support::world::{Place, TestUser, World};
 
 const DEAD: &str = "This link no longer works";
-const JOINED: &str = "You are a member";
+const JOINED: &str = "You’re a member";
 
 /// Invites a guest; returns the path of the invitation.
 async fn invited(world: &World, caller: &TestUser, place: &Place, body: Value) -> String {
@@ -55,7 +55,7 @@ async fn withdrawn_invitation_is_gone(world: World) {
     let late = invited(&world, &ada, &place, json!({"email": "late@example.com"})).await;
     for path in [&path, &late] {
         let data = withdraw(&world, &bob.access_token, path).data().await;
-        assert_eq!(data, json!({"message": "The invitation is withdrawn: its link no longer works."}));
+        assert_eq!(data, json!({"message": "The invitation is withdrawn. Its link no longer works."}));
     }
     send_due(&world.app.mail).await.unwrap();
     assert_eq!(mails(&world).len(), 1, "the second one wasn't mailed yet");

@@ -26,12 +26,12 @@ impl JsonSchema for PublicKey {
     }
 }
 
-/// What a browser needs for a passkey.
+/// The options of a browser's call for a passkey.
 #[derive(Serialize, JsonSchema)]
 pub struct PasskeyOptions {
     /// The options of `navigator.credentials.create` or `navigator.credentials.get`, in their JSON form.
     public_key: PublicKey,
-    /// What is sent back with the browser's answer, within five minutes and once.
+    /// A value to send back once with the browser's response, within five minutes.
     ceremony: String,
 }
 
@@ -43,8 +43,8 @@ impl From<passkeys::Options> for PasskeyOptions {
 
 /// Begin to add a passkey.
 ///
-/// Returns what `PublicKeyCredential.parseCreationOptionsFromJSON` takes. Needs a session whose person has proved
-/// lately who they are.
+/// Returns the input of `PublicKeyCredential.parseCreationOptionsFromJSON`. Requires a session whose person has
+/// recently confirmed their identity.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,

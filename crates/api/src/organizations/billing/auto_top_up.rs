@@ -24,12 +24,12 @@ pub struct AutoTopUp {
     threshold: Nano,
     /// The available balance after a charge.
     restore_to: Nano,
-    /// The most that is charged in a calendar month, UTC, with taxes; null without a limit.
+    /// The maximum amount charged per calendar month (UTC), including taxes; null for no limit.
     monthly_cap: Option<Nano>,
     /// Why nothing is charged although it is enabled: `declined`, `authentication_required`, `monthly_cap`,
     /// `no_payment_method`, `tax_location`, `refunded` or `disputed`; null while the card is charged.
     paused_reason: Option<&'static str>,
-    /// When it goes on by itself; null if an owner has to turn it on again.
+    /// The time when it resumes automatically; null if an owner has to turn it back on.
     resumes_at: Option<Time>,
     /// The declined charges since the last one that succeeded.
     failures: i64,

@@ -24,7 +24,7 @@ pub struct BalanceAlert {
     below: Option<Nano>,
     /// Since when the balance is below it; null if it isn't.
     low_since: Option<Time>,
-    /// The posted balance, without what is reserved.
+    /// The posted balance, excluding reserved amounts.
     balance: Nano,
     currency: String,
 }

@@ -35,11 +35,11 @@ pub struct Budget {
     api_key_id: Option<ApiKeyId>,
     /// `day`, `month` or `total`, in UTC.
     period: &'static str,
-    /// The most that may be used in a period.
+    /// The maximum amount that can be used in a period.
     limit: Nano,
     /// Calls that could pass the limit are refused.
     hard: bool,
-    /// The parts of the limit, in percent, at which owners and admins are told by mail.
+    /// The percentages of the limit at which owners and admins are notified by e-mail.
     thresholds: Vec<i64>,
     currency: String,
     /// The first instant of the running period; null for `total`.
@@ -48,7 +48,7 @@ pub struct Budget {
     period_end: Option<Time>,
     /// The list price of the usage in the running period.
     spent: Pico,
-    /// What is set aside for calls in progress.
+    /// The amount reserved for calls in progress.
     reserved: Nano,
     /// The limit less `spent` and `reserved`; less than 0 if they are more.
     left: Pico,
@@ -97,7 +97,7 @@ pub async fn create(
     Ok(created.map(|budget| private(budget.into())))
 }
 
-/// One page of budgets.
+/// A page of budgets.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BudgetPage {
     budgets: Vec<Budget>,

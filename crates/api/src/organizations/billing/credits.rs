@@ -13,7 +13,7 @@ use tenants::access::OrgScope;
 use web::input::Query;
 use web::reply::{Enveloped, private};
 
-/// One page of credits.
+/// A page of credits.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreditPage {
     credits: Vec<Credit>,
@@ -27,7 +27,7 @@ pub struct CreditPage {
 pub struct Credit {
     id: CreditId,
     amount: Nano,
-    /// What isn't used yet. A credit that has expired and isn't ended yet still shows it.
+    /// The remaining amount. An expired credit still shows it until it is closed.
     remaining: Nano,
     currency: String,
     /// Unique within the organization.

@@ -97,7 +97,7 @@ impl Record<Api> for ExportQuery {
         let dataset = fields.or("dataset", DatasetField(Dataset::default()));
         let form = Form::new(version?.0, dataset?.0);
         if form.is_none() {
-            let message = "FOCUS has this dataset since 1.4: send `version=1.4` with it.";
+            let message = "This dataset requires FOCUS 1.4. Send `version=1.4` with it.";
             fields.problem::<()>("dataset", "unknown_value", message.to_owned());
         }
         format?;

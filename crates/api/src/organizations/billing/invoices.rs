@@ -140,7 +140,7 @@ impl Invoice {
     }
 }
 
-/// One page of invoices.
+/// A page of invoices.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvoicePage {
     invoices: Vec<Invoice>,

@@ -38,7 +38,7 @@ impl Record<Api> for MovementQuery {
     }
 }
 
-/// One page of movements.
+/// A page of movements.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MovementPage {
     movements: Vec<Movement>,

@@ -19,7 +19,8 @@ pub struct PaymentMethodPage {
 
 /// Save a card.
 ///
-/// The answer has the page of the payment processor on which it is entered; it takes the place of the one that is saved.
+/// The answer has the page of the payment processor on which it is entered; it takes the place of the one that is
+/// saved.
 pub async fn update(
     payments: Payments,
     scope: OrgScope,
@@ -35,5 +36,5 @@ pub async fn delete_all(
     _: NoInput,
 ) -> Result<Enveloped<Message>, Error> {
     cards::remove(&payments, &scope).await?;
-    Ok(ok(Message { message: "The card is removed, and isn't charged any more.".into() }))
+    Ok(ok(Message { message: "The card is removed and will no longer be charged.".into() }))
 }

@@ -86,10 +86,10 @@ record! {
     check(fields) {
         match (&amount, &invoice_id) {
             (Some(None), Some(None)) => {
-                fields.problem::<()>("amount", "required", "`amount` or `invoice_id` says what is to be paid.".to_owned());
+                fields.problem::<()>("amount", "required", "`amount` or `invoice_id` is required.".to_owned());
             }
             (Some(Some(_)), Some(Some(_))) => {
-                let message = "`amount` must be left out: the invoice says what is due.".to_owned();
+                let message = "Omit `amount`, because the invoice determines it.".to_owned();
                 fields.problem::<()>("amount", "not_allowed", message);
             }
             _ => {}
@@ -98,10 +98,10 @@ record! {
 }
 
 impl CreatePayment {
-    /// Returns the payment to be made; `request_key` is that of [`New`].
+    /// Returns the payment to make; `request_key` is that of [`New`].
     ///
     /// # Errors
-    /// None: the record says what is to be paid.
+    /// None: the record contains the payment.
     pub fn into_new(self, request_key: Option<[u8; 32]>) -> Result<New, Error> {
         let target = match (self.amount, self.invoice_id) {
             (_, Some(invoice_id)) => Target::Invoice(invoice_id),
@@ -114,8 +114,8 @@ impl CreatePayment {
 
 /// Pay for credit, or an invoice.
 ///
-/// The answer has the page of the payment processor on which it is paid. The same request, with an idempotency key, has the
-/// same payment and page.
+/// The response contains the page of the payment processor on which it is paid. The same request, with an idempotency
+/// key, has the same payment and page.
 pub async fn create(
     payments: Payments,
     scope: OrgScope,
@@ -125,7 +125,7 @@ pub async fn create(
     Ok(created.map(|payment| private(payment.into())))
 }
 
-/// One page of payments.
+/// A page of payments.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentPage {
     payments: Vec<Payment>,

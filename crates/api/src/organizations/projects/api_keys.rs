@@ -35,9 +35,9 @@ pub use rotate::rotate;
 #[schemars(rename = "ApiKeyRestrictions")]
 pub struct Restrictions {
     allowed_ips: Option<Vec<String>>,
-    /// The most requests a minute.
+    /// The maximum number of requests per minute.
     rate_limit: Option<i64>,
-    /// The most tokens of one request.
+    /// The maximum number of tokens per request.
     max_tokens: Option<i64>,
     models: Option<Vec<String>>,
 }
@@ -81,7 +81,7 @@ pub async fn create(
     }))
 }
 
-/// One page of keys.
+/// A page of keys.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ApiKeyPage {
     api_keys: Vec<ListedApiKey>,
@@ -95,9 +95,9 @@ pub struct ApiKeyPage {
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "ApiKeyStatus")]
 pub enum Status {
-    /// It can be used.
+    /// The key can be used.
     Active,
-    /// It has passed its `expires_at`.
+    /// The key is past its `expires_at`.
     Expired,
 }
 
@@ -227,7 +227,7 @@ pub async fn delete(
     IfMatch(expected, _): IfMatch<NoInput>,
 ) -> Result<Enveloped<Message>, Error> {
     api_keys::delete(&keys, &scope, &expected).await?;
-    Ok(ok(Message { message: "The API key is deleted: it can't be used any more.".into() }))
+    Ok(ok(Message { message: "The API key is deleted and no longer works.".into() }))
 }
 
 fn status(row: &ApiKeyRow, now: Time) -> Status {

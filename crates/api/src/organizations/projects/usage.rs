@@ -34,7 +34,7 @@ pub struct ProjectUsageRow {
     /// The key; null for calls of a user without a key.
     #[schemars(with = "Option<ApiKeyId>")]
     api_key_id: Option<String>,
-    /// The name of the key; the username if there is no key.
+    /// The name of the key; the username for calls without a key.
     api_key_name: String,
     /// The user who called without a key; else null.
     #[schemars(with = "Option<UserId>")]

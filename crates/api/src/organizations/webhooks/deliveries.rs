@@ -36,7 +36,7 @@ impl Record<Api> for DeliveryQuery {
     }
 }
 
-/// One page of deliveries.
+/// A page of deliveries.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeliveryPage {
     deliveries: Vec<WebhookDelivery>,
@@ -53,7 +53,7 @@ pub struct WebhookDelivery {
     /// The type of the event.
     event_type: String,
     state: State,
-    /// How many attempts there were.
+    /// The number of attempts.
     attempts: i64,
     created_at: Time,
     /// When it is attempted next; null unless it is pending.
@@ -61,9 +61,9 @@ pub struct WebhookDelivery {
     last_attempt_at: Option<Time>,
     /// The result of the last attempt; null before the first.
     outcome: Option<Outcome>,
-    /// The HTTP status of the last answer; null if there was none.
+    /// The HTTP status of the last response; null if the last attempt got none.
     response_status: Option<i64>,
-    /// How long the last attempt took, in milliseconds.
+    /// The duration of the last attempt in milliseconds.
     duration_ms: Option<i64>,
 }
 

@@ -22,13 +22,13 @@ record! {
     }
 }
 
-/// How many deliveries are made again.
+/// The number of deliveries that are made again.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Redelivered {
     deliveries: u64,
 }
 
-/// Deliver failed events again.
+/// Redeliver failed events.
 ///
 /// Every failed delivery is made again that was queued since this time.
 pub async fn redeliver(

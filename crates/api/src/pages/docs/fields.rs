@@ -14,15 +14,15 @@ pub struct Field {
     pub name: String,
     /// The type with its bounds.
     pub kind: Words,
-    /// `Some(true)` if it is required; `None` where that says nothing, as in answers.
+    /// `Some(true)` if it is required; `None` where this doesn't apply, as in responses.
     pub required: Option<bool>,
     pub description: Words,
-    /// The values with what they mean, if there are only some.
+    /// The possible values with their meanings, if they are limited.
     pub values: Vec<(String, Words)>,
 }
 
 impl Field {
-    /// Returns `true` if it says what each value means.
+    /// Returns `true` if the values have explanations.
     pub fn explains_values(&self) -> bool {
         self.values.iter().any(|(_, meaning)| !meaning.is_empty())
     }
@@ -208,7 +208,7 @@ fn plural(words: &str) -> String {
 
 /// Returns the bounds of a value, in words.
 fn bounds(schema: &Value) -> String {
-    // What such a number can't be is no rule.
+    // A bound beyond the range of the number's type isn't a rule.
     if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
         return String::new();
     }

@@ -1,4 +1,4 @@
-//! How to use the service from common tools: docs/tools.md, with the address of this installation.
+//! Guides to use the service from common tools: docs/tools.md, with the address of this installation.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 

@@ -49,7 +49,7 @@ pub struct Operation {
     pub samples: Vec<(String, String)>,
 }
 
-/// What an operation returns.
+/// The response of an operation.
 #[derive(Debug)]
 pub struct Answer {
     pub content_types: Vec<String>,
@@ -158,7 +158,7 @@ fn operation(document: &Value, path: &str, method: &str, one: &Value) -> Operati
     }
 }
 
-/// Returns the inputs of an operation that there are, with their headings.
+/// Returns the existing inputs of an operation, with their headings.
 fn inputs(document: &Value, one: &Value) -> Vec<(&'static str, Vec<Field>)> {
     let parameters = |place: &'static str| {
         let all = one.get("parameters").and_then(Value::as_array).into_iter().flatten();

@@ -38,7 +38,7 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
 
 /// Accept an invitation.
 ///
-/// The guest becomes a member, or the page says what is missing; then the link stays good.
+/// The guest becomes a member. Otherwise the page explains the missing step, and the link stays valid.
 pub async fn create(api: Api, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
     let has_console = api.console.enabled;
     let followed = match form.fields {

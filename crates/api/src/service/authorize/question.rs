@@ -26,7 +26,7 @@ record! {
         pub(super) choices: Choices = or(Integer(1)),
         /// The number of texts in an embeddings call.
         pub(super) inputs: Inputs = or(Integer(1)),
-        /// The most searches that the upstream makes for the answer.
+        /// The maximum number of searches that the upstream makes for the answer.
         pub(super) searches: Integer<0, 1_000> = or(Integer(0)),
         /// The gateway's own id for the request.
         pub(super) request_id: Option<QuestionId> = optional,

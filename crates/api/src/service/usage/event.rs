@@ -41,7 +41,7 @@ fn caller(fields: &mut Fields<'_, ()>) -> Option<Caller> {
         (None, Some(project_id), Some(user_id)) => Some(Caller::user(project_id, user_id)),
         (Some(_), project_id, _) => {
             let name = if project_id.is_some() { "project_id" } else { "user_id" };
-            let message = format!("`{name}` can't stand beside `api_key_id`: an event names {forms}.");
+            let message = format!("`{name}` can't be combined with `api_key_id`: an event names {forms}.");
             fields.problem(name, "mutually_exclusive", message)
         }
         (None, project_id, user_id) => {
@@ -85,7 +85,7 @@ impl Record<()> for UsageRecord {
         ] {
             if matches!((tokens, &corrects), (Some(Integer(..0)), Some(None))) {
                 let message = format!(
-                    "`{name}` must be 0 or more: only an event that `corrects` another takes tokens back."
+                    "`{name}` must be 0 or more. Only an event that `corrects` another one can take tokens back."
                 );
                 fields.problem::<()>(name, "out_of_range", message);
             }
@@ -94,7 +94,8 @@ impl Record<()> for UsageRecord {
             (prompt_tokens, cached_prompt_tokens, &corrects)
             && cached > prompt.max(0)
         {
-            let message = "`cached_prompt_tokens` must be at most `prompt_tokens`, of which it is a part.";
+            let message =
+                "`cached_prompt_tokens` must be at most `prompt_tokens`, because it is a part of them.";
             fields.problem::<()>("cached_prompt_tokens", "out_of_range", message.to_owned());
         }
         if let (Some(Integer(prompt)), Some(Integer(completion)), Some(PartsField(parts)), Some(corrects)) =
@@ -210,7 +211,7 @@ impl Field for PartsField {
             let place = Location { path: &path, ..*at };
             let known = name.parse::<Component>().ok().filter(|part| Component::PARTS.contains(part));
             let Some(part) = known else {
-                let message = format!("There is no part `{name}`: known are {}.", Self::names());
+                let message = format!("Unknown part `{name}`. Known parts are {}.", Self::names());
                 parts = problems.add(&place, "unknown_field", message);
                 continue;
             };

@@ -47,7 +47,7 @@ pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> R
     show(&console, &visit, FormView::new(LABELS).with("since", since.to_string())).await
 }
 
-/// Deliver failed events again.
+/// Redeliver failed events.
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,

@@ -12,7 +12,7 @@ use input::types::{Amount, Integer, Name, items, one_of};
 use kernel::ids::{ApiKeyId, ProjectId};
 use strum::VariantArray;
 
-/// What a budget is for.
+/// The scope of a budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ScopeWord(Scope);
 
@@ -26,7 +26,7 @@ impl Field for ScopeWord {
     }
 }
 
-/// How long a limit is for.
+/// The period of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct PeriodWord(Period);
 
@@ -103,7 +103,7 @@ fn check_id(fields: &mut Fields<'_, Api>, scope: Scope, (of, name): (Scope, &str
         );
     }
     if scope != of && is_there {
-        let message = format!("A budget with the scope `{word}` has no `{name}`: leave it out.");
+        let message = format!("A budget with the scope `{word}` has no `{name}`. Omit it.");
         fields.problem::<()>(name, "unexpected_subject", message);
     }
 }

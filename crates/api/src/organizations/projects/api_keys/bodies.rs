@@ -30,9 +30,9 @@ record! {
     }
 }
 
-/// The most requests a minute.
+/// The maximum number of requests per minute.
 type RateLimit = Integer<1, 1_000_000>;
-/// The most tokens of one request.
+/// The maximum number of tokens per request.
 type MaxTokens = Integer<1, 1_000_000_000>;
 
 record! {

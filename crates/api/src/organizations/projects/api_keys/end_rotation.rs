@@ -28,6 +28,6 @@ pub async fn end_rotation(
     _: NoInput,
 ) -> Result<Uncommitted<Enveloped<EndedRotation>>, Error> {
     let ended = api_keys::end_rotation(&keys, &scope).await?;
-    let message = "The previous secret is ended: it can't be used any more.".to_owned();
+    let message = "The previous secret is revoked and no longer works.".to_owned();
     Ok(ended.map(|()| ok(EndedRotation { id: scope.api_key_id(), message })))
 }

@@ -49,8 +49,8 @@ pub struct RotatedApiKey {
 
 /// Rotate the secret of an API key.
 ///
-/// Everything else about the key stays. The previous secret is good for `grace_seconds` more, or for the grace
-/// period of the server, which is also the most; 0 ends it at once.
+/// The rest of the key doesn't change. The previous secret stays valid for `grace_seconds`, by default and at most for
+/// the grace period of the server; 0 ends it immediately.
 pub async fn rotate(
     keys: Keys,
     scope: KeyScope,

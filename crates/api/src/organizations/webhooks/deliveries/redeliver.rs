@@ -11,7 +11,7 @@ use web::reply::{Enveloped, ok};
 
 /// Deliver an event again.
 ///
-/// The event keeps its id. One that is being sent at this moment stays as it is.
+/// The event keeps its id. A delivery that is being sent right now doesn't change.
 pub async fn redeliver(
     webhooks: Webhooks,
     scope: DeliveryScope,
