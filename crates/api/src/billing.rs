@@ -78,7 +78,7 @@ pub struct VolumeDiscount {
     discount: Ppm,
 }
 
-/// List the prices in force.
+/// List the current prices.
 ///
 /// A model without a price can't be used, and isn't listed.
 pub async fn pricing(billing: Billing, _: CallerScope, _: NoInput) -> Result<Enveloped<Pricing>, Error> {

@@ -51,7 +51,7 @@ where
     row
 }
 
-/// An operation that runs when it is awaited. It has no type of its own, so that all rows share the code below.
+/// An operation that runs when it is awaited. It is boxed, so that all rows share the code below.
 type Made = BoxFuture<'static, Result<Uncommitted<Result<Response<Body>, Error>>, Error>>;
 
 async fn respond(api: Api, request: Option<Request>, made: Made) -> Result<Response<Body>, Error> {

@@ -95,7 +95,7 @@ pub struct Model {
     listed: ListedModel,
     limits: Limits,
     pricing: Option<Pricing>,
-    /// All prices in force, the one without conditions first; empty for a model without a price.
+    /// All current prices, the one without conditions first; empty for a model without a price.
     prices: Vec<Price>,
 }
 

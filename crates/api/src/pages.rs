@@ -115,7 +115,7 @@ impl FormProblems {
         self.0.iter()
     }
 
-    /// Returns `true` if one is about this field.
+    /// Returns `true` if a problem concerns this field.
     fn concern(&self, field: &str) -> bool {
         self.0.iter().any(|problem| problem.field == field)
     }

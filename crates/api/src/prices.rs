@@ -7,7 +7,7 @@ use catalog::{Component, Price as CatalogPrice};
 use kernel::clock::Time;
 use kernel::money::Pico;
 
-/// The prices of a model's components in force, for calls for which the conditions hold.
+/// The current prices of a model's components, for calls that meet the conditions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Price {
     /// The time from which it applies.
@@ -38,7 +38,7 @@ pub struct ComponentPrice {
     price: Pico,
 }
 
-/// Returns prices in force, in their order.
+/// Returns the current prices, in their order.
 pub fn prices(prices: &[CatalogPrice]) -> Vec<Price> {
     prices.iter().rev().map(price).collect()
 }

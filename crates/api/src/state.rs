@@ -58,7 +58,7 @@ pub struct Parts {
     pub gateway: Gateway,
     /// The handle of the operators' functions.
     pub operators: Operators,
-    /// The models and prices in force.
+    /// The current models and prices.
     pub catalog: Arc<CurrentCatalog>,
     /// Readiness and metrics of the process.
     pub monitor: Monitor,

@@ -23,7 +23,7 @@ const BAR_BYTES: usize = 62;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Series {
     pub name: String,
-    /// In the smallest unit of what is shown.
+    /// In the smallest unit of the measure.
     pub values: Vec<i128>,
 }
 

@@ -24,7 +24,7 @@ pub struct FormView {
 /// A mistake in the submitted input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mistake {
-    /// The field; `None` if it is about the whole form.
+    /// The field; `None` if the mistake concerns the whole form.
     pub field: Option<&'static str>,
     pub sentence: String,
 }

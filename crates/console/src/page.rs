@@ -31,7 +31,7 @@ impl Page {
         Ok(Self { status: StatusCode::OK, code: None, html, headers: Vec::new() })
     }
 
-    /// Returns a document that stands by itself, such as an invoice, with its own content security policy.
+    /// Returns a standalone document, such as an invoice, with its own content security policy.
     pub fn document(html: String, policy: &str) -> Result<Self, Error> {
         let policy = HeaderValue::from_str(policy).map_err(Error::internal)?;
         let headers = vec![(header::CONTENT_SECURITY_POLICY, policy)];

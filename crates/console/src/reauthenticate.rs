@@ -61,7 +61,7 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, query: Filters<N
     show(&console, &visit, form).await
 }
 
-/// Check the proof, and go on with a new session.
+/// Check the credentials, and continue with a new session.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,

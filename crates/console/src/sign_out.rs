@@ -10,7 +10,7 @@ use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// Sign out: the session ends, and the browser forgets its cookie and what it has cached.
+/// Sign out: end the session, and clear the browser's cookie and cache.
 pub async fn create(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Result<Page, Error> {
     if let Some(session) = visit.session {
         sessions::end(&console.accounts, visit.scope.trail(), session).await?;

@@ -68,7 +68,7 @@ def read_usage(browser):
     until("the usage of the calls", shown)
     browser.type(by="key", show="tokens")
     browser.click("Apply")
-    browser.expect("Shop", "noscript", "Tokens a day by")
+    browser.expect("Shop", "noscript", "Tokens per day by")
     browser.type(range="custom")
     browser.click("Apply")
     day = datetime.now(timezone.utc) - timedelta(days=40)

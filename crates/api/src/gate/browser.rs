@@ -192,7 +192,7 @@ impl Access<Api> for SecondStep {
     }
 }
 
-/// The access of a provider that calls by itself, without a browser. Its token is in the body.
+/// The access of a provider that calls directly, without a browser. Its token is in the body.
 #[derive(Clone, Copy, Debug)]
 pub struct FromProvider;
 

@@ -153,7 +153,7 @@ pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
     Ok(())
 }
 
-/// Counts a call against a rate of its own, which is that of reads, and not against an API key's. A key has its own,
+/// Counts a call against the rate of reads instead of an API key's rate. A key has its own,
 /// and a person has one for all sessions. It is a use of the key all the same.
 pub(super) fn count_reads(api: &Api, call: &Call, scope: &str) -> Result<(), Error> {
     let now = api.clock.now();

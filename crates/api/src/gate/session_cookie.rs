@@ -25,7 +25,7 @@ pub struct SessionCookie {
 enum Kind {
     /// A person is signed in.
     Session,
-    /// A person's password was right, and their second factor is due.
+    /// A person's password was right, and their second factor is required next.
     SecondFactor,
     /// A person is at a provider.
     SignOn,

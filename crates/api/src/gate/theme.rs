@@ -1,4 +1,4 @@
-//! The theme of the console's pages: a cookie of its own, which is neither a secret nor a right
+//! The theme of the console's pages: a separate cookie, which is neither a secret nor a permission
 //! (docs/contract/console.md#theme).
 
 use http::{HeaderMap, HeaderValue};

@@ -1,4 +1,4 @@
-//! The ids of the operations: a verb, and what it acts on. Generators name functions and types after them, so an id
+//! The ids of the operations: a verb, and the object that it acts on. Generators name functions and types after them, so an id
 //! doesn't change once it is released.
 
 /// Returns the id of the operation of a handler, whose path is given in words. One that isn't in the table is named

@@ -16,7 +16,7 @@ struct Sample<'a> {
     headers: Vec<(&'static str, &'static str, &'static str)>,
     body: Option<&'static str>,
     is_form: bool,
-    /// `true` if the answer may take longer than httpx waits by itself.
+    /// `true` if the response may take longer than the default timeout of httpx.
     is_slow: bool,
     /// The Python expression of the answer.
     answer: &'static str,

@@ -44,7 +44,7 @@ struct Membership {
     role: OrganizationRole,
 }
 
-/// Download what is stored about the person.
+/// Download the data stored about the person.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<PersonalData, Error> {
     let user = profiles::read(&console.accounts, visit.scope.user_id()).await?;
     let passkeys = passkeys::list(&console.accounts, visit.scope.user_id()).await?;

@@ -137,7 +137,7 @@ async fn show(
     Page::with_form(&page.form, &page)
 }
 
-/// Returns the account that is to be changed, if its name was typed.
+/// Returns the account to change, if its name was typed.
 async fn confirmed(
     console: &Console,
     visit: &Visit<OperatorScope>,

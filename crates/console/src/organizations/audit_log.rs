@@ -126,7 +126,7 @@ fn query<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// Returns the actions on organizations and on what is in them, by their labels.
+/// Returns the actions on organizations and their contents, by their labels.
 fn actions() -> Vec<(&'static str, String)> {
     let words = Action::ALL.iter().map(|action| action.as_str());
     let is_here = |word: &&str| word.split('.').next().is_some_and(|subject| SUBJECTS.contains(&subject));

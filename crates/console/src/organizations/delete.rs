@@ -50,7 +50,7 @@ struct DeletePage {
     balance: Balance,
 }
 
-/// Ask whether an organization is to be deleted.
+/// Ask whether to delete an organization.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     if !console.accounts.is_fresh(visit.person.session()).await? {
         return Err(Code::ReauthenticationRequired.into());

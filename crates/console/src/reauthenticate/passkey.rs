@@ -24,7 +24,7 @@ record! {
     }
 }
 
-/// Check the passkey, and go on with a new session.
+/// Check the passkey, and continue with a new session.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,

@@ -51,7 +51,7 @@ impl Input<Api> for SignedEvent {
 
 /// Take an event of Stripe.
 ///
-/// Its signature stands for a bearer. It is stored, and done afterwards.
+/// The signature authenticates the event. It is stored, and processed afterwards.
 pub async fn create(payments: Payments, _: Visitor, event: SignedEvent) -> Result<Enveloped<Message>, Error> {
     inbound::receive(&payments, event.signature.as_deref(), &event.bytes).await?;
     Ok(ok(Message { message: "The event is received.".into() }))

@@ -16,7 +16,7 @@ use tenants::access::OrgScope;
 use web::input::{Body, IfMatch, NoInput};
 use web::reply::{Versioned, private_versioned};
 
-/// When the saved card is charged by itself.
+/// The settings for charging the saved card automatically.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AutoTopUp {
     enabled: bool,
@@ -79,7 +79,7 @@ pub async fn read(payments: Payments, scope: OrgScope, _: NoInput) -> Result<Ver
 
 /// Set the automatic top-up.
 ///
-/// A merge patch: what is left out stays, null removes the cap. `enabled: true` also turns on one that was paused.
+/// A merge patch: omitted fields don't change, and null removes the cap. `enabled: true` also resumes a paused top-up.
 pub async fn update(
     payments: Payments,
     scope: OrgScope,

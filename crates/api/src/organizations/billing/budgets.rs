@@ -22,7 +22,7 @@ use web::reply::{Enveloped, Versioned, ok, private, private_versioned};
 
 pub use bodies::{CreateBudget, UpdateBudget};
 
-/// A budget, with what is used of it in the running period.
+/// A budget, with its usage in the current period.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Budget {
     id: BudgetId,
@@ -87,7 +87,7 @@ impl From<RunningBudget> for Budget {
 
 /// Create a budget.
 ///
-/// It starts with what was used in the running period before, and with what is reserved now.
+/// Usage so far in the current period counts, and so do current reservations.
 pub async fn create(
     billing: Billing,
     scope: OrgScope,
@@ -131,7 +131,7 @@ pub async fn read(_: Billing, scope: BudgetScope, _: NoInput) -> Result<Versione
 
 /// Change a budget.
 ///
-/// A merge patch: what is left out stays. What a budget is for and its period stay as they are.
+/// A merge patch: omitted fields don't change. The scope and period of a budget can't be changed.
 pub async fn update(
     billing: Billing,
     scope: BudgetScope,

@@ -64,7 +64,7 @@ pub struct Invoice {
     /// The first instant of the next month.
     period_end: Time,
     amount: Nano,
-    /// An earlier debt that is on no other invoice and is due with this one. It isn't charged again.
+    /// An earlier debt that is on no other invoice and has to be paid with this one. It isn't charged again.
     balance_brought_forward: Nano,
     /// The unpaid part of the amount and the balance brought forward.
     amount_due: Nano,

@@ -13,7 +13,7 @@ use web::reply::{Enveloped, ok, private};
 /// Where a card is saved.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentMethodPage {
-    /// A page of the payment processor, good for half a day.
+    /// A page of the payment processor, valid for half a day.
     checkout_url: String,
 }
 

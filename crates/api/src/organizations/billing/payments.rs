@@ -28,7 +28,7 @@ pub struct Payment {
     kind: &'static str,
     /// `open`, `processing`, `action_required`, `succeeded`, `failed` or `canceled`.
     status: &'static str,
-    /// The credit that is bought, or what is paid of an invoice: without tax.
+    /// The amount of credit bought, or the amount paid for an invoice, without tax.
     amount: Nano,
     /// The tax that is paid on top; null until it is known.
     tax: Option<Nano>,
@@ -43,7 +43,7 @@ pub struct Payment {
     refunded: Nano,
     /// The sum that banks hold because of disputes, without tax.
     disputed: Nano,
-    /// Why it failed, was given up or waits; null for others.
+    /// The reason why it failed, was canceled or is waiting; null otherwise.
     failure_code: Option<String>,
     /// The payment processor's page with the invoice or receipt of a payment with tax; null without one.
     receipt_url: Option<String>,

@@ -95,9 +95,9 @@ pub struct Subscription {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionStatus {
-    /// No invoice is due.
+    /// No invoice is past due.
     Active,
-    /// An invoice is due.
+    /// An invoice is past due.
     PastDue,
 }
 

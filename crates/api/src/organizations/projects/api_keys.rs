@@ -199,7 +199,7 @@ pub struct UpdatedApiKey {
 
 /// Change an API key.
 ///
-/// A merge patch: what is left out stays, null removes.
+/// A merge patch: omitted fields don't change, and null clears a field.
 pub async fn update(
     keys: Keys,
     scope: KeyScope,

@@ -21,8 +21,8 @@ pub struct QueuedTest {
 
 /// Test a webhook.
 ///
-/// It is sent an event of the type `webhook.test`, whichever events it takes. What has come of it is in the list of
-/// deliveries.
+/// The webhook receives an event of the type `webhook.test`, regardless of its subscribed events. The result is in
+/// the list of deliveries.
 pub async fn test(
     webhooks: Webhooks,
     scope: WebhookScope,

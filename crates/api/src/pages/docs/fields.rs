@@ -127,7 +127,7 @@ fn field(document: &Value, name: &str, schema: &Value, required: Option<bool>) -
     }
 }
 
-/// Returns the values of a field that takes only some, with what they mean.
+/// Returns the values of a field with limited values, with their meanings.
 fn values(document: &Value, schema: &Value) -> Vec<(String, Words)> {
     let schema = resolve(document, schema);
     let mut found = Vec::new();

@@ -24,7 +24,7 @@ struct StartPage {
     is_replacement: bool,
 }
 
-/// Show what is needed to add an authenticator app.
+/// Show the requirements to add an authenticator app.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let shell = Shell::read(&console, &visit.person).await?;

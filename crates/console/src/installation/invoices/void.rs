@@ -19,7 +19,7 @@ const QUESTION: Question = Question {
     words: "The amount is returned to the balance, and the invoice number isn't reused. Owners are notified by e-mail.",
 };
 
-/// Ask whether an invoice is to be void.
+/// Ask whether to void an invoice.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     ask(&console, &visit, QUESTION, FormView::new(LABELS)).await
 }

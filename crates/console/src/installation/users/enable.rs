@@ -21,7 +21,7 @@ const QUESTION: Question = Question {
     is_for_others: false,
 };
 
-/// Ask whether an account is to be enabled.
+/// Ask whether to enable an account.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     ask(&console, &visit, QUESTION).await
 }

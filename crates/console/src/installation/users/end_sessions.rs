@@ -21,7 +21,7 @@ const QUESTION: Question = Question {
     is_for_others: false,
 };
 
-/// Ask whether the sessions of a person are to end.
+/// Ask whether to end the sessions of a person.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     ask(&console, &visit, QUESTION).await
 }

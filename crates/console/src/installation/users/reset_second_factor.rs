@@ -21,7 +21,7 @@ const QUESTION: Question = Question {
     is_for_others: true,
 };
 
-/// Ask whether the second factor of a person is to be removed.
+/// Ask whether to remove the second factor of a person.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     ask(&console, &visit, QUESTION).await
 }

@@ -37,7 +37,7 @@ struct DeletePage {
     version: Version,
 }
 
-/// Ask whether the project is to be deleted.
+/// Ask whether to delete the project.
 pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> Result<Page, Error> {
     let detail = tenants::projects::read(&console.tenants, &visit.scope).await?;
     show(&console, &visit, detail, FormView::new(LABELS)).await

@@ -33,7 +33,7 @@ struct SecondFactorPage {
     is_required: bool,
 }
 
-/// Ask whether a second factor is to be required.
+/// Ask whether to require a second factor.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     if visit.scope.role() != OrganizationRole::Owner {
         return Err(Code::InsufficientRole.into());

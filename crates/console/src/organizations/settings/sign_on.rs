@@ -35,7 +35,7 @@ struct SignOnPage {
     providers: Vec<String>,
 }
 
-/// Ask whether a sign-on with the organization's provider is to be required.
+/// Ask whether to require a sign-on with the organization's provider.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     if visit.scope.role() != OrganizationRole::Owner {
         return Err(Code::InsufficientRole.into());

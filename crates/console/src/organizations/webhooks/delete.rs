@@ -21,7 +21,7 @@ struct DeletePage<'a> {
     webhook: &'a Webhook,
 }
 
-/// Ask whether the webhook is to be deleted.
+/// Ask whether to delete the webhook.
 pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> Result<Page, Error> {
     let shell = Shell::read(&console, &visit.person).await?;
     Page::new(&DeletePage { shell, webhook: visit.scope.webhook() })

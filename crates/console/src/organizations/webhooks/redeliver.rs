@@ -25,7 +25,7 @@ const LABELS: Labels = &[("since", "Since")];
 const OFFERED_DAYS: i64 = 7;
 
 record! {
-    /// The first day whose failed deliveries are made again.
+    /// The first day whose failed events are redelivered.
     #[derive(Debug)]
     pub struct RedeliverSince in Api {
         since: DayField = required,
@@ -41,7 +41,7 @@ struct RedeliverPage {
     is_enabled: bool,
 }
 
-/// Ask since when failed events are to be delivered again.
+/// Ask for the day from which to redeliver failed events.
 pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> Result<Page, Error> {
     let since = console.clock.now().day().plus(-OFFERED_DAYS);
     show(&console, &visit, FormView::new(LABELS).with("since", since.to_string())).await

@@ -28,7 +28,7 @@ struct RotatePage<'a> {
     version: String,
 }
 
-/// Ask whether a webhook is to get a new secret.
+/// Ask whether to give a webhook a new secret.
 pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> Result<Page, Error> {
     let (webhook, now) = (visit.scope.webhook(), console.clock.now());
     Page::new(&RotatePage {

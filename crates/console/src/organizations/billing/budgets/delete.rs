@@ -20,7 +20,7 @@ struct DeletePage {
     running: RunningBudget,
 }
 
-/// Ask whether the budget is to be deleted.
+/// Ask whether to delete the budget.
 pub async fn read(console: Console, visit: Visit<BudgetScope>, _: NoInput) -> Result<Page, Error> {
     let shell = Shell::read(&console, &visit.person).await?;
     Page::new(&DeletePage { shell, running: visit.scope.into_budget() })

@@ -21,7 +21,7 @@ struct DeletePage {
     key: ApiKey,
 }
 
-/// Ask whether the key is to be deleted.
+/// Ask whether to delete the key.
 pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Result<Page, Error> {
     let shell = Shell::read(&console, &visit.person).await?;
     Page::new(&DeletePage { shell, key: visit.scope.into_api_key() })

@@ -33,7 +33,7 @@ struct RotatePage<'a> {
     version: String,
 }
 
-/// Ask how a key is to be rotated.
+/// Ask how to rotate a key.
 pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Result<Page, Error> {
     let secrets = keys::api_keys::secrets(&console.keys, &visit.scope).await?;
     let version = secrets.version.to_string();
