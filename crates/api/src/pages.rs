@@ -1,6 +1,6 @@
 //! The pages behind links in e-mails: server-rendered HTML without scripts.
 //!
-//! The pages are in `templates/`, which escape every value. Mail scanners open the links in mails, so a GET
+//! The pages are in `templates/`, which escape every value. Mail scanners open the links in e-mails, so a GET
 //! only shows a form, and the token is used up by a POST.
 
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
@@ -45,7 +45,7 @@ fn content_security_policy(style: &str) -> Option<HeaderValue> {
 }
 
 record! {
-    /// The query parameters of a mail link.
+    /// The query parameters of a link in an e-mail.
     #[derive(Debug)]
     pub struct Link in Api {
         token: Option<Text<512>> = optional,

@@ -38,7 +38,7 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Re
     show(&console, &visit, FormView::new(LABELS))
 }
 
-/// Create an account. A mail with a link verifies its address.
+/// Create an account. The link in an e-mail verifies its address.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,

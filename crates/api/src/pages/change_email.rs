@@ -1,6 +1,6 @@
 //! GET and POST /change-email
 //!
-//! The page of the mail's link (docs/contract/pages.md#confirm-a-new-address). It requires more than a click: a
+//! The page of the e-mail's link (docs/contract/pages.md#confirm-a-new-address). It requires more than a click: a
 //! person may have asked for another person's address.
 
 use askama::Template;
@@ -41,7 +41,7 @@ pub(super) enum ChangePage<'a> {
 }
 
 record! {
-    /// The token from the mail, and the account's password.
+    /// The token from the e-mail, and the account's password.
     #[derive(Debug)]
     pub struct ConfirmNewAddress in Api {
         token: Text<512> = required,

@@ -1,6 +1,6 @@
 //! GET and POST /reset-password
 //!
-//! The page of the mail's link (docs/contract/pages.md#choose-a-new-password).
+//! The page of the e-mail's link (docs/contract/pages.md#choose-a-new-password).
 
 use askama::Template;
 

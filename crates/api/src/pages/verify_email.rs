@@ -1,6 +1,6 @@
 //! GET and POST /verify-email
 //!
-//! The page of the mail's link (docs/contract/pages.md#verify-an-address). It requires more than a click: a
+//! The page of the e-mail's link (docs/contract/pages.md#verify-an-address). It requires more than a click: a
 //! stranger may have registered the address, and its owner, following the link, would give them access.
 
 use askama::Template;
@@ -44,7 +44,7 @@ pub(super) enum VerifyPage<'a> {
     },
 }
 
-/// The token from the mail, and the reader's proof that the account is theirs.
+/// The token from the e-mail, and the reader's proof that the account is theirs.
 #[derive(Debug)]
 pub struct ConfirmAddress {
     token: Text<512>,

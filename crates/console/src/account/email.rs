@@ -29,7 +29,7 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
     show(&console, &visit, FormView::new(LABELS)).await
 }
 
-/// Ask for another e-mail address. It changes when the link in the e-mail to the new address is used.
+/// Request a change of the e-mail address. It changes when the link in the e-mail to the new address is used.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,

@@ -88,7 +88,7 @@ impl ListPage {
     }
 }
 
-/// List who did what in an organization.
+/// List the actions in an organization.
 pub async fn list(
     console: Console,
     visit: Visit<OrgScope>,

@@ -1,6 +1,6 @@
 //! GET and POST /invitations/accept
 //!
-//! The page of the mail's link (docs/contract/pages.md#accept-an-invitation).
+//! The page of the e-mail's link (docs/contract/pages.md#accept-an-invitation).
 
 use askama::Template;
 
@@ -22,7 +22,7 @@ pub(in crate::pages) enum AcceptPage<'a> {
 }
 
 record! {
-    /// The token from the mail.
+    /// The token from the e-mail.
     #[derive(Debug)]
     pub struct AcceptInvitation in Api {
         token: Text<512> = required,
