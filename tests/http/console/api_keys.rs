@@ -138,7 +138,7 @@ async fn key_is_made_once_and_its_secret_shown_once(world: World) {
     }
     assert!(!page.contains("tk_"), "{page}");
     let list = browser.page(&world, &scene.keys).await;
-    assert!(list.contains("2 addresses, 60 requests a minute, 1 model") && !list.contains("tk_"), "{list}");
+    assert!(list.contains("2 addresses, 60 requests per minute, 1 model") && !list.contains("tk_"), "{list}");
 
     let page = browser.page(&world, &format!("{path}/delete")).await;
     assert!(page.contains("Delete the key"), "{page}");
