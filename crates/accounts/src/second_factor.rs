@@ -2,7 +2,7 @@
 //! so, and recovery codes for the day on which app or passkey is lost.
 //!
 //! Once a person has one, a password alone opens no session. A person who adds, replaces or removes a part of
-//! it has recently proved who they are: the gate requires a fresh session. Every sign-in method calls
+//! it has recently confirmed who they are: the gate requires a fresh session. Every sign-in method calls
 //! `check`.
 
 use crate::account_entries::record;

@@ -64,7 +64,7 @@ impl Accounts {
         Ok(Session { id: claims.sid, user_id: session.user_id })
     }
 
-    /// Returns `true` if the person of a live session has recently proved who they are: within
+    /// Returns `true` if the person of a live session has recently confirmed who they are: within
     /// `sign_in.fresh_minutes`.
     ///
     /// # Errors

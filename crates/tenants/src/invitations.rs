@@ -58,7 +58,7 @@ pub struct Created {
 ///
 /// # Errors
 /// 404 and 403 as from the scope; `reauthentication_required` if a person invites an owner and hasn't
-/// recently proved who they are; 403 for a role that the caller can't grant, or while the caller's own
+/// recently confirmed who they are; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for a member's address, for one with an open invitation, or at the limit of
 /// open invitations; 429 for too many mails.
 pub fn create<'a>(

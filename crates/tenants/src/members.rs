@@ -74,7 +74,7 @@ pub async fn read(tenants: &Tenants, scope: &MemberScope) -> Result<MemberDetail
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the member doesn't have the expected role; 403 for a role that the
 /// caller can't grant or revoke; `reauthentication_required` for a person who adds or removes an owner and
-/// hasn't recently proved who they are; 409 for the last owner.
+/// hasn't recently confirmed who they are; 409 for the last owner.
 pub fn update<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,
@@ -115,7 +115,7 @@ pub fn update<'a>(
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; `reauthentication_required`
-/// for a person who removes another owner and hasn't recently proved who they are; 409 for the last owner.
+/// for a person who removes another owner and hasn't recently confirmed who they are; 409 for the last owner.
 pub fn delete<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,

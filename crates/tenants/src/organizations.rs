@@ -140,7 +140,7 @@ pub struct Update {
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the organization doesn't have the expected version; 409 if its
-/// creator has another organization with this name. Only an owner in person who has recently proved who they
+/// creator has another organization with this name. Only an owner in person who has recently confirmed who they
 /// are, and meets the requirements, may change the requirements of members: else `insufficient_role`,
 /// `reauthentication_required`, `second_factor_enrolment_required`; 409 `organization_has_no_provider` if it
 /// has no provider to sign in with.
@@ -224,7 +224,7 @@ async fn check_may_require(
 /// The other members are notified by mail.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; `reauthentication_required` for a person who hasn't recently proved who
+/// 404 and 403 as from the scope; `reauthentication_required` for a person who hasn't recently confirmed who
 /// they are; 412 if the organization doesn't have the expected version; 409 while either side owes money or
 /// calls are in progress.
 pub fn delete<'a>(

@@ -29,7 +29,7 @@ owner, a dot for none) and the role in its private project (v viewer, d develope
 ";
 
 const PLACES: &str =
-    "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
+    "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project next to
 it, a `foreign` organization, an `unknown` id, and paths that mix them (organization/project). With a key, a member or a session
 in the path, what is named besides. Forms are good, empty, or refused for themselves: 303, 200, 400 and 409 mean that the gate
 lets the call through. What a call took away was put back before the next one.

@@ -113,7 +113,7 @@ fn finding_about_a_stuck_event_ends_with_it(database: Database) {
             assert_eq!(shop.send(event["id"].as_str().unwrap()).await.status, 200);
         }
         shop.stripe.drop_events();
-        // It failed so often that its next attempt is 26 hours away.
+        // After many failures, its next attempt is 26 hours away.
         let mut tx = shop.world().app.db.write().await.unwrap();
         tollkeeper::db::sql("UPDATE stripe_events SET next_at = next_at + $1, last_error = 'refused'")
             .bind(26 * HOUR_MS)

@@ -28,7 +28,7 @@ pub struct Caller {
     pub rotated_by: Option<UserId>,
     /// The limits of the API key, if the caller is one.
     pub key: Option<KeyLimits>,
-    /// `true` for a person who has recently proved who they are.
+    /// `true` for a person who has recently confirmed who they are.
     pub is_fresh: bool,
     /// The person's sign-in method; `None` for an API key, and where it makes no difference.
     pub signed_in_by: Option<SignedInBy>,
@@ -80,7 +80,7 @@ impl Caller {
         Self { user_id, rotated_by: None, key: None, is_fresh: false, signed_in_by: None }
     }
 
-    /// Returns the person with this freshness: whether they have recently proved who they are.
+    /// Returns the person with this freshness: whether they have recently confirmed who they are.
     #[must_use]
     pub fn with_freshness(self, is_fresh: bool) -> Self {
         Self { is_fresh, ..self }
@@ -92,7 +92,7 @@ impl Caller {
         Self { signed_in_by: Some(signed_in_by), ..self }
     }
 
-    /// Refuses a person who hasn't recently proved who they are: an old session can't end an organization, or
+    /// Refuses a person who hasn't recently confirmed who they are: an old session can't end an organization, or
     /// grant power over one. API keys have no sessions, and need no proof.
     ///
     /// # Errors

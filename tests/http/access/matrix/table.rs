@@ -32,7 +32,7 @@ o owner, a dot for none) and the role in its private project (v viewer, d develo
 before them it is an API key of the private project that such a person has made; k.. is the key of a removed member.
 ";
 
-pub const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project beside
+pub const PLACES: &str = "A line is a place: the callers' own organization or project (`private`), a private `sibling` and a `public` project next to
 it, a `foreign` organization, an `unknown` id, and paths that mix them (organization/project). With a key, a member or a session
 in the path, what is named besides. Bodies are good, empty patches, or refused for themselves: 200 and 400 mean that the gate
 lets the call through. What a call took away was put back before the next one.

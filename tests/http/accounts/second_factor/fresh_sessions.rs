@@ -1,4 +1,4 @@
-//! Changes of the second factor need a session whose user has recently proved their identity.
+//! Changes of the second factor need a session whose user has recently confirmed their identity.
 
 use http::Method;
 use serde_json::{Value, json};
