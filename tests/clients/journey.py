@@ -244,7 +244,7 @@ described = UpdateOrganizationRequest(
 assert done(update_organization.sync(org, client=ada, body=described, if_match=version)).data.description == "Engines"
 stale = update_organization.sync_detailed(org, client=ada, body=UpdateOrganizationRequest(name="Acme 2"), if_match=version)
 assert stale.status_code == 412
-refused(stale.parsed, ErrorCode.CHANGED_MEANWHILE)
+refused(stale.parsed, ErrorCode.PRECONDITION_FAILED)
 
 # A project.
 shop = CreateProjectRequest(name="Shop", settings=CreateProjectRequestSettings(model="svc-1", temperature=0.5))

@@ -26,7 +26,7 @@ fn every_command_has_help() {
         (&["config", "--help"], &["--config", "--json", "secrets hidden"]),
         (&["catalog", "--help"], &["check", "reload", "show"]),
         (&["upstream", "check", "--help"], &["[FILE]", "--json", "models"]),
-        (&["catalog", "check", "--help"], &["<FILE>", "--currency <CODE>", "--json", "mistake"]),
+        (&["catalog", "check", "--help"], &["<FILE>", "--currency <CODE>", "--json", "errors"]),
         (&["catalog", "reload", "--help"], &["--config", "--json", "catalog_file"]),
     ];
     for (arguments, words) in cases {

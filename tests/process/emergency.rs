@@ -153,7 +153,7 @@ fn end_sessions_command_reaches_every_replica(database: Database) {
         let unknown = command(&["session", "end", "--user", "nobody@example.com"]);
         assert_eq!(unknown.code, Some(1));
         assert!(
-            unknown.log.contains("no account with the address or id nobody@example.com"),
+            unknown.log.contains("no account has the address or id nobody@example.com"),
             "{}",
             unknown.log
         );

@@ -150,7 +150,7 @@ fn plain_http_is_refused_at_once() {
     let (text, waited) = said(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{text}");
-    assert!(text.contains("\"code\":\"malformed_request\"") && text.contains("TLS only"), "{text}");
+    assert!(text.contains("\"code\":\"malformed_request\"") && text.contains("accepts only TLS"), "{text}");
     assert!(waited < Duration::from_secs(3), "{waited:?}");
     let (text, waited) = said(&[0, 1, 2, 3]);
     assert!(text.is_empty() && waited < Duration::from_secs(3), "{text:?} {waited:?}");

@@ -10,7 +10,7 @@ async fn models_are_listed_with_prices_and_code(world: World) {
     let browser = world.browser(ada.id).await;
     let page = browser.page(&world, "/console/models").await;
     for words in
-        ["svc-1-turbo", "svc-embedding-1-pro", "in USD for a million tokens", ">2.00</td>", ">6.00</td>"]
+        ["svc-1-turbo", "svc-embedding-1-pro", "in USD per million tokens", ">2.00</td>", ">6.00</td>"]
     {
         assert!(page.contains(words), "{words}: {page}");
     }

@@ -322,7 +322,7 @@ async fn keys_that_end_soon_are_told_to_those_who_manage_them(world: World) {
     let at = format!("/console/organizations/{}", place.organization);
     let due = [
         format!(
-            "{at}/projects/{}/api-keys/{soon}\">Soon &#60;b&#62;</a> of Acme project expires at",
+            "{at}/projects/{}/api-keys/{soon}\">Soon &#60;b&#62;</a> of Acme project expires on",
             place.project
         ),
         format!(

@@ -85,7 +85,8 @@ async fn deletion_takes_the_name_and_a_settled_balance(world: World) {
     let browser = world.browser(ada.id).await;
     let path = format!("/console/organizations/{}/delete", place.organization);
     let page = browser.page(&world, &path).await;
-    for part in ["Delete Acme?", "1 project with all API keys", "the access of 2 members"] {
+    for part in ["Delete Acme?", "1 project will be deleted with all API keys", "2 members will lose access"]
+    {
         assert!(page.contains(part), "{part}: {page}");
     }
     assert!(!page.contains("can't be deleted yet") && !page.contains("class=\"notice"), "{page}");

@@ -154,7 +154,7 @@ async fn project_is_deleted_by_its_name_and_as_it_was_shown(world: World) {
     world.key(&ada, &place, &json!({"name": "k"})).await;
     let delete = format!("{}/delete", project(&place));
     let page = browser.page(&world, &delete).await;
-    assert!(page.contains("1 API key:") && page.contains("1 membership:"), "{page}");
+    assert!(page.contains("1 API key.") && page.contains("1 membership."), "{page}");
     let version = hidden(&page, "version");
     for name in ["", "acme"] {
         let answer = browser.post(&world, &delete, &[("version", &version), ("name", name)]).send().await;

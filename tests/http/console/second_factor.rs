@@ -243,7 +243,11 @@ async fn app_is_set_up_on_the_pages_and_removed_there(world: World) {
     check_headers(&done, CONFIRM);
     let codes = shown_codes(&done.text);
     assert_eq!(codes.len(), 10, "{}", done.text);
-    assert!(done.text.contains("data-kept") && done.text.contains("shown this once"), "{}", done.text);
+    assert!(
+        done.text.contains("data-kept") && done.text.contains("be able to see them again"),
+        "{}",
+        done.text
+    );
     // Browsers send forms again.
     let again = browser.post(&world, CONFIRM, &[("code", &code)]).send().await;
     assert_eq!(again.status, 409, "{}", again.text);
@@ -293,9 +297,10 @@ async fn few_recovery_codes_are_told(world: World) {
     let ada = world.user("ada").await;
     world.add_authenticator(&ada.access_token).await;
     let browser = world.browser(ada.id).await;
-    for (used, words) in
-        [(8, "You have 2 recovery codes left. Without"), (9, "You have 1 recovery code left. Without")]
-    {
+    for (used, words) in [
+        (8, "You have 2 recovery codes left. You can’t sign in"),
+        (9, "You have 1 recovery code left. You can’t sign in"),
+    ] {
         let mut tx = world.app.db.write().await.unwrap();
         let text = "UPDATE recovery_codes SET used_at = 1 WHERE code_hash IN
                         (SELECT code_hash FROM recovery_codes ORDER BY code_hash LIMIT $1)";

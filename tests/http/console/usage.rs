@@ -29,7 +29,7 @@ async fn sums_are_those_of_the_contract(world: World) {
     assert!(page.contains("<dd>0.0050373 USD</dd>"), "{page}");
     // 1000 + 1 + 3 + 11 + 2, and 500 + 1 + 13
     assert!(page.contains("<dd>1,017</dd>") && page.contains("<dd>514</dd>"), "{page}");
-    assert!(page.contains("2026-03-01 to 2026-03-31. Days are UTC"), "{page}");
+    assert!(page.contains("2026-03-01 to 2026-03-31. Times in UTC"), "{page}");
     let march = golden(&[
         ("2026-03-09", "svc-1", "0.005008"),
         ("2026-03-10", "svc-embedding-1", "0.0000003"),

@@ -133,7 +133,7 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
         // The rest of the text is about API keys, which don't open pages.
         let text = match text.strip_prefix("access token") {
             // The description of the confirmation also applies to a person in a browser.
-            Some(more) if more.ends_with(" proved") => format!("signed in{more}"),
+            Some(more) if more.ends_with(" confirmed") => format!("signed in{more}"),
             Some(_) => "signed in".to_owned(),
             None => text,
         };
