@@ -74,7 +74,7 @@ impl LastUses {
             let mut tx = self.db.write_behind().await?;
             let uses: Vec<KeyUse> =
                 unwritten.waiting.iter().skip(before).rev().map(|(used, _)| *used).collect();
-            store::api_keys::write_key_uses(&mut tx, &uses).await?;
+            store::api_keys::write_key_uses(&mut tx, &uses, self.db.is_postgres()).await?;
             tx.commit().await?;
             unwritten.waiting.truncate(before);
         }

@@ -135,7 +135,13 @@ pub struct KeyUse {
     pub address: Option<IpAddr>,
 }
 
-static WRITE_KEY_USES: LazyLock<Sizes> = LazyLock::new(|| {
+/// The statements of [`write_key_uses`].
+static WRITE_KEY_USES: LazyLock<Sizes> = LazyLock::new(|| key_uses_texts(""));
+/// The same for PostgreSQL, where a key that is deleted between its check and the insertion would fail the whole
+/// transaction: the check waits for the deletion, and prevents later ones.
+static WRITE_KEY_USES_LOCKED: LazyLock<Sizes> = LazyLock::new(|| key_uses_texts("FOR KEY SHARE"));
+
+fn key_uses_texts(lock: &str) -> Sizes {
     Sizes::new(|rows| {
         // PostgreSQL can't infer the types of a bare list of values; those of the first row apply to all.
         let rows = values(rows, 3).replacen(
@@ -146,18 +152,19 @@ static WRITE_KEY_USES: LazyLock<Sizes> = LazyLock::new(|| {
         format!(
             "INSERT INTO api_key_last_uses (api_key_id, last_used_at, last_used_ip)
              SELECT column1, column2, column3 FROM (VALUES {rows}) AS used
-             WHERE EXISTS (SELECT 1 FROM api_keys WHERE id = column1)
+             WHERE EXISTS (SELECT 1 FROM api_keys WHERE id = column1 {lock})
              ON CONFLICT (api_key_id) DO UPDATE
                 SET last_used_at = excluded.last_used_at, last_used_ip = excluded.last_used_ip
                 WHERE api_key_last_uses.last_used_at < excluded.last_used_at"
         )
     })
-});
+}
 
 /// Writes uses of different keys, except for deleted keys and where a later use is already written. The
 /// caller passes them in the order of the keys' ids, so that two transactions can't deadlock.
-pub async fn write_key_uses(tx: &mut Tx, uses: &[KeyUse]) -> Result<(), db::Error> {
-    for (text, chunk) in WRITE_KEY_USES.chunks(uses) {
+pub async fn write_key_uses(tx: &mut Tx, uses: &[KeyUse], is_postgres: bool) -> Result<(), db::Error> {
+    let texts = if is_postgres { &WRITE_KEY_USES_LOCKED } else { &WRITE_KEY_USES };
+    for (text, chunk) in texts.chunks(uses) {
         let statement = chunk.iter().fold(sql(text).expecting(chunk.len() * 3), |statement, used| {
             statement
                 .bind(used.api_key_id)
