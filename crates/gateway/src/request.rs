@@ -403,7 +403,9 @@ fn refuse(error: JsonError) -> Error {
         JsonError::NotUtf8 { at } => format!("The body is not valid UTF-8 at byte {at}."),
         JsonError::Invalid(message) => format!("The body is not valid JSON: {message}."),
         JsonError::TooDeep => format!("The body is nested deeper than {MAX_DEPTH}."),
-        JsonError::Duplicate(name) => format!("The body is not valid JSON: the key \"{name}\" stands twice."),
+        JsonError::Duplicate(name) => {
+            format!("The body is not valid JSON: the key \"{name}\" appears twice.")
+        }
     };
     Error::new(Code::InvalidJson).param("body").message(message)
 }

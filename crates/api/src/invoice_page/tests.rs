@@ -97,7 +97,7 @@ fn void_invoice_is_marked() {
     assert!(
         html.contains("class=\"stamp void\">Void<") && html.contains("<dt>Voided on</dt><dd>2026-02-02</dd>")
     );
-    assert!(html.contains("Nothing is to be paid.") && !html.contains("<dt>Paid</dt>"));
+    assert!(html.contains("No payment is due.") && !html.contains("<dt>Paid</dt>"));
 }
 
 #[test]

@@ -331,7 +331,10 @@ fn all_breaches_of_rules_are_reported_at_once() {
     assert_eq!(error, expected);
     let error =
         parse(&(upstream("vllm-a", "") + &routed(&["upstream = \"vllm_a\""]))).unwrap_err().to_string();
-    assert!(error.ends_with("no upstream `vllm_a` (did you mean `vllm-a`?): there are `vllm-a`"), "{error}");
+    assert!(
+        error.ends_with("unknown upstream `vllm_a` (did you mean `vllm-a`?): the upstreams are `vllm-a`"),
+        "{error}"
+    );
     // A model that is out of use may keep its routes.
     parse(&format!("{}{}retired = true\n", upstream("a", ""), routed(&["upstream = \"a\""]))).unwrap();
 }

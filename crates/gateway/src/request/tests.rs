@@ -97,12 +97,12 @@ fn bodies_that_can_be_read_in_two_ways_are_refused() {
         (r#""max_tokens":1,"max_tokens":null"#, "max_tokens"),
         (r#""n_predict":1,"n_predict":1"#, "n_predict"),
     ] {
-        let expected = format!("The body is not valid JSON: the key \"{name}\" stands twice.");
+        let expected = format!("The body is not valid JSON: the key \"{name}\" appears twice.");
         assert_eq!(message(&format!(r#"{{"model":"m",{HELLO},{member}}}"#)), expected);
     }
     let twice = r#""stream_options":{"include_usage":true,"include_usage":false}"#;
     assert!(
-        message(&format!(r#"{{"model":"m",{HELLO},{twice}}}"#)).contains("\"include_usage\" stands twice")
+        message(&format!(r#"{{"model":"m",{HELLO},{twice}}}"#)).contains("\"include_usage\" appears twice")
     );
     assert_eq!(message("[]"), "The body must be a JSON object.");
     assert_eq!(message(""), "The body is not valid JSON: EOF while parsing a value at line 1 column 0.");
