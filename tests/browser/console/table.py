@@ -291,7 +291,7 @@ PAGES = {
     ORGANIZATION + "/webhooks/new": [
         full(), mistake(send("Create the webhook", url="http://example.com/" + "long/" * 20, description="x" * 1001)),
         State("secret", "bare", act=send("Create the webhook", url="https://example.invalid/", events=["invoice.paid"]),
-              says=("able to see them again", "whsec_")),
+              says=("able to see it again", "whsec_")),
     ],
     WEBHOOK: [
         full(says=("Events are also signed with the previous secret", "Send a test")), State("off", "off", says=("Send events",)),
@@ -340,7 +340,7 @@ PAGES = {
         mistake(status=200, query="?search=zzz", says=("Nothing matches.",)),
     ],
     PROJECT + "/api-keys/new": [
-        full(), State("secret", "empty", act=send("Create the key", name=HOSTILE), says=("able to see them again", "curl")),
+        full(), State("secret", "empty", act=send("Create the key", name=HOSTILE), says=("able to see it again", "curl")),
         mistake(send("Create the key", name="", restrictions__allowed_ips="here\n10.0.0.0/33", restrictions__rate_limit="0",
                      lasts="day", last_day="2001-01-01")),
     ],
@@ -429,7 +429,7 @@ PAGES = {
         full("passkey", who="mia", says=("<script>",)), mistake(status=404, place="unknown passkey"),
     ],
     "/console/account/second-factor/totp": [
-        empty(), full(who="felix", says=("takes the place",)),
+        empty(), full(who="felix", says=("replaces your current one",)),
         State("qr-code", act=send("Show the QR code"), who="mia", says=("To finish, enter the first code by",)),
         mistake(code_of_another_app, 401),
     ],
