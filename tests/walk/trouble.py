@@ -22,7 +22,7 @@ def currency(w):
     w.installation.stop()
     w.catalog.write_text(w.catalog.read_text().replace('"USD"', '"EUR"'))
     w.start(TOLLKEEPER_BILLING__CURRENCY="EUR")
-    w.wait_for(lambda: "There are organizations" in w.installation.send("public", "GET", "/readyz").text)
+    w.wait_for(lambda: "have a currency other than" in w.installation.send("public", "GET", "/readyz").text)
     w.get("/readyz")
     w.command("health", "--json")
     w.ask("/service/v1/authorize", service.question(w, "foreign key"))
