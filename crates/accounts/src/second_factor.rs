@@ -297,7 +297,7 @@ pub fn renew_recovery_codes<'a>(
     })
 }
 
-/// The way in which a person has passed the second factor.
+/// The second factor with which a person has signed in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "the use of a recovery code is reported by mail: `note`"]
 pub(crate) enum Passed {

@@ -106,7 +106,7 @@ impl NewCredit {
 #[derive(Clone, Debug)]
 pub struct AddedCredit {
     pub credit: Credit,
-    /// Whether the credit had been added before.
+    /// `true` if the credit had already been added.
     pub existed: bool,
     /// The wallet, including the credit.
     pub wallet: Wallet,

@@ -49,12 +49,15 @@ impl FromRow for PartSum {
     }
 }
 
+/// Reads the column `component`.
+pub(super) fn component(row: &Row) -> Result<Component, db::Error> {
+    let name: String = row.get("component")?;
+    name.parse().map_err(|_| db::Error::Internal(format!("unknown component {name:?}")))
+}
+
 /// Reads the columns `component` and `quantity`.
 pub fn part(row: &Row) -> Result<Parts, db::Error> {
-    let name: String = row.get("component")?;
-    let component: Component =
-        name.parse().map_err(|_| db::Error::Internal(format!("unknown component {name:?}")))?;
-    Ok(Parts::default().with(component, row.get("quantity")?))
+    Ok(Parts::default().with(component(row)?, row.get("quantity")?))
 }
 
 /// Selects the parts of the daily rows of an organization that are billed in a month.

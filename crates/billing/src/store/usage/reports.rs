@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::{Groups, Period};
+use crate::store::usage::day_parts;
 use crate::store::usage::days::whole_and_rest;
 use crate::store::usage::sums;
 use catalog::{Component, Kind};
@@ -78,14 +79,11 @@ fn unnamed_group(row: &Row) -> Result<Group, db::Error> {
 
 impl FromRow for DayComponent {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        let name: String = row.get("component")?;
-        let component =
-            name.parse().map_err(|_| db::Error::Internal(format!("unknown component {name:?}")))?;
         Ok(Self {
             day: row.get("day")?,
             kind: row.get("kind")?,
             group: unnamed_group(row)?,
-            component,
+            component: day_parts::component(row)?,
             quantity: row.get("quantity")?,
         })
     }
