@@ -340,18 +340,18 @@ impl Checked {
         let before = store::passkeys::sign_count(tx, self.user_id, self.id).await?;
         let before = before.ok_or(Code::InvalidCredential)?;
         let Assertion { sign_count, is_synced } = self.assertion;
-        let told = i64::from(sign_count);
+        let reported = i64::from(sign_count);
         // Synced passkeys always report 0. A count that decreases may come from a copy of the key, or from an
         // authenticator that was reset: the signature is valid, so the owner isn't locked out.
-        if told <= before && (told, before) != (0, 0) {
+        if reported <= before && (reported, before) != (0, 0) {
             tracing::warn!(
-                "the authenticator of {}'s {} counts {told} signatures after {before}: it may have been copied",
+                "the authenticator of {}'s {} counts {reported} signatures after {before}: it may have been copied",
                 self.user_id,
                 self.id
             );
             record(accounts, tx, trail, Action::PasskeyCountWentBack, self.id, now).await?;
         }
-        Ok(store::passkeys::note_use(tx, self.id, told.max(before), is_synced, now).await?)
+        Ok(store::passkeys::note_use(tx, self.id, reported.max(before), is_synced, now).await?)
     }
 }
 

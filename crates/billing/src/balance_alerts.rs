@@ -88,20 +88,20 @@ pub fn update<'a>(
 /// # Errors
 /// The database fails.
 pub async fn mail_due(billing: &Billing, outbox: &Outbox) -> Result<u64, Error> {
-    let mut told = 0;
+    let mut mailed = 0;
     loop {
         let due = store::due(&mut billing.db().read().await?, MAX_AT_ONCE).await?;
         if due.is_empty() {
             break;
         }
         for alert in due {
-            told += u64::from(mail_one(billing, outbox, &alert, billing.clock.now()).await?);
+            mailed += u64::from(mail_one(billing, outbox, &alert, billing.clock.now()).await?);
         }
     }
-    if told > 0 {
+    if mailed > 0 {
         outbox.notify_one();
     }
-    Ok(told)
+    Ok(mailed)
 }
 
 /// Returns `true` if this call has queued the alert of a balance. The wallet is locked before mails, as when an

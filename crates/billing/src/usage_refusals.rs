@@ -55,9 +55,9 @@ impl UsageRefusals {
     }
 
     /// Removes the announced refusals. Later ones stay.
-    fn remove(&self, told: &[(Key, Refused)]) {
+    fn remove(&self, announced: &[(Key, Refused)]) {
         let mut entries = self.entries();
-        for (key, Refused { events, last_at, .. }) in told {
+        for (key, Refused { events, last_at, .. }) in announced {
             let Some(entry) = entries.get_mut(key) else { continue };
             if entry.events <= *events {
                 entries.remove(key);
@@ -97,7 +97,7 @@ pub async fn announce(billing: &Billing, timing: Timing) -> Result<u64, Error> {
         return Ok(0);
     }
     let now = billing.clock.now();
-    let mut told = Vec::with_capacity(waiting.len());
+    let mut announced = Vec::with_capacity(waiting.len());
     let mut tx = billing.db().write().await?;
     announcements::lock(&mut tx).await?;
     let of = EventType::UsageRefused;
@@ -116,12 +116,12 @@ pub async fn announce(billing: &Billing, timing: Timing) -> Result<u64, Error> {
                 last_at: refused.last_at,
             };
             operator::emit(&mut tx, &data, now, &billing.random).await?;
-            told.push((key, refused));
+            announced.push((key, refused));
         }
     }
     tx.commit().await?;
-    billing.refusals.remove(&told);
-    Ok(u64::try_from(told.len()).unwrap_or(u64::MAX))
+    billing.refusals.remove(&announced);
+    Ok(u64::try_from(announced.len()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

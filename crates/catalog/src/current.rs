@@ -23,7 +23,7 @@ pub struct CurrentCatalog {
     log_requested: AtomicBool,
     refused: AtomicBool,
     /// The subject of the refusal that was sent to webhooks, while the refusal lasts.
-    told_refusal: Mutex<Option<String>>,
+    announced_refusal: Mutex<Option<String>>,
     outdated: AtomicBool,
     wrong_currency: AtomicBool,
     reloads: AtomicU64,
@@ -58,7 +58,7 @@ impl CurrentCatalog {
             reload_requested: Notify::new(),
             log_requested: AtomicBool::new(false),
             refused: AtomicBool::new(false),
-            told_refusal: Mutex::default(),
+            announced_refusal: Mutex::default(),
             outdated: AtomicBool::new(false),
             wrong_currency: AtomicBool::new(false),
             reloads: AtomicU64::new(0),
@@ -152,12 +152,12 @@ impl CurrentCatalog {
     }
 
     /// Returns the subject of the refusal that was sent to webhooks, while the refusal lasts.
-    pub(crate) fn told_refusal(&self) -> Option<String> {
-        self.told_refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn announced_refusal(&self) -> Option<String> {
+        self.announced_refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set_told_refusal(&self, subject: Option<String>) {
-        *self.told_refusal.lock().unwrap_or_else(PoisonError::into_inner) = subject;
+    pub(crate) fn set_announced_refusal(&self, subject: Option<String>) {
+        *self.announced_refusal.lock().unwrap_or_else(PoisonError::into_inner) = subject;
     }
 
     /// Returns the last known standing of this server's catalog.

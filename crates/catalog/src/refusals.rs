@@ -20,8 +20,8 @@ const MAX_MESSAGE_CHARS: usize = 300;
 pub(crate) async fn announce(catalogs: &Catalogs, refused: &CatalogError) -> Result<(), Error> {
     let problems: Vec<&str> = refused.problems.iter().map(String::as_str).collect();
     let (current, subject) = (&catalogs.current, announcements::subject(&problems));
-    let told = current.told_refusal();
-    if told.as_deref() == Some(&*subject) {
+    let announced = current.announced_refusal();
+    if announced.as_deref() == Some(&*subject) {
         return Ok(());
     }
     let of = EventType::CatalogRefused;
@@ -31,15 +31,15 @@ pub(crate) async fn announce(catalogs: &Catalogs, refused: &CatalogError) -> Res
     let now = catalogs.clock.now();
     let mut tx = catalogs.db().write().await?;
     announcements::lock(&mut tx).await?;
-    if let Some(told) = told {
+    if let Some(announced) = announced {
         // The file has other mistakes now.
-        announcements::forget(&mut tx, of, &told).await?;
+        announcements::forget(&mut tx, of, &announced).await?;
     }
     if announcements::announce(&mut tx, of, &subject, now).await? {
         operator::emit(&mut tx, &event(refused), now, &catalogs.random).await?;
     }
     tx.commit().await?;
-    current.set_told_refusal(Some(subject));
+    current.set_announced_refusal(Some(subject));
     Ok(())
 }
 
@@ -48,12 +48,12 @@ pub(crate) async fn announce(catalogs: &Catalogs, refused: &CatalogError) -> Res
 /// # Errors
 /// The database fails.
 pub(crate) async fn forget(catalogs: &Catalogs) -> Result<(), Error> {
-    let Some(told) = catalogs.current.told_refusal() else { return Ok(()) };
+    let Some(announced) = catalogs.current.announced_refusal() else { return Ok(()) };
     let mut tx = catalogs.db().write().await?;
     announcements::lock(&mut tx).await?;
-    announcements::forget(&mut tx, EventType::CatalogRefused, &told).await?;
+    announcements::forget(&mut tx, EventType::CatalogRefused, &announced).await?;
     tx.commit().await?;
-    catalogs.current.set_told_refusal(None);
+    catalogs.current.set_announced_refusal(None);
     Ok(())
 }
 

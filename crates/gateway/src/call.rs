@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use tokio::sync::oneshot;
 
 use crate::anthropic_headers::AnthropicHeaders;
-use crate::count::{Bounds, MAX_TOKENS, PricedParts, SaidParts, Settled, Usage};
+use crate::count::{Bounds, MAX_TOKENS, PricedParts, ReportedParts, Settled, Usage};
 use crate::counters::Outcome;
 use crate::gateway::{Gateway, OpenCall};
 use crate::opening::{self, Opened};
@@ -451,7 +451,7 @@ impl Admitted {
     /// Returns the charge for a call whose upstream has the prompt and whose answer isn't awaited.
     pub(crate) fn estimated_prompt(&self) -> Settled {
         let prompt_tokens = self.request.estimated_prompt_tokens();
-        let parts = SaidParts::default();
+        let parts = ReportedParts::default();
         let usage = Usage { prompt_tokens, completion_tokens: 0, cached_prompt_tokens: None, parts };
         usage.settle_estimate(self.bounds)
     }

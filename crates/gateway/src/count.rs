@@ -36,7 +36,7 @@ use catalog::{Component, Parts, PerPart, Price, ServiceTier};
 pub const MAX_TOKENS: i64 = 1_000_000_000;
 
 /// The parts that an upstream reports; `None` for those that it doesn't.
-pub type SaidParts = PerPart<Option<i64>>;
+pub type ReportedParts = PerPart<Option<i64>>;
 
 /// Tokens that an upstream reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ pub struct Usage {
     /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't report them.
     pub cached_prompt_tokens: Option<i64>,
     /// The parts of both counts, and pieces counted separately.
-    pub parts: SaidParts,
+    pub parts: ReportedParts,
 }
 
 /// The readable counts of a usage in which a count is missing or invalid.
@@ -61,7 +61,7 @@ pub struct Partial {
     /// Tokens of the prompt that came from a cache.
     pub(crate) cached: Option<i64>,
     /// The parts of both counts, and pieces counted separately.
-    pub(crate) parts: SaidParts,
+    pub(crate) parts: ReportedParts,
 }
 
 impl Partial {
@@ -70,7 +70,7 @@ impl Partial {
         prompt: Option<i64>,
         completion: Option<i64>,
         cached: Option<i64>,
-        parts: SaidParts,
+        parts: ReportedParts,
     ) -> Self {
         let prompt = prompt.filter(|tokens| *tokens > 0);
         let cached = prompt.zip(cached).map(|(prompt, cached)| cached.min(prompt));
@@ -141,19 +141,19 @@ impl Usage {
 }
 
 /// Returns the parts that an upstream reports.
-fn known_parts(said: &SaidParts) -> Parts {
+fn known_parts(said: &ReportedParts) -> Parts {
     let said = said.iter().filter_map(|(part, quantity)| Some((part, quantity?)));
     said.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity))
 }
 
 /// Returns parts with the searches found in an answer, if they are more than its usage reports.
-pub(crate) fn with_searches(parts: SaidParts, searches: i64) -> SaidParts {
+pub(crate) fn with_searches(parts: ReportedParts, searches: i64) -> ReportedParts {
     let searches = Some(searches).filter(|searches| *searches > 0);
     parts.with(Component::Search, parts.get(Component::Search).max(searches))
 }
 
 /// Returns the larger of both quantities of each part.
-fn larger_parts(one: SaidParts, other: SaidParts) -> SaidParts {
+fn larger_parts(one: ReportedParts, other: ReportedParts) -> ReportedParts {
     other.iter().fold(one, |parts, (part, quantity)| parts.with(part, quantity.max(parts.get(part))))
 }
 
@@ -197,7 +197,7 @@ impl PricedParts {
     }
 
     /// Returns `true` if the upstream doesn't report one of them.
-    fn lack(&self, cached_prompt_tokens: Option<i64>, said: &SaidParts) -> bool {
+    fn lack(&self, cached_prompt_tokens: Option<i64>, said: &ReportedParts) -> bool {
         (self.cached_prompt && cached_prompt_tokens.is_none())
             || self.parts.iter().any(|(part, _)| said.get(part).is_none())
     }

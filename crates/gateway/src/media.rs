@@ -87,11 +87,11 @@ impl MediaLoader {
         let media: Vec<_> = request.web_media().collect();
         let loading = timeout(TIMEOUT, self.load_all(&media, holder, memory));
         let contents = loading.await.unwrap_or(Err(LoadError::NotLoaded));
-        let told = |error| match error {
+        let explain = |error| match error {
             LoadError::Busy => Code::ServerBusy.into(),
             LoadError::NotLoaded => not_loaded(media.first().map_or("messages", |media| media.within)),
         };
-        let contents = contents.map_err(told)?;
+        let contents = contents.map_err(explain)?;
         let body = request.body_with(&contents);
         let memory = memory.try_take(holder, body.len()).ok_or(Code::ServerBusy)?;
         Ok(Loaded { request: ModelRequest::read(request.operation, &body)?, _memory: memory })

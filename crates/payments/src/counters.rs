@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn refused_events_are_told_once_a_minute() {
         let counters = Counters::new(&Registered::default());
-        let told: Vec<_> =
+        let reported: Vec<_> =
             [0, 1, 59_999, 60_000, 60_001, 200_000].map(|now_ms| counters.refuse_event(now_ms)).to_vec();
-        assert_eq!(told, [Some(1), None, None, Some(3), None, Some(2)]);
+        assert_eq!(reported, [Some(1), None, None, Some(3), None, Some(2)]);
     }
 }

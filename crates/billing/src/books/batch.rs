@@ -242,8 +242,8 @@ async fn add_to_days<'a>(
             let credited = charges.credited.entry((key.organization_id, *month)).or_default();
             credited.used.push(key.used(*kind, taken, posted));
         }
-        let rise = Pico::from_units(amount).floor_nano().units() - before.floor_nano().units();
-        *charges.rises.entry((key.organization_id, key.month)).or_default() += rise;
+        let increase = Pico::from_units(amount).floor_nano().units() - before.floor_nano().units();
+        *charges.increases.entry((key.organization_id, key.month)).or_default() += increase;
     }
     Ok(charges)
 }

@@ -397,7 +397,7 @@ impl Booking<'_> {
         store::invoices::set_status(tx, invoice, self.now).await
     }
 
-    /// Returns the debts of the months that aren't billed yet. `falls` are the amounts by which daily rows were
+    /// Returns the debts of the months that aren't billed yet. `decreases` are the amounts by which daily rows were
     /// lowered but that aren't posted yet.
     ///
     /// # Errors
@@ -406,7 +406,7 @@ impl Booking<'_> {
         &self,
         tx: &mut Tx,
         wallet: &Wallet,
-        falls: &BTreeMap<Month, Nano>,
+        decreases: &BTreeMap<Month, Nano>,
     ) -> Result<BTreeMap<Month, Nano>, db::Error> {
         let left = credits::list_remaining(tx, wallet.organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
@@ -415,7 +415,7 @@ impl Booking<'_> {
         }
         let open = store::invoices::open(tx, wallet.organization_id).await?;
         let due: i128 = open.iter().map(|invoice| invoice.due.units()).sum();
-        debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due), falls).await
+        debts_of_open_months(tx, wallet, Nano::from_units(owed.units() - due), decreases).await
     }
 
     /// Returns the debt of a month that isn't billed yet.
@@ -476,13 +476,13 @@ async fn use_credit(
 }
 
 /// Returns the debts of the months that aren't billed yet, whose sum is `not_billed`. A debt that belongs to no
-/// month counts as the debt of the oldest month. `falls` are the amounts by which daily rows were lowered but that
+/// month counts as the debt of the oldest month. `decreases` are the amounts by which daily rows were lowered but that
 /// aren't posted yet.
 async fn debts_of_open_months(
     tx: &mut Tx,
     wallet: &Wallet,
     not_billed: Nano,
-    falls: &BTreeMap<Month, Nano>,
+    decreases: &BTreeMap<Month, Nano>,
 ) -> Result<BTreeMap<Month, Nano>, db::Error> {
     let mut debts = BTreeMap::new();
     if not_billed <= Nano::ZERO {
@@ -492,8 +492,8 @@ async fn debts_of_open_months(
     let mut rest = not_billed.units();
     if store::months::has_later(tx, id, first).await? {
         for charged in store::months::charges_from(tx, id, first.plus(1)).await? {
-            let fall = falls.get(&charged.month).copied().unwrap_or(Nano::ZERO);
-            let debt = (charged.unpaid.units() + fall.units()).clamp(0, rest);
+            let decrease = decreases.get(&charged.month).copied().unwrap_or(Nano::ZERO);
+            let debt = (charged.unpaid.units() + decrease.units()).clamp(0, rest);
             rest -= debt;
             debts.insert(charged.month, Nano::from_units(debt));
         }

@@ -28,8 +28,8 @@ use trail::Trail;
 /// The charges and refunds of wallets, with the usage that causes them.
 #[derive(Default)]
 pub(super) struct Charges<'a> {
-    /// The rise of the posted amounts of the daily rows of a billed month; negative for corrections.
-    pub(super) rises: BTreeMap<(OrganizationId, Month), i128>,
+    /// The increase of the posted amounts of the daily rows of a billed month; negative for corrections.
+    pub(super) increases: BTreeMap<(OrganizationId, Month), i128>,
     /// Usage of closed months that is taken back.
     pub(super) credited: BTreeMap<(OrganizationId, Month), CreditedMonth>,
     /// The usage to add to the sums of days, by model and by caller.
@@ -114,8 +114,8 @@ impl<'a> LockedWallets<'a> {
         let credited = charges.credited.iter().map(|((id, _), credited)| {
             (*id, credited.used.iter().map(|used| used.posted.units()).sum::<i128>())
         });
-        let rises = charges.rises.iter().map(|((id, _), rise)| (*id, *rise));
-        for (id, nano) in rises.chain(credited) {
+        let increases = charges.increases.iter().map(|((id, _), increase)| (*id, *increase));
+        for (id, nano) in increases.chain(credited) {
             // Income and charges must each fit too, as either may be posted first.
             let [charged, refunded] = sums.entry(id).or_default();
             *(if nano > 0 { charged } else { refunded }) += nano;
@@ -137,7 +137,7 @@ impl<'a> LockedWallets<'a> {
         Ok(())
     }
 
-    /// Posts the rises of the daily rows, one movement for each organization and month, and makes the credit
+    /// Posts the increases of the daily rows, one movement for each organization and month, and makes the credit
     /// notes.
     pub(super) async fn charge(
         &mut self,
@@ -145,21 +145,21 @@ impl<'a> LockedWallets<'a> {
         charges: &Charges<'_>,
         captured: &BTreeMap<OrganizationId, i128>,
     ) -> Result<(), db::Error> {
-        let mut falls: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
-        for ((id, month), rise) in charges.rises.iter().filter(|(_, rise)| **rise != 0) {
+        let mut decreases: BTreeMap<OrganizationId, BTreeMap<Month, Nano>> = BTreeMap::new();
+        for ((id, month), increase) in charges.increases.iter().filter(|(_, increase)| **increase != 0) {
             let reserved = Nano::from_units(captured.get(id).copied().unwrap_or_default());
             let locked = self.wallets.get_mut(id).ok_or_else(|| store::wallets::missing(*id))?;
             locked.changed = true;
-            if *rise < 0 {
-                falls.entry(*id).or_default().insert(*month, Nano::from_units(-rise));
+            if *increase < 0 {
+                decreases.entry(*id).or_default().insert(*month, Nano::from_units(-increase));
                 continue;
             }
-            let rise = Nano::from_units(*rise);
-            charge(&self.booking, tx, &mut locked.wallet, *month, rise, reserved).await?;
+            let increase = Nano::from_units(*increase);
+            charge(&self.booking, tx, &mut locked.wallet, *month, increase, reserved).await?;
         }
-        for (id, falls) in falls {
+        for (id, decreases) in decreases {
             let locked = self.wallets.get_mut(&id).ok_or_else(|| store::wallets::missing(id))?;
-            refund_falls(&self.booking, tx, &mut locked.wallet, &falls).await?;
+            refund_decreases(&self.booking, tx, &mut locked.wallet, &decreases).await?;
         }
         for ((id, month), credited) in &charges.credited {
             let locked = self.wallets.get_mut(id).ok_or_else(|| store::wallets::missing(*id))?;
@@ -330,29 +330,29 @@ async fn charge(
     tx: &mut Tx,
     wallet: &mut Wallet,
     month: Month,
-    rise: Nano,
+    increase: Nano,
     reserved: Nano,
 ) -> Result<(), db::Error> {
-    booking.pay_from_credits(tx, wallet, month, rise, reserved).await?;
-    let to_wallet = Nano::from_units(-rise.units());
+    booking.pay_from_credits(tx, wallet, month, increase, reserved).await?;
+    let to_wallet = Nano::from_units(-increase.units());
     let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, to_wallet);
     booking.post(tx, wallet, &transfer).await
 }
 
-/// Refunds the falls of open months: lowers their debts, and returns the rest to the credits that paid.
-async fn refund_falls(
+/// Refunds the decreases of open months: lowers their debts, and returns the rest to the credits that paid.
+async fn refund_decreases(
     booking: &Booking<'_>,
     tx: &mut Tx,
     wallet: &mut Wallet,
-    falls: &BTreeMap<Month, Nano>,
+    decreases: &BTreeMap<Month, Nano>,
 ) -> Result<(), db::Error> {
-    let debts = booking.open_month_debts(tx, wallet, falls).await?;
+    let debts = booking.open_month_debts(tx, wallet, decreases).await?;
     let mut refunds = Vec::new();
-    for (month, fall) in falls {
-        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, *fall);
+    for (month, decrease) in decreases {
+        let transfer = booking.transfer(wallet, Movement::Usage, Account::Usage, *decrease);
         booking.post(tx, wallet, &transfer).await?;
         let debt = debts.get(month).copied().unwrap_or(Nano::ZERO);
-        let amount = Nano::from_units((fall.units() - debt.units()).max(0));
+        let amount = Nano::from_units((decrease.units() - debt.units()).max(0));
         let reference = format!("correction:{}", transfer.id);
         refunds.push(Refund {
             month: *month,

@@ -89,14 +89,14 @@ impl Billed<'_> {
         Some(sum)
     }
 
-    /// Returns the amount by which the discounts of months of use rise between two states of the books.
-    fn rise(
+    /// Returns the amount by which the discounts of months of use increase between two states of the books.
+    fn increase(
         &self,
         months: &BTreeSet<Month>,
         month: Month,
         (before, after): (Known, Known),
     ) -> Option<Discount> {
-        let mut rise = Discount::default();
+        let mut increase = Discount::default();
         for of in months {
             let used = |known: Known| match known {
                 Known::Before => {
@@ -112,11 +112,11 @@ impl Billed<'_> {
                 Known::Billed => self.known(*of, month, true),
             };
             let (before, after) = (self.discount(*of, &used(before))?, self.discount(*of, &used(after))?);
-            rise.exact = rise.exact.checked_add(after.exact)?.checked_sub(before.exact)?;
-            rise.sums += before.sums + after.sums;
+            increase.exact = increase.exact.checked_add(after.exact)?.checked_sub(before.exact)?;
+            increase.sums += before.sums + after.sums;
         }
         // Without a discount nothing is rounded.
-        if rise.exact == 0 { Some(Discount::default()) } else { Some(rise) }
+        if increase.exact == 0 { Some(Discount::default()) } else { Some(increase) }
     }
 
     /// Returns the usage that is billed in a month, without the usage in credit notes.
@@ -183,8 +183,8 @@ pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month)
         }
         let found: i128 = of_month.iter().map(|invoice| i128::from(invoice.amount_nano)).sum();
         let charged = billed.charged(*month);
-        let rise = billed.rise(&charged.months, *month, (Known::Corrected, Known::Billed))?;
-        let (least, most) = charged.amounts(rise);
+        let increase = billed.increase(&charged.months, *month, (Known::Corrected, Known::Billed))?;
+        let (least, most) = charged.amounts(increase);
         if (least..=most).contains(&found) {
             return None;
         }
@@ -215,7 +215,7 @@ pub fn notes(billed: &Billed<'_>, invoices: &[InvoiceRow], notes: &[NoteRow]) ->
             return None;
         }
         let of = taken.iter().map(|row| row.key.day.month()).collect();
-        let lost = billed.rise(&of, *month, (Known::Before, Known::Corrected))?;
+        let lost = billed.increase(&of, *month, (Known::Before, Known::Corrected))?;
         let made: Vec<_> = notes.iter().filter(|note| note.booked_month == *month).collect();
         let found: i128 = made.iter().map(|note| i128::from(note.amount_nano)).sum();
         let exact = -taken.iter().map(|row| row.nanos).sum::<i128>() + lost.exact / (PPM * PICO_PER_NANO);

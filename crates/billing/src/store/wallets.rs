@@ -35,7 +35,7 @@ pub struct Wallet {
     /// The threshold of the balance's alert; `None` without one.
     pub alert_below: Option<Nano>,
     /// The stored values from which the standing last sent to webhooks was computed.
-    told: StandingBasis,
+    announced: StandingBasis,
 }
 
 db::row!(Wallet {
@@ -49,14 +49,14 @@ db::row!(Wallet {
     budgets,
     top_up_below: "top_up_below_nano",
     alert_below: "alert_below_nano",
-    told: told
+    announced: announced
 });
 
 fn credit(row: &Row) -> Result<Credit, db::Error> {
     Ok(Credit { granted: row.get("credit_limit_nano")?, has_demo_credit: row.get("has_demo_credit")? })
 }
 
-fn told(row: &Row) -> Result<StandingBasis, db::Error> {
+fn announced(row: &Row) -> Result<StandingBasis, db::Error> {
     let (posted, alert_below) = (row.get("posted_nano")?, row.get("alert_below_nano")?);
     Ok(StandingBasis { posted, credit: credit(row)?, alert_below })
 }
@@ -249,7 +249,7 @@ pub async fn tell_standing(
 ) -> Result<(), db::Error> {
     let basis =
         StandingBasis { posted: wallet.posted, credit: wallet.credit, alert_below: wallet.alert_below };
-    for change in basis.standing(demo).changes_since(wallet.told.standing(demo)) {
+    for change in basis.standing(demo).changes_since(wallet.announced.standing(demo)) {
         let changed = BalanceChanged {
             change,
             organization_id: wallet.organization_id,
@@ -260,7 +260,7 @@ pub async fn tell_standing(
         };
         events::emit(tx, &changed, now, random).await?;
     }
-    wallet.told = basis;
+    wallet.announced = basis;
     Ok(())
 }
 

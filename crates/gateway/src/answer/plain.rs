@@ -8,7 +8,7 @@ use super::chunk::Chunk;
 use super::stream::{Wishes, is_error};
 use crate::count::reading::Text;
 use crate::count::{
-    Bounds, MessageUsage, Partial, SaidParts, Searches, Settled, StreamCounter, TextTokens, Usage,
+    Bounds, MessageUsage, Partial, ReportedParts, Searches, Settled, StreamCounter, TextTokens, Usage,
     service_tier, with_searches,
 };
 use crate::errors::UpstreamError;
@@ -110,7 +110,7 @@ fn estimate(request: &ModelRequest, text: TextTokens) -> Usage {
         prompt_tokens: request.estimated_prompt_tokens(),
         completion_tokens: text.count(),
         cached_prompt_tokens: None,
-        parts: SaidParts::default(),
+        parts: ReportedParts::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::de::{IgnoredAny, MapAccess};
 
-use super::{MAX_TOKENS, SaidParts};
+use super::{MAX_TOKENS, ReportedParts};
 use crate::lenient::{Gather, Lenient, Name};
 use catalog::{Component, ServiceTier};
 
@@ -51,8 +51,8 @@ pub(super) struct Members {
 
 impl Members {
     /// Returns the parts that the usage reports.
-    pub(super) fn parts(&self) -> SaidParts {
-        SaidParts::default()
+    pub(super) fn parts(&self) -> ReportedParts {
+        ReportedParts::default()
             .with(Component::CacheWrite5m, self.details_of_prompt.cache_write)
             .with(Component::AudioPrompt, self.details_of_prompt.audio)
             .with(Component::ImagePrompt, self.details_of_prompt.image)

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Bounds, Partial, SaidParts, Searches, Settled, TextTokens, Usage, larger_parts, with_searches};
+use super::{
+    Bounds, Partial, ReportedParts, Searches, Settled, TextTokens, Usage, larger_parts, with_searches,
+};
 use catalog::{Component, PerPart, ServiceTier};
 
 /// The maximum number of answers of a call: 128 to each of 2,048 prompts.
@@ -400,14 +402,15 @@ impl StreamCounter {
     }
 
     /// Returns the parts by the upstream's counts.
-    fn counted_parts(&self) -> SaidParts {
+    fn counted_parts(&self) -> ReportedParts {
         let parts = self.said.iter().map(|(part, _)| (part, self.counted_of(part)));
-        let parts = parts.fold(SaidParts::default(), |parts, (part, count)| parts.with(part, Some(count)));
+        let parts =
+            parts.fold(ReportedParts::default(), |parts, (part, count)| parts.with(part, Some(count)));
         self.with_searches(parts)
     }
 
     /// Returns parts with the searches of the stream, if they are more than the usage reports.
-    fn with_searches(&self, parts: SaidParts) -> SaidParts {
+    fn with_searches(&self, parts: ReportedParts) -> ReportedParts {
         with_searches(parts, self.searches)
     }
 

@@ -12,13 +12,13 @@ fn usage(prompt: i64, completion: i64, cached: Option<i64>) -> Usage {
         prompt_tokens: prompt,
         completion_tokens: completion,
         cached_prompt_tokens: cached,
-        parts: SaidParts::default(),
+        parts: ReportedParts::default(),
     }
 }
 
 /// Returns a usage without parts, which have tests of their own.
 fn without_parts(usage: Option<Usage>) -> Option<Usage> {
-    usage.map(|usage| Usage { parts: SaidParts::default(), ..usage })
+    usage.map(|usage| Usage { parts: ReportedParts::default(), ..usage })
 }
 
 /// Returns a counter that has seen these chunks.

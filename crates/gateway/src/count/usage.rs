@@ -17,7 +17,7 @@
 use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 
 use super::details::{CacheCreation, Details, Members, Searches, Tier, Tokens};
-use super::{Partial, SaidParts, Usage};
+use super::{Partial, ReportedParts, Usage};
 use crate::lenient::{Gather, Lenient, Name};
 use catalog::{Component, ServiceTier};
 
@@ -66,7 +66,7 @@ impl Usage {
     pub fn read_timings(value: &[u8]) -> Option<Self> {
         let Lenient(Timings { prompt, cached, predicted }) = serde_json::from_slice(value).ok()?;
         let prompt_tokens = prompt?.saturating_add(cached.unwrap_or_default());
-        let parts = SaidParts::default();
+        let parts = ReportedParts::default();
         Some(Self { prompt_tokens, completion_tokens: predicted?, cached_prompt_tokens: cached, parts })
     }
 
@@ -170,10 +170,10 @@ impl MessageUsage {
 
     /// Returns the parts that the usage reports. Tokens written to a cache for an unknown time count as kept for 5
     /// minutes, the default.
-    fn parts(self) -> SaidParts {
+    fn parts(self) -> ReportedParts {
         let hour = self.cache_creation.map(|all| self.cached_for_an_hour.unwrap_or_default().min(all));
         let minutes_5 = self.cache_creation.zip(hour).map(|(all, hour)| all - hour);
-        SaidParts::default()
+        ReportedParts::default()
             .with(Component::CacheWrite5m, minutes_5)
             .with(Component::CacheWrite1h, hour)
             .with(Component::Reasoning, self.reasoning)

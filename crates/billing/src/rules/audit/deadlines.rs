@@ -9,7 +9,7 @@ const END_WITHIN_MS: i64 = 10 * MINUTE_MS;
 /// The service closes months within this time, part of which it waits for late usage.
 const CLOSE_WITHIN_MS: i64 = 2 * DAY_MS;
 
-/// The time during which the service is known to have run. Work that falls due while it doesn't run is done later.
+/// The time during which the service is known to have run. Work that becomes due while it doesn't run is done later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uptime {
     pub since: Time,

@@ -1,4 +1,4 @@
-//! Daily rows: adds recorded events to them, and returns the rise of the posted amounts.
+//! Daily rows: adds recorded events to them, and returns the increase of the posted amounts.
 
 use std::sync::LazyLock;
 

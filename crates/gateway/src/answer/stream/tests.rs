@@ -1,6 +1,6 @@
 use super::*;
 use crate::answer::{PlainAnswer, PlainError};
-use crate::count::{Bounds, SaidParts, Settled, Usage};
+use crate::count::{Bounds, ReportedParts, Settled, Usage};
 use crate::request::{Injection, TargetOptions};
 use crate::sse::Framer;
 
@@ -244,7 +244,7 @@ fn plain_answers_are_cleaned() {
         prompt_tokens: 9,
         completion_tokens: 2,
         cached_prompt_tokens: Some(3),
-        parts: SaidParts::default(),
+        parts: ReportedParts::default(),
     };
     assert_eq!(answer.usage, Some(usage));
     assert_eq!(
@@ -372,25 +372,25 @@ fn cached_tokens_of_a_shared_cache_are_not_revealed() {
     let last =
         format!(r#"{{"choices":[],"usage":{usage},"timings":{timings},"prompt_progress":{{"cache":74}}}}"#);
     let both = format!("{USAGE}{}", r#","timings_per_token":true"#);
-    let told: serde_json::Value =
+    let shown: serde_json::Value =
         serde_json::from_str(&hidden(Operation::ChatCompletions, &last, &both)).unwrap();
     let expected = serde_json::json!({"choices": [], "timings": {"predicted_n": 2},
         "usage": {"prompt_tokens": 75, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}}});
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 
     let response = r#"{"type":"response.completed","response":{"usage":{"input_tokens":75,"input_tokens_details":{"cached_tokens":74},"output_tokens":2},"timings":{"prompt_n":1}}}"#;
-    let told: serde_json::Value =
+    let shown: serde_json::Value =
         serde_json::from_str(&hidden(Operation::Responses, response, PLAIN)).unwrap();
     let expected = serde_json::json!({"type": "response.completed", "response": {
         "usage": {"input_tokens": 75, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 2}}});
-    assert_eq!(told, expected);
+    assert_eq!(shown, expected);
 
     for event in [
         r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"cache_read_input_tokens":74,"output_tokens":0}}}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":1,"cache_read_input_tokens":74,"output_tokens":2}}"#,
     ] {
-        let told = hidden(Operation::Messages, event, PLAIN);
-        assert!(told.contains("\"input_tokens\":75") && !told.contains("74"), "{told}");
+        let shown = hidden(Operation::Messages, event, PLAIN);
+        assert!(shown.contains("\"input_tokens\":75") && !shown.contains("74"), "{shown}");
     }
 }
 
@@ -423,8 +423,8 @@ fn cached_tokens_are_not_revealed_by_lax_answers_either() {
         ),
     ];
     for (operation, event) in &events {
-        let told = hidden(*operation, event, USAGE);
-        assert!(!told.contains("74"), "{event}: {told}");
+        let shown = hidden(*operation, event, USAGE);
+        assert!(!shown.contains("74"), "{event}: {shown}");
     }
     // Text isn't lost.
     let twice =
@@ -446,8 +446,8 @@ fn cached_tokens_are_not_revealed_by_lax_plain_answers_either() {
     ] {
         let body = Bytes::from(body);
         let answer = PlainAnswer::read_for::<&str>(&body, &request(""), &[], true).unwrap();
-        let told = String::from_utf8(answer.body.to_vec()).unwrap();
-        assert!(!told.contains("74") && told.contains("Hello"), "{told}");
+        let shown = String::from_utf8(answer.body.to_vec()).unwrap();
+        assert!(!shown.contains("74") && shown.contains("Hello"), "{shown}");
         let settled = answer.settle(Bounds::new(1_000, 1_000));
         assert_eq!((settled.prompt_tokens, settled.completion_tokens, settled.estimated), (75, 2, false));
     }

@@ -4,8 +4,8 @@ use Component::{AudioCompletion, AudioPrompt, CacheWrite1h, CacheWrite5m, ImageP
 
 use super::*;
 
-fn said(parts: &[(Component, i64)]) -> SaidParts {
-    parts.iter().fold(SaidParts::default(), |all, (part, quantity)| all.with(*part, Some(*quantity)))
+fn said(parts: &[(Component, i64)]) -> ReportedParts {
+    parts.iter().fold(ReportedParts::default(), |all, (part, quantity)| all.with(*part, Some(*quantity)))
 }
 
 fn known(parts: &[(Component, i64)]) -> Parts {
@@ -80,7 +80,7 @@ fn what_a_message_writes_to_a_cache_is_counted_once() {
     let both = r#","cache_creation":{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":23}"#;
     let written = |minutes_5, hour| said(&[(CacheWrite5m, minutes_5), (CacheWrite1h, hour)]);
     let cases = [
-        ("", (43, SaidParts::default())),
+        ("", (43, ReportedParts::default())),
         (r#","cache_creation_input_tokens":123"#, (166, written(123, 0))),
         (r#","cache_creation_input_tokens":123,"cache_creation":null"#, (166, written(123, 0))),
         (&format!(r#","cache_creation_input_tokens":123{both}"#), (166, written(100, 23))),
