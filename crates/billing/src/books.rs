@@ -30,9 +30,10 @@ use tokio::time::{Instant, timeout};
 
 use batch::BatchError;
 pub use call_costs::CallCost;
+use operations::{Answers, Batch, NotDone, Queued, send};
 pub use operations::{
-    Answer, BudgetRefusal, CallReservation, Extension, Lifetime, Operation, Outcome, Reservation,
-    ReserveError, UsageEvent,
+    BudgetRefusal, CallReservation, Extension, Lifetime, Operation, Outcome, Record, Release, Reservation,
+    Reserve, ReserveError, UsageEvent,
 };
 use queue::{Entry, Queue};
 
@@ -84,16 +85,18 @@ pub struct Timeouts {
     pub answer: Duration,
 }
 
-/// An operation with the channel to its caller.
+/// An operation with a span of its request's trace, which ends when this is dropped.
 struct QueuedOperation {
-    operation: Operation,
-    /// A span of the request's trace; it ends when this is dropped.
+    operation: Queued,
     span: Option<Box<QueueSpan>>,
-    answer: Reply,
 }
 
-/// The channel to a caller; `None` if the operation was displaced by one of an organization that has fewer.
-type Reply = oneshot::Sender<Option<Result<Answer, db::Error>>>;
+impl QueuedOperation {
+    /// Ends the span, and returns the operation.
+    fn ended(self) -> Queued {
+        self.operation
+    }
+}
 
 impl Entry for QueuedOperation {
     fn memory(&self) -> usize {
@@ -142,17 +145,16 @@ impl Books {
 
     /// Adds an operation. Returns its number, and `true` if the caller must start a writer. If the queue is full,
     /// the newest operation of the organization with the longest queue is displaced.
-    fn push(&self, operation: Operation, answer: Reply) -> Result<(u64, bool), Error> {
+    fn push(&self, operation: Queued) -> Result<(u64, bool), Error> {
         let (group, span) = (operation.organization_id(), telemetry::queue_span());
-        let entry = QueuedOperation { operation, span, answer };
+        let entry = QueuedOperation { operation, span };
         let mut state = self.state();
         let pushed = state.queue.push(group, entry, Instant::now());
         let (number, gave_way) = pushed.ok_or(Code::BooksQueueFull)?;
         let must_start_writer = !std::mem::replace(&mut state.has_writer, true);
         drop(state);
         if let Some(gave_way) = gave_way {
-            // No effect if the caller has disconnected.
-            drop(gave_way.answer.send(None));
+            gave_way.operation.fail(NotDone::Displaced);
         }
         Ok((number, must_start_writer))
     }
@@ -188,7 +190,7 @@ impl Default for Books {
 /// 503 `books_queue_full` if the queue is full or no transaction takes the operation within ten seconds: it
 /// was not done. Also 503 if the database fails, or doesn't answer within another twenty seconds: the
 /// operation may have been done. It can be sent again with the same ids.
-pub async fn submit(billing: &Billing, operation: Operation) -> Result<Answer, Error> {
+pub async fn submit<O: Operation>(billing: &Billing, operation: O) -> Result<O::Answer, Error> {
     submit_with_timeouts(billing, operation, TIMEOUTS).await
 }
 
@@ -196,18 +198,18 @@ pub async fn submit(billing: &Billing, operation: Operation) -> Result<Answer, E
 ///
 /// # Errors
 /// The errors of [`submit`].
-pub async fn submit_with_timeouts(
+pub async fn submit_with_timeouts<O: Operation>(
     billing: &Billing,
-    operation: Operation,
+    operation: O,
     timeouts: Timeouts,
-) -> Result<Answer, Error> {
+) -> Result<O::Answer, Error> {
     let books = &billing.books;
     let refused = |error: Error| {
         billing.metrics.books.refused.fetch_add(1, Ordering::Relaxed);
         error
     };
     let (answer, mut answered) = oneshot::channel();
-    let (number, must_start_writer) = books.push(operation, answer).map_err(refused)?;
+    let (number, must_start_writer) = books.push(operation.queued(answer)).map_err(refused)?;
     if must_start_writer {
         start_writer(billing.clone());
     }
@@ -217,8 +219,11 @@ pub async fn submit_with_timeouts(
         // A transaction has taken the operation, so only that transaction knows the outcome.
         Err(_) => timeout(timeouts.answer, answered).await.map_err(|_| too_slow())?,
     };
-    let answered = answered.map_err(|_| Error::internal("the task that writes the books ended"))?;
-    Ok(answered.ok_or_else(|| refused(Code::BooksQueueFull.into()))??)
+    match answered.map_err(|_| Error::internal("the task that writes the books ended"))? {
+        Ok(answer) => Ok(answer),
+        Err(NotDone::Displaced) => Err(refused(Code::BooksQueueFull.into())),
+        Err(NotDone::Failed(error)) => Err(error.into()),
+    }
 }
 
 /// Starts the task that writes. Not `async`, so that the writer is compiled once
@@ -315,45 +320,38 @@ impl Drop for WriterGuard<'_> {
 async fn run_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
     let count = entries.len();
     entries.iter_mut().filter_map(|entry| entry.span.as_mut()).for_each(|span| span.begin_write(count));
-    let operations: Vec<&Operation> = entries.iter().map(|entry| &entry.operation).collect();
-    match run_measured(billing, &operations).await {
-        Ok(answers) => {
-            for (entry, answer) in entries.into_iter().zip(answers) {
-                reply(entry, Ok(answer));
-            }
-        }
+    let batch = Batch::of(entries.iter().map(|entry| &entry.operation));
+    match run_measured(billing, &batch).await {
+        Ok(answers) => answers.send(entries.into_iter().map(QueuedOperation::ended)),
         Err(failure) if failure.is_permanent(count) => {
             let error = failure.into_error();
             for entry in entries {
-                reply(entry, Err(error.clone()));
+                entry.ended().fail(NotDone::Failed(error.clone()));
             }
         }
         Err(failure) => {
             let error = failure.into_error();
-            tracing::warn!(
-                operations = entries.len(),
-                "a batch failed, so its operations run one by one: {error}"
-            );
+            tracing::warn!(operations = count, "a batch failed, so its operations run one by one: {error}");
             for entry in entries {
-                let answer = run_alone(billing, &entry.operation).await;
-                reply(entry, answer);
+                run_alone(billing, entry).await;
             }
         }
     }
 }
 
 /// Runs an operation in a transaction of its own.
-async fn run_alone(billing: &Billing, operation: &Operation) -> Result<Answer, db::Error> {
-    match run_measured(billing, &[operation]).await {
-        Ok(mut answers) => {
-            answers.pop().ok_or_else(|| db::Error::Internal("an operation has no answer".to_owned()))
+async fn run_alone(billing: &Billing, entry: QueuedOperation) {
+    let outcome = run_measured(billing, &Batch::of([&entry.operation])).await;
+    match (outcome, entry.ended()) {
+        (Ok(answers), operation) => answers.send([operation]),
+        (Err(BatchError::Overflow), Queued::Record(Record(events), caller)) => {
+            send(caller, splitting::record(billing, &events).await.map_err(NotDone::Failed));
         }
-        Err(BatchError::Overflow) => splitting::record(billing, operation.events()).await,
-        Err(failure) => Err(failure.into_error()),
+        (Err(failure), operation) => operation.fail(NotDone::Failed(failure.into_error())),
     }
 }
 
-async fn run_measured(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
+async fn run_measured(billing: &Billing, operations: &Batch<'_>) -> Result<Answers, BatchError> {
     let (metrics, watch) = (&billing.metrics.books, Stopwatch::start());
     let answers = batch::run(billing, operations).await;
     metrics.durations.observe(seconds_of_ns(watch.elapsed_ns()));
@@ -368,10 +366,4 @@ fn too_slow() -> Error {
     let message =
         "The database takes too long, and this may still be booked: send it again, with the same ids.";
     Error::new(Code::DatabaseUnavailable).message(message)
-}
-
-fn reply(entry: QueuedOperation, answer: Result<Answer, db::Error>) {
-    drop(entry.span);
-    // No effect if the caller has disconnected.
-    drop(entry.answer.send(Some(answer)));
 }

@@ -1,6 +1,6 @@
 //! Reservations: money that is set aside for calls in progress.
 
-use crate::books::{self, Answer, Extension, Lifetime, Operation};
+use crate::books::{self, Extension, Lifetime, Release};
 use crate::{Billing, store};
 use kernel::clock::MINUTE_MS;
 use kernel::error::{Code, Error};
@@ -17,7 +17,7 @@ const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 /// # Errors
 /// 404 if it has ended; 503 as in [`books::submit`].
 pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation, Error> {
-    submit(billing, Extension { id, lifetime: Lifetime::Reported, progress: None }).await
+    submit_extension(billing, Extension { id, lifetime: Lifetime::Reported, progress: None }).await
 }
 
 /// Extends the reservation of a call of the gateway, and writes the progress of the call. If the reservation
@@ -31,15 +31,11 @@ pub async fn extend_call(
     id: ReservationId,
     progress: Option<Progress>,
 ) -> Result<Reservation, Error> {
-    submit(billing, Extension { id, lifetime: Lifetime::Gateway, progress }).await
+    submit_extension(billing, Extension { id, lifetime: Lifetime::Gateway, progress }).await
 }
 
-async fn submit(billing: &Billing, extension: Extension) -> Result<Reservation, Error> {
-    match books::submit(billing, Operation::Extend(extension)).await? {
-        Answer::Extended(Some(reservation)) => Ok(reservation),
-        Answer::Extended(None) => Err(Code::ReservationNotFound.into()),
-        other => Err(Error::internal(format!("an extension was answered by {other:?}"))),
-    }
+async fn submit_extension(billing: &Billing, extension: Extension) -> Result<Reservation, Error> {
+    books::submit(billing, extension).await?.ok_or_else(|| Code::ReservationNotFound.into())
 }
 
 /// Ends a reservation and frees its money.
@@ -47,10 +43,9 @@ async fn submit(billing: &Billing, extension: Extension) -> Result<Reservation, 
 /// # Errors
 /// 404 if it has ended; 503 as in [`books::submit`].
 pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> {
-    match books::submit(billing, Operation::Release(id)).await? {
-        Answer::Released(true) => Ok(()),
-        Answer::Released(false) => Err(Code::ReservationNotFound.into()),
-        other => Err(Error::internal(format!("a release was answered by {other:?}"))),
+    match books::submit(billing, Release(id)).await? {
+        true => Ok(()),
+        false => Err(Code::ReservationNotFound.into()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::Billing;
-use crate::books::{self, Answer, CallCost, Operation, UsageEvent};
+use crate::books::{self, CallCost, Record, UsageEvent};
 use crate::rules::call_cost::{self, PriceAndCost};
 use crate::rules::events::{self, Reason};
 use crate::rules::rating;
@@ -16,6 +16,7 @@ use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
 use kernel::money::Pico;
+use kernel::places::in_order;
 use kernel::secrets::sha256;
 
 pub use crate::books::Outcome;
@@ -219,11 +220,11 @@ pub(crate) async fn record_uncounted(
     // With a wrong clock, events would be refused permanently.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
-    // `None` for events that go through the queue of writes.
-    let mut decided: Vec<Option<Outcome>> = Vec::with_capacity(events.len());
-    let mut sent = Vec::with_capacity(events.len());
-    for CostedEvent { mut event, cost } in events {
-        decided.push(match rate(billing, &catalog, &event, now).await? {
+    let mut outcomes: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
+    // The events that go through the queue of writes, and their places.
+    let (mut sent, mut places) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
+    for (place, CostedEvent { mut event, cost }) in events.into_iter().enumerate() {
+        match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
                 // The books know a model by its id, even if the call used another name for it.
                 let named = catalog.find_any(&event.usage.model);
@@ -231,17 +232,16 @@ pub(crate) async fn record_uncounted(
                     event.usage.model = model.id.as_str().into();
                 }
                 sent.push(usage_event(event, rated, cost));
-                None
+                places.push(place);
             }
-            Err(outcome) => Some(outcome),
-        });
+            Err(outcome) => outcomes.push((place, outcome)),
+        }
     }
-    let mut recorded = submit(billing, sent).await?.into_iter();
-    let outcomes = decided.into_iter().map(|decided| {
-        let outcome = decided.or_else(|| recorded.next());
-        outcome.ok_or_else(|| Error::internal("an event has no outcome"))
-    });
-    outcomes.collect()
+    if !sent.is_empty() {
+        let recorded = books::submit(billing, Record(sent)).await?;
+        outcomes.extend(places.into_iter().zip(recorded));
+    }
+    Ok(in_order(outcomes))
 }
 
 /// Counts an event that can't be read, for the metrics and the operator's webhooks.
@@ -263,16 +263,6 @@ pub(crate) fn count_outcome(billing: &Billing, source: &Arc<str>, outcome: &Outc
 fn count_refused(billing: &Billing, reason: Reason, source: Option<&Arc<str>>) {
     billing.metrics.usage_events.refused(reason);
     billing.refusals.note(reason, source, billing.clock.now());
-}
-
-async fn submit(billing: &Billing, events: Vec<UsageEvent>) -> Result<Vec<Outcome>, Error> {
-    if events.is_empty() {
-        return Ok(Vec::new());
-    }
-    match books::submit(billing, Operation::Record(events)).await? {
-        Answer::Recorded(outcomes) => Ok(outcomes),
-        other => Err(Error::internal(format!("usage was answered by {other:?}"))),
-    }
 }
 
 /// An event's payer and price.

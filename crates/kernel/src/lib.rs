@@ -25,6 +25,7 @@ pub mod networks;
 pub mod page;
 pub mod patch;
 pub mod phones;
+pub mod places;
 pub mod proxies;
 pub mod random;
 pub mod rates;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use tollkeeper::billing::books::{Answer, Lifetime, Operation, Timeouts, submit, submit_with_timeouts};
+use tollkeeper::billing::books::{Lifetime, Release, Reserve, Timeouts, submit, submit_with_timeouts};
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::db::{Tx, sql};
 use tollkeeper::error::Code;
@@ -34,7 +34,7 @@ async fn until_taken(world: &World, pieces: u64) {
     panic!("no leader");
 }
 
-fn reserve(world: &World, place: &Place) -> Operation {
+fn reserve(world: &World, place: &Place) -> Reserve {
     let new = NewReservation {
         id: ReservationId::new(world.clock.now(), &world.app.random),
         organization_id: OrganizationId::parse(&place.organization).unwrap(),
@@ -45,7 +45,7 @@ fn reserve(world: &World, place: &Place) -> Operation {
         request_id: None,
         began_at: world.clock.now(),
     };
-    Operation::Reserve { new, max_concurrent: 100, lifetime: Lifetime::Reported }
+    Reserve { new, max_concurrent: 100, lifetime: Lifetime::Reported }
 }
 
 #[on_each_database]
@@ -57,7 +57,7 @@ async fn queue_is_bounded_and_loses_nothing(world: World) {
     let first = tokio::spawn(async move { submit(&app.billing, work).await });
     until_taken(&world, 1).await;
     let unknown_id = ReservationId::parse("res_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
-    let calls = (0..10_003).map(|_| submit(&world.app.billing, Operation::Release(unknown_id)));
+    let calls = (0..10_003).map(|_| submit(&world.app.billing, Release(unknown_id)));
     let let_go = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(world.app.billing.books.len(), 10_000);
@@ -67,9 +67,9 @@ async fn queue_is_bounded_and_loses_nothing(world: World) {
     let full =
         answers.iter().filter(|answer| matches!(answer, Err(error) if error.code == Code::BooksQueueFull));
     assert_eq!(full.count(), 3);
-    let released = answers.iter().filter(|answer| matches!(answer, Ok(Answer::Released(false))));
+    let released = answers.iter().filter(|answer| matches!(answer, Ok(false)));
     assert_eq!(released.count(), 10_000);
-    assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
+    assert!(matches!(first.await.unwrap(), Ok(Ok(_))));
     assert!(world.app.billing.books.is_empty());
     assert_books(&world).await;
 }
@@ -115,8 +115,8 @@ async fn queued_work_shares_one_transaction(world: World) {
         drop(held);
     };
     let (answers, ()) = tokio::join!(join_all(calls), let_go);
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(Answer::Reserved(Ok(_))))));
-    assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Ok(_)))));
+    assert!(matches!(first.await.unwrap(), Ok(Ok(_))));
     // Lock, count, insert, write; plus the remaining statements of the first one.
     assert!(world.app.db.statement_count() - before <= 8, "{}", world.app.db.statement_count() - before);
     assert_eq!(wallet(&world, &place.organization).await, (0, 65));
@@ -141,9 +141,9 @@ async fn work_not_taken_in_time_is_refused_and_not_done(world: World) {
     assert!(world.app.billing.books.is_empty());
     assert_eq!(world.app.billing.books.load()[1].0, 0, "nothing is held in memory");
     drop(held);
-    assert!(matches!(first.await.unwrap(), Ok(Answer::Reserved(Ok(_)))));
+    assert!(matches!(first.await.unwrap(), Ok(Ok(_))));
     let answer = submit(&world.app.billing, reserve(&world, &place)).await;
-    assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))), "the queue goes on");
+    assert!(matches!(answer, Ok(Ok(_))), "the queue goes on");
     assert_eq!(wallet(&world, &place.organization).await, (0, 2));
     assert_books(&world).await;
 }
@@ -163,7 +163,7 @@ async fn caller_of_a_slow_transaction_is_answered_and_it_goes_on(world: World) {
     drop(held);
     // The next transaction follows.
     let answer = submit(&world.app.billing, reserve(&world, &place)).await;
-    assert!(matches!(answer, Ok(Answer::Reserved(Ok(_)))));
+    assert!(matches!(answer, Ok(Ok(_))));
     assert_eq!(wallet(&world, &place.organization).await, (0, 2));
     assert_books(&world).await;
 }

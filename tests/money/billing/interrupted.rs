@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 use tollkeeper::app::App;
-use tollkeeper::billing::books::{self, Answer, Lifetime, Operation};
+use tollkeeper::billing::books::{self, Lifetime, Reserve};
 use tollkeeper::billing::calls::{Charge, CostedRoute, charge};
 use tollkeeper::billing::expired_reservations::expire_due;
 use tollkeeper::billing::reservations::{Progress, Reservation, extend_call, release};
@@ -105,11 +105,8 @@ impl Scene {
             request_id: Some(id.to_string()),
             began_at: now,
         };
-        let operation = Operation::Reserve { new, max_concurrent: 100, lifetime: Lifetime::Gateway };
-        let Answer::Reserved(Ok(reserved)) = books::submit(&self.app().billing, operation).await.unwrap()
-        else {
-            panic!("nothing is reserved")
-        };
+        let operation = Reserve { new, max_concurrent: 100, lifetime: Lifetime::Gateway };
+        let reserved = books::submit(&self.app().billing, operation).await.unwrap().unwrap();
         OpenCall { id, reservation: reserved.reservation, caller }
     }
 

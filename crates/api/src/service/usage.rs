@@ -22,6 +22,7 @@ use input::fields::{self, Field, Location, Problems};
 use input::json::{self, Json};
 use input::record;
 use kernel::error::{Code, Detail, Error};
+use kernel::places::in_order;
 use web::input::{Body, Description, Input};
 use web::reply::Bare;
 
@@ -178,34 +179,26 @@ pub struct DetailText {
 /// Each event counts exactly once, by its source and id.
 pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
     let Batch { events: Events(events) } = batch;
-    let mut read = Vec::with_capacity(events.len());
-    let mut sent = Vec::with_capacity(events.len());
-    for event in events {
+    let (mut read, mut refused) = (Vec::with_capacity(events.len()), Vec::new());
+    let mut ids = Vec::with_capacity(events.len());
+    for (place, event) in events.into_iter().enumerate() {
         match event {
             Ok(event) => {
-                // The outcome comes from the books.
-                read.push((Some(Arc::clone(&event.id)), None));
-                sent.push(event);
+                ids.push((place, Arc::clone(&event.id)));
+                read.push(event);
             }
-            Err(Unreadable { id, error }) => read.push((id, Some(error))),
+            Err(unreadable) => refused.push((place, unreadable)),
         }
     }
-    let mut outcomes = usage::record(&billing, sent).await?.into_iter();
+    let outcomes = usage::record(&billing, read).await?;
+    let recorded = ids.into_iter().zip(outcomes).map(|((place, id), outcome)| (place, result(id, outcome)));
+    let mut results: Vec<_> = recorded.collect();
     let mut details_left = MAX_BATCH_DETAILS;
-    let mut results = Vec::with_capacity(read.len());
-    for (id, error) in read {
-        results.push(match error {
-            Some(error) => {
-                usage::count_unreadable(&billing);
-                unreadable(id, *error, &mut details_left)
-            }
-            None => {
-                let outcome = outcomes.next().ok_or_else(|| Error::internal("an event has no outcome"))?;
-                result(id, outcome)
-            }
-        });
+    for (place, Unreadable { id, error }) in refused {
+        usage::count_unreadable(&billing);
+        results.push((place, unreadable(id, *error, &mut details_left)));
     }
-    Ok(Bare(Results { results }))
+    Ok(Bare(Results { results: in_order(results) }))
 }
 
 fn event_result(id: Option<Arc<str>>, status: EventStatus) -> EventResult {
@@ -224,7 +217,8 @@ fn unreadable(id: Option<Arc<str>>, mut error: Error, details_left: &mut usize) 
     }
 }
 
-fn result(id: Option<Arc<str>>, outcome: Outcome) -> EventResult {
+fn result(id: Arc<str>, outcome: Outcome) -> EventResult {
+    let id = Some(id);
     let refusal = match outcome {
         Outcome::New => return event_result(id, EventStatus::Accepted),
         Outcome::Duplicate => return event_result(id, EventStatus::Duplicate),

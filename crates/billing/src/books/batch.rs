@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{self, CountedEvent, RecordingContext};
 use super::locked_budgets::{LockedBudgets, Spender};
-use super::locked_wallets::{Charges, LockedWallets, ReservationTimes};
-use super::operations::{Answer, Operation, UsageEvent};
+use super::locked_wallets::{Charges, LockedWallets, NewReservations, ReservationTimes};
+use super::operations::{Answers, Batch, CallReservation, Outcome, UsageEvent};
 use super::{call_costs, corrections, extensions, open_months};
 use crate::Billing;
 use crate::store::reservations::{self, ReservedAmount};
@@ -37,6 +37,8 @@ pub(super) enum BatchError {
     Outdated,
     /// The amounts overflow a daily row or a wallet.
     Overflow,
+    /// The reserved amounts of the wallets before and after the transaction don't differ by its reservations.
+    Imbalance,
 }
 
 impl BatchError {
@@ -46,7 +48,7 @@ impl BatchError {
             Self::Database(
                 db::Error::Unavailable(_) | db::Error::StorageFull(_) | db::Error::ReadOnly(_),
             ) => true,
-            Self::Database(_) | Self::Outdated => pieces == 1,
+            Self::Database(_) | Self::Outdated | Self::Imbalance => pieces == 1,
             Self::Overflow => false,
         }
     }
@@ -58,6 +60,9 @@ impl BatchError {
                 db::Error::Internal("months went on being closed under a transaction".to_owned())
             }
             Self::Overflow => db::Error::Internal("the books have no room for an amount".to_owned()),
+            Self::Imbalance => {
+                db::Error::Internal("the reserved amounts don't add up, so nothing was written".to_owned())
+            }
         }
     }
 }
@@ -68,12 +73,12 @@ impl From<db::Error> for BatchError {
     }
 }
 
-/// Runs the operations in one transaction. Returns an answer to each, in their order, after the commit.
-pub(super) async fn run(billing: &Billing, operations: &[&Operation]) -> Result<Vec<Answer>, BatchError> {
+/// Runs the operations in one transaction. Returns their answers after the commit.
+pub(super) async fn run(billing: &Billing, batch: &Batch<'_>) -> Result<Answers, BatchError> {
     let mut report = InsertReport::Count;
     for _ in 0..ATTEMPTS {
         let mut tx = billing.db().write().await?;
-        match run_operations(billing, &mut tx, operations, report).await {
+        match run_operations(billing, &mut tx, batch, report).await {
             Ok(answers) => {
                 tx.commit().await?;
                 return Ok(answers);
@@ -89,80 +94,99 @@ pub(super) async fn run(billing: &Billing, operations: &[&Operation]) -> Result<
 async fn run_operations(
     billing: &Billing,
     tx: &mut Tx,
-    operations: &[&Operation],
+    batch: &Batch<'_>,
     report: InsertReport,
-) -> Result<Vec<Answer>, BatchError> {
+) -> Result<Answers, BatchError> {
     let now = billing.clock.now();
-    let events: Vec<&UsageEvent> = operations.iter().flat_map(|operation| operation.events()).collect();
+
+    // 1. Insert the usage events, which shows the new ones. Their months are assumed to be the open ones.
+    let events: Vec<&UsageEvent> = batch.records.iter().copied().flatten().collect();
     let months = open_months::assume(billing, tx, &events).await?;
     let context = RecordingContext { months: &months, report, now };
     let recorded = events::record(billing, tx, &events, context).await?.ok_or(BatchError::Outdated)?;
-    let charges = add_to_days(tx, &recorded.counted, &months).await?;
-    let mentioned = mentioned_reservations(tx, operations).await?;
 
+    // 2. Add the new events to the daily rows. The increase of each row is what its organization pays.
+    let charges = add_to_days(tx, &recorded.counted, &months).await?;
+
+    // 3. Lock the wallets of all organizations, in the order of their ids.
+    let named = named_reservations(tx, batch).await?;
     let trail = Trail::system();
-    let mut wallets = LockedWallets::lock(
-        billing,
-        &trail,
-        tx,
-        organizations(&recorded.counted, &mentioned, operations),
-        now,
-    )
-    .await?;
+    let organizations = organizations(&recorded.counted, &named, batch);
+    let mut wallets = LockedWallets::lock(billing, &trail, tx, organizations, now).await?;
+    let reserved_before = wallets.reserved();
+
+    // 4. Under the locks, check what was assumed before them.
     if !wallets.have_assumed_months(&recorded.counted, &months)
         || !corrections::are_covered(tx, &recorded.counted).await?
     {
         return Err(BatchError::Outdated);
     }
+
+    // 5. Add the usage to the sums of days and to the totals.
     let sums: Vec<_> = charges.sums.iter().map(|(key, sums)| (*key, *sums)).collect();
     let totals: Vec<_> = charges.totals.iter().map(|(subject, totals)| (*subject, *totals)).collect();
     if !wallets.can_hold(&charges) || !sums::add(tx, &sums).await? || !totals::add(tx, &totals).await? {
         return Err(BatchError::Overflow);
     }
+
+    // 6. Record the operator's costs of the calls.
     call_costs::add(tx, &recorded.counted).await?;
-    let mut ended = end_reservations(tx, &recorded.counted, &mentioned, operations).await?;
+
+    // 7. End the reservations that are captured or released, and free their money.
+    let mut ended = end_reservations(tx, &recorded.counted, &named, batch).await?;
+    let freed: i128 = ended.values().map(|ended| ended.amount.units()).sum();
     let mut budgets = LockedBudgets::new(wallets.with_budgets(), now);
-    budgets.load(tx, spenders(&charges, &ended, operations)).await?;
+    budgets.load(tx, spenders(&charges, &ended, batch)).await?;
     for reserved in ended.values() {
         wallets.free(reserved)?;
         budgets.free(reserved)?;
     }
+
+    // 8. Count the usage against the budgets.
     for ((spender, day), amount) in &charges.spent {
         budgets.spend(tx, *spender, *day, *amount).await?;
     }
+
+    // 9. Extend reservations.
     let times =
         ReservationTimes { settings: &billing.settings, now, shared_now: billing.clock_guard.shared_now() };
-    let extended = extensions::run(tx, operations, &ended, times).await?;
+    let extended = extensions::run(tx, &batch.extensions, &ended, times).await?;
+
+    // 10. Charge the wallets, from credits first.
     let captured = captured(&recorded.counted, &ended);
     wallets.charge(tx, &charges, &captured).await?;
-    let reserved = wallets.reserve(tx, operations, times, &mut budgets).await?;
+
+    // 11. Make the new reservations that balances, budgets and limits allow.
+    let NewReservations { answers: reserved, freed: freed_by_repeats } =
+        wallets.reserve(tx, &batch.reserves, times, &mut budgets).await?;
+    let made: i128 = reserved.iter().flatten().map(CallReservation::new_amount).sum();
+    if wallets.reserved() != reserved_before - freed - freed_by_repeats + made {
+        return Err(BatchError::Imbalance);
+    }
+
+    // 12. Write the wallets and the budgets.
     wallets.write(tx).await?;
     budgets.write(billing, tx).await?;
 
     let mut outcomes = recorded.outcomes.into_iter();
-    let mut reserved = reserved.into_iter();
+    let recorded_events = batch.records.iter().map(|events| outcomes.by_ref().take(events.len()).collect());
+    let recorded_events: Vec<Vec<Outcome>> = recorded_events.collect();
     remove_captured(&mut ended, &recorded.counted);
-    let answers = operations.iter().map(|operation| {
-        Ok::<_, BatchError>(match operation {
-            Operation::Record(events) => Answer::Recorded(outcomes.by_ref().take(events.len()).collect()),
-            Operation::Reserve { .. } => Answer::Reserved(reserved.next().ok_or_else(missing_answer)?),
-            Operation::Extend(extension) => Answer::Extended(extended.get(&extension.id).copied()),
-            Operation::Release(id) => Answer::Released(ended.remove(id).is_some()),
-        })
-    });
-    answers.collect()
+    Ok(Answers {
+        recorded: recorded_events,
+        reserved,
+        extended: batch.extensions.iter().map(|extension| extended.get(&extension.id).copied()).collect(),
+        released: batch.releases.iter().map(|id| ended.remove(id).is_some()).collect(),
+    })
 }
 
 /// Returns the organizations whose usage and reservations this transaction changes.
 fn spenders(
     charges: &Charges<'_>,
     ended: &BTreeMap<ReservationId, ReservedAmount>,
-    operations: &[&Operation],
+    batch: &Batch<'_>,
 ) -> impl Iterator<Item = Spender> {
-    let reserving = operations.iter().filter_map(|operation| match operation {
-        Operation::Reserve { new, .. } => Some(Spender::from(new)),
-        Operation::Record(_) | Operation::Extend(_) | Operation::Release(_) => None,
-    });
+    let reserving = batch.reserves.iter().map(|reserve| Spender::from(&reserve.new));
     let using = charges.spent.keys().map(|(spender, _)| *spender);
     using.chain(ended.values().map(Spender::from)).chain(reserving)
 }
@@ -177,10 +201,6 @@ fn remove_captured(ended: &mut BTreeMap<ReservationId, ReservedAmount>, counted:
             ended.remove(id);
         }
     }
-}
-
-fn missing_answer() -> db::Error {
-    db::Error::Internal("a reservation has no answer".to_owned())
 }
 
 /// Returns the sum of the captured reservations of each organization.
@@ -249,53 +269,40 @@ async fn add_to_days<'a>(
 }
 
 /// Returns the organizations of the reservations to extend or release. Unknown reservations are left out.
-async fn mentioned_reservations(
+async fn named_reservations(
     tx: &mut Tx,
-    operations: &[&Operation],
+    batch: &Batch<'_>,
 ) -> Result<BTreeMap<ReservationId, OrganizationId>, db::Error> {
-    let mentioned: BTreeSet<ReservationId> = operations
-        .iter()
-        .filter_map(|operation| match operation {
-            Operation::Extend(extension) => Some(extension.id),
-            Operation::Release(id) => Some(*id),
-            Operation::Record(_) | Operation::Reserve { .. } => None,
-        })
-        .collect();
-    let mentioned: Vec<_> = mentioned.into_iter().collect();
-    let found = reservations::find(tx, &mentioned).await?;
+    let extended = batch.extensions.iter().map(|extension| extension.id);
+    let named: BTreeSet<ReservationId> = extended.chain(batch.releases.iter().copied()).collect();
+    let named: Vec<_> = named.into_iter().collect();
+    let found = reservations::find(tx, &named).await?;
     Ok(found.into_iter().map(|reserved| (reserved.id, reserved.organization_id)).collect())
 }
 
 /// Returns the organizations whose wallets must be locked.
 fn organizations(
     counted: &[CountedEvent<'_>],
-    mentioned: &BTreeMap<ReservationId, OrganizationId>,
-    operations: &[&Operation],
+    named: &BTreeMap<ReservationId, OrganizationId>,
+    batch: &Batch<'_>,
 ) -> BTreeSet<OrganizationId> {
-    let mut organizations: BTreeSet<_> =
-        counted.iter().map(|counted| counted.event.payer.organization_id).collect();
-    organizations.extend(mentioned.values().copied());
-    organizations.extend(operations.iter().filter_map(|operation| match operation {
-        Operation::Reserve { new, .. } => Some(new.organization_id),
-        Operation::Record(_) | Operation::Extend(_) | Operation::Release(_) => None,
-    }));
-    organizations
+    let using = counted.iter().map(|counted| counted.event.payer.organization_id);
+    let reserving = batch.reserves.iter().map(|reserve| reserve.new.organization_id);
+    using.chain(named.values().copied()).chain(reserving).collect()
 }
 
 /// Ends the reservations that are captured or released, and returns those that existed.
 async fn end_reservations(
     tx: &mut Tx,
     counted: &[CountedEvent<'_>],
-    mentioned: &BTreeMap<ReservationId, OrganizationId>,
-    operations: &[&Operation],
+    named: &BTreeMap<ReservationId, OrganizationId>,
+    batch: &Batch<'_>,
 ) -> Result<BTreeMap<ReservationId, ReservedAmount>, db::Error> {
     let captured = counted
         .iter()
         .filter_map(|counted| counted.reservation_id.map(|id| (id, counted.event.payer.organization_id)));
-    let released = operations.iter().filter_map(|operation| match operation {
-        Operation::Release(id) => mentioned.get(id).map(|organization_id| (*id, *organization_id)),
-        Operation::Record(_) | Operation::Reserve { .. } | Operation::Extend(_) => None,
-    });
+    let released = batch.releases.iter();
+    let released = released.filter_map(|id| named.get(id).map(|organization_id| (*id, *organization_id)));
     let ending: BTreeSet<_> = captured.chain(released).collect();
     let ending: Vec<_> = ending.into_iter().collect();
     let ended = reservations::end(tx, &ending).await?;

@@ -12,6 +12,7 @@ use crate::store::usage::recording::{self, InsertReport, NewEvent, RatedEvent};
 use db::Tx;
 use kernel::clock::{Month, Time};
 use kernel::ids::{OrganizationId, ReservationId};
+use kernel::places::in_order;
 
 /// The outcomes of events in their order, and the new ones.
 pub(super) struct RecordedEvents<'a> {
@@ -99,9 +100,8 @@ pub(super) async fn record<'a>(
         }
         waiting = undecided;
     }
-    decided.sort_unstable_by_key(|(place, _)| *place);
     counted.sort_unstable_by(|a, b| a.event.cmp_key(&b.event));
-    Ok(Some(RecordedEvents { outcomes: decided.into_iter().map(|(_, outcome)| outcome).collect(), counted }))
+    Ok(Some(RecordedEvents { outcomes: in_order(decided), counted }))
 }
 
 /// Returns a verdict for each group, about its first event.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::locked_wallets::ReservationTimes;
-use super::operations::{Extension, Lifetime, Operation, Reservation};
+use super::operations::{Extension, Lifetime, Reservation};
 use crate::store::call_progress::{self, Progress};
 use crate::store::reservations::{self, ReservedAmount};
 use db::Tx;
@@ -20,12 +20,12 @@ struct Group {
 /// last one counts.
 pub(super) async fn run(
     tx: &mut Tx,
-    operations: &[&Operation],
+    extensions: &[Extension],
     ended: &BTreeMap<ReservationId, ReservedAmount>,
     times: ReservationTimes<'_>,
 ) -> Result<BTreeMap<ReservationId, Reservation>, db::Error> {
     let mut extended = BTreeMap::new();
-    for (lifetime, group) in group(operations, ended) {
+    for (lifetime, group) in group(extensions, ended) {
         let expires_at = times.end(lifetime);
         let mut found = reservations::extend(tx, &group.plain, expires_at).await?;
         found.extend(call_progress::write(tx, &group.with_progress, expires_at).await?);
@@ -38,12 +38,11 @@ pub(super) async fn run(
 }
 
 fn group(
-    operations: &[&Operation],
+    extensions: &[Extension],
     ended: &BTreeMap<ReservationId, ReservedAmount>,
 ) -> BTreeMap<Lifetime, Group> {
     let mut last: BTreeMap<ReservationId, Extension> = BTreeMap::new();
-    for operation in operations {
-        let Operation::Extend(extension) = operation else { continue };
+    for extension in extensions {
         if ended.contains_key(&extension.id) {
             continue;
         }

@@ -7,7 +7,7 @@ use super::booking::{Booking, Refund};
 use super::credit_notes::{self, CreditedMonth};
 use super::events::CountedEvent;
 use super::locked_budgets::{LockedBudgets, Spender};
-use super::operations::{CallReservation, Lifetime, Operation, Reservation, ReserveError};
+use super::operations::{CallReservation, Lifetime, Reservation, Reserve, ReserveError};
 use crate::rules::books::{self, Source};
 use crate::rules::credit_limits::DemoCredit;
 use crate::settings::Settings;
@@ -60,6 +60,13 @@ impl ReservationTimes<'_> {
 pub(super) struct LockedWallets<'a> {
     booking: Booking<'a>,
     wallets: BTreeMap<OrganizationId, LockedWallet>,
+}
+
+/// The answers to requests for reservations.
+pub(super) struct NewReservations {
+    pub(super) answers: Vec<Result<CallReservation, ReserveError>>,
+    /// The sum of expired reservations that ended because their request was repeated, in nano.
+    pub(super) freed: i128,
 }
 
 struct LockedWallet {
@@ -177,15 +184,15 @@ impl<'a> LockedWallets<'a> {
     pub(super) async fn reserve(
         &mut self,
         tx: &mut Tx,
-        operations: &[&Operation],
+        reserves: &[&Reserve],
         times: ReservationTimes<'_>,
         budgets: &mut LockedBudgets,
-    ) -> Result<Vec<Result<CallReservation, ReserveError>>, db::Error> {
+    ) -> Result<NewReservations, db::Error> {
         let demo = self.booking.billing.demo_credit();
         let (mut answers, mut added): (_, Vec<(&NewReservation, Time)>) = (Vec::new(), Vec::new());
+        let mut freed = 0;
         let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
-        for operation in operations {
-            let Operation::Reserve { new, max_concurrent, lifetime } = operation else { continue };
+        for Reserve { new, max_concurrent, lifetime } in reserves.iter().copied() {
             let expires_at = times.end(*lifetime);
             if let Some(request_id) = &new.request_id {
                 let same = added.iter().find(|(added, _)| {
@@ -196,7 +203,11 @@ impl<'a> LockedWallets<'a> {
                     Some((added, expires_at)) => {
                         Some(StoredReservation { call: added.call(), id: added.id, expires_at: *expires_at })
                     }
-                    None => self.find_repeated(tx, new, request_id, times.shared_now, budgets).await?,
+                    None => {
+                        let (live, ended) = self.end_repeated(tx, new, request_id, times, budgets).await?;
+                        freed += ended.units();
+                        live
+                    }
                 };
                 if let Some(existing) = existing {
                     answers.push(existing.answer_to(new));
@@ -234,33 +245,36 @@ impl<'a> LockedWallets<'a> {
             answers.push(Ok(CallReservation { reservation, is_repeated: false, left }));
         }
         store::reservations::insert(tx, &added, times.now).await?;
-        Ok(answers)
+        Ok(NewReservations { answers, freed })
     }
 
-    /// Returns the reservation that was made for this request id, if it still exists. An expired one that no job
-    /// has ended yet is ended here, unless the progress of its call will be charged.
-    async fn find_repeated(
+    /// Returns the live reservation that was made for this request id. An expired one that no job has ended yet is
+    /// ended here, unless the progress of its call will be charged; its amount is returned too.
+    async fn end_repeated(
         &mut self,
         tx: &mut Tx,
         new: &NewReservation,
         request_id: &str,
-        shared_now: Time,
+        times: ReservationTimes<'_>,
         budgets: &mut LockedBudgets,
-    ) -> Result<Option<StoredReservation>, db::Error> {
+    ) -> Result<(Option<StoredReservation>, Nano), db::Error> {
         let stored = store::reservations::by_request_id(tx, new.organization_id, request_id).await?;
-        let Some(stored) = stored else {
-            return Ok(None);
-        };
-        if stored.expires_at > shared_now {
-            return Ok(Some(stored));
+        let Some(stored) = stored else { return Ok((None, Nano::ZERO)) };
+        if stored.expires_at > times.shared_now {
+            return Ok((Some(stored), Nano::ZERO));
         }
-        let Some(ended) = store::reservations::expire(tx, stored.id, shared_now).await? else {
-            return Ok(Some(stored));
+        let Some(ended) = store::reservations::expire(tx, stored.id, times.shared_now).await? else {
+            return Ok((Some(stored), Nano::ZERO));
         };
         self.free(&ended)?;
         budgets.load(tx, [Spender::from(&ended)]).await?;
         budgets.free(&ended)?;
-        Ok(None)
+        Ok((None, ended.amount))
+    }
+
+    /// Returns the sum of the reserved amounts, in nano.
+    pub(super) fn reserved(&self) -> i128 {
+        self.wallets.values().map(|locked| locked.wallet.reserved.units()).sum()
     }
 
     /// Writes the wallets that changed.

@@ -1,5 +1,7 @@
 //! The operations of the queue, and their answers.
 
+use tokio::sync::oneshot;
+
 use super::call_costs::CallCost;
 use crate::rules::events::Refusal;
 use crate::settings::Settings;
@@ -10,23 +12,30 @@ use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
 use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::Nano;
 
-/// An operation. It is done completely or not at all.
-#[derive(Debug)]
-pub enum Operation {
-    /// The usage events of one request.
-    Record(Vec<UsageEvent>),
-    /// Reserves money for a call, if the balance and the model's concurrency limit allow it.
-    Reserve {
-        new: NewReservation,
-        /// Maximum number of concurrent calls to the model, per organization.
-        max_concurrent: u32,
-        lifetime: Lifetime,
-    },
-    /// Extends a reservation to a whole lifetime from now.
-    Extend(Extension),
-    /// Ends a reservation.
-    Release(ReservationId),
+/// An operation, whose type determines the type of its answer. It is done completely or not at all.
+pub trait Operation {
+    type Answer;
+
+    /// Returns the operation as it waits in the queue, with the channel for its answer.
+    fn queued(self, answer: Sender<Self::Answer>) -> Queued;
 }
+
+/// The usage events of one request. The answer has the outcome of each, in their order.
+#[derive(Debug)]
+pub struct Record(pub Vec<UsageEvent>);
+
+/// Reserves money for a call, if the balance, the budgets and the model's concurrency limit allow it.
+#[derive(Debug)]
+pub struct Reserve {
+    pub new: NewReservation,
+    /// Maximum number of concurrent calls to the model, per organization.
+    pub max_concurrent: u32,
+    pub lifetime: Lifetime,
+}
+
+/// Ends a reservation. The answer is `true` if it existed.
+#[derive(Clone, Copy, Debug)]
+pub struct Release(pub ReservationId);
 
 /// The lifetime of a reservation after it was made or extended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -47,7 +56,8 @@ impl Lifetime {
     }
 }
 
-/// The extension of a reservation.
+/// Extends a reservation to a whole lifetime from now. The answer is the reservation, if it existed and wasn't
+/// about to be captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extension {
     pub id: ReservationId,
@@ -64,18 +74,6 @@ pub struct UsageEvent {
     pub reservation_id: Option<ReservationId>,
     /// The operator's cost of the call; `None` if it isn't known, or if another event has it.
     pub cost: Option<Box<CallCost>>,
-}
-
-/// The answer to an operation, by its kind.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    /// The outcome of each event, in the order of the events.
-    Recorded(Vec<Outcome>),
-    Reserved(Result<CallReservation, ReserveError>),
-    /// The reservation, if it existed and wasn't about to be captured.
-    Extended(Option<Reservation>),
-    /// `true` if the reservation existed.
-    Released(bool),
 }
 
 /// The outcome of an event.
@@ -113,6 +111,13 @@ pub struct CallReservation {
     pub left: Nano,
 }
 
+impl CallReservation {
+    /// Returns the amount that was reserved by this request.
+    pub fn new_amount(&self) -> i128 {
+        if self.is_repeated { 0 } else { self.reservation.amount.units() }
+    }
+}
+
 /// The reason why nothing was reserved.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReserveError {
@@ -144,12 +149,66 @@ pub struct BudgetRefusal {
     pub left: Nano,
 }
 
-impl Operation {
+impl Operation for Record {
+    type Answer = Vec<Outcome>;
+
+    fn queued(self, answer: Sender<Self::Answer>) -> Queued {
+        Queued::Record(self, answer)
+    }
+}
+
+impl Operation for Reserve {
+    type Answer = Result<CallReservation, ReserveError>;
+
+    fn queued(self, answer: Sender<Self::Answer>) -> Queued {
+        Queued::Reserve(self, answer)
+    }
+}
+
+impl Operation for Extension {
+    type Answer = Option<Reservation>;
+
+    fn queued(self, answer: Sender<Self::Answer>) -> Queued {
+        Queued::Extend(self, answer)
+    }
+}
+
+impl Operation for Release {
+    type Answer = bool;
+
+    fn queued(self, answer: Sender<Self::Answer>) -> Queued {
+        Queued::Release(self, answer)
+    }
+}
+
+/// The channel to a caller. The error of a caller whose operation was displaced by one of an organization that has
+/// fewer is [`NotDone::Displaced`].
+pub type Sender<T> = oneshot::Sender<Result<T, NotDone>>;
+
+/// The reason why an operation has no answer.
+#[derive(Clone, Debug)]
+pub enum NotDone {
+    /// An operation of an organization that has fewer took its place in the full queue.
+    Displaced,
+    /// The transaction failed.
+    Failed(db::Error),
+}
+
+/// An operation that waits, with the channel for its answer.
+#[derive(Debug)]
+pub enum Queued {
+    Record(Record, Sender<Vec<Outcome>>),
+    Reserve(Reserve, Sender<Result<CallReservation, ReserveError>>),
+    Extend(Extension, Sender<Option<Reservation>>),
+    Release(Release, Sender<bool>),
+}
+
+impl Queued {
     /// Returns the events of the operation.
     pub fn events(&self) -> &[UsageEvent] {
         match self {
-            Self::Record(events) => events,
-            Self::Reserve { .. } | Self::Extend(_) | Self::Release(_) => &[],
+            Self::Record(Record(events), _) => events,
+            Self::Reserve(..) | Self::Extend(..) | Self::Release(..) => &[],
         }
     }
 
@@ -157,13 +216,13 @@ impl Operation {
     /// reservation.
     pub fn organization_id(&self) -> Option<OrganizationId> {
         match self {
-            Self::Record(events) => {
+            Self::Record(Record(events), _) => {
                 let mut payers = events.iter().map(|event| event.event.payer.organization_id);
                 let first = payers.next()?;
                 payers.all(|other| other == first).then_some(first)
             }
-            Self::Reserve { new, .. } => Some(new.organization_id),
-            Self::Extend(_) | Self::Release(_) => None,
+            Self::Reserve(Reserve { new, .. }, _) => Some(new.organization_id),
+            Self::Extend(..) | Self::Release(..) => None,
         }
     }
 
@@ -175,5 +234,86 @@ impl Operation {
         };
         let events = self.events().iter().map(|event| size_of::<UsageEvent>() + texts(&event.event));
         size_of::<Self>() + events.sum::<usize>()
+    }
+
+    /// Sends the caller the reason why the operation wasn't done.
+    pub fn fail(self, reason: NotDone) {
+        match self {
+            Self::Record(_, caller) => send(caller, Err(reason)),
+            Self::Reserve(_, caller) => send(caller, Err(reason)),
+            Self::Extend(_, caller) => send(caller, Err(reason)),
+            Self::Release(_, caller) => send(caller, Err(reason)),
+        }
+    }
+}
+
+/// Sends an answer. It has no effect if the caller has disconnected.
+pub fn send<T>(caller: Sender<T>, answer: Result<T, NotDone>) {
+    drop(caller.send(answer));
+}
+
+/// The operations of one transaction, by their kinds.
+#[derive(Default, Debug)]
+pub struct Batch<'a> {
+    pub records: Vec<&'a [UsageEvent]>,
+    pub reserves: Vec<&'a Reserve>,
+    pub extensions: Vec<Extension>,
+    pub releases: Vec<ReservationId>,
+}
+
+impl<'a> Batch<'a> {
+    /// Returns a batch of these operations.
+    pub fn of(operations: impl IntoIterator<Item = &'a Queued>) -> Self {
+        let mut batch = Self::default();
+        for operation in operations {
+            match operation {
+                Queued::Record(Record(events), _) => batch.records.push(events),
+                Queued::Reserve(reserve, _) => batch.reserves.push(reserve),
+                Queued::Extend(extension, _) => batch.extensions.push(*extension),
+                Queued::Release(Release(id), _) => batch.releases.push(*id),
+            }
+        }
+        batch
+    }
+
+    /// Returns the number of operations.
+    pub fn len(&self) -> usize {
+        self.records.len() + self.reserves.len() + self.extensions.len() + self.releases.len()
+    }
+}
+
+/// The answers to a batch, by the kinds of its operations and in their order.
+#[derive(Debug)]
+pub struct Answers {
+    pub recorded: Vec<Vec<Outcome>>,
+    pub reserved: Vec<Result<CallReservation, ReserveError>>,
+    pub extended: Vec<Option<Reservation>>,
+    pub released: Vec<bool>,
+}
+
+impl Answers {
+    /// Sends each answer to the caller of its operation.
+    pub fn send(self, operations: impl IntoIterator<Item = Queued>) {
+        let Self { recorded, reserved, extended, released } = self;
+        let (mut recorded, mut reserved) = (recorded.into_iter(), reserved.into_iter());
+        let (mut extended, mut released) = (extended.into_iter(), released.into_iter());
+        for operation in operations {
+            match operation {
+                Queued::Record(_, caller) => send_next(caller, &mut recorded),
+                Queued::Reserve(_, caller) => send_next(caller, &mut reserved),
+                Queued::Extend(_, caller) => send_next(caller, &mut extended),
+                Queued::Release(_, caller) => send_next(caller, &mut released),
+            }
+        }
+    }
+}
+
+/// Sends the next answer. A batch has as many answers as operations of each kind.
+fn send_next<T>(caller: Sender<T>, answers: &mut impl Iterator<Item = T>) {
+    let answer = answers.next();
+    debug_assert!(answer.is_some(), "an operation has no answer");
+    // Without one, the channel is closed and the caller gets an internal error.
+    if let Some(answer) = answer {
+        send(caller, Ok(answer));
     }
 }

@@ -1,41 +1,34 @@
 //! Usage events that overflow a daily row or a wallet: halves the batch until the events that don't fit are
 //! found.
 
-use super::operations::{Answer, Operation, Outcome, UsageEvent};
+use super::operations::{Batch, Outcome, UsageEvent};
 use super::{BatchError, run_measured};
 use crate::Billing;
 use crate::rules::events;
+use kernel::places::in_order;
 
 /// Records the events, each part in its own transaction, and refuses those that don't fit. If the database fails,
 /// the earlier parts stay committed; if their events are sent again, they are duplicates.
-pub(super) async fn record(billing: &Billing, all: &[UsageEvent]) -> Result<Answer, db::Error> {
+pub(super) async fn record(billing: &Billing, all: &[UsageEvent]) -> Result<Vec<Outcome>, db::Error> {
     // Events are recorded before corrections, as within one transaction.
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by_key(|place| all.get(*place).is_some_and(|event| event.event.corrects.is_some()));
-    let mut outcomes: Vec<Option<Outcome>> = vec![None; all.len()];
+    let mut order: Vec<(usize, &UsageEvent)> = all.iter().enumerate().collect();
+    order.sort_by_key(|(_, event)| event.event.corrects.is_some());
+    let mut outcomes = Vec::with_capacity(all.len());
     let mut pending = vec![order];
-    while let Some(mut places) = pending.pop() {
-        let events = places.iter().filter_map(|place| all.get(*place).cloned()).collect();
-        let part = match run_measured(billing, &[&Operation::Record(events)]).await {
-            Ok(mut answers) => match answers.pop() {
-                Some(Answer::Recorded(part)) => part,
-                other => return Err(db::Error::Internal(format!("usage was answered by {other:?}"))),
-            },
-            Err(BatchError::Overflow) if places.len() > 1 => {
-                let second_half = places.split_off(places.len() / 2);
-                pending.extend([second_half, places]);
+    while let Some(mut part) = pending.pop() {
+        let events: Vec<UsageEvent> = part.iter().map(|(_, event)| (*event).clone()).collect();
+        let batch = Batch { records: vec![&events], ..Batch::default() };
+        let decided = match run_measured(billing, &batch).await {
+            Ok(answers) => answers.recorded.into_iter().flatten().collect(),
+            Err(BatchError::Overflow) if part.len() > 1 => {
+                let second_half = part.split_off(part.len() / 2);
+                pending.extend([second_half, part]);
                 continue;
             }
             Err(BatchError::Overflow) => vec![Outcome::Refused(events::overflow())],
             Err(failure) => return Err(failure.into_error()),
         };
-        for (place, outcome) in places.into_iter().zip(part) {
-            if let Some(slot) = outcomes.get_mut(place) {
-                *slot = Some(outcome);
-            }
-        }
+        outcomes.extend(part.iter().map(|(place, _)| *place).zip(decided));
     }
-    let outcomes = outcomes.into_iter().collect::<Option<Vec<_>>>();
-    let outcomes = outcomes.ok_or_else(|| db::Error::Internal("an event has no outcome".to_owned()))?;
-    Ok(Answer::Recorded(outcomes))
+    Ok(in_order(outcomes))
 }

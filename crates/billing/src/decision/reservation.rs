@@ -2,7 +2,7 @@
 
 use super::CallRequest;
 use crate::Billing;
-use crate::books::{self, Answer, BudgetRefusal, CallReservation, Operation, ReserveError};
+use crate::books::{self, BudgetRefusal, CallReservation, Reserve, ReserveError};
 use crate::rules::call_price::{self, CallSize};
 use crate::rules::events::MAX_CALL_PRICE;
 use crate::store::reservations::NewReservation;
@@ -72,12 +72,9 @@ pub(super) async fn reserve(
         began_at: call_id.map_or(now, ModelCallId::created_at),
     };
     let operation =
-        Operation::Reserve { new, max_concurrent: model.max_concurrent_requests, lifetime: request.lifetime };
-    match books::submit(billing, operation).await? {
-        Answer::Reserved(Ok(reserving)) => Ok(reserving),
-        Answer::Reserved(Err(error)) => Err(refusal(error, amount, &billing.settings.currency)),
-        other => Err(Error::internal(format!("a reservation was answered by {other:?}"))),
-    }
+        Reserve { new, max_concurrent: model.max_concurrent_requests, lifetime: request.lifetime };
+    let reserved = books::submit(billing, operation).await?;
+    reserved.map_err(|error| refusal(error, amount, &billing.settings.currency))
 }
 
 fn refusal(error: ReserveError, amount: Nano, currency: &str) -> Error {
