@@ -153,6 +153,7 @@ fn question(credential: &str) -> CallRequest<'_> {
         choices: 1,
         inputs: 1,
         searches: 0,
+        seconds: 0,
         request_id: None,
         lifetime: Lifetime::Reported,
         reserve: false,

@@ -49,6 +49,8 @@ pub struct CallRequest<'a> {
     pub inputs: i64,
     /// Maximum number of searches that the upstream makes for an answer.
     pub searches: i64,
+    /// Maximum number of seconds of audio or video that the upstream counts.
+    pub seconds: i64,
     /// The gateway's id of the call. A repeated request with it gets the same reservation.
     pub request_id: Option<&'a str>,
     /// The lifetime of the reservation.

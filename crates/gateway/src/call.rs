@@ -317,6 +317,7 @@ async fn admit<'a>(
         choices: request.generated,
         inputs: request.prompts,
         searches: request.most_searches(),
+        seconds: request.most_audio_seconds(),
         request_id: Some(&ids.call),
         lifetime: Lifetime::Gateway,
         reserve: true,

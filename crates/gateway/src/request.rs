@@ -43,6 +43,10 @@ const LEAST_ITEM_TOKENS: i64 = 3;
 /// The tokens assumed for an image, audio, a video or a file, on top of its bytes. A small file may contain a large
 /// image, for which servers use up to this many tokens (`max_pixels` of Qwen2-VL).
 pub const MEDIA_TOKENS: i64 = 16_384;
+/// The minimum bytes of a second of audio: speech at 32 kbit/s.
+const LEAST_AUDIO_BYTES_PER_S: i64 = 4_000;
+/// The seconds assumed for audio that the upstream fetches.
+const REMOTE_AUDIO_SECONDS: i64 = 600;
 /// The assumed context of a model whose context isn't known. Few have more.
 const ASSUMED_CONTEXT: i64 = 1 << 20;
 
@@ -258,6 +262,19 @@ impl ModelRequest {
     /// it makes none.
     pub fn most_searches(&self) -> i64 {
         self.survey.most_searches(self.operation)
+    }
+
+    /// Returns the maximum number of seconds of audio in the prompt; 0 without audio. Inline audio has at least
+    /// [`LEAST_AUDIO_BYTES_PER_S`], and the body has at least its bytes.
+    pub fn most_audio_seconds(&self) -> i64 {
+        let Contents { parts, .. } = self.contents;
+        if parts.audios == 0 {
+            return 0;
+        }
+        // Base64 has four characters for three bytes.
+        let bytes = i64::try_from(self.object.text().len() / 4 * 3).unwrap_or(i64::MAX);
+        let remote = parts.remote.min(parts.audios).saturating_mul(REMOTE_AUDIO_SECONDS);
+        (bytes / LEAST_AUDIO_BYTES_PER_S + parts.audios).saturating_add(remote)
     }
 
     /// Returns the maximum number of tokens that an upstream can count for all prompts, for a model of this

@@ -57,6 +57,7 @@ pub async fn count_tokens(gateway: &Gateway, call: ModelCall) -> Result<TokenCou
         choices: 1,
         inputs: 1,
         searches: 0,
+        seconds: 0,
         request_id: None,
         lifetime: Lifetime::Gateway,
         reserve: false,

@@ -41,14 +41,14 @@ routes = [{ upstream = "engine" }]
 [[models]]
 id = "s"
 kind = "chat"
-description = "A model that searches"
+description = "A model that searches and hears"
 owned_by = "acme"
 created = 1704067200
 max_tokens = 8000
 context_length = 131072
 max_requests_per_min = 6000
 max_concurrent_requests = 50
-prices = [{ effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0", completion_tokens = "0", components = { search = "0.001" } }]
+prices = [{ effective_at = "2020-01-01T00:00:00Z", prompt_tokens = "0", completion_tokens = "0", components = { search = "0.001", second = "0.0002" } }]
 routes = [{ upstream = "engine" }]
 
 [[models]]
@@ -344,6 +344,46 @@ fn searches_are_reserved_and_charged(database: Database) {
             // A search costs a million nano.
             assert_eq!(held, (before, reserved * 1_000_000), "{path} {more}");
             assert_eq!(last(scene).await.0, price, "{path} {more}");
+        }
+    });
+}
+
+/// Mistral reports the seconds of the audio in a prompt.
+#[on_each_database]
+fn seconds_of_audio_are_reserved_and_charged(database: Database) {
+    with_models(database, "openai", &[], async |scene| {
+        let counted = |seconds: Value| {
+            let mut usage = usage(90, 5, 0);
+            usage["prompt_audio_seconds"] = seconds;
+            answer(&usage, &Value::Null)
+        };
+        let audio = |length: usize| {
+            let part =
+                json!({"type": "input_audio", "input_audio": {"data": "A".repeat(length), "format": "mp3"}});
+            json!({"messages": [{"role": "user", "content": [part]}]})
+        };
+        // A second costs 200,000 nano. A body of 40,100 to 42,600 characters holds 30,000 to 32,000 bytes of audio:
+        // at 4,000 bytes per second 7 seconds, and one more for a second that has begun.
+        for (more, answer, reserved, price) in [
+            (audio(40_000), counted(json!(7.2)), 1_600_000, "0.0016"),
+            (audio(40), counted(json!(1)), 200_000, "0.0002"),
+            // More than was reserved.
+            (audio(40), counted(json!(3)), 200_000, "0.0006"),
+            (json!({}), counted(json!({})), 0, "0"),
+        ] {
+            let mut steps = vec![Step::Pause(Duration::from_millis(600))];
+            steps.extend(json_answer(200, &answer));
+            scene.upstream.script([steps]);
+            let mut body = body(&more);
+            body["model"] = json!("s");
+            let (before, _) = wallet(&scene.world, &scene.place.organization).await;
+            let held = async {
+                until(scene, "SELECT COUNT(*) FROM reservations", 1).await;
+                wallet(&scene.world, &scene.place.organization).await
+            };
+            let (sent, held) = tokio::join!(scene.call("/v1/chat/completions", &body).send(), held);
+            assert_eq!(sent.status, 200, "{}", sent.text);
+            assert_eq!((held, last(scene).await.0.as_str()), ((before, reserved), price));
         }
     });
 }

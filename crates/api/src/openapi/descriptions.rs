@@ -302,6 +302,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("search", "A part of the name, or of an e-mail address or username; case-insensitive."),
     ("searches", "The maximum number of searches that the upstream makes for the answer."),
     ("second", "Seconds of audio or video."),
+    ("seconds", "The maximum number of seconds of audio or video that the upstream counts."),
     ("service_tier", "The tier in the answer."),
     ("session_id", "The id of the session."),
     ("sessions", "The sessions of this page."),

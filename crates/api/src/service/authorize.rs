@@ -39,6 +39,7 @@ pub async fn authorize(
         choices: body.choices.0,
         inputs: body.inputs.0,
         searches: body.searches.0,
+        seconds: body.seconds.0,
         request_id: body.request_id.as_ref().map(|id| id.0.as_str()),
         lifetime: Lifetime::Reported,
         reserve: body.reserve,

@@ -51,6 +51,7 @@ async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Err
         choices: request.choices,
         inputs: request.inputs,
         searches: 0,
+        seconds: 0,
         request_id: request.request_id.as_deref(),
         lifetime: Lifetime::Reported,
         reserve: request.reserve,

@@ -33,6 +33,7 @@ pub(super) fn highest_price(
         choices: request.choices,
         inputs: request.inputs,
         searches: request.searches,
+        seconds: request.seconds,
     };
     let highest_price = call_price::highest_price(model, now, size).ok_or(Code::ModelNotFound)?;
     if highest_price > MAX_CALL_PRICE {

@@ -17,6 +17,8 @@ pub struct CallSize {
     pub inputs: i64,
     /// Maximum number of searches that the upstream makes for an answer.
     pub searches: i64,
+    /// Maximum number of seconds of audio or video that the upstream counts.
+    pub seconds: i64,
 }
 
 impl CallSize {
@@ -54,7 +56,11 @@ pub fn highest_price(model: &Model, time: Time, size: CallSize) -> Option<Pico> 
 
 fn highest_at(model: &Model, price: &Price, size: CallSize) -> Pico {
     let (prompt_tokens, completion_tokens) = size.tokens(model);
-    let pieces = [(Component::Request, 1), (Component::Search, i128::from(size.searches))];
+    let pieces = [
+        (Component::Request, 1),
+        (Component::Search, i128::from(size.searches)),
+        (Component::Second, i128::from(size.seconds)),
+    ];
     let quantities = pieces.map(|(piece, quantity)| (price.of(piece), quantity)).into_iter().chain([
         (price.dearest(Component::Prompt), prompt_tokens),
         (price.dearest(Component::Completion), completion_tokens),
@@ -86,7 +92,7 @@ mod tests {
     }
 
     fn size(prompt_tokens: Option<i64>, max_tokens: i64, choices: i64, inputs: i64) -> CallSize {
-        CallSize { prompt_tokens, max_tokens, choices, inputs, searches: 0 }
+        CallSize { prompt_tokens, max_tokens, choices, inputs, searches: 0, seconds: 0 }
     }
 
     #[test]
@@ -121,13 +127,15 @@ mod tests {
             .with(Component::Reasoning, pico(2))
             .with(Component::AudioCompletion, pico(50))
             .with(Component::Request, pico(1_000))
-            .with(Component::Search, pico(10));
+            .with(Component::Search, pico(10))
+            .with(Component::Second, pico(7));
         let base = Price::new(Time::from_unix_ms(0), ComponentPrices { parts, ..rates(100, 3) });
         let one = size(Some(7), 5, 1, 1);
-        // 7 x 200 + 5 x 50 + 1 x 1,000, and 3 x 10 with three searches.
+        // 7 x 200 + 5 x 50 + 1 x 1,000, 3 x 10 with three searches, and 4 x 7 with four seconds.
         let of = |prices: &[Price], size| highest_price(&model("svc-1", prices), NOW, size).unwrap().units();
         assert_eq!(of(std::slice::from_ref(&base), one), 2_650);
         assert_eq!(of(std::slice::from_ref(&base), CallSize { searches: 3, ..one }), 2_680);
+        assert_eq!(of(std::slice::from_ref(&base), CallSize { seconds: 4, ..one }), 2_678);
         let with = |conditions: &str, prompt| {
             Price::conditional(
                 Time::from_unix_ms(0),

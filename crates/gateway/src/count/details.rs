@@ -47,6 +47,7 @@ pub(super) struct Members {
     details_of_prompt: Details,
     details_of_completion: Details,
     searches: Option<i64>,
+    seconds_of_audio: Option<i64>,
 }
 
 impl Members {
@@ -59,6 +60,7 @@ impl Members {
             .with(Component::Reasoning, self.reasoning)
             .with(Component::AudioCompletion, self.details_of_completion.audio)
             .with(Component::Search, self.searches)
+            .with(Component::Second, self.seconds_of_audio)
     }
 }
 
@@ -72,6 +74,7 @@ impl<'de> Gather<'de> for Members {
                 "prompt_cache_hit_tokens" | "cached_tokens" | "num_cached_tokens" => &mut self.cached,
                 "reasoning_tokens" => &mut self.reasoning,
                 "num_search_queries" => &mut self.searches,
+                "prompt_audio_seconds" => &mut self.seconds_of_audio,
                 "prompt_tokens_details" | "input_tokens_details" | "prompt_token_details" => {
                     let details = members.next_value::<Lenient<Details>>()?.0;
                     self.cached = details.cached.max(self.cached);

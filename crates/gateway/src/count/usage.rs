@@ -9,6 +9,7 @@
 //! | tokens written to a cache | `cache_write_tokens` (OpenAI, OpenRouter) and `created_cache_tokens` (vLLM) of the details, `cache_creation` of messages |
 //! | reasoning, audio, images | `reasoning_tokens`, `audio_tokens`, `image_tokens` of the details |
 //! | searches | `web_search_requests` of `server_tool_use`, `web_search_calls` (xAI), `num_search_queries` (Perplexity) |
+//! | seconds of audio | `prompt_audio_seconds` (Mistral) |
 //! | llama.cpp's `timings` | `prompt_n`, `cache_n`, `predicted_n` |
 //!
 //! A count may be an integer, a number with a fraction (rounded up), or a string of either. A negative

@@ -28,6 +28,8 @@ record! {
         pub(super) inputs: Inputs = or(Integer(1)),
         /// The maximum number of searches that the upstream makes for the answer.
         pub(super) searches: Integer<0, 1_000> = or(Integer(0)),
+        /// The maximum number of seconds of audio or video that the upstream counts.
+        pub(super) seconds: Integer<0, 86_400> = or(Integer(0)),
         /// The gateway's own id for the request.
         pub(super) request_id: Option<QuestionId> = optional,
         /// `true` to reserve money for the call.
@@ -119,7 +121,7 @@ mod tests {
     fn every_field_is_read() {
         let full = r#"{"credential":"a","client_address":"::1","operation":"chat","model":"m","max_tokens":3,
             "estimated_prompt_tokens":4,"organization_id":"org_1","project_id":"proj_1","choices":5,"inputs":6,
-            "searches":7,"request_id":"call-1","reserve":false}"#;
+            "searches":7,"seconds":8,"request_id":"call-1","reserve":false}"#;
         let text = |text: &str| text.to_owned();
         let expected = Authorize {
             credential: Text(text("a")),
@@ -133,6 +135,7 @@ mod tests {
             choices: Integer(5),
             inputs: Integer(6),
             searches: Integer(7),
+            seconds: Integer(8),
             request_id: Some(QuestionId(text("call-1"))),
             reserve: false,
         };
@@ -150,6 +153,7 @@ mod tests {
             choices: Integer(1),
             inputs: Integer(1),
             searches: Integer(0),
+            seconds: Integer(0),
             request_id: None,
             reserve: true,
         };

@@ -1,6 +1,8 @@
 //! The parts of usages, and the service tiers of answers.
 
-use Component::{AudioCompletion, AudioPrompt, CacheWrite1h, CacheWrite5m, ImagePrompt, Reasoning, Search};
+use Component::{
+    AudioCompletion, AudioPrompt, CacheWrite1h, CacheWrite5m, ImagePrompt, Reasoning, Search, Second,
+};
 
 use super::*;
 
@@ -15,7 +17,7 @@ fn known(parts: &[(Component, i64)]) -> Parts {
 #[test]
 fn parts_of_chats_and_responses_are_read() {
     type Listed = &'static [(Component, i64)];
-    let cases: [(&str, Listed); 12] = [
+    let cases: [(&str, Listed); 14] = [
         ("", &[]),
         (r#","prompt_tokens_details":null,"completion_tokens_details":null"#, &[]),
         // OpenAI.
@@ -40,6 +42,9 @@ fn parts_of_chats_and_responses_are_read() {
         ),
         // Perplexity.
         (r#","num_search_queries":3,"citation_tokens":90"#, &[(Search, 3)]),
+        // Mistral: a whole number or a fraction, and an empty object for a prompt without audio.
+        (r#","prompt_audio_seconds":7.2"#, &[(Second, 8)]),
+        (r#","prompt_audio_seconds":{},"prompt_token_details":{"cached_tokens":1}"#, &[]),
         // Alibaba.
         (r#","prompt_tokens_details":{"cache_creation_input_tokens":40}"#, &[(CacheWrite5m, 40)]),
         // Details that appear twice: zeros don't reset counts.
