@@ -102,3 +102,29 @@ fn texts_of_errors_are_not_in_the_log() {
         assert_eq!(server.log().contains("MY-SECRET-PROMPT"), is_there, "{level}: {}", server.log());
     }
 }
+
+/// An operator needs the counts of an upstream that reports more parts than tokens, once and not for each call.
+#[test]
+fn parts_that_do_not_fit_are_logged_once_per_minute() {
+    let folder = Folder::new();
+    let runtime = runtime();
+    let upstream = runtime.block_on(Upstream::start());
+    let usage = json!({"prompt_tokens": 10, "total_tokens": 10,
+        "prompt_tokens_details": {"audio_tokens": 6, "image_tokens": 8}});
+    let answer = json_answer(200, &json!({"data": [{"embedding": "AAAA"}], "usage": usage}));
+    upstream.choose(move |_| answer.clone());
+    let catalog = folder.0.join("answers.toml");
+    std::fs::write(&catalog, format!("{CATALOG}url = \"{}\"\n", upstream.url())).unwrap();
+    let server = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", catalog.to_str().unwrap()).run();
+    let key = server.settle(&server.sign_up("ada")).key;
+    for _ in 0..3 {
+        assert_eq!(embed(&server, &key, "hi").send().status, 200);
+    }
+    // The end of a server waits for the usage of its calls.
+    let log = server.stop().log;
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("don't fit in their whole")).collect();
+    let [line] = lines[..] else { panic!("{log}") };
+    for part in ["WARN", "engine", "prompt_tokens=10", "audio_prompt", "image_prompt"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
