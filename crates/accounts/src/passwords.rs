@@ -149,6 +149,7 @@ pub(super) fn check_rules(field: &str, password: &str, user: &User) -> Result<()
         username: &user.username,
         email: &user.email,
         full_name: user.full_name.as_deref(),
+        phone: user.phone.as_deref(),
     };
     let problems = password::check(password, &personal).into_iter().map(|problem| Detail {
         param: field.to_owned(),

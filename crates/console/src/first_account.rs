@@ -39,7 +39,7 @@ record! {
             let personal = PersonalData {
                 username: username.as_ref().map_or("", |name| &name.display),
                 email: email.as_ref().map_or("", |email| &email.display),
-                full_name: None,
+                ..PersonalData::default()
             };
             for problem in password::check(&password.0, &personal) {
                 fields.problem::<()>("password", problem.code, format!("`password` {}.", problem.message));

@@ -13,6 +13,8 @@ const MIN_CHARS: usize = 8;
 const MAX_CHARS: usize = 128;
 /// Shorter words about the user may be part of a password: they occur in too many.
 const MIN_PERSONAL_WORD_CHARS: usize = 4;
+/// The digits at the end of a phone number that count as the number.
+const PHONE_END_DIGITS: usize = 7;
 /// The number of tries below which a guessable password is common, for an attacker who knows the user.
 const COMMON_GUESSES: u64 = 1_000_000;
 /// The maximum number of characters given to zxcvbn at a time: its running time grows faster than its input.
@@ -28,7 +30,7 @@ const SERVICE_WORDS: [&str; 3] = ["tollkeeper", "toll", "keeper"];
 const MAX_SIGNS: usize = 3;
 
 /// Personal data of the user, from the same request or from the account.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct PersonalData<'a> {
     /// The username as written.
     pub username: &'a str,
@@ -36,6 +38,8 @@ pub struct PersonalData<'a> {
     pub email: &'a str,
     /// The full name, if any.
     pub full_name: Option<&'a str>,
+    /// The phone number, if any: `+` and digits.
+    pub phone: Option<&'a str>,
 }
 
 /// Returns the rules that this password breaks, in the order of the contract; empty if it breaks none.
@@ -64,7 +68,7 @@ pub fn check(password: &str, personal: &PersonalData<'_>) -> Vec<Problem> {
         (
             words.iter().any(|word| is_built_on(&lower, word)),
             "password_personal",
-            "must have 8 characters in addition to your username, e-mail address and name",
+            "must have 8 characters in addition to your username, e-mail address, name and phone number",
         ),
     ];
     rules
@@ -85,14 +89,18 @@ fn is_digit(c: char) -> bool {
 }
 
 /// Returns the username, the e-mail's local part and the words of the full name, in lower case, if they have
-/// at least 4 characters.
+/// at least 4 characters, and the phone number with its country code and without it.
 fn personal_words(personal: &PersonalData<'_>) -> Vec<String> {
     let local_part = personal.email.rsplit_once('@').map_or(personal.email, |(local_part, _)| local_part);
     let inside_word = |c: char| c.is_alphanumeric() || is_combining_mark(c);
     let full_name = personal.full_name.unwrap_or_default();
     let by_space = full_name.split_whitespace();
     let by_sign = full_name.split(|c| !inside_word(c));
-    let candidates = [personal.username, local_part].into_iter().chain(by_space).chain(by_sign);
+    let phone = personal.phone.unwrap_or_default().trim_start_matches('+');
+    // Country codes have different lengths, so the end of the number stands for the number without one.
+    let end_of_phone = phone.get(phone.len().saturating_sub(PHONE_END_DIGITS)..).unwrap_or_default();
+    let names = [personal.username, local_part, phone, end_of_phone].into_iter();
+    let candidates = names.chain(by_space).chain(by_sign);
     let mut words: Vec<String> =
         candidates.map(lowercase).filter(|word| word.chars().count() >= MIN_PERSONAL_WORD_CHARS).collect();
     words.sort_unstable();
@@ -160,6 +168,7 @@ mod tests {
         username: "countess",
         email: "ada.love@example.org",
         full_name: Some("Augusta Ada King-Noel"),
+        phone: Some("+4917012345678"),
     };
 
     fn codes(password: &str) -> Vec<&'static str> {
@@ -212,7 +221,8 @@ mod tests {
 
     #[test]
     fn well_known_passwords_are_common() {
-        let no_one = PersonalData { username: "vuxzqil", email: "vuxzqil@example.org", full_name: None };
+        let no_one =
+            PersonalData { username: "vuxzqil", email: "vuxzqil@example.org", ..PersonalData::default() };
         let passwords = "Abc12345 Abcd1234 Abcd@1234 Admin123 Admin@123 Administrator1 Aa123456 Aa12345678 Asdf1234 \
              Changeme1 Changeme123 Charlie1 Company123 Default1 Dragon123 Football1 Freedom1 Hello123 \
              Hello1234 Iloveyou123 Letmein1 Letmein123 Master123 Michael1 Monday123 Monkey123 P@ssw0rd1 \
@@ -238,15 +248,18 @@ mod tests {
         assert!(list.iter().all(|word| lowercase(word) == *word && !word.is_empty()));
         assert!(is_listed("123456") && is_listed("trustno1") && !is_listed("violet-kettle-37"));
         // The estimate alone accepts this one.
-        let no_one = PersonalData { username: "", email: "", full_name: None };
+        let no_one = PersonalData { username: "", email: "", ..PersonalData::default() };
         assert!(!is_common("dOmAiNlOcK2005", &no_one, &[]));
         assert_eq!(check("dOmAiNlOcK2005", &no_one)[0].code, "password_common");
     }
 
     #[test]
     fn personal_data_is_common() {
-        let personal =
-            PersonalData { username: "vuxzqil42j", email: "wbkmpy77q@example.org", full_name: None };
+        let personal = PersonalData {
+            username: "vuxzqil42j",
+            email: "wbkmpy77q@example.org",
+            ..PersonalData::default()
+        };
         let codes = |password| check(password, &personal).into_iter().map(|p| p.code).collect::<Vec<_>>();
         assert_eq!(codes("Vuxzqil42j"), ["password_common", "password_personal"]);
         assert_eq!(codes("Wbkmpy77q@example.org"), ["password_common"]);
@@ -270,7 +283,7 @@ mod tests {
         assert_eq!(codes("Ada zQ5vw"), [""; 0]);
         assert_eq!(codes("Noel zQ5vw"), ["password_personal"]);
         assert_eq!(codes("King-Noel zQ5vw"), ["password_personal"]);
-        let no_one = PersonalData { username: "", email: "", full_name: None };
+        let no_one = PersonalData { username: "", email: "", ..PersonalData::default() };
         assert!(check("Violet-kettle-37", &no_one).is_empty());
     }
 
@@ -301,8 +314,20 @@ mod tests {
     }
 
     #[test]
+    fn phone_number_is_personal() {
+        for password in ["Ab4917012345678", "Ab017012345678", "2345678Abcdefg", "Xy+4917012345678!"] {
+            assert!(codes(password).contains(&"password_personal"), "{password}");
+        }
+        // Part of the number, and enough characters in addition.
+        for password in ["Violet-45678-kettle", "Violet-kettle-2345678"] {
+            assert_eq!(codes(password), [] as [&str; 0], "{password}");
+        }
+    }
+
+    #[test]
     fn decomposed_letters_match_personal_words() {
-        let personal = PersonalData { username: "zo\u{308}literin", email: "z@example.org", full_name: None };
+        let personal =
+            PersonalData { username: "zo\u{308}literin", email: "z@example.org", ..PersonalData::default() };
         let found = check("ZÖLITERIN7kq", &personal);
         assert!(found.iter().any(|p| p.code == "password_personal"), "{found:?}");
     }
@@ -311,7 +336,7 @@ mod tests {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
         #[test]
         fn check_never_panics(password: String, username: String, email: String, full_name: Option<String>) {
-            let personal = PersonalData { username: &username, email: &email, full_name: full_name.as_deref() };
+            let personal = PersonalData { username: &username, email: &email, full_name: full_name.as_deref(), phone: Some(&username) };
             let problems = check(&password, &personal);
             proptest::prop_assert!(problems.len() <= 6);
         }

@@ -34,6 +34,7 @@ record! {
                 username: username.as_ref().map_or("", |u| &u.display),
                 email: email.as_ref().map_or("", |e| &e.display),
                 full_name: full_name.as_ref().and_then(Option::as_ref).map(|f| f.0.as_str()),
+                phone: phone.as_ref().and_then(Option::as_ref).map(|phone| phone.0.as_str()),
             };
             for problem in password::check(&password.0, &personal) {
                 fields.problem::<()>("password", problem.code, format!("`password` {}.", problem.message));
