@@ -136,6 +136,18 @@ fn nginx_follows_the_decisions() {
     }
 }
 
+/// nginx answers 502 to a refusal whose status its configuration doesn't name.
+#[test]
+fn nginx_has_each_status_of_a_refusal() {
+    let guide = std::fs::read_to_string("docs/operations.md").unwrap();
+    for status in [400, 401, 402, 403, 404, 409, 429] {
+        assert!(
+            guide.contains(&format!("if ($tk_status = {status}) {{ return {status} $tk_error; }}")),
+            "{status}"
+        );
+    }
+}
+
 #[test]
 fn nginx_with_a_wrong_service_token_does_not_blame_the_key() {
     if is_installed("nginx", "nginx-light", "nginx with a wrong service token") {
@@ -250,6 +262,17 @@ fn refusals_reach_the_client_whole(scene: &Scene) {
         403,
         "ip_not_allowed",
     );
+
+    // An organization without credit.
+    let post = |path: &str, name: &str| {
+        scene.server.post(path, &json!({"name": name})).bearer(&scene.ada.access_token).data()
+    };
+    let id = |made: &Value| made["id"].as_str().unwrap().to_owned();
+    let projects = format!("/v1/organizations/{}/projects", id(&post("/v1/organizations", "Poor")));
+    let keys = format!("{projects}/{}/api-keys", id(&post(&projects, "Bot")));
+    let poor = post(&keys, "key")["key"].as_str().unwrap().to_owned();
+    let answer = scene.assert_refused(scene.call().bearer(&poor), 402, "insufficient_quota");
+    assert_eq!(answer.header("x-should-retry"), "false");
 
     let slow = scene.key(json!({"name": "slow", "restrictions": {"rate_limit": 1}}));
     scene.assert_passes(scene.call().bearer(&slow));
