@@ -193,7 +193,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("estimated_prompt_tokens", "The approximate number of tokens of the prompt; without it, the model's maximum is reserved."),
     ("events", "1 to 1,000 events. Each is accepted or rejected on its own."),
     ("expires_at", "The time of its expiry; null for never."),
-    ("expiry", "The month of its expiry."),
+    ("expiry", "The month of its expiry, as `MM/YY`."),
     ("failure_code", "The reason why it failed or was canceled; null otherwise."),
     ("failures", "The number of declined charges since the last one that succeeded."),
     ("export_charges.dataset", "The records of the file. `invoice_detail` and `billing_period` need `version=1.4`."),

@@ -71,14 +71,14 @@ pub struct PaymentMethod {
     r#type: String,
     /// The last digits of its number.
     last4: String,
-    /// The last month in which it can be charged, such as `2030-12`.
+    /// The last month in which it can be charged, as `MM/YY`: `12/30` is December 2030.
     expiry: String,
 }
 
 impl From<SavedCard> for PaymentMethod {
     fn from(card: SavedCard) -> Self {
         let SavedCard { brand, last4, exp_month, exp_year } = card;
-        Self { r#type: brand, last4, expiry: format!("{exp_year:04}-{exp_month:02}") }
+        Self { r#type: brand, last4, expiry: format!("{exp_month:02}/{:02}", exp_year % 100) }
     }
 }
 
