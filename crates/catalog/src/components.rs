@@ -126,6 +126,29 @@ impl Component {
         }
     }
 
+    /// Returns the letter of a part in a stored event; `None` if it isn't a part. Letters never change.
+    const fn code(self) -> Option<char> {
+        match self {
+            Self::CacheWrite5m => Some('w'),
+            Self::CacheWrite1h => Some('h'),
+            Self::AudioPrompt => Some('a'),
+            Self::ImagePrompt => Some('i'),
+            Self::Reasoning => Some('r'),
+            Self::AudioCompletion => Some('o'),
+            Self::Request => Some('q'),
+            Self::Image => Some('m'),
+            Self::Second => Some('s'),
+            Self::Character => Some('c'),
+            Self::Search => Some('f'),
+            Self::Prompt | Self::CachedPrompt | Self::Completion => None,
+        }
+    }
+
+    /// Returns the part with this letter.
+    fn from_code(code: char) -> Option<Self> {
+        Self::PARTS.into_iter().find(|part| part.code() == Some(code))
+    }
+
     /// Returns the place of its value in a [`PerPart`]; `None` if it isn't a part.
     const fn slot(self) -> Option<usize> {
         match self {
@@ -184,8 +207,16 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
 
     /// Returns the stored form of the parts: `cache_write_5m:12 reasoning:30`.
     fn text_of(&self, number: impl Fn(T) -> String) -> String {
-        let words = self.iter().map(|(part, value)| format!("{}:{}", part.as_str(), number(value)));
-        words.collect::<Vec<_>>().join(" ")
+        let mut text = String::with_capacity(48);
+        for (part, value) in self.iter() {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(part.as_str());
+            text.push(':');
+            text.push_str(&number(value));
+        }
+        text
     }
 
     fn parse_with(text: &str, number: impl Fn(i64) -> T) -> Option<Self> {
@@ -230,9 +261,36 @@ impl Parts {
         (!self.is_empty()).then(|| self.text_of(|quantity| quantity.to_string()))
     }
 
-    /// Reads [`to_text`](Self::to_text); `None` for any other text.
+    /// Returns the short form of the quantities, in which events are stored: `w12r30`; `None` without any. Most rows
+    /// of the database are events, so their bytes count.
+    pub fn to_codes(&self) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut text = String::with_capacity(16);
+        for (part, quantity) in self.iter() {
+            text.extend(part.code());
+            text.push_str(&quantity.to_string());
+        }
+        Some(text)
+    }
+
+    /// Reads [`to_text`](Self::to_text) or [`to_codes`](Self::to_codes); `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::parse_with(text, |quantity| quantity)
+        if text.contains(':') { Self::parse_with(text, |quantity| quantity) } else { Self::parse_codes(text) }
+    }
+
+    fn parse_codes(text: &str) -> Option<Self> {
+        let (mut parts, mut rest) = (Self::default(), text);
+        while let Some(code) = rest.chars().next() {
+            let part = Component::from_code(code)?;
+            let number = rest.strip_prefix(code)?;
+            let end = number.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(number.len());
+            let (number, after) = number.split_at_checked(end)?;
+            *parts.0.get_mut(part.slot()?)? = number.parse().ok()?;
+            rest = after;
+        }
+        Some(parts)
     }
 }
 
@@ -283,12 +341,24 @@ mod tests {
         assert_eq!(parts.to_text().as_deref(), Some("cache_write_5m:-12 search:3"));
         assert_eq!(Parts::parse("cache_write_5m:-12 search:3"), Some(parts));
         assert_eq!((Parts::default().to_text(), Parts::parse("")), (None, Some(Parts::default())));
-        for wrong in ["prompt:1", "search", "search:", "search:x", "tokens:1"] {
+        assert_eq!((parts.to_codes().as_deref(), Parts::default().to_codes()), (Some("w-12f3"), None));
+        assert_eq!(Parts::parse("w-12f3"), Some(parts));
+        for wrong in
+            ["prompt:1", "search", "search:", "search:x", "tokens:1", "w", "w-", "p1", "w1 f3", "W1", "1"]
+        {
             assert_eq!(Parts::parse(wrong), None, "{wrong}");
         }
         let free = PartPrices::default().with(Component::Reasoning, Some(Pico::ZERO));
         assert_eq!(free.to_text().as_deref(), Some("reasoning:0"));
         assert_eq!(PartPrices::parse("reasoning:0"), Some(free));
+    }
+
+    #[test]
+    fn codes_never_change() {
+        let all = Component::PARTS.iter().zip(1..);
+        let parts = all.fold(Parts::default(), |parts, (part, quantity)| parts.with(*part, quantity));
+        assert_eq!(parts.to_codes().as_deref(), Some("w1h2a3i4r5o6q7m8s9c10f11"));
+        assert_eq!(Parts::parse("w1h2a3i4r5o6q7m8s9c10f11"), Some(parts));
     }
 
     #[test]

@@ -34,7 +34,7 @@ async fn history(books: &mut Books<'_>) {
 const FAULTS: &[Fault] = &[
     fault(
         "an event has more of a part",
-        &["UPDATE usage_events SET parts = REPLACE(parts, 'reasoning:20 ', 'reasoning:21 ') WHERE occurred_at / 86400000 = 20545"],
+        &["UPDATE usage_events SET parts = REPLACE(parts, 'r20q', 'r21q') WHERE occurred_at / 86400000 = 20545"],
         &["recount_price", "recount_events"],
     ),
     fault(
@@ -123,7 +123,7 @@ const FAULTS: &[Fault] = &[
     fault(
         "a request is charged twice, by every sum",
         &[
-            "UPDATE usage_events SET parts = REPLACE(parts, 'request:1', 'request:2'), amount_pico = amount_pico + 1000000000
+            "UPDATE usage_events SET parts = REPLACE(parts, 'q1', 'q2'), amount_pico = amount_pico + 1000000000
              WHERE occurred_at / 86400000 = 20545",
             "UPDATE usage_daily_parts SET quantity = 2 WHERE day = 20545 AND component = 'request'",
             "UPDATE usage_daily SET amount_pico = amount_pico + 1000000000, posted_nano = posted_nano + 1000000 WHERE day = 20545",

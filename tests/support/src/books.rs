@@ -158,10 +158,33 @@ const PARTS_OF_DAYS: &str = "SELECT organization_id || ' ' || project_id || ' ' 
          || CAST(price_version AS TEXT) || ' ' || CAST(day AS TEXT) AS used, component || ':' || CAST(quantity AS TEXT) AS parts
      FROM usage_daily_parts";
 
+/// Returns the letters of an event's parts as names: `r30f2` becomes `reasoning:30 search:2`.
+fn named(parts: &str) -> String {
+    const NAMES: [(char, &str); 11] = [
+        ('w', "cache_write_5m"),
+        ('h', "cache_write_1h"),
+        ('a', "audio_prompt"),
+        ('i', "image_prompt"),
+        ('r', "reasoning"),
+        ('o', "audio_completion"),
+        ('q', "request"),
+        ('m', "image"),
+        ('s', "second"),
+        ('c', "character"),
+        ('f', "search"),
+    ];
+    let words = parts.chars().map(|c| match NAMES.iter().find(|(letter, _)| *letter == c) {
+        Some((_, name)) => format!(" {name}:"),
+        None => c.to_string(),
+    });
+    words.collect()
+}
+
 /// Sums up parts by usage and name.
 fn sum_parts(rows: Vec<PartsRow>) -> BTreeMap<String, i64> {
     let mut sums = BTreeMap::new();
     for (used, parts) in rows {
+        let parts = if parts.contains(':') { parts } else { named(&parts) };
         for part in parts.split_whitespace() {
             let (name, quantity) = part.split_once(':').unwrap();
             *sums.entry(format!("{used} {name}")).or_insert(0) += quantity.parse::<i64>().unwrap();

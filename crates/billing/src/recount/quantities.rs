@@ -35,15 +35,41 @@ pub fn whole_of(part: &str) -> Option<Whole> {
 /// Numbers of parts: quantities, none of which is 0, or prices in picos.
 pub type ByPart = BTreeMap<String, i128>;
 
-/// Reads stored numbers: `reasoning:30 search:2`.
+/// The letters of parts in stored events.
+const LETTERS: [(char, &str); 11] = [
+    ('w', "cache_write_5m"),
+    ('h', "cache_write_1h"),
+    ('a', "audio_prompt"),
+    ('i', "image_prompt"),
+    ('r', "reasoning"),
+    ('o', "audio_completion"),
+    ('q', REQUEST),
+    ('m', "image"),
+    ('s', "second"),
+    ('c', "character"),
+    ('f', "search"),
+];
+
+/// Reads stored numbers: `r30f2` of an event, `reasoning:30 search:2` of a price and of earlier events.
 pub fn parse(text: &str) -> Result<ByPart, db::Error> {
     let wrong = || db::Error::Internal(format!("the parts of usage or of a price are {text:?}"));
-    let entry = |word: &str| {
-        let (name, number) = word.split_once(':')?;
+    let number = |digits: &str| digits.parse::<i64>().ok().map(i128::from);
+    let named = |word: &str| {
+        let (name, digits) = word.split_once(':')?;
         whole_of(name)?;
-        Some((name.to_owned(), number.parse::<i64>().ok()?.into()))
+        Some((name.to_owned(), number(digits)?))
     };
-    text.split_whitespace().map(|word| entry(word).ok_or_else(wrong)).collect()
+    let lettered = |word: &str| {
+        let (_, name) = LETTERS.into_iter().find(|(letter, _)| word.starts_with(*letter))?;
+        Some((name.to_owned(), number(word.get(1..)?)?))
+    };
+    if text.contains(':') {
+        return text.split_whitespace().map(|word| named(word).ok_or_else(wrong)).collect();
+    }
+    // Each letter begins a word.
+    let spaced: String =
+        text.chars().flat_map(|c| c.is_alphabetic().then_some(' ').into_iter().chain([c])).collect();
+    spaced.split_whitespace().map(|word| lettered(word).ok_or_else(wrong)).collect()
 }
 
 /// Tokens and other components. The cached tokens and the parts of the prompt are among those of the prompt.
@@ -104,8 +130,9 @@ mod tests {
     fn stored_parts_are_read() {
         let parts = parse("reasoning:30 search:-2").unwrap();
         assert_eq!(parts, [("reasoning".to_owned(), 30), ("search".to_owned(), -2)].into());
+        assert_eq!(parse("r30f-2").unwrap(), parts);
         assert_eq!(parse("").unwrap(), ByPart::default());
-        for wrong in ["prompt:1", "search", "search:", "search:x", "x:1"] {
+        for wrong in ["prompt:1", "search", "search:", "search:x", "x:1", "r", "30", "1r30", "x30", "r3 0"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

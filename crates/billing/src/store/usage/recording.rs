@@ -441,7 +441,7 @@ fn bind_event(statement: Statement, new: NewEvent<'_>, now: Time) -> Result<Stat
         new.billed_month.into(),
         event.cached_prompt_tokens.into(),
         event.is_estimated.into(),
-        event.parts.to_text().into(),
+        event.parts.to_codes().into(),
     ]))
 }
 
