@@ -16,7 +16,7 @@ use crate::report::{median, percentile, print, shown};
 use crate::servers::{Folder, Tollkeeper};
 use crate::tenant::{self, Account, Tenant};
 
-/// The parameters of the service (docs/architecture.md): KiB, passes, lanes.
+/// The parameters of the service (docs/contract/accounts.md#password-hashing): KiB, passes, lanes.
 const ARGON2: (u32, u32, u32) = (19_456, 2, 1);
 
 /// The number of users who log in repeatedly at the same time.

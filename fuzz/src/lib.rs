@@ -1,7 +1,7 @@
 //! Shared helpers of the fuzz targets: an application with a fresh database and a fixed clock, and calls to
 //! it.
 //!
-//! A target asserts what must hold for every input. docs/architecture.md explains how to run them.
+//! A target asserts what must hold for every input. docs/testing.md explains how to run them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
