@@ -161,7 +161,7 @@ fn every_operation_is_complete() {
         let is_word = id.chars().all(|char| char.is_ascii_lowercase() || char == '_');
         assert!(is_word, "{id} makes no good name of a function");
         let of_the_path = route.handler.replace("::", "_");
-        assert!(!of_the_path.starts_with(id), "{id} needs a row in crates/api/src/openapi/operation_ids.rs");
+        assert!(!of_the_path.starts_with(id), "{id} is a path, not a verb and an object");
         for text in ["summary", "description"] {
             assert!(operation[text].as_str().is_some_and(|text| text.len() > 3), "{id} without {text}");
         }

@@ -8,6 +8,7 @@ use crate::gate::Visitor;
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::Bare;
+use web::route::Operation;
 
 /// A sign of life.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -15,6 +16,8 @@ pub struct Hello {
     /// Always `hello`.
     message: &'static str,
 }
+
+pub const HELLO: Operation = Operation::new("get_hello");
 
 /// Check that the server can be reached.
 ///

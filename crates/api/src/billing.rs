@@ -15,6 +15,7 @@ use kernel::money::{Pico, Ppm};
 use tenants::access::CallerScope;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 /// The price list.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -77,6 +78,8 @@ pub struct VolumeDiscount {
     /// The discount as a fraction of the price.
     discount: Ppm,
 }
+
+pub const PRICING: Operation = Operation::new("get_pricing");
 
 /// List the current prices.
 ///

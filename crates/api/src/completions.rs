@@ -6,10 +6,10 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count, count_or_none, flag, stream_options, texts};
-use gateway::Operation;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
+use web::route::Operation;
 
 /// The fields of a completion request that the gateway reads. All others go to the server behind the model as they
 /// are.
@@ -33,6 +33,8 @@ impl DescribeBody for CompletionRequest {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_completion");
+
 /// Continue a text.
 ///
 /// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. It is reserved
@@ -42,5 +44,5 @@ pub async fn create(
     scope: ModelCallScope,
     body: RawJson<CompletionRequest>,
 ) -> Result<ModelAnswer, Error> {
-    model_calls::answer(&api, Operation::Completions, scope, body.bytes).await
+    model_calls::answer(&api, gateway::Operation::Completions, scope, body.bytes).await
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::Api;
 use crate::gate::{Access, Call};
-use crate::routes::Route;
+use crate::routes::{Route, route};
 use idempotency::{Attempt, Begun, Request, Uncommitted};
 use kernel::error::{Code, Detail, Error};
 use kernel::futures::BoxFuture;
@@ -22,7 +22,7 @@ use kernel::secrets::sha256;
 use web::detached;
 use web::input::{Description, Input, read_decoded};
 use web::reply::{Body, IDEMPOTENCY_REPLAYED, KeptResponse, Reply, error_response, whole};
-use web::route::{handler_path, route};
+use web::route::{Operation, handler_path};
 
 /// The name of the header in the OpenAPI document.
 pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -32,7 +32,7 @@ const HEADER: &str = "idempotency-key";
 const MAX_KEY_LENGTH: usize = 255;
 
 /// Returns the row of an operation that creates something: a POST below `/v1` that takes an idempotency key.
-pub fn creation<H, A, I, O, F, R>(path: &'static str, access: A, handler: F) -> Route
+pub fn creation<H, A, I, O, F, R>(path: &'static str, access: A, handler: F, operation: &Operation) -> Route
 where
     H: From<Api> + Send + 'static,
     A: Access<Api>,
@@ -46,7 +46,7 @@ where
         let made: Made = Box::pin(async move { Ok(made.await?.map(O::into_response)) });
         async move { Ok(Answer { response: respond(api, request, made).await?, reply: PhantomData::<fn() -> O> }) }
     };
-    let mut row = route(Method::POST, path, access, answer);
+    let mut row = route(Method::POST, path, access, answer, operation);
     row.handler = handler_path::<F>();
     row
 }

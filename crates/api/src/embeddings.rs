@@ -5,10 +5,10 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, texts};
-use gateway::Operation;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
+use web::route::Operation;
 
 /// The fields of an embeddings request that the gateway reads. All others go to the server behind the model as they
 /// are.
@@ -27,6 +27,8 @@ impl DescribeBody for EmbeddingRequest {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_embedding");
+
 /// Get the vectors of texts.
 ///
 /// The largest price of all inputs is reserved before the model is asked, and the exact price is booked before the
@@ -36,5 +38,5 @@ pub async fn create(
     scope: ModelCallScope,
     body: RawJson<EmbeddingRequest>,
 ) -> Result<ModelAnswer, Error> {
-    model_calls::answer(&api, Operation::Embeddings, scope, body.bytes).await
+    model_calls::answer(&api, gateway::Operation::Embeddings, scope, body.bytes).await
 }

@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count_or_none, flag};
-use gateway::{Operation, TokenCount};
+use gateway::TokenCount;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::reply::{Bare, Body, Reply};
+use web::route::Operation;
 
 fn model() -> Value {
     json!({"type": "string", "examples": ["svc-1"]})
@@ -47,6 +48,8 @@ impl DescribeBody for MessageRequest {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_message");
+
 /// Get a message of a model.
 ///
 /// The answer is one object, or with `stream` the events of a stream, the last of which is `message_stop`. Errors
@@ -56,7 +59,7 @@ pub async fn create(
     scope: ModelCallScope,
     body: RawJson<MessageRequest>,
 ) -> Result<ModelAnswer, Error> {
-    model_calls::answer(&api, Operation::Messages, scope, body.bytes).await
+    model_calls::answer(&api, gateway::Operation::Messages, scope, body.bytes).await
 }
 
 /// The fields of a request for a count that the gateway reads.
@@ -99,6 +102,8 @@ impl Reply for CountedTokens {
     }
 }
 
+pub const COUNT_TOKENS: Operation = Operation::new("count_message_tokens");
+
 /// Count the tokens of a message.
 ///
 /// Nothing is generated or charged. A server behind the model counts if it can; otherwise the result is an estimate,
@@ -108,6 +113,6 @@ pub async fn count_tokens(
     scope: ModelCallScope,
     body: RawJson<TokenCountRequest>,
 ) -> Result<CountedTokens, Error> {
-    let call = model_calls::call_of(Operation::Messages, scope, body.bytes);
+    let call = model_calls::call_of(gateway::Operation::Messages, scope, body.bytes);
     gateway::count_tokens(&api.gateway, call).await.map(CountedTokens)
 }

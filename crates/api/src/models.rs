@@ -18,6 +18,7 @@ use kernel::error::{Detail, Error};
 use kernel::money::Pico;
 use web::input::{Description, Input, NoInput, Query};
 use web::reply::{Bare, RenderedJson, to_json};
+use web::route::Operation;
 
 /// The header by which Anthropic's SDKs are known.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
@@ -179,6 +180,8 @@ impl PageQuery {
     }
 }
 
+pub const LIST: Operation = Operation::new("list_models");
+
 /// List models.
 ///
 /// An API key that is restricted to models sees those. Aliases are listed with `aliases=true`.
@@ -191,6 +194,8 @@ pub async fn list(api: Api, scope: ModelsScope, query: ListModels) -> Result<Ren
     let json = if is_whole { catalog.listing(listing, render)? } else { render()? };
     Ok(RenderedJson::new(json))
 }
+
+pub const READ: Operation = Operation::new("get_model");
 
 /// Get a model.
 ///

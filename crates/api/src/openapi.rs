@@ -5,7 +5,6 @@ mod components;
 mod descriptions;
 mod errors;
 mod examples;
-mod operation_ids;
 mod samples;
 
 use std::collections::BTreeMap;
@@ -24,9 +23,7 @@ use input::fields::ObjectSchema;
 use kernel::error::{Code, Error};
 use web::input::{self as inputs, NoInput};
 use web::reply::{self, IDEMPOTENCY_REPLAYED, RenderedJson};
-use web::route::{ErrorShape, Listener};
-
-use operation_ids::operation_id;
+use web::route::{ErrorShape, Listener, Operation};
 
 pub use errors::CODES_OF_ANY_REQUEST;
 
@@ -46,6 +43,8 @@ impl JsonSchema for Document {
         schemars::json_schema!({"type": "object", "description": "An OpenAPI 3.1 document"})
     }
 }
+
+pub const READ: Operation = Operation::new("get_openapi_document");
 
 /// Get the OpenAPI document.
 pub async fn read(api: Api, _: Visitor, _: NoInput) -> Result<RenderedJson<Document>, Error> {
@@ -143,9 +142,8 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         ));
     let (summary, description) = docs(route);
     let access = format!("Access: {}.", route.access.text);
-    let operation_id = operation_id(&handler_words(route));
     let mut operation = json!({
-        "operationId": operation_id,
+        "operationId": route.operation.id,
         "summary": summary,
         "description": if description.is_empty() { access } else { format!("{description}\n\n{access}") },
         "tags": [tag(route)],
@@ -160,7 +158,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
         let schema = body_schema(&body);
         let example = examples::body(route).unwrap_or_else(|| example_of(&schema));
-        let schema = define_body(&operation_id, schema, generator);
+        let schema = define_body(route.operation.id, schema, generator);
         let content = json!({content_type: {"example": example, "schema": schema}});
         // An empty body reads like an empty object.
         let required = body.properties.iter().any(|(_, _, required)| *required);
@@ -390,8 +388,8 @@ fn links(route: &Route) -> Option<Value> {
         });
         // A path with further parameters can't be linked.
         let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
-        let name = operation_id(&handler_words(&other));
-        Some((name.clone(), json!({"operationId": name, "parameters": parameters})))
+        let name = other.operation.id;
+        Some((name.to_owned(), json!({"operationId": name, "parameters": parameters})))
     };
     let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
     (!links.is_empty()).then(|| links.into())

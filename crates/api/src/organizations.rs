@@ -25,6 +25,7 @@ use tenants::organizations::{Created, Organization as Row};
 use tenants::roles::OrganizationRole;
 use web::input::{Body, IfMatch, NoInput, Query};
 use web::reply::{Enveloped, Versioned, ok, versioned};
+use web::route::Operation;
 
 use bodies::{CreateOrganization, UpdateOrganization};
 
@@ -69,6 +70,8 @@ pub struct CreatedOrganization {
     owner: PersonBrief,
 }
 
+pub const CREATE: Operation = Operation::new("create_organization");
+
 /// Create an organization.
 ///
 /// The caller becomes its owner.
@@ -111,6 +114,8 @@ pub struct ListedOrganization {
     role: OrganizationRole,
 }
 
+pub const LIST: Operation = Operation::new("list_organizations");
+
 /// List the caller's organizations.
 ///
 /// An API key sees its own.
@@ -150,6 +155,8 @@ pub struct Organization {
     projects_count: i64,
 }
 
+pub const READ: Operation = Operation::new("get_organization");
+
 /// Get an organization.
 pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Versioned<Organization>, Error> {
     let detail = tenants::organizations::read(scope);
@@ -177,6 +184,8 @@ pub struct UpdatedOrganization {
     settings: Settings,
 }
 
+pub const UPDATE: Operation = Operation::new("update_organization");
+
 /// Change an organization.
 ///
 /// A change to the same values leaves `updated_at` as it was.
@@ -196,6 +205,8 @@ pub async fn update(
     };
     Ok(versioned(version, data))
 }
+
+pub const DELETE: Operation = Operation::new("delete_organization");
 
 /// Delete an organization.
 ///

@@ -6,10 +6,10 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count, flag, texts};
-use gateway::Operation;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
+use web::route::Operation;
 
 /// The fields of a response request that the gateway reads. All others go to the server behind the model as they
 /// are.
@@ -30,6 +30,8 @@ impl DescribeBody for ResponseRequest {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_response");
+
 /// Get a response of a model.
 ///
 /// The answer is one object, or with `stream` the events of a stream, the last of which is `response.completed` or
@@ -39,5 +41,5 @@ pub async fn create(
     scope: ModelCallScope,
     body: RawJson<ResponseRequest>,
 ) -> Result<ModelAnswer, Error> {
-    model_calls::answer(&api, Operation::Responses, scope, body.bytes).await
+    model_calls::answer(&api, gateway::Operation::Responses, scope, body.bytes).await
 }

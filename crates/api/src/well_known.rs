@@ -11,6 +11,7 @@ use accounts::Accounts;
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::Cacheable;
+use web::route::Operation;
 
 /// A set of public keys. Its format is defined by RFC 7517 and RFC 8037.
 #[derive(Debug, Serialize)]
@@ -45,6 +46,8 @@ impl JsonSchema for SigningKeys {
         })
     }
 }
+
+pub const JWKS: Operation = Operation::new("get_signing_keys");
 
 /// Get the keys that tokens are signed with.
 ///

@@ -135,6 +135,21 @@ impl Outcome {
     }
 }
 
+/// The description of an endpoint in the OpenAPI document, in addition to its types.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Operation {
+    /// A verb, and the object that it acts on. Generators name functions and types after it, so it doesn't change
+    /// once it is released.
+    pub id: &'static str,
+}
+
+impl Operation {
+    /// Returns an operation with this id.
+    pub const fn new(id: &'static str) -> Self {
+        Self { id }
+    }
+}
+
 /// An endpoint.
 #[derive(Clone)]
 pub struct Route<S: State> {
@@ -146,6 +161,8 @@ pub struct Route<S: State> {
     /// The handler's Rust path without its crate; it mirrors the URL
     /// (docs/architecture.md#life-of-a-request).
     pub handler: &'static str,
+    /// Its description; empty for a row that isn't in the OpenAPI document.
+    pub operation: Operation,
     /// Describes the input, for the OpenAPI document.
     pub input: fn() -> Description,
     /// Returns the schema of the reply, for the OpenAPI document.
@@ -191,6 +208,7 @@ where
         access: doc,
         listener: Listener::Public,
         handler: handler_path::<F>(),
+        operation: Operation::default(),
         input: I::describe,
         reply: O::schema,
         content_type: O::content_type(),
@@ -257,6 +275,12 @@ impl<S: State> Route<S> {
     #[must_use]
     pub fn on(self, listener: Listener) -> Self {
         Self { listener, ..self }
+    }
+
+    /// Describes the route in the OpenAPI document.
+    #[must_use]
+    pub fn described_by(self, operation: &Operation) -> Self {
+        Self { operation: *operation, ..self }
     }
 
     /// Sets the pages that answer errors and complete responses.

@@ -10,6 +10,7 @@ use kernel::error::Error;
 use kernel::naming::Name;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 use super::Message;
 
@@ -21,6 +22,8 @@ record! {
         pub password: Text<1024> = required,
     }
 }
+
+pub const CHANGE_EMAIL: Operation = Operation::new("change_email");
 
 /// Request a change of the e-mail address.
 ///

@@ -15,6 +15,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 use super::check_repeated;
 
@@ -46,6 +47,8 @@ pub struct PasswordChanged {
     message: String,
     updated_at: Time,
 }
+
+pub const CHANGE_PASSWORD: Operation = Operation::new("change_password");
 
 /// Change the password.
 ///

@@ -10,6 +10,7 @@ use kernel::error::Error;
 use kernel::ids::ConnectionId;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok, private};
+use web::route::Operation;
 
 use super::Message;
 
@@ -31,6 +32,8 @@ pub struct Connection {
     /// When it was last used to sign in; null if it never was.
     last_used_at: Option<Time>,
 }
+
+pub const LIST: Operation = Operation::new("list_connections");
 
 /// List the caller's connections with providers.
 pub async fn list(
@@ -56,6 +59,8 @@ impl Connection {
         }
     }
 }
+
+pub const DELETE: Operation = Operation::new("delete_connection");
 
 /// Remove a connection of the caller.
 ///

@@ -11,6 +11,7 @@ use input::types::Email;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 record! {
     /// The e-mail address of an account.
@@ -27,6 +28,8 @@ pub struct Requested {
     message: String,
     email: String,
 }
+
+pub const FORGOT_PASSWORD: Operation = Operation::new("forgot_password");
 
 /// Request an e-mail that resets the password.
 ///

@@ -14,6 +14,7 @@ use kernel::error::Error;
 use kernel::ids::UserId;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 use super::BEARER;
 
@@ -65,6 +66,8 @@ impl From<login::LoggedIn> for LoggedIn {
         }
     }
 }
+
+pub const LOGIN: Operation = Operation::new("login");
 
 /// Log in.
 ///

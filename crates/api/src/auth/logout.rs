@@ -5,8 +5,11 @@ use accounts::{Accounts, sessions};
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 use super::Message;
+
+pub const LOGOUT: Operation = Operation::new("logout");
 
 /// Log out.
 ///

@@ -15,6 +15,7 @@ use kernel::ids::UserId;
 use kernel::patch::Patch;
 use web::input::{Body, NoInput};
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// The caller's account.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -58,6 +59,8 @@ impl Me {
     }
 }
 
+pub const ME: Operation = Operation::new("get_me");
+
 /// Get the caller's account.
 pub async fn me(accounts: Accounts, scope: SessionScope, _: NoInput) -> Result<Enveloped<Me>, Error> {
     let user = profiles::read(&accounts, scope.user_id()).await?.ok_or(Code::InvalidAccessToken)?;
@@ -84,6 +87,8 @@ impl UpdateMe {
         }
     }
 }
+
+pub const UPDATE: Operation = Operation::new("update_me");
 
 /// Change the caller's account.
 ///

@@ -14,6 +14,7 @@ use input::types::Text;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 record! {
     /// The response of a browser to the options of a login.
@@ -24,6 +25,8 @@ record! {
         remember_me: bool = or(false),
     }
 }
+
+pub const PASSKEY_LOGIN: Operation = Operation::new("passkey_login");
 
 /// Log in with a passkey.
 ///

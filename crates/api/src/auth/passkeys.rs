@@ -18,6 +18,7 @@ use kernel::error::Error;
 use kernel::ids::PasskeyId;
 use web::input::{Body, NoInput};
 use web::reply::{Enveloped, ok, private};
+use web::route::Operation;
 
 use super::Message;
 
@@ -52,6 +53,8 @@ pub struct PasskeyList {
     passkeys: Vec<Passkey>,
 }
 
+pub const LIST: Operation = Operation::new("list_passkeys");
+
 /// List the caller's passkeys.
 pub async fn list(
     accounts: Accounts,
@@ -81,6 +84,8 @@ pub struct PasskeyCreated {
     /// or the account already has codes.
     recovery_codes: Option<Vec<String>>,
 }
+
+pub const CREATE: Operation = Operation::new("create_passkey");
 
 /// Add a passkey.
 ///
@@ -116,6 +121,8 @@ pub struct OnePasskey {
     passkey: Passkey,
 }
 
+pub const UPDATE: Operation = Operation::new("update_passkey");
+
 /// Change a passkey of the caller.
 pub async fn update(
     accounts: Accounts,
@@ -127,6 +134,8 @@ pub async fn update(
         operations::rename(&accounts, caller.trail(), caller.session(), scope.named(), name).await?;
     Ok(private(OnePasskey { passkey: passkey.into() }))
 }
+
+pub const DELETE: Operation = Operation::new("delete_passkey");
 
 /// Remove a passkey of the caller.
 ///

@@ -8,6 +8,7 @@ use crate::gate::Visitor;
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 /// The providers with which people may sign in.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -23,6 +24,8 @@ pub struct Provider {
     /// The page of the console with which a sign-on begins, for a browser.
     sign_in_url: String,
 }
+
+pub const LIST: Operation = Operation::new("list_providers");
 
 /// List the providers with which people may sign in.
 ///

@@ -17,6 +17,7 @@ use input::types::Text;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 use super::BEARER;
 
@@ -53,6 +54,8 @@ pub struct Reauthenticated {
     /// The lifetime of the access token, in seconds.
     expires_in: i64,
 }
+
+pub const REAUTHENTICATE: Operation = Operation::new("reauthenticate");
 
 /// Confirm the caller's identity again.
 ///

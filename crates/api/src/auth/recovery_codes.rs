@@ -9,6 +9,7 @@ use accounts::{Accounts, second_factor};
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// New recovery codes.
 #[derive(Serialize, JsonSchema)]
@@ -16,6 +17,8 @@ pub struct NewRecoveryCodes {
     /// Ten codes, each of which can replace the authenticator app once.
     recovery_codes: Vec<String>,
 }
+
+pub const CREATE: Operation = Operation::new("create_recovery_codes");
 
 /// Make new recovery codes.
 ///

@@ -9,6 +9,7 @@ use accounts::tokens::{self, ACCESS_TOKEN_S};
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 use super::BEARER;
 
@@ -21,6 +22,8 @@ pub struct Refreshed {
     /// The lifetime of the access token, in seconds.
     expires_in: i64,
 }
+
+pub const REFRESH_TOKEN: Operation = Operation::new("refresh_token");
 
 /// Get a new access token.
 ///

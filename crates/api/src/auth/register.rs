@@ -15,6 +15,7 @@ use kernel::error::Error;
 use kernel::ids::UserId;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 record! {
     /// The values of a new account.
@@ -74,6 +75,8 @@ pub struct RegisteredUser {
     full_name: Option<String>,
     created_at: Time,
 }
+
+pub const REGISTER: Operation = Operation::new("register");
 
 /// Register an account.
 ///

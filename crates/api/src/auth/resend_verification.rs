@@ -5,8 +5,11 @@ use accounts::{Accounts, verification};
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 use super::Message;
+
+pub const RESEND_VERIFICATION: Operation = Operation::new("resend_verification");
 
 /// Send another link that verifies the caller's address.
 ///

@@ -11,6 +11,7 @@ use input::types::Text;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 use super::check_repeated;
 
@@ -36,6 +37,8 @@ pub struct PasswordReset {
     message: String,
     email: String,
 }
+
+pub const RESET_PASSWORD: Operation = Operation::new("reset_password");
 
 /// Set a new password with a token from an e-mail.
 ///

@@ -9,6 +9,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// The second factor of an account.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -29,6 +30,8 @@ pub struct Totp {
     /// When it was added.
     since: Time,
 }
+
+pub const READ: Operation = Operation::new("get_second_factor");
 
 /// Get the caller's second factor.
 pub async fn read(

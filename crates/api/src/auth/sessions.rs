@@ -11,6 +11,7 @@ use kernel::error::Error;
 use kernel::ids::SessionId;
 use web::input::{NoInput, Query};
 use web::reply::{Enveloped, ok, private};
+use web::route::Operation;
 
 use super::Message;
 
@@ -52,6 +53,8 @@ impl ListedSession {
     }
 }
 
+pub const LIST: Operation = Operation::new("list_sessions");
+
 /// List the caller's sessions.
 pub async fn list(
     accounts: Accounts,
@@ -68,6 +71,8 @@ pub async fn list(
     }))
 }
 
+pub const DELETE_ALL: Operation = Operation::new("delete_sessions");
+
 /// End all other sessions of the caller.
 ///
 /// Their refresh tokens and access tokens stop working; those of the calling session keep working.
@@ -79,6 +84,8 @@ pub async fn delete_all(
     operations::end_others(&accounts, scope.trail(), scope.session()).await?;
     Ok(ok(Message { message: "Your other sessions have ended.".to_owned() }))
 }
+
+pub const DELETE: Operation = Operation::new("delete_session");
 
 /// End a session of the caller.
 ///

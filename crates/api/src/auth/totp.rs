@@ -13,6 +13,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use web::input::{Body, NoInput};
 use web::reply::{Enveloped, ok, private};
+use web::route::Operation;
 
 use super::Message;
 
@@ -26,6 +27,8 @@ pub struct NewTotp {
     /// Until when the first code has to be sent.
     expires_at: Time,
 }
+
+pub const CREATE: Operation = Operation::new("create_totp");
 
 /// Begin to add an authenticator app.
 ///
@@ -59,6 +62,8 @@ pub struct TotpConfirmed {
     recovery_codes: Option<Vec<String>>,
 }
 
+pub const CONFIRM: Operation = Operation::new("confirm_totp");
+
 /// Finish adding an authenticator app.
 ///
 /// From then on a login needs a code. A first factor comes with recovery codes, which are shown only once, and every
@@ -72,6 +77,8 @@ pub async fn confirm(
     let recovery_codes = codes.map(|codes| codes.iter().map(RecoveryCode::expose).collect());
     Ok(private(TotpConfirmed { recovery_codes }))
 }
+
+pub const DELETE_ALL: Operation = Operation::new("delete_totp");
 
 /// Remove the authenticator app.
 ///

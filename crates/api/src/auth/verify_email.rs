@@ -12,6 +12,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 record! {
     /// The token from the e-mail.
@@ -29,6 +30,8 @@ pub struct Verified {
     verified: bool,
     verified_at: Time,
 }
+
+pub const VERIFY_EMAIL: Operation = Operation::new("verify_email");
 
 /// Verify an e-mail address with a token from an e-mail.
 ///

@@ -6,10 +6,10 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count, flag, stream_options};
-use gateway::Operation;
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
+use web::route::Operation;
 
 /// The fields of a chat request that the gateway reads. All others go to the server behind the model as they
 /// are.
@@ -39,6 +39,8 @@ impl DescribeBody for ChatRequest {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_chat_completion");
+
 /// Chat with a model.
 ///
 /// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. Fields
@@ -49,5 +51,5 @@ pub async fn create(
     scope: ModelCallScope,
     body: RawJson<ChatRequest>,
 ) -> Result<ModelAnswer, Error> {
-    model_calls::answer(&api, Operation::ChatCompletions, scope, body.bytes).await
+    model_calls::answer(&api, gateway::Operation::ChatCompletions, scope, body.bytes).await
 }

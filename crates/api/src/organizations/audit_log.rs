@@ -21,6 +21,7 @@ use tenants::access::OrgScope;
 use tenants::audit_log::{self, Entry, Filter};
 use trail::Action;
 use web::reply::private;
+use web::route::Operation;
 
 /// The actor or the target of entries.
 struct EntryId(String);
@@ -151,6 +152,8 @@ impl From<Entry> for AuditEntry {
         }
     }
 }
+
+pub const LIST: Operation = Operation::new("list_audit_log");
 
 /// List the actions in an organization.
 ///

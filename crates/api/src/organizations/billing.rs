@@ -23,6 +23,7 @@ use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use tenants::access::OrgScope;
 use web::input::QueryOrBody;
+use web::route::Operation;
 
 pub use export::export;
 pub use summary::summary;
@@ -71,6 +72,8 @@ impl From<(Day, Group, Cells)> for UsageRow {
         Self { date, model, project_id, caller, cells }
     }
 }
+
+pub const USAGE: Operation = Operation::new("get_organization_usage");
 
 /// Report an organization's usage.
 ///

@@ -22,6 +22,7 @@ use tenants::invitations::{self, InvitationStatus, New, Resent};
 use tenants::roles::OrganizationRole;
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 record! {
     /// The recipient and role of an invitation.
@@ -49,6 +50,8 @@ pub struct CreatedInvitation {
     expires_at: Time,
     status: InvitationStatus,
 }
+
+pub const CREATE: Operation = Operation::new("create_invitation");
 
 /// Invite a person to an organization.
 ///
@@ -107,6 +110,8 @@ pub struct Invitation {
     invited_by: PersonBrief,
 }
 
+pub const LIST: Operation = Operation::new("list_invitations");
+
 /// List the invitations of an organization.
 ///
 /// The newest come first. Withdrawn ones aren't listed.
@@ -137,6 +142,8 @@ pub async fn list(
     }))
 }
 
+pub const DELETE: Operation = Operation::new("delete_invitation");
+
 /// Withdraw an invitation.
 ///
 /// Its link stops working, and its address may be invited again.
@@ -158,6 +165,8 @@ pub struct ResentInvitation {
     status: InvitationStatus,
     expires_at: Time,
 }
+
+pub const RESEND: Operation = Operation::new("resend_invitation");
 
 /// Send an invitation again.
 ///

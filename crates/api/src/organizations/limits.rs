@@ -10,6 +10,7 @@ use kernel::money::Nano;
 use tenants::access::OrgScope;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// The limits of an organization's usage and spending.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -30,6 +31,8 @@ pub struct ModelLimits {
     /// The maximum number of tokens per request.
     max_tokens: i64,
 }
+
+pub const READ: Operation = Operation::new("get_organization_limits");
 
 /// Get the limits of an organization.
 ///

@@ -10,6 +10,9 @@ use tenants::access::{MemberScope, OrgScope};
 use tenants::roles::OrganizationRole;
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
+
+pub const LIST: Operation = Operation::new("list_organization_members");
 
 /// List the members of an organization.
 pub async fn list(
@@ -22,6 +25,8 @@ pub async fn list(
     Ok(ok(MemberPage::new(listed, page)))
 }
 
+pub const UPDATE: Operation = Operation::new("update_organization_member");
+
 /// Change a member's role in an organization.
 pub async fn update(
     tenants: Tenants,
@@ -30,6 +35,8 @@ pub async fn update(
 ) -> Result<Enveloped<MemberRole<Organization>>, Error> {
     Ok(ok(tenants::members::update(&tenants, &scope, body.into_change()).await?.into()))
 }
+
+pub const DELETE: Operation = Operation::new("delete_organization_member");
 
 /// Remove a member from an organization.
 ///

@@ -28,6 +28,7 @@ use tenants::rules::projects::check_settings;
 use tenants::{Tenants, projects as operations};
 use web::input::{Body, IfMatch, NoInput, Query};
 use web::reply::{Enveloped, Versioned, ok, versioned};
+use web::route::Operation;
 
 record! {
     /// A new project.
@@ -103,6 +104,8 @@ impl CreateProject {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_project");
+
 /// Create a project.
 ///
 /// The caller becomes its owner.
@@ -147,6 +150,8 @@ pub struct ListedProject {
     /// The caller's effective role.
     role: Option<ProjectRole>,
 }
+
+pub const LIST: Operation = Operation::new("list_projects");
 
 /// List the projects that the caller can view.
 ///
@@ -198,6 +203,8 @@ pub struct UsageTotals {
     tokens: i64,
     requests: i64,
 }
+
+pub const READ: Operation = Operation::new("get_project");
 
 /// Get a project.
 pub async fn read(api: Api, scope: ProjectScope, _: NoInput) -> Result<Versioned<Project>, Error> {
@@ -275,6 +282,8 @@ pub struct UpdatedProject {
     settings: Settings,
 }
 
+pub const UPDATE: Operation = Operation::new("update_project");
+
 /// Change a project.
 ///
 /// A change to the same values leaves `updated_at` as it was.
@@ -307,6 +316,8 @@ fn in_settings((field, problem): (&'static str, Problem)) -> Error {
     let (param, code, message) = (format!("settings.{field}"), problem.code, problem.message);
     Error::invalid(vec![Detail { param, code, message }])
 }
+
+pub const DELETE: Operation = Operation::new("delete_project");
 
 /// Delete a project.
 ///

@@ -23,6 +23,7 @@ use tenants::ListPage;
 use tenants::access::OrgScope;
 use web::input::{Body, IfMatch, NoInput, Query};
 use web::reply::{Enveloped, Versioned, ok, private, versioned};
+use web::route::Operation;
 
 pub use bodies::{CreateWebhook, UpdateWebhook};
 pub use redeliver::redeliver;
@@ -41,6 +42,8 @@ pub struct CreatedWebhook {
     enabled: bool,
     created_at: Time,
 }
+
+pub const CREATE: Operation = Operation::new("create_webhook");
 
 /// Create a webhook.
 ///
@@ -108,6 +111,8 @@ pub struct WebhookPage {
     page_size: i64,
 }
 
+pub const LIST: Operation = Operation::new("list_webhooks");
+
 /// List the webhooks of an organization.
 ///
 /// The newest come first.
@@ -122,11 +127,15 @@ pub async fn list(
     Ok(private(WebhookPage { webhooks: rows, total, page: page.page, page_size: page.page_size }))
 }
 
+pub const READ: Operation = Operation::new("get_webhook");
+
 /// Get a webhook.
 pub async fn read(webhooks: Webhooks, scope: WebhookScope, _: NoInput) -> Result<Versioned<Webhook>, Error> {
     let row = scope.webhook().clone();
     Ok(versioned(row.version()?, Webhook::new(row, webhooks.clock.now())))
 }
+
+pub const UPDATE: Operation = Operation::new("update_webhook");
 
 /// Change a webhook.
 ///
@@ -141,6 +150,8 @@ pub async fn update(
     let row = endpoints::update(&webhooks, &scope, &expected, body.into()).await?;
     Ok(versioned(row.version()?, Webhook::new(row, webhooks.clock.now())))
 }
+
+pub const DELETE: Operation = Operation::new("delete_webhook");
 
 /// Delete a webhook.
 ///

@@ -13,6 +13,7 @@ use input::types::Text;
 use kernel::error::{Code, Error};
 use kernel::secrets::token::MailToken;
 use web::input::{Form, Query};
+use web::route::Operation;
 
 use super::{FormProblems, Link, Page, is_dead_link};
 
@@ -54,12 +55,16 @@ record! {
     }
 }
 
+pub const READ: Operation = Operation::new("get_change_email_page");
+
 /// Show the page that confirms a new e-mail address.
 ///
 /// Without a token it asks for the token as well.
 pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&ChangePage::Form { token: link.token(), problems: FormProblems::default() })
 }
+
+pub const CREATE: Operation = Operation::new("send_change_email_page");
 
 /// Confirm a new e-mail address from the page.
 ///

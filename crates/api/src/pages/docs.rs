@@ -23,6 +23,7 @@ use kernel::error::{Code, Error};
 use reference::{Reference, Subject};
 use web::input::{Description, Input, NoInput};
 use web::reply::{self, Body, Reply};
+use web::route::Operation;
 
 pub(super) const STYLE: &str = include_str!("docs/style.css");
 
@@ -160,12 +161,16 @@ impl Input<Api> for SubjectPath {
     }
 }
 
+pub const LIST: Operation = Operation::new("get_reference_page");
+
 /// Show the overview of the API reference.
 ///
 /// The page explains authentication, responses and errors, and lists all operations.
 pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<DocsPage, Error> {
     Ok(DocsPage { html: Docs::of(&api)?.overview.clone(), code: None })
 }
+
+pub const READ: Operation = Operation::new("get_reference_subject_page");
 
 /// Show the operations about a subject.
 ///

@@ -10,6 +10,7 @@ use crate::gate::Visitor;
 use accounts::passwords;
 use kernel::error::{Code, Error};
 use web::input::{Form, Query};
+use web::route::Operation;
 
 use super::{FormProblems, Link, Page, is_dead_link};
 
@@ -25,12 +26,16 @@ pub(super) enum ResetPage<'a> {
     DeadLink { has_console: bool },
 }
 
+pub const READ: Operation = Operation::new("get_reset_password_page");
+
 /// Show the page that sets a new password.
 ///
 /// Without a token it asks for the token as well.
 pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&ResetPage::Form { token: link.token(), problems: FormProblems::default() })
 }
+
+pub const CREATE: Operation = Operation::new("send_reset_password_page");
 
 /// Set a new password from the page.
 ///

@@ -13,6 +13,7 @@ use input::types::Text;
 use kernel::error::{Code, Error};
 use kernel::secrets::token::MailToken;
 use web::input::{Form, Query};
+use web::route::Operation;
 
 use super::{FormProblems, Link, Page, is_dead_link};
 
@@ -94,6 +95,8 @@ impl Record<Api> for ConfirmAddress {
     }
 }
 
+pub const READ: Operation = Operation::new("get_verify_email_page");
+
 /// Show the page that verifies an e-mail address.
 ///
 /// Without a token it asks for the token.
@@ -103,6 +106,8 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
         None => VerifyPage::Token,
     })
 }
+
+pub const CREATE: Operation = Operation::new("send_verify_email_page");
 
 /// Verify an e-mail address from the page.
 ///

@@ -17,6 +17,9 @@ use keys::model_callers::Credential;
 use metrics::Caller;
 use web::input::Body;
 use web::reply::Bare;
+use web::route::Operation;
+
+pub const AUTHORIZE: Operation = Operation::new("authorize");
 
 /// Decide whether a model call may be made.
 ///

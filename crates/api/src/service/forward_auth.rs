@@ -21,6 +21,9 @@ use kernel::error::Error;
 use keys::model_callers::Credential;
 use metrics::Caller;
 use web::reply::{self, Bare, Body, Reply};
+use web::route::Operation;
+
+pub const FORWARD_AUTH: Operation = Operation::new("forward_auth");
 
 /// Decide for a reverse proxy whether a model call may be made.
 pub async fn forward_auth(api: Api, _: ServiceScope, request: ForwardAuth) -> Result<Verdict, Error> {

@@ -9,6 +9,7 @@ use kernel::error::{Code, Detail, Error};
 use monitor::Monitor;
 use web::input::NoInput;
 use web::reply::Bare;
+use web::route::Operation;
 
 /// The state of a running process.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -43,12 +44,16 @@ impl From<monitor::Check> for Check {
     }
 }
 
+pub const HEALTHZ: Operation = Operation::new("get_health");
+
 /// Check that the process runs.
 ///
 /// It checks nothing else, so that a supervisor doesn't stop a server whose database is unavailable.
 pub async fn healthz(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
+
+pub const READYZ: Operation = Operation::new("get_readiness");
 
 /// Check whether requests can be sent to this replica.
 ///

@@ -5,6 +5,9 @@ use kernel::error::Error;
 use monitor::Monitor;
 use web::input::NoInput;
 use web::reply::PlainText;
+use web::route::Operation;
+
+pub const METRICS: Operation = Operation::new("get_metrics");
 
 /// Get the metrics of this process for Prometheus.
 pub async fn metrics(monitor: Monitor, _: ServiceScope, _: NoInput) -> Result<PlainText, Error> {

@@ -16,6 +16,7 @@ use kernel::ids::ReservationId;
 use kernel::money::Nano;
 use web::input::{Description, Input};
 use web::reply::Bare;
+use web::route::Operation;
 
 /// Money reserved for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
@@ -60,6 +61,8 @@ impl Input<Api> for ReservationPath {
     }
 }
 
+pub const EXTEND: Operation = Operation::new("extend_reservation");
+
 /// Extend a reservation.
 ///
 /// It lives for a whole lifetime from now.
@@ -70,6 +73,8 @@ pub async fn extend(
 ) -> Result<Bare<Reservation>, Error> {
     Ok(Bare(reservations::extend(&billing, id).await?.into()))
 }
+
+pub const DELETE: Operation = Operation::new("delete_reservation");
 
 /// Release a reservation.
 ///

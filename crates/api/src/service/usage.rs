@@ -25,6 +25,7 @@ use kernel::error::{Code, Detail, Error};
 use kernel::places::in_order;
 use web::input::{Body, Description, Input};
 use web::reply::Bare;
+use web::route::Operation;
 
 use cloud_events::CloudEvent;
 use event::{EventRecord, Unreadable};
@@ -173,6 +174,8 @@ pub struct DetailText {
     code: &'static str,
     message: String,
 }
+
+pub const USAGE: Operation = Operation::new("report_usage");
 
 /// Record usage events.
 ///

@@ -7,6 +7,9 @@ use accounts::passkeys::sign_in;
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
+
+pub const CREATE: Operation = Operation::new("create_passkey_login_options");
 
 /// Begin to log in with a passkey.
 ///

@@ -11,6 +11,7 @@ use accounts::{Accounts, passkeys};
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// Options of a browser's call, with the members that WebAuthn gives them.
 #[derive(Serialize)]
@@ -40,6 +41,8 @@ impl From<passkeys::Options> for PasskeyOptions {
         Self { public_key: PublicKey(options.public_key), ceremony: options.ceremony }
     }
 }
+
+pub const CREATE: Operation = Operation::new("create_passkey_options");
 
 /// Begin to add a passkey.
 ///

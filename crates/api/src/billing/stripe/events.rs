@@ -11,6 +11,7 @@ use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{Description, Input, read_signed_json};
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 /// The header with the signature.
 const SIGNATURE: &str = "stripe-signature";
@@ -48,6 +49,8 @@ impl Input<Api> for SignedEvent {
         }
     }
 }
+
+pub const CREATE: Operation = Operation::new("take_stripe_event");
 
 /// Take an event of Stripe.
 ///

@@ -15,6 +15,7 @@ use kernel::patch::Patch;
 use tenants::access::OrgScope;
 use web::input::{Body, IfMatch, NoInput};
 use web::reply::{Versioned, private_versioned};
+use web::route::Operation;
 
 /// The settings for charging the saved card automatically.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -71,11 +72,15 @@ impl From<UpdateAutoTopUp> for Change {
     }
 }
 
+pub const READ: Operation = Operation::new("get_auto_top_up");
+
 /// Get the automatic top-up.
 pub async fn read(payments: Payments, scope: OrgScope, _: NoInput) -> Result<Versioned<AutoTopUp>, Error> {
     let row = auto_top_ups::read(&payments, scope.organization_id()).await?;
     Ok(private_versioned(row.version()?, row.into()))
 }
+
+pub const UPDATE: Operation = Operation::new("update_auto_top_up");
 
 /// Set the automatic top-up.
 ///

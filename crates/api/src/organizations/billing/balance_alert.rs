@@ -16,6 +16,7 @@ use kernel::version::Expected;
 use tenants::access::OrgScope;
 use web::input::{Body, NoInput};
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// The alert of an organization's balance.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -44,11 +45,15 @@ record! {
     }
 }
 
+pub const READ: Operation = Operation::new("get_balance_alert");
+
 /// Get the balance alert.
 pub async fn read(billing: Billing, scope: OrgScope, _: NoInput) -> Result<Enveloped<BalanceAlert>, Error> {
     let alert = balance_alerts::read(&billing, scope.organization_id()).await?;
     Ok(private(alert.into()))
 }
+
+pub const UPDATE: Operation = Operation::new("update_balance_alert");
 
 /// Set the balance alert.
 ///

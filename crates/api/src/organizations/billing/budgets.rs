@@ -19,6 +19,7 @@ use kernel::money::{Nano, Pico};
 use tenants::access::OrgScope;
 use web::input::{Body, IfMatch, NoInput, Query};
 use web::reply::{Enveloped, Versioned, ok, private, private_versioned};
+use web::route::Operation;
 
 pub use bodies::{CreateBudget, UpdateBudget};
 
@@ -85,6 +86,8 @@ impl From<RunningBudget> for Budget {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_budget");
+
 /// Create a budget.
 ///
 /// Usage so far in the current period counts, and so do current reservations.
@@ -106,6 +109,8 @@ pub struct BudgetPage {
     page_size: i64,
 }
 
+pub const LIST: Operation = Operation::new("list_budgets");
+
 /// List budgets.
 ///
 /// The newest come first.
@@ -123,11 +128,15 @@ pub async fn list(
     }))
 }
 
+pub const READ: Operation = Operation::new("get_budget");
+
 /// Get a budget.
 pub async fn read(_: Billing, scope: BudgetScope, _: NoInput) -> Result<Versioned<Budget>, Error> {
     let budget = scope.into_budget();
     Ok(private_versioned(budget.version()?, budget.into()))
 }
+
+pub const UPDATE: Operation = Operation::new("update_budget");
 
 /// Change a budget.
 ///
@@ -141,6 +150,8 @@ pub async fn update(
     let budget = budgets::update(&billing, scope.organization(), scope.id(), &expected, change).await?;
     Ok(private_versioned(budget.version()?, budget.into()))
 }
+
+pub const DELETE: Operation = Operation::new("delete_budget");
 
 /// Delete a budget.
 pub async fn delete(

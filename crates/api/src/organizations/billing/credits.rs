@@ -12,6 +12,7 @@ use kernel::money::Nano;
 use tenants::access::OrgScope;
 use web::input::Query;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// A page of credits.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -37,6 +38,8 @@ pub struct Credit {
     created_at: Time,
     expires_at: Option<Time>,
 }
+
+pub const LIST: Operation = Operation::new("list_credits");
 
 /// List credits.
 ///

@@ -18,6 +18,7 @@ use kernel::ids::OrganizationId;
 use tenants::access::OrgScope;
 use web::input::Query;
 use web::reply::{Body, Reply};
+use web::route::Operation;
 
 /// The month in which charges are billed.
 pub struct MonthField(pub Month);
@@ -161,6 +162,8 @@ impl Reply for ExportFile {
         json!({"type": "string"})
     }
 }
+
+pub const EXPORT: Operation = Operation::new("export_charges");
 
 /// Export the charges of a month.
 ///

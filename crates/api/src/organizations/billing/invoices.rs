@@ -23,6 +23,7 @@ use kernel::money::{Nano, Pico};
 use tenants::access::OrgScope;
 use web::input::{Description, Input, Query};
 use web::reply::{self, Body, Enveloped, Reply, private};
+use web::route::Operation;
 
 /// An invoice's status as a query parameter.
 struct StatusParameter(Status);
@@ -149,6 +150,8 @@ pub struct InvoicePage {
     page_size: i64,
 }
 
+pub const LIST: Operation = Operation::new("list_invoices");
+
 /// List invoices.
 ///
 /// The newest come first.
@@ -219,6 +222,8 @@ fn page_response(page: String) -> Response<Body> {
     }
     response
 }
+
+pub const READ: Operation = Operation::new("get_invoice");
 
 /// Get an invoice.
 ///

@@ -18,6 +18,7 @@ use kernel::money::Nano;
 use kernel::page::Page;
 use tenants::access::OrgScope;
 use web::reply::private;
+use web::route::Operation;
 
 /// The page and the bounds of a list of movements.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +61,8 @@ pub struct Movement {
     /// The reference of a new credit; the id of another credit or of an invoice; a month; null for usage.
     reference: Option<String>,
 }
+
+pub const LIST: Operation = Operation::new("list_movements");
 
 /// List the movements of the balance.
 ///

@@ -9,6 +9,7 @@ use kernel::error::Error;
 use tenants::access::OrgScope;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok, private};
+use web::route::Operation;
 
 /// Where a card is saved.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -16,6 +17,8 @@ pub struct PaymentMethodPage {
     /// A page of the payment processor, valid for half a day.
     checkout_url: String,
 }
+
+pub const UPDATE: Operation = Operation::new("update_payment_method");
 
 /// Save a card.
 ///
@@ -28,6 +31,8 @@ pub async fn update(
 ) -> Result<Enveloped<PaymentMethodPage>, Error> {
     Ok(private(PaymentMethodPage { checkout_url: cards::begin(&payments, &scope).await? }))
 }
+
+pub const DELETE_ALL: Operation = Operation::new("delete_payment_method");
 
 /// Remove the saved card.
 pub async fn delete_all(

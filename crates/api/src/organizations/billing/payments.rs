@@ -19,6 +19,7 @@ use kernel::money::Nano;
 use tenants::access::OrgScope;
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// A payment.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -112,6 +113,8 @@ impl CreatePayment {
     }
 }
 
+pub const CREATE: Operation = Operation::new("create_payment");
+
 /// Pay for credit, or an invoice.
 ///
 /// The response contains the page of the payment processor on which it is paid. The same request, with an idempotency
@@ -134,6 +137,8 @@ pub struct PaymentPage {
     page_size: i64,
 }
 
+pub const LIST: Operation = Operation::new("list_payments");
+
 /// List payments.
 ///
 /// The newest come first.
@@ -150,6 +155,8 @@ pub async fn list(
         page_size: page.page_size,
     }))
 }
+
+pub const READ: Operation = Operation::new("get_payment");
 
 /// Get a payment.
 pub async fn read(_: Payments, scope: PaymentScope, _: NoInput) -> Result<Enveloped<Payment>, Error> {

@@ -13,6 +13,7 @@ use kernel::money::{Nano, Pico};
 use tenants::access::OrgScope;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// The balance and current usage of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -100,6 +101,8 @@ pub enum SubscriptionStatus {
     /// An invoice is past due.
     PastDue,
 }
+
+pub const SUMMARY: Operation = Operation::new("get_billing_summary");
 
 /// Get the balance and this month's usage.
 ///

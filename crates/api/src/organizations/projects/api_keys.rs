@@ -25,6 +25,7 @@ use tenants::access::ProjectScope;
 use tenants::rules::allowed_ips::AllowedIps;
 use web::input::{Body, IfMatch, NoInput, Query};
 use web::reply::{Enveloped, Versioned, ok, private, versioned};
+use web::route::Operation;
 
 pub use bodies::{CreateApiKey, UpdateApiKey};
 pub use end_rotation::end_rotation;
@@ -56,6 +57,8 @@ pub struct CreatedApiKey {
     restrictions: Restrictions,
     created_by: PersonBrief,
 }
+
+pub const CREATE: Operation = Operation::new("create_api_key");
 
 /// Create an API key.
 ///
@@ -114,6 +117,8 @@ pub struct ListedApiKey {
     status: Status,
 }
 
+pub const LIST: Operation = Operation::new("list_api_keys");
+
 /// List the API keys of a project.
 pub async fn list(
     keys: Keys,
@@ -160,6 +165,8 @@ pub struct Usage {
     last_used_ip: Option<String>,
 }
 
+pub const READ: Operation = Operation::new("get_api_key");
+
 /// Get an API key.
 pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Versioned<ApiKey>, Error> {
     let totals = totals::api_key(&billing, &scope).await?;
@@ -197,6 +204,8 @@ pub struct UpdatedApiKey {
     restrictions: Restrictions,
 }
 
+pub const UPDATE: Operation = Operation::new("update_api_key");
+
 /// Change an API key.
 ///
 /// A merge patch: omitted fields don't change, and null clears a field.
@@ -217,6 +226,8 @@ pub async fn update(
     };
     Ok(versioned(version, data))
 }
+
+pub const DELETE: Operation = Operation::new("delete_api_key");
 
 /// Delete an API key.
 ///

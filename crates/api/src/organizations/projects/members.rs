@@ -22,6 +22,7 @@ use tenants::project_members::New;
 use tenants::roles::ProjectRole;
 use web::input::{Body, NoInput, Query};
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 record! {
     /// A new member and their role.
@@ -63,6 +64,8 @@ pub struct AddedProjectMember {
     added_at: Time,
 }
 
+pub const CREATE: Operation = Operation::new("create_project_member");
+
 /// Add a member to a project.
 pub async fn create(
     tenants: Tenants,
@@ -81,6 +84,8 @@ pub async fn create(
     }))
 }
 
+pub const LIST: Operation = Operation::new("list_project_members");
+
 /// List the members of a project.
 ///
 /// Those who act in it by their role in the organization are not listed.
@@ -94,6 +99,8 @@ pub async fn list(
     Ok(ok(MemberPage::new(listed, page)))
 }
 
+pub const UPDATE: Operation = Operation::new("update_project_member");
+
 /// Change a member's role in a project.
 ///
 /// A change to the same role leaves `updated_at` as it was.
@@ -104,6 +111,8 @@ pub async fn update(
 ) -> Result<Enveloped<MemberRole<Project>>, Error> {
     Ok(ok(tenants::project_members::update(&tenants, &scope, body.into_change()).await?.into()))
 }
+
+pub const DELETE: Operation = Operation::new("delete_project_member");
 
 /// Remove a member from a project.
 ///

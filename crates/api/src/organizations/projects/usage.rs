@@ -13,6 +13,7 @@ use kernel::error::Error;
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 use tenants::access::ProjectScope;
 use web::input::QueryOrBody;
+use web::route::Operation;
 
 /// Usage of a project, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -56,6 +57,8 @@ impl From<(Day, Group, Cells)> for ProjectUsageRow {
         }
     }
 }
+
+pub const READ: Operation = Operation::new("get_project_usage");
 
 /// Report a project's usage.
 ///

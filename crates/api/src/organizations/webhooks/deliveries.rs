@@ -18,6 +18,7 @@ use kernel::page::Page;
 use tenants::ListPage;
 use web::input::Query;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 pub use redeliver::redeliver;
 
@@ -84,6 +85,8 @@ impl From<deliveries::Delivery> for WebhookDelivery {
         }
     }
 }
+
+pub const LIST: Operation = Operation::new("list_webhook_deliveries");
 
 /// List the deliveries of a webhook.
 ///

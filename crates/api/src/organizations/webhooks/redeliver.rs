@@ -13,6 +13,7 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 record! {
     /// The failed deliveries to make again.
@@ -27,6 +28,8 @@ record! {
 pub struct Redelivered {
     deliveries: u64,
 }
+
+pub const REDELIVER: Operation = Operation::new("redeliver_failed_events");
 
 /// Redeliver failed events.
 ///

@@ -13,6 +13,7 @@ use kernel::ids::WebhookId;
 use kernel::version::Expected;
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 /// The new secret of a webhook, and until when the previous one signs, too.
 #[derive(Serialize, JsonSchema)]
@@ -23,6 +24,8 @@ pub struct RotatedWebhook {
     /// Until when events are signed by the previous secret, too.
     previous_secret_ends_at: Time,
 }
+
+pub const ROTATE: Operation = Operation::new("rotate_webhook");
 
 /// Rotate the secret of a webhook.
 ///

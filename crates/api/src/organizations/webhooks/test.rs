@@ -11,6 +11,7 @@ use kernel::error::Error;
 use kernel::ids::{DeliveryId, EventId};
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 /// A test that was queued.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -18,6 +19,8 @@ pub struct QueuedTest {
     event_id: EventId,
     delivery_id: DeliveryId,
 }
+
+pub const TEST: Operation = Operation::new("test_webhook");
 
 /// Test a webhook.
 ///

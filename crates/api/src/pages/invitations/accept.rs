@@ -12,6 +12,7 @@ use input::types::Text;
 use kernel::error::{Code, Error};
 use tenants::invitations::{LinkOutcome, accept_by_link};
 use web::input::{Form, Query};
+use web::route::Operation;
 
 #[derive(Template)]
 #[template(path = "accept_invitation.html")]
@@ -29,12 +30,16 @@ record! {
     }
 }
 
+pub const READ: Operation = Operation::new("get_accept_invitation_page");
+
 /// Show the page that accepts an invitation.
 ///
 /// Without a token it asks for the token.
 pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&AcceptPage::Form { token: link.token() })
 }
+
+pub const CREATE: Operation = Operation::new("send_accept_invitation_page");
 
 /// Accept an invitation.
 ///

@@ -11,6 +11,7 @@ use keys::access::KeyScope;
 use keys::api_keys;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
 
 /// A key whose previous secret was ended.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -18,6 +19,8 @@ pub struct EndedRotation {
     id: ApiKeyId,
     message: String,
 }
+
+pub const END_ROTATION: Operation = Operation::new("end_api_key_rotation");
 
 /// End the previous secret of a rotated API key.
 ///

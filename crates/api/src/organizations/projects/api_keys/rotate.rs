@@ -17,6 +17,7 @@ use keys::fields::GraceSeconds;
 use keys::rules::rotation::check_grace;
 use web::input::Body;
 use web::reply::{Enveloped, private};
+use web::route::Operation;
 
 record! {
     /// The options of a rotation.
@@ -46,6 +47,8 @@ pub struct RotatedApiKey {
     /// When the previous secret ends.
     grace_period_ends: Time,
 }
+
+pub const ROTATE: Operation = Operation::new("rotate_api_key");
 
 /// Rotate the secret of an API key.
 ///

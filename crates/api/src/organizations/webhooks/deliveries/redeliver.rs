@@ -8,6 +8,9 @@ use idempotency::Uncommitted;
 use kernel::error::Error;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
+use web::route::Operation;
+
+pub const REDELIVER: Operation = Operation::new("redeliver_event");
 
 /// Deliver an event again.
 ///
