@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count, count_or_none, flag, stream_options, texts};
+use crate::refusals::{DECISION, GATEWAY};
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
@@ -33,7 +34,8 @@ impl DescribeBody for CompletionRequest {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_completion");
+pub const CREATE: Operation =
+    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_completion") };
 
 /// Continue a text.
 ///

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, texts};
+use crate::refusals::{DECISION, GATEWAY};
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
@@ -27,7 +28,8 @@ impl DescribeBody for EmbeddingRequest {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_embedding");
+pub const CREATE: Operation =
+    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_embedding") };
 
 /// Get the vectors of texts.
 ///

@@ -6,7 +6,8 @@
 //!   of a URL are the handler's path; a verb follows if the URL ends in a noun.
 //! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
 //!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
-//!   share, [`paging`], [`dates`], [`csv`] and [`accept`] what lists and reports do.
+//!   share, [`paging`], [`dates`], [`csv`] and [`accept`] what lists and reports do, [`refusals`] the error codes
+//!   of several operations.
 //! * [`creation`] commits what operations have made, and stores the answers to idempotency keys.
 //! * [`openapi`] describes all of it. [`settings`] are those of the console, whose pages and routes are in the
 //!   crate `console`.
@@ -35,6 +36,7 @@ pub mod organizations;
 pub mod pages;
 pub mod paging;
 pub mod prices;
+pub mod refusals;
 pub mod responses;
 pub mod routes;
 pub mod service;

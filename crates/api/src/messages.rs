@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count_or_none, flag};
+use crate::refusals::{DECISION, GATEWAY};
 use gateway::TokenCount;
 use input::fields::ObjectSchema;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::{DescribeBody, RawJson};
 use web::reply::{Bare, Body, Reply};
 use web::route::Operation;
@@ -48,7 +49,8 @@ impl DescribeBody for MessageRequest {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_message");
+pub const CREATE: Operation =
+    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_message") };
 
 /// Get a message of a model.
 ///
@@ -102,7 +104,10 @@ impl Reply for CountedTokens {
     }
 }
 
-pub const COUNT_TOKENS: Operation = Operation::new("count_message_tokens");
+pub const COUNT_TOKENS: Operation = Operation {
+    errors: &[Code::ModelNotAllowed, Code::ModelNotFound],
+    ..Operation::new("count_message_tokens")
+};
 
 /// Count the tokens of a message.
 ///

@@ -17,7 +17,7 @@ use crate::auth::Message;
 use crate::paging::ListQuery;
 use idempotency::Uncommitted;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::{OrganizationId, UserId};
 use tenants::Tenants;
 use tenants::access::{CallerScope, OrgScope, PersonScope};
@@ -70,7 +70,8 @@ pub struct CreatedOrganization {
     owner: PersonBrief,
 }
 
-pub const CREATE: Operation = Operation::new("create_organization");
+pub const CREATE: Operation =
+    Operation { errors: &[Code::LimitReached, Code::NameTaken], ..Operation::new("create_organization") };
 
 /// Create an organization.
 ///
@@ -184,7 +185,10 @@ pub struct UpdatedOrganization {
     settings: Settings,
 }
 
-pub const UPDATE: Operation = Operation::new("update_organization");
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::NameTaken, Code::OrganizationHasNoProvider, Code::ReauthenticationRequired],
+    ..Operation::new("update_organization")
+};
 
 /// Change an organization.
 ///
@@ -206,7 +210,15 @@ pub async fn update(
     Ok(versioned(version, data))
 }
 
-pub const DELETE: Operation = Operation::new("delete_organization");
+pub const DELETE: Operation = Operation {
+    errors: &[
+        Code::CallsInProgress,
+        Code::ClockNotTrusted,
+        Code::ReauthenticationRequired,
+        Code::UnsettledBalance,
+    ],
+    ..Operation::new("delete_organization")
+};
 
 /// Delete an organization.
 ///

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count, flag, texts};
+use crate::refusals::{DECISION, GATEWAY};
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
@@ -30,7 +31,8 @@ impl DescribeBody for ResponseRequest {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_response");
+pub const CREATE: Operation =
+    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_response") };
 
 /// Get a response of a model.
 ///

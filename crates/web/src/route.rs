@@ -141,12 +141,16 @@ pub struct Operation {
     /// A verb, and the object that it acts on. Generators name functions and types after it, so it doesn't change
     /// once it is released.
     pub id: &'static str,
+    /// The codes that the handler adds to those of its access and its input.
+    pub errors: &'static [Code],
+    /// Groups of such codes that it shares with other operations.
+    pub error_groups: &'static [&'static [Code]],
 }
 
 impl Operation {
     /// Returns an operation with this id.
     pub const fn new(id: &'static str) -> Self {
-        Self { id }
+        Self { id, errors: &[], error_groups: &[] }
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::Api;
 use crate::gate::SessionScope;
+use crate::refusals::PASSWORD_GUESS;
 use accounts::Accounts;
 use accounts::email_changes::{self, Request};
 use input::record;
 use input::types::{Email, Text};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::naming::Name;
 use web::input::Body;
 use web::reply::{Enveloped, private};
@@ -23,7 +24,11 @@ record! {
     }
 }
 
-pub const CHANGE_EMAIL: Operation = Operation::new("change_email");
+pub const CHANGE_EMAIL: Operation = Operation {
+    errors: &[Code::NoPassword, Code::ReauthenticationRequired],
+    error_groups: &[PASSWORD_GUESS],
+    ..Operation::new("change_email")
+};
 
 /// Request a change of the e-mail address.
 ///

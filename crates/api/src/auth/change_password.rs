@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::gate::SessionScope;
+use crate::refusals::PASSWORD_GUESS;
 use accounts::Accounts;
 use accounts::password_changes::{self, Change};
 use accounts::passwords::UNCHANGED;
@@ -12,7 +13,7 @@ use accounts::rules::password;
 use input::record;
 use input::types::Text;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::Body;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
@@ -48,7 +49,11 @@ pub struct PasswordChanged {
     updated_at: Time,
 }
 
-pub const CHANGE_PASSWORD: Operation = Operation::new("change_password");
+pub const CHANGE_PASSWORD: Operation = Operation {
+    errors: &[Code::NoPassword, Code::ReauthenticationRequired],
+    error_groups: &[PASSWORD_GUESS],
+    ..Operation::new("change_password")
+};
 
 /// Change the password.
 ///

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::gate::{OwnConnectionScope, SessionScope};
 use accounts::{Accounts, connections as operations};
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::ConnectionId;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok, private};
@@ -60,7 +60,8 @@ impl Connection {
     }
 }
 
-pub const DELETE: Operation = Operation::new("delete_connection");
+pub const DELETE: Operation =
+    Operation { errors: &[Code::LastCredential], ..Operation::new("delete_connection") };
 
 /// Remove a connection of the caller.
 ///

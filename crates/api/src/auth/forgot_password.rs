@@ -8,7 +8,7 @@ use crate::gate::Visitor;
 use accounts::{Accounts, passwords};
 use input::record;
 use input::types::Email;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::Body;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
@@ -29,7 +29,8 @@ pub struct Requested {
     email: String,
 }
 
-pub const FORGOT_PASSWORD: Operation = Operation::new("forgot_password");
+pub const FORGOT_PASSWORD: Operation =
+    Operation { errors: &[Code::TooManyAttempts], ..Operation::new("forgot_password") };
 
 /// Request an e-mail that resets the password.
 ///

@@ -10,7 +10,7 @@ use accounts::login::{self, log_in};
 use accounts::tokens::ACCESS_TOKEN_S;
 use input::record;
 use input::types::Text;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::UserId;
 use web::input::Body;
 use web::reply::{Enveloped, private};
@@ -67,7 +67,19 @@ impl From<login::LoggedIn> for LoggedIn {
     }
 }
 
-pub const LOGIN: Operation = Operation::new("login");
+pub const LOGIN: Operation = Operation {
+    errors: &[
+        Code::AccountDisabled,
+        Code::EmailNotVerified,
+        Code::InvalidCredentials,
+        Code::InvalidOneTimeCode,
+        Code::PasswordQueueFull,
+        Code::PasswordsDisabled,
+        Code::SecondFactorRequired,
+        Code::TooManyAttempts,
+    ],
+    ..Operation::new("login")
+};
 
 /// Log in.
 ///

@@ -88,7 +88,7 @@ impl UpdateMe {
     }
 }
 
-pub const UPDATE: Operation = Operation::new("update_me");
+pub const UPDATE: Operation = Operation { errors: &[Code::UsernameTaken], ..Operation::new("update_me") };
 
 /// Change the caller's account.
 ///

@@ -11,7 +11,7 @@ use accounts::passkeys::sign_in::{self, log_in};
 use input::objects::AnyObject;
 use input::record;
 use input::types::Text;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::Body;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
@@ -26,7 +26,16 @@ record! {
     }
 }
 
-pub const PASSKEY_LOGIN: Operation = Operation::new("passkey_login");
+pub const PASSKEY_LOGIN: Operation = Operation {
+    errors: &[
+        Code::AccountDisabled,
+        Code::ChallengeExpired,
+        Code::EmailNotVerified,
+        Code::InvalidCredential,
+        Code::PasskeysDisabled,
+    ],
+    ..Operation::new("passkey_login")
+};
 
 /// Log in with a passkey.
 ///

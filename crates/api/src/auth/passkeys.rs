@@ -14,7 +14,7 @@ use input::objects::AnyObject;
 use input::record;
 use input::types::{Name, Text};
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::PasskeyId;
 use web::input::{Body, NoInput};
 use web::reply::{Enveloped, ok, private};
@@ -85,7 +85,10 @@ pub struct PasskeyCreated {
     recovery_codes: Option<Vec<String>>,
 }
 
-pub const CREATE: Operation = Operation::new("create_passkey");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::ChallengeExpired, Code::InvalidCredential, Code::LimitReached, Code::PasskeysDisabled],
+    ..Operation::new("create_passkey")
+};
 
 /// Add a passkey.
 ///
@@ -135,7 +138,8 @@ pub async fn update(
     Ok(private(OnePasskey { passkey: passkey.into() }))
 }
 
-pub const DELETE: Operation = Operation::new("delete_passkey");
+pub const DELETE: Operation =
+    Operation { errors: &[Code::LastCredential], ..Operation::new("delete_passkey") };
 
 /// Remove a passkey of the caller.
 ///

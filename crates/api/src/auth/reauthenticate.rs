@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::gate::SessionScope;
+use crate::refusals::PASSWORD_GUESS;
 use accounts::Accounts;
 use accounts::passkeys::Signed;
 use accounts::reauthentication::{By, Proof, Tokens, prove};
@@ -14,7 +15,7 @@ use accounts::tokens::ACCESS_TOKEN_S;
 use input::objects::AnyObject;
 use input::record;
 use input::types::Text;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::Body;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
@@ -55,7 +56,19 @@ pub struct Reauthenticated {
     expires_in: i64,
 }
 
-pub const REAUTHENTICATE: Operation = Operation::new("reauthenticate");
+pub const REAUTHENTICATE: Operation = Operation {
+    errors: &[
+        Code::ChallengeExpired,
+        Code::InvalidCredential,
+        Code::InvalidOneTimeCode,
+        Code::NoPassword,
+        Code::PasskeysDisabled,
+        Code::PasswordsDisabled,
+        Code::SecondFactorRequired,
+    ],
+    error_groups: &[PASSWORD_GUESS],
+    ..Operation::new("reauthenticate")
+};
 
 /// Confirm the caller's identity again.
 ///

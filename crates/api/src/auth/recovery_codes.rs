@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::gate::SessionScope;
 use accounts::rules::one_time_codes::RecoveryCode;
 use accounts::{Accounts, second_factor};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
@@ -18,7 +18,8 @@ pub struct NewRecoveryCodes {
     recovery_codes: Vec<String>,
 }
 
-pub const CREATE: Operation = Operation::new("create_recovery_codes");
+pub const CREATE: Operation =
+    Operation { errors: &[Code::SecondFactorNotFound], ..Operation::new("create_recovery_codes") };
 
 /// Make new recovery codes.
 ///

@@ -11,7 +11,7 @@ use accounts::rules::password::{self, PersonalData};
 use input::record;
 use input::types::{Email, FullName, Phone, Text, Username};
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::UserId;
 use web::input::Body;
 use web::reply::{Enveloped, ok};
@@ -76,7 +76,16 @@ pub struct RegisteredUser {
     created_at: Time,
 }
 
-pub const REGISTER: Operation = Operation::new("register");
+pub const REGISTER: Operation = Operation {
+    errors: &[
+        Code::EmailTaken,
+        Code::PasswordQueueFull,
+        Code::RegistrationClosed,
+        Code::TooManyAttempts,
+        Code::UsernameTaken,
+    ],
+    ..Operation::new("register")
+};
 
 /// Register an account.
 ///

@@ -2,14 +2,17 @@
 
 use crate::gate::SessionScope;
 use accounts::{Accounts, verification};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
 use web::route::Operation;
 
 use super::Message;
 
-pub const RESEND_VERIFICATION: Operation = Operation::new("resend_verification");
+pub const RESEND_VERIFICATION: Operation = Operation {
+    errors: &[Code::EmailAlreadyVerified, Code::TooManyAttempts],
+    ..Operation::new("resend_verification")
+};
 
 /// Send another link that verifies the caller's address.
 ///

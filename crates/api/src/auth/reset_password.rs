@@ -8,7 +8,7 @@ use crate::gate::Visitor;
 use accounts::{Accounts, passwords};
 use input::record;
 use input::types::Text;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::Body;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
@@ -38,7 +38,8 @@ pub struct PasswordReset {
     email: String,
 }
 
-pub const RESET_PASSWORD: Operation = Operation::new("reset_password");
+pub const RESET_PASSWORD: Operation =
+    Operation { errors: &[Code::InvalidToken, Code::PasswordQueueFull], ..Operation::new("reset_password") };
 
 /// Set a new password with a token from an e-mail.
 ///

@@ -10,7 +10,7 @@ use accounts::{Accounts, second_factor};
 use input::record;
 use input::types::Text;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::{Body, NoInput};
 use web::reply::{Enveloped, ok, private};
 use web::route::Operation;
@@ -28,7 +28,7 @@ pub struct NewTotp {
     expires_at: Time,
 }
 
-pub const CREATE: Operation = Operation::new("create_totp");
+pub const CREATE: Operation = Operation { errors: &[Code::TotpDisabled], ..Operation::new("create_totp") };
 
 /// Begin to add an authenticator app.
 ///
@@ -62,7 +62,10 @@ pub struct TotpConfirmed {
     recovery_codes: Option<Vec<String>>,
 }
 
-pub const CONFIRM: Operation = Operation::new("confirm_totp");
+pub const CONFIRM: Operation = Operation {
+    errors: &[Code::InvalidOneTimeCode, Code::NoTotpPending, Code::TotpDisabled],
+    ..Operation::new("confirm_totp")
+};
 
 /// Finish adding an authenticator app.
 ///
@@ -78,7 +81,8 @@ pub async fn confirm(
     Ok(private(TotpConfirmed { recovery_codes }))
 }
 
-pub const DELETE_ALL: Operation = Operation::new("delete_totp");
+pub const DELETE_ALL: Operation =
+    Operation { errors: &[Code::SecondFactorNotFound], ..Operation::new("delete_totp") };
 
 /// Remove the authenticator app.
 ///

@@ -9,7 +9,7 @@ use accounts::{Accounts, verification};
 use input::record;
 use input::types::Text;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::Body;
 use web::reply::{Enveloped, ok};
 use web::route::Operation;
@@ -31,7 +31,8 @@ pub struct Verified {
     verified_at: Time,
 }
 
-pub const VERIFY_EMAIL: Operation = Operation::new("verify_email");
+pub const VERIFY_EMAIL: Operation =
+    Operation { errors: &[Code::InvalidToken], ..Operation::new("verify_email") };
 
 /// Verify an e-mail address with a token from an e-mail.
 ///

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::Api;
 use crate::gate::ModelCallScope;
 use crate::model_calls::{self, ModelAnswer, count, flag, stream_options};
+use crate::refusals::{DECISION, GATEWAY};
 use input::fields::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
@@ -39,7 +40,8 @@ impl DescribeBody for ChatRequest {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_chat_completion");
+pub const CREATE: Operation =
+    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_chat_completion") };
 
 /// Chat with a model.
 ///

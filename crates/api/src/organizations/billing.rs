@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::csv::JsonOrCsv;
 use crate::organizations::usage_reports::{Cells, OrganizationQuery};
+use crate::refusals::BODY;
 use billing::Billing;
 use billing::usage_reports::{self, Group};
 use kernel::clock::Day;
@@ -73,7 +74,7 @@ impl From<(Day, Group, Cells)> for UsageRow {
     }
 }
 
-pub const USAGE: Operation = Operation::new("get_organization_usage");
+pub const USAGE: Operation = Operation { error_groups: &[BODY], ..Operation::new("get_organization_usage") };
 
 /// Report an organization's usage.
 ///

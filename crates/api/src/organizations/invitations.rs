@@ -13,7 +13,7 @@ use input::fields::{Fields, Record};
 use input::record;
 use input::types::{DescriptionText, Email};
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::InvitationId;
 use kernel::page::Page;
 use tenants::Tenants;
@@ -51,7 +51,18 @@ pub struct CreatedInvitation {
     status: InvitationStatus,
 }
 
-pub const CREATE: Operation = Operation::new("create_invitation");
+pub const CREATE: Operation = Operation {
+    errors: &[
+        Code::AlreadyInvited,
+        Code::AlreadyMember,
+        Code::EmailNotVerified,
+        Code::KeyExceedsCaller,
+        Code::LimitReached,
+        Code::ReauthenticationRequired,
+        Code::TooManyAttempts,
+    ],
+    ..Operation::new("create_invitation")
+};
 
 /// Invite a person to an organization.
 ///
@@ -142,7 +153,8 @@ pub async fn list(
     }))
 }
 
-pub const DELETE: Operation = Operation::new("delete_invitation");
+pub const DELETE: Operation =
+    Operation { errors: &[Code::AlreadyAccepted], ..Operation::new("delete_invitation") };
 
 /// Withdraw an invitation.
 ///
@@ -166,7 +178,19 @@ pub struct ResentInvitation {
     expires_at: Time,
 }
 
-pub const RESEND: Operation = Operation::new("resend_invitation");
+pub const RESEND: Operation = Operation {
+    errors: &[
+        Code::AlreadyAccepted,
+        Code::AlreadyInvited,
+        Code::AlreadyMember,
+        Code::EmailNotVerified,
+        Code::KeyExceedsCaller,
+        Code::LimitReached,
+        Code::ReauthenticationRequired,
+        Code::TooManyAttempts,
+    ],
+    ..Operation::new("resend_invitation")
+};
 
 /// Send an invitation again.
 ///

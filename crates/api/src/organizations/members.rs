@@ -4,7 +4,7 @@
 use crate::auth::Message;
 use crate::members::{MemberPage, MemberRole, Organization, UpdateRole, removal_message};
 use crate::paging::ListQuery;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use tenants::Tenants;
 use tenants::access::{MemberScope, OrgScope};
 use tenants::roles::OrganizationRole;
@@ -25,7 +25,10 @@ pub async fn list(
     Ok(ok(MemberPage::new(listed, page)))
 }
 
-pub const UPDATE: Operation = Operation::new("update_organization_member");
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::KeyExceedsCaller, Code::LastOwner, Code::ReauthenticationRequired],
+    ..Operation::new("update_organization_member")
+};
 
 /// Change a member's role in an organization.
 pub async fn update(
@@ -36,7 +39,10 @@ pub async fn update(
     Ok(ok(tenants::members::update(&tenants, &scope, body.into_change()).await?.into()))
 }
 
-pub const DELETE: Operation = Operation::new("delete_organization_member");
+pub const DELETE: Operation = Operation {
+    errors: &[Code::LastOwner, Code::ReauthenticationRequired],
+    ..Operation::new("delete_organization_member")
+};
 
 /// Remove a member from an organization.
 ///

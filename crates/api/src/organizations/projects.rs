@@ -16,7 +16,7 @@ use idempotency::Uncommitted;
 use input::record;
 use input::types::{DescriptionText, Integer, Name, Temperature, Text};
 use kernel::clock::Time;
-use kernel::error::{Detail, Error};
+use kernel::error::{Code, Detail, Error};
 use kernel::ids::{OrganizationId, ProjectId};
 use kernel::money::Ppm;
 use kernel::naming::Problem;
@@ -104,7 +104,10 @@ impl CreateProject {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_project");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::LimitReached, Code::NameTaken, Code::PublicProjectsNotAllowed],
+    ..Operation::new("create_project")
+};
 
 /// Create a project.
 ///
@@ -282,7 +285,10 @@ pub struct UpdatedProject {
     settings: Settings,
 }
 
-pub const UPDATE: Operation = Operation::new("update_project");
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::NameTaken, Code::PublicProjectsNotAllowed],
+    ..Operation::new("update_project")
+};
 
 /// Change a project.
 ///

@@ -17,7 +17,7 @@ use ::webhooks::endpoints::{self, Created, DisabledReason};
 use events::EventType;
 use idempotency::Uncommitted;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::WebhookId;
 use tenants::ListPage;
 use tenants::access::OrgScope;
@@ -43,7 +43,7 @@ pub struct CreatedWebhook {
     created_at: Time,
 }
 
-pub const CREATE: Operation = Operation::new("create_webhook");
+pub const CREATE: Operation = Operation { errors: &[Code::LimitReached], ..Operation::new("create_webhook") };
 
 /// Create a webhook.
 ///

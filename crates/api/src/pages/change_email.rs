@@ -7,6 +7,7 @@ use askama::Template;
 
 use crate::Api;
 use crate::gate::Visitor;
+use crate::refusals::PASSWORD_GUESS;
 use accounts::email_changes;
 use input::record;
 use input::types::Text;
@@ -64,7 +65,11 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
     Page::new(&ChangePage::Form { token: link.token(), problems: FormProblems::default() })
 }
 
-pub const CREATE: Operation = Operation::new("send_change_email_page");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::EmailTaken, Code::InvalidToken, Code::NoPassword],
+    error_groups: &[PASSWORD_GUESS],
+    ..Operation::new("send_change_email_page")
+};
 
 /// Confirm a new e-mail address from the page.
 ///

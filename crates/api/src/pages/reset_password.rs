@@ -35,7 +35,10 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
     Page::new(&ResetPage::Form { token: link.token(), problems: FormProblems::default() })
 }
 
-pub const CREATE: Operation = Operation::new("send_reset_password_page");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::InvalidToken, Code::PasswordQueueFull],
+    ..Operation::new("send_reset_password_page")
+};
 
 /// Set a new password from the page.
 ///

@@ -7,6 +7,7 @@ use askama::Template;
 
 use crate::Api;
 use crate::gate::Visitor;
+use crate::refusals::PASSWORD_GUESS;
 use accounts::verification::{verify_with_new_password, verify_with_password};
 use input::fields::{Fields, Record};
 use input::types::Text;
@@ -107,7 +108,11 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
     })
 }
 
-pub const CREATE: Operation = Operation::new("send_verify_email_page");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::AccountDisabled, Code::InvalidToken],
+    error_groups: &[PASSWORD_GUESS],
+    ..Operation::new("send_verify_email_page")
+};
 
 /// Verify an e-mail address from the page.
 ///

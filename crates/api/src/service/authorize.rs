@@ -12,14 +12,15 @@ use crate::Api;
 use crate::gate::ServiceScope;
 use billing::books::Lifetime;
 use billing::decision::{CallRequest, decide};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use keys::model_callers::Credential;
 use metrics::Caller;
 use web::input::Body;
 use web::reply::Bare;
 use web::route::Operation;
 
-pub const AUTHORIZE: Operation = Operation::new("authorize");
+pub const AUTHORIZE: Operation =
+    Operation { errors: &[Code::BooksQueueFull, Code::ClockNotTrusted], ..Operation::new("authorize") };
 
 /// Decide whether a model call may be made.
 ///

@@ -15,15 +15,36 @@ use question::{ForwardAuth, Mode};
 use super::decision::Decision;
 use crate::Api;
 use crate::gate::ServiceScope;
+use crate::refusals::DECISION;
 use billing::books::Lifetime;
 use billing::decision::{CallRequest, decide};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use keys::model_callers::Credential;
 use metrics::Caller;
 use web::reply::{self, Bare, Body, Reply};
 use web::route::Operation;
 
-pub const FORWARD_AUTH: Operation = Operation::new("forward_auth");
+pub const FORWARD_AUTH: Operation = Operation {
+    errors: &[
+        Code::ApiKeyExpired,
+        Code::InsufficientRole,
+        Code::InvalidAccessToken,
+        Code::InvalidApiKey,
+        Code::InvalidRequest,
+        Code::IpNotAllowed,
+        Code::MissingPermission,
+        Code::OrganizationNotFound,
+        Code::OutsideApiKeyScope,
+        Code::ProjectNotFound,
+        Code::ProjectRequired,
+        Code::RateLimited,
+        Code::RequestIdConflict,
+        Code::SecondFactorEnrolmentRequired,
+        Code::SignOnRequired,
+    ],
+    error_groups: &[DECISION],
+    ..Operation::new("forward_auth")
+};
 
 /// Decide for a reverse proxy whether a model call may be made.
 pub async fn forward_auth(api: Api, _: ServiceScope, request: ForwardAuth) -> Result<Verdict, Error> {

@@ -53,7 +53,16 @@ pub async fn healthz(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Health>, Err
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
-pub const READYZ: Operation = Operation::new("get_readiness");
+pub const READYZ: Operation = Operation {
+    errors: &[
+        Code::ClockNotTrusted,
+        Code::DatabaseUnavailable,
+        Code::NotReady,
+        Code::StorageFull,
+        Code::StorageReadOnly,
+    ],
+    ..Operation::new("get_readiness")
+};
 
 /// Check whether requests can be sent to this replica.
 ///

@@ -61,7 +61,8 @@ impl Input<Api> for ReservationPath {
     }
 }
 
-pub const EXTEND: Operation = Operation::new("extend_reservation");
+pub const EXTEND: Operation =
+    Operation { errors: &[Code::BooksQueueFull], ..Operation::new("extend_reservation") };
 
 /// Extend a reservation.
 ///
@@ -74,7 +75,8 @@ pub async fn extend(
     Ok(Bare(reservations::extend(&billing, id).await?.into()))
 }
 
-pub const DELETE: Operation = Operation::new("delete_reservation");
+pub const DELETE: Operation =
+    Operation { errors: &[Code::BooksQueueFull], ..Operation::new("delete_reservation") };
 
 /// Release a reservation.
 ///

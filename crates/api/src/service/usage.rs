@@ -175,7 +175,8 @@ pub struct DetailText {
     message: String,
 }
 
-pub const USAGE: Operation = Operation::new("report_usage");
+pub const USAGE: Operation =
+    Operation { errors: &[Code::BooksQueueFull, Code::ClockNotTrusted], ..Operation::new("report_usage") };
 
 /// Record usage events.
 ///

@@ -4,12 +4,13 @@ use crate::auth::passkeys::options::PasskeyOptions;
 use crate::gate::Visitor;
 use accounts::Accounts;
 use accounts::passkeys::sign_in;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
 
-pub const CREATE: Operation = Operation::new("create_passkey_login_options");
+pub const CREATE: Operation =
+    Operation { errors: &[Code::PasskeysDisabled], ..Operation::new("create_passkey_login_options") };
 
 /// Begin to log in with a passkey.
 ///

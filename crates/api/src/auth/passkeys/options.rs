@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::gate::SessionScope;
 use accounts::{Accounts, passkeys};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
@@ -42,7 +42,10 @@ impl From<passkeys::Options> for PasskeyOptions {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_passkey_options");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::LimitReached, Code::PasskeysDisabled],
+    ..Operation::new("create_passkey_options")
+};
 
 /// Begin to add a passkey.
 ///

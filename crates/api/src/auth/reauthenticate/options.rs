@@ -4,12 +4,15 @@ use crate::auth::passkeys::options::PasskeyOptions;
 use crate::gate::SessionScope;
 use accounts::Accounts;
 use accounts::passkeys::sign_in;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
 
-pub const CREATE: Operation = Operation::new("create_reauthentication_options");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::PasskeyNotFound, Code::PasskeysDisabled],
+    ..Operation::new("create_reauthentication_options")
+};
 
 /// Begin to prove with a passkey who the caller is.
 ///

@@ -8,7 +8,7 @@ use crate::auth::Message;
 use crate::gate::{Call, Visitor};
 use ::payments::{Payments, inbound};
 use input::fields::ObjectSchema;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::{Description, Input, read_signed_json};
 use web::reply::{Enveloped, ok};
 use web::route::Operation;
@@ -50,7 +50,10 @@ impl Input<Api> for SignedEvent {
     }
 }
 
-pub const CREATE: Operation = Operation::new("take_stripe_event");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::InvalidSignature, Code::PaymentsDisabled],
+    ..Operation::new("take_stripe_event")
+};
 
 /// Take an event of Stripe.
 ///

@@ -9,7 +9,7 @@ use ::payments::auto_top_ups::{self, AutoTopUp as Row, Change};
 use input::record;
 use input::types::{Amount, SignedAmount};
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::money::Nano;
 use kernel::patch::Patch;
 use tenants::access::OrgScope;
@@ -80,7 +80,10 @@ pub async fn read(payments: Payments, scope: OrgScope, _: NoInput) -> Result<Ver
     Ok(private_versioned(row.version()?, row.into()))
 }
 
-pub const UPDATE: Operation = Operation::new("update_auto_top_up");
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::NoPaymentMethod, Code::PaymentsDisabled],
+    ..Operation::new("update_auto_top_up")
+};
 
 /// Set the automatic top-up.
 ///

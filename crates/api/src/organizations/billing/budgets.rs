@@ -13,7 +13,7 @@ use billing::Billing;
 use billing::budgets::{self, Budget as BudgetRow, RunningBudget};
 use idempotency::Uncommitted;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, BudgetId, ProjectId};
 use kernel::money::{Nano, Pico};
 use tenants::access::OrgScope;
@@ -86,7 +86,10 @@ impl From<RunningBudget> for Budget {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_budget");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::ApiKeyNotFound, Code::LimitReached, Code::NameTaken, Code::ProjectNotFound],
+    ..Operation::new("create_budget")
+};
 
 /// Create a budget.
 ///
@@ -136,7 +139,7 @@ pub async fn read(_: Billing, scope: BudgetScope, _: NoInput) -> Result<Versione
     Ok(private_versioned(budget.version()?, budget.into()))
 }
 
-pub const UPDATE: Operation = Operation::new("update_budget");
+pub const UPDATE: Operation = Operation { errors: &[Code::NameTaken], ..Operation::new("update_budget") };
 
 /// Change a budget.
 ///

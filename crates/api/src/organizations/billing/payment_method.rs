@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::auth::Message;
 use ::payments::{Payments, cards};
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use tenants::access::OrgScope;
 use web::input::NoInput;
 use web::reply::{Enveloped, ok, private};
@@ -18,7 +18,10 @@ pub struct PaymentMethodPage {
     checkout_url: String,
 }
 
-pub const UPDATE: Operation = Operation::new("update_payment_method");
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::PaymentsDisabled, Code::ProcessorUnavailable],
+    ..Operation::new("update_payment_method")
+};
 
 /// Save a card.
 ///
@@ -32,7 +35,10 @@ pub async fn update(
     Ok(private(PaymentMethodPage { checkout_url: cards::begin(&payments, &scope).await? }))
 }
 
-pub const DELETE_ALL: Operation = Operation::new("delete_payment_method");
+pub const DELETE_ALL: Operation = Operation {
+    errors: &[Code::NoPaymentMethod, Code::PaymentsDisabled],
+    ..Operation::new("delete_payment_method")
+};
 
 /// Remove the saved card.
 pub async fn delete_all(

@@ -13,7 +13,7 @@ use idempotency::Uncommitted;
 use input::record;
 use input::types::Amount;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::{InvoiceId, PaymentId};
 use kernel::money::Nano;
 use tenants::access::OrgScope;
@@ -113,7 +113,16 @@ impl CreatePayment {
     }
 }
 
-pub const CREATE: Operation = Operation::new("create_payment");
+pub const CREATE: Operation = Operation {
+    errors: &[
+        Code::AmountOutOfRange,
+        Code::InvoiceNotFound,
+        Code::InvoiceNotOpen,
+        Code::PaymentsDisabled,
+        Code::ProcessorUnavailable,
+    ],
+    ..Operation::new("create_payment")
+};
 
 /// Pay for credit, or an invoice.
 ///

@@ -15,7 +15,7 @@ use billing::Billing;
 use billing::totals;
 use idempotency::Uncommitted;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::ApiKeyId;
 use keys::Keys;
 use keys::access::KeyScope;
@@ -58,7 +58,10 @@ pub struct CreatedApiKey {
     created_by: PersonBrief,
 }
 
-pub const CREATE: Operation = Operation::new("create_api_key");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::KeyExceedsCaller, Code::LimitReached, Code::NameTaken],
+    ..Operation::new("create_api_key")
+};
 
 /// Create an API key.
 ///
@@ -204,7 +207,8 @@ pub struct UpdatedApiKey {
     restrictions: Restrictions,
 }
 
-pub const UPDATE: Operation = Operation::new("update_api_key");
+pub const UPDATE: Operation =
+    Operation { errors: &[Code::KeyExceedsCaller, Code::NameTaken], ..Operation::new("update_api_key") };
 
 /// Change an API key.
 ///

@@ -14,7 +14,7 @@ use input::json::Json;
 use input::record;
 use input::types::string;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::UserId;
 use tenants::Tenants;
 use tenants::access::{ProjectMemberScope, ProjectScope};
@@ -64,7 +64,10 @@ pub struct AddedProjectMember {
     added_at: Time,
 }
 
-pub const CREATE: Operation = Operation::new("create_project_member");
+pub const CREATE: Operation = Operation {
+    errors: &[Code::AlreadyMember, Code::KeyExceedsCaller, Code::TooManyAttempts, Code::UserNotFound],
+    ..Operation::new("create_project_member")
+};
 
 /// Add a member to a project.
 pub async fn create(
@@ -99,7 +102,8 @@ pub async fn list(
     Ok(ok(MemberPage::new(listed, page)))
 }
 
-pub const UPDATE: Operation = Operation::new("update_project_member");
+pub const UPDATE: Operation =
+    Operation { errors: &[Code::KeyExceedsCaller], ..Operation::new("update_project_member") };
 
 /// Change a member's role in a project.
 ///

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::csv::JsonOrCsv;
 use crate::organizations::usage_reports::{Cells, ProjectQuery};
+use crate::refusals::BODY;
 use billing::usage_reports::{self, Group};
 use kernel::clock::Day;
 use kernel::error::Error;
@@ -58,7 +59,7 @@ impl From<(Day, Group, Cells)> for ProjectUsageRow {
     }
 }
 
-pub const READ: Operation = Operation::new("get_project_usage");
+pub const READ: Operation = Operation { error_groups: &[BODY], ..Operation::new("get_project_usage") };
 
 /// Report a project's usage.
 ///

@@ -10,7 +10,7 @@ use ::webhooks::deliveries;
 use idempotency::Uncommitted;
 use input::record;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::Body;
 use web::reply::{Enveloped, ok};
 use web::route::Operation;
@@ -29,7 +29,8 @@ pub struct Redelivered {
     deliveries: u64,
 }
 
-pub const REDELIVER: Operation = Operation::new("redeliver_failed_events");
+pub const REDELIVER: Operation =
+    Operation { errors: &[Code::WebhookDisabled], ..Operation::new("redeliver_failed_events") };
 
 /// Redeliver failed events.
 ///

@@ -7,7 +7,7 @@ use ::webhooks::Webhooks;
 use ::webhooks::access::WebhookScope;
 use ::webhooks::endpoints;
 use idempotency::Uncommitted;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::{DeliveryId, EventId};
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
@@ -20,7 +20,7 @@ pub struct QueuedTest {
     delivery_id: DeliveryId,
 }
 
-pub const TEST: Operation = Operation::new("test_webhook");
+pub const TEST: Operation = Operation { errors: &[Code::WebhookDisabled], ..Operation::new("test_webhook") };
 
 /// Test a webhook.
 ///

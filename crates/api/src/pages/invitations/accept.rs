@@ -39,7 +39,8 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
     Page::new(&AcceptPage::Form { token: link.token() })
 }
 
-pub const CREATE: Operation = Operation::new("send_accept_invitation_page");
+pub const CREATE: Operation =
+    Operation { errors: &[Code::InvalidToken], ..Operation::new("send_accept_invitation_page") };
 
 /// Accept an invitation.
 ///

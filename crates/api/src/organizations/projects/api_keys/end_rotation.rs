@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use idempotency::Uncommitted;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::ApiKeyId;
 use keys::Keys;
 use keys::access::KeyScope;
@@ -20,7 +20,8 @@ pub struct EndedRotation {
     message: String,
 }
 
-pub const END_ROTATION: Operation = Operation::new("end_api_key_rotation");
+pub const END_ROTATION: Operation =
+    Operation { errors: &[Code::NoRotationPending], ..Operation::new("end_api_key_rotation") };
 
 /// End the previous secret of a rotated API key.
 ///

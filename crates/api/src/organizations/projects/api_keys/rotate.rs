@@ -7,7 +7,7 @@ use crate::Api;
 use idempotency::Uncommitted;
 use input::record;
 use kernel::clock::Time;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use kernel::ids::ApiKeyId;
 use kernel::version::Expected;
 use keys::Keys;
@@ -48,7 +48,8 @@ pub struct RotatedApiKey {
     grace_period_ends: Time,
 }
 
-pub const ROTATE: Operation = Operation::new("rotate_api_key");
+pub const ROTATE: Operation =
+    Operation { errors: &[Code::KeyExceedsCaller, Code::KeyExpired], ..Operation::new("rotate_api_key") };
 
 /// Rotate the secret of an API key.
 ///

@@ -5,12 +5,13 @@ use ::webhooks::Webhooks;
 use ::webhooks::access::DeliveryScope;
 use ::webhooks::deliveries;
 use idempotency::Uncommitted;
-use kernel::error::Error;
+use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, ok};
 use web::route::Operation;
 
-pub const REDELIVER: Operation = Operation::new("redeliver_event");
+pub const REDELIVER: Operation =
+    Operation { errors: &[Code::WebhookDisabled], ..Operation::new("redeliver_event") };
 
 /// Deliver an event again.
 ///
