@@ -34,8 +34,15 @@ impl DescribeBody for CompletionRequest {
     }
 }
 
-pub const CREATE: Operation =
-    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_completion") };
+pub const CREATE: Operation = Operation {
+    error_groups: &[DECISION, GATEWAY],
+    example: r#"{
+  "model": "svc-1",
+  "prompt": "Once upon a time",
+  "max_tokens": 64
+}"#,
+    ..Operation::new("create_completion")
+};
 
 /// Continue a text.
 ///

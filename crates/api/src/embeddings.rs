@@ -28,8 +28,14 @@ impl DescribeBody for EmbeddingRequest {
     }
 }
 
-pub const CREATE: Operation =
-    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_embedding") };
+pub const CREATE: Operation = Operation {
+    error_groups: &[DECISION, GATEWAY],
+    example: r#"{
+  "model": "svc-embedding-1",
+  "input": "A text"
+}"#,
+    ..Operation::new("create_embedding")
+};
 
 /// Get the vectors of texts.
 ///

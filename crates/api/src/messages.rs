@@ -49,8 +49,15 @@ impl DescribeBody for MessageRequest {
     }
 }
 
-pub const CREATE: Operation =
-    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_message") };
+pub const CREATE: Operation = Operation {
+    error_groups: &[DECISION, GATEWAY],
+    example: r#"{
+  "model": "svc-1",
+  "max_tokens": 64,
+  "messages": [{"role": "user", "content": "Say hello."}]
+}"#,
+    ..Operation::new("create_message")
+};
 
 /// Get a message of a model.
 ///
@@ -106,6 +113,10 @@ impl Reply for CountedTokens {
 
 pub const COUNT_TOKENS: Operation = Operation {
     errors: &[Code::ModelNotAllowed, Code::ModelNotFound],
+    example: r#"{
+  "model": "svc-1",
+  "messages": [{"role": "user", "content": "Say hello."}]
+}"#,
     ..Operation::new("count_message_tokens")
 };
 

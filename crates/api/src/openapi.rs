@@ -157,7 +157,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
     let bodies = [("application/json", input.body), (inputs::FORM_CONTENT_TYPE, input.form)];
     for (content_type, body) in bodies.into_iter().filter_map(|(kind, body)| Some((kind, body?))) {
         let schema = body_schema(&body);
-        let example = examples::body(route).unwrap_or_else(|| example_of(&schema));
+        let example = serde_json::from_str(route.operation.example).unwrap_or_else(|_| example_of(&schema));
         let schema = define_body(route.operation.id, schema, generator);
         let content = json!({content_type: {"example": example, "schema": schema}});
         // An empty body reads like an empty object.
@@ -175,13 +175,6 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         operation.insert("servers".into(), servers);
     }
     operation
-}
-
-/// Returns the words of the handler's path; if a file is named like its function, the word appears once.
-fn handler_words(route: &Route) -> Vec<&'static str> {
-    let mut words: Vec<_> = route.handler.split("::").collect();
-    words.dedup();
-    words
 }
 
 /// Returns the summary and the description of an operation, from its handler's doc comment.

@@ -70,8 +70,14 @@ pub struct CreatedOrganization {
     owner: PersonBrief,
 }
 
-pub const CREATE: Operation =
-    Operation { errors: &[Code::LimitReached, Code::NameTaken], ..Operation::new("create_organization") };
+pub const CREATE: Operation = Operation {
+    errors: &[Code::LimitReached, Code::NameTaken],
+    example: r#"{
+  "name": "Acme",
+  "description": "Makers of anvils"
+}"#,
+    ..Operation::new("create_organization")
+};
 
 /// Create an organization.
 ///
@@ -187,6 +193,10 @@ pub struct UpdatedOrganization {
 
 pub const UPDATE: Operation = Operation {
     errors: &[Code::NameTaken, Code::OrganizationHasNoProvider, Code::ReauthenticationRequired],
+    example: r#"{
+  "description": "Makers of anvils and rockets",
+  "settings": {"allow_public_projects": true}
+}"#,
     ..Operation::new("update_organization")
 };
 

@@ -31,8 +31,15 @@ impl DescribeBody for ResponseRequest {
     }
 }
 
-pub const CREATE: Operation =
-    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_response") };
+pub const CREATE: Operation = Operation {
+    error_groups: &[DECISION, GATEWAY],
+    example: r#"{
+  "model": "svc-1",
+  "input": "Say hello.",
+  "max_output_tokens": 64
+}"#,
+    ..Operation::new("create_response")
+};
 
 /// Get a response of a model.
 ///

@@ -145,12 +145,17 @@ pub struct Operation {
     pub errors: &'static [Code],
     /// Groups of such codes that it shares with other operations.
     pub error_groups: &'static [&'static [Code]],
+    /// An example of its body as a person would write it, with the fields that most callers send and a line for
+    /// each of them; empty without one.
+    pub example: &'static str,
+    /// The names and values of the query parameters in its code samples.
+    pub query: &'static [(&'static str, &'static str)],
 }
 
 impl Operation {
     /// Returns an operation with this id.
     pub const fn new(id: &'static str) -> Self {
-        Self { id, errors: &[], error_groups: &[] }
+        Self { id, errors: &[], error_groups: &[], example: "", query: &[] }
     }
 }
 

@@ -27,6 +27,10 @@ record! {
 pub const CHANGE_EMAIL: Operation = Operation {
     errors: &[Code::NoPassword, Code::ReauthenticationRequired],
     error_groups: &[PASSWORD_GUESS],
+    example: r#"{
+  "new_email": "ada.lovelace@example.com",
+  "password": "Correct-Horse-7-Staple"
+}"#,
     ..Operation::new("change_email")
 };
 

@@ -52,6 +52,11 @@ pub struct PasswordChanged {
 pub const CHANGE_PASSWORD: Operation = Operation {
     errors: &[Code::NoPassword, Code::ReauthenticationRequired],
     error_groups: &[PASSWORD_GUESS],
+    example: r#"{
+  "current_password": "Correct-Horse-7-Staple",
+  "new_password": "Violet-Kettle-Orbit-9",
+  "new_password_confirmation": "Violet-Kettle-Orbit-9"
+}"#,
     ..Operation::new("change_password")
 };
 

@@ -29,8 +29,13 @@ pub struct Requested {
     email: String,
 }
 
-pub const FORGOT_PASSWORD: Operation =
-    Operation { errors: &[Code::TooManyAttempts], ..Operation::new("forgot_password") };
+pub const FORGOT_PASSWORD: Operation = Operation {
+    errors: &[Code::TooManyAttempts],
+    example: r#"{
+  "email": "ada@example.com"
+}"#,
+    ..Operation::new("forgot_password")
+};
 
 /// Request an e-mail that resets the password.
 ///

@@ -78,6 +78,10 @@ pub const LOGIN: Operation = Operation {
         Code::SecondFactorRequired,
         Code::TooManyAttempts,
     ],
+    example: r#"{
+  "email": "ada@example.com",
+  "password": "Correct-Horse-7-Staple"
+}"#,
     ..Operation::new("login")
 };
 

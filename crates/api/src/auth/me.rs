@@ -88,7 +88,14 @@ impl UpdateMe {
     }
 }
 
-pub const UPDATE: Operation = Operation { errors: &[Code::UsernameTaken], ..Operation::new("update_me") };
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::UsernameTaken],
+    example: r#"{
+  "full_name": "Ada King",
+  "phone": "+441632960961"
+}"#,
+    ..Operation::new("update_me")
+};
 
 /// Change the caller's account.
 ///

@@ -34,6 +34,20 @@ pub const PASSKEY_LOGIN: Operation = Operation {
         Code::InvalidCredential,
         Code::PasskeysDisabled,
     ],
+    example: r#"{
+  "ceremony": "AX0rT2VuZQ",
+  "credential": {
+    "type": "public-key",
+    "id": "3q2-7w",
+    "rawId": "3q2-7w",
+    "response": {
+      "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4",
+      "authenticatorData": "YXV0aERhdGE",
+      "signature": "MEUCIQDBvq",
+      "userHandle": "6vNCcs0IqE"
+    }
+  }
+}"#,
     ..Operation::new("passkey_login")
 };
 

@@ -87,6 +87,19 @@ pub struct PasskeyCreated {
 
 pub const CREATE: Operation = Operation {
     errors: &[Code::ChallengeExpired, Code::InvalidCredential, Code::LimitReached, Code::PasskeysDisabled],
+    example: r#"{
+  "ceremony": "AX0rT2VuZQ",
+  "credential": {
+    "type": "public-key",
+    "id": "3q2-7w",
+    "rawId": "3q2-7w",
+    "response": {
+      "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4",
+      "attestationObject": "o2NmbXRkbm9uZQ"
+    }
+  },
+  "name": "Laptop"
+}"#,
     ..Operation::new("create_passkey")
 };
 
@@ -124,7 +137,12 @@ pub struct OnePasskey {
     passkey: Passkey,
 }
 
-pub const UPDATE: Operation = Operation::new("update_passkey");
+pub const UPDATE: Operation = Operation {
+    example: r#"{
+  "name": "Work laptop"
+}"#,
+    ..Operation::new("update_passkey")
+};
 
 /// Change a passkey of the caller.
 pub async fn update(

@@ -67,6 +67,10 @@ pub const REAUTHENTICATE: Operation = Operation {
         Code::SecondFactorRequired,
     ],
     error_groups: &[PASSWORD_GUESS],
+    example: r#"{
+  "password": "Correct-Horse-7-Staple",
+  "one_time_code": "123456"
+}"#,
     ..Operation::new("reauthenticate")
 };
 

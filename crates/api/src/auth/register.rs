@@ -84,6 +84,12 @@ pub const REGISTER: Operation = Operation {
         Code::TooManyAttempts,
         Code::UsernameTaken,
     ],
+    example: r#"{
+  "email": "ada@example.com",
+  "password": "Correct-Horse-7-Staple",
+  "username": "ada",
+  "full_name": "Ada Lovelace"
+}"#,
     ..Operation::new("register")
 };
 

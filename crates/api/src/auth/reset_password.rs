@@ -38,8 +38,15 @@ pub struct PasswordReset {
     email: String,
 }
 
-pub const RESET_PASSWORD: Operation =
-    Operation { errors: &[Code::InvalidToken, Code::PasswordQueueFull], ..Operation::new("reset_password") };
+pub const RESET_PASSWORD: Operation = Operation {
+    errors: &[Code::InvalidToken, Code::PasswordQueueFull],
+    example: r#"{
+  "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc",
+  "password": "Violet-Kettle-Orbit-9",
+  "password_confirmation": "Violet-Kettle-Orbit-9"
+}"#,
+    ..Operation::new("reset_password")
+};
 
 /// Set a new password with a token from an e-mail.
 ///

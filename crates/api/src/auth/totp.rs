@@ -64,6 +64,9 @@ pub struct TotpConfirmed {
 
 pub const CONFIRM: Operation = Operation {
     errors: &[Code::InvalidOneTimeCode, Code::NoTotpPending, Code::TotpDisabled],
+    example: r#"{
+  "code": "123456"
+}"#,
     ..Operation::new("confirm_totp")
 };
 

@@ -31,8 +31,13 @@ pub struct Verified {
     verified_at: Time,
 }
 
-pub const VERIFY_EMAIL: Operation =
-    Operation { errors: &[Code::InvalidToken], ..Operation::new("verify_email") };
+pub const VERIFY_EMAIL: Operation = Operation {
+    errors: &[Code::InvalidToken],
+    example: r#"{
+  "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc"
+}"#,
+    ..Operation::new("verify_email")
+};
 
 /// Verify an e-mail address with a token from an e-mail.
 ///

@@ -40,8 +40,15 @@ impl DescribeBody for ChatRequest {
     }
 }
 
-pub const CREATE: Operation =
-    Operation { error_groups: &[DECISION, GATEWAY], ..Operation::new("create_chat_completion") };
+pub const CREATE: Operation = Operation {
+    error_groups: &[DECISION, GATEWAY],
+    example: r#"{
+  "model": "svc-1",
+  "messages": [{"role": "user", "content": "Say hello."}],
+  "max_tokens": 64
+}"#,
+    ..Operation::new("create_chat_completion")
+};
 
 /// Chat with a model.
 ///

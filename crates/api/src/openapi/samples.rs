@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{examples, handler_words, is_model_call, path_parameters, tag};
+use super::{examples, is_model_call, path_parameters, tag};
 use crate::routes::Route;
 use web::route::ErrorShape;
 
@@ -24,14 +24,13 @@ struct Sample<'a> {
 
 /// Returns the samples, as tools that read `x-codeSamples` expect them.
 pub fn of(route: &Route, server: &str) -> Value {
-    let operation = handler_words(route).join("_");
     let input = (route.input)();
     let sample = Sample {
         method: &route.method,
         url: format!("{server}{}", example_path(route.path)),
-        query: examples::query(&operation),
+        query: route.operation.query,
         headers: credentials(route),
-        body: examples::body_text(&operation),
+        body: Some(route.operation.example).filter(|example| !example.is_empty()),
         is_form: input.form.is_some(),
         is_slow: is_model_call(route.path),
         answer: match (route.content_type, route.error_shape()) {

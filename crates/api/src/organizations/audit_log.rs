@@ -153,7 +153,10 @@ impl From<Entry> for AuditEntry {
     }
 }
 
-pub const LIST: Operation = Operation::new("list_audit_log");
+pub const LIST: Operation = Operation {
+    query: &[("action", "api_key.created"), ("page_size", "50")],
+    ..Operation::new("list_audit_log")
+};
 
 /// List the actions in an organization.
 ///

@@ -74,7 +74,11 @@ impl From<(Day, Group, Cells)> for UsageRow {
     }
 }
 
-pub const USAGE: Operation = Operation { error_groups: &[BODY], ..Operation::new("get_organization_usage") };
+pub const USAGE: Operation = Operation {
+    error_groups: &[BODY],
+    query: &[("start_date", "2026-01-01"), ("end_date", "2026-02-01"), ("group_by", "day,model")],
+    ..Operation::new("get_organization_usage")
+};
 
 /// Report an organization's usage.
 ///

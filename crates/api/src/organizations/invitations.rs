@@ -61,6 +61,11 @@ pub const CREATE: Operation = Operation {
         Code::ReauthenticationRequired,
         Code::TooManyAttempts,
     ],
+    example: r#"{
+  "email": "grace@example.com",
+  "role": "member",
+  "message": "Welcome to Acme."
+}"#,
     ..Operation::new("create_invitation")
 };
 
@@ -121,7 +126,8 @@ pub struct Invitation {
     invited_by: PersonBrief,
 }
 
-pub const LIST: Operation = Operation::new("list_invitations");
+pub const LIST: Operation =
+    Operation { query: &[("status", "pending")], ..Operation::new("list_invitations") };
 
 /// List the invitations of an organization.
 ///

@@ -27,6 +27,9 @@ pub async fn list(
 
 pub const UPDATE: Operation = Operation {
     errors: &[Code::KeyExceedsCaller, Code::LastOwner, Code::ReauthenticationRequired],
+    example: r#"{
+  "role": "admin"
+}"#,
     ..Operation::new("update_organization_member")
 };
 

@@ -106,6 +106,10 @@ impl CreateProject {
 
 pub const CREATE: Operation = Operation {
     errors: &[Code::LimitReached, Code::NameTaken, Code::PublicProjectsNotAllowed],
+    example: r#"{
+  "name": "Acme chat",
+  "settings": {"model": "svc-1", "temperature": 0.7}
+}"#,
     ..Operation::new("create_project")
 };
 
@@ -287,6 +291,10 @@ pub struct UpdatedProject {
 
 pub const UPDATE: Operation = Operation {
     errors: &[Code::NameTaken, Code::PublicProjectsNotAllowed],
+    example: r#"{
+  "description": "The assistant in the shop",
+  "settings": {"max_tokens": 4096}
+}"#,
     ..Operation::new("update_project")
 };
 

@@ -43,7 +43,15 @@ pub struct CreatedWebhook {
     created_at: Time,
 }
 
-pub const CREATE: Operation = Operation { errors: &[Code::LimitReached], ..Operation::new("create_webhook") };
+pub const CREATE: Operation = Operation {
+    errors: &[Code::LimitReached],
+    example: r#"{
+  "url": "https://example.com/events",
+  "events": ["invoice.created", "invoice.paid", "api_key.created"],
+  "description": "Our accounting"
+}"#,
+    ..Operation::new("create_webhook")
+};
 
 /// Create a webhook.
 ///
@@ -135,7 +143,13 @@ pub async fn read(webhooks: Webhooks, scope: WebhookScope, _: NoInput) -> Result
     Ok(versioned(row.version()?, Webhook::new(row, webhooks.clock.now())))
 }
 
-pub const UPDATE: Operation = Operation::new("update_webhook");
+pub const UPDATE: Operation = Operation {
+    example: r#"{
+  "events": ["invoice.paid"],
+  "enabled": true
+}"#,
+    ..Operation::new("update_webhook")
+};
 
 /// Change a webhook.
 ///

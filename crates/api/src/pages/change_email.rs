@@ -56,7 +56,10 @@ record! {
     }
 }
 
-pub const READ: Operation = Operation::new("get_change_email_page");
+pub const READ: Operation = Operation {
+    query: &[("token", "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc")],
+    ..Operation::new("get_change_email_page")
+};
 
 /// Show the page that confirms a new e-mail address.
 ///
@@ -68,6 +71,7 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
 pub const CREATE: Operation = Operation {
     errors: &[Code::EmailTaken, Code::InvalidToken, Code::NoPassword],
     error_groups: &[PASSWORD_GUESS],
+    example: crate::pages::verify_email::CREATE.example,
     ..Operation::new("send_change_email_page")
 };
 

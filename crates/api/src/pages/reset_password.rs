@@ -26,7 +26,10 @@ pub(super) enum ResetPage<'a> {
     DeadLink { has_console: bool },
 }
 
-pub const READ: Operation = Operation::new("get_reset_password_page");
+pub const READ: Operation = Operation {
+    query: &[("token", "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc")],
+    ..Operation::new("get_reset_password_page")
+};
 
 /// Show the page that sets a new password.
 ///
@@ -37,6 +40,7 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
 
 pub const CREATE: Operation = Operation {
     errors: &[Code::InvalidToken, Code::PasswordQueueFull],
+    example: crate::auth::reset_password::RESET_PASSWORD.example,
     ..Operation::new("send_reset_password_page")
 };
 

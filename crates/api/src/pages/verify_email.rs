@@ -96,7 +96,10 @@ impl Record<Api> for ConfirmAddress {
     }
 }
 
-pub const READ: Operation = Operation::new("get_verify_email_page");
+pub const READ: Operation = Operation {
+    query: &[("token", "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc")],
+    ..Operation::new("get_verify_email_page")
+};
 
 /// Show the page that verifies an e-mail address.
 ///
@@ -111,6 +114,10 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
 pub const CREATE: Operation = Operation {
     errors: &[Code::AccountDisabled, Code::InvalidToken],
     error_groups: &[PASSWORD_GUESS],
+    example: r#"{
+  "token": "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc",
+  "password": "Correct-Horse-7-Staple"
+}"#,
     ..Operation::new("send_verify_email_page")
 };
 

@@ -19,8 +19,18 @@ use web::input::Body;
 use web::reply::Bare;
 use web::route::Operation;
 
-pub const AUTHORIZE: Operation =
-    Operation { errors: &[Code::BooksQueueFull, Code::ClockNotTrusted], ..Operation::new("authorize") };
+pub const AUTHORIZE: Operation = Operation {
+    errors: &[Code::BooksQueueFull, Code::ClockNotTrusted],
+    example: r#"{
+  "credential": "tk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG0aBcDe",
+  "operation": "chat",
+  "model": "svc-1",
+  "max_tokens": 64,
+  "client_address": "203.0.113.7",
+  "request_id": "call-1"
+}"#,
+    ..Operation::new("authorize")
+};
 
 /// Decide whether a model call may be made.
 ///

@@ -43,6 +43,7 @@ pub const FORWARD_AUTH: Operation = Operation {
         Code::SignOnRequired,
     ],
     error_groups: &[DECISION],
+    query: &[("operation", "chat"), ("model", "svc-1"), ("max_tokens", "64")],
     ..Operation::new("forward_auth")
 };
 

@@ -175,8 +175,24 @@ pub struct DetailText {
     message: String,
 }
 
-pub const USAGE: Operation =
-    Operation { errors: &[Code::BooksQueueFull, Code::ClockNotTrusted], ..Operation::new("report_usage") };
+pub const USAGE: Operation = Operation {
+    errors: &[Code::BooksQueueFull, Code::ClockNotTrusted],
+    example: r#"{
+  "events": [
+    {
+      "id": "call-1",
+      "source": "vllm-1",
+      "time": "2026-01-31T09:30:00Z",
+      "model": "svc-1",
+      "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n",
+      "kind": "chat",
+      "prompt_tokens": 12,
+      "completion_tokens": 34
+    }
+  ]
+}"#,
+    ..Operation::new("report_usage")
+};
 
 /// Record usage events.
 ///

@@ -52,6 +52,10 @@ impl Input<Api> for SignedEvent {
 
 pub const CREATE: Operation = Operation {
     errors: &[Code::InvalidSignature, Code::PaymentsDisabled],
+    example: r#"{
+  "id": "evt_1TuYXvKZ8f3vQh2q9Yx1wJtN",
+  "type": "checkout.session.completed"
+}"#,
     ..Operation::new("take_stripe_event")
 };
 

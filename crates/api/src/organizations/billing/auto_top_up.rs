@@ -82,6 +82,12 @@ pub async fn read(payments: Payments, scope: OrgScope, _: NoInput) -> Result<Ver
 
 pub const UPDATE: Operation = Operation {
     errors: &[Code::NoPaymentMethod, Code::PaymentsDisabled],
+    example: r#"{
+  "enabled": true,
+  "threshold": 10,
+  "restore_to": 50,
+  "monthly_cap": 500
+}"#,
     ..Operation::new("update_auto_top_up")
 };
 

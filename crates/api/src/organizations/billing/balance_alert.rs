@@ -53,7 +53,12 @@ pub async fn read(billing: Billing, scope: OrgScope, _: NoInput) -> Result<Envel
     Ok(private(alert.into()))
 }
 
-pub const UPDATE: Operation = Operation::new("update_balance_alert");
+pub const UPDATE: Operation = Operation {
+    example: r#"{
+  "below": 25
+}"#,
+    ..Operation::new("update_balance_alert")
+};
 
 /// Set the balance alert.
 ///

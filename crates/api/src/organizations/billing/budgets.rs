@@ -88,6 +88,14 @@ impl From<RunningBudget> for Budget {
 
 pub const CREATE: Operation = Operation {
     errors: &[Code::ApiKeyNotFound, Code::LimitReached, Code::NameTaken, Code::ProjectNotFound],
+    example: r#"{
+  "name": "Everything",
+  "scope": "organization",
+  "period": "month",
+  "limit": 500,
+  "hard": true,
+  "thresholds": [50, 80, 100]
+}"#,
     ..Operation::new("create_budget")
 };
 
@@ -139,7 +147,13 @@ pub async fn read(_: Billing, scope: BudgetScope, _: NoInput) -> Result<Versione
     Ok(private_versioned(budget.version()?, budget.into()))
 }
 
-pub const UPDATE: Operation = Operation { errors: &[Code::NameTaken], ..Operation::new("update_budget") };
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::NameTaken],
+    example: r#"{
+  "limit": 750
+}"#,
+    ..Operation::new("update_budget")
+};
 
 /// Change a budget.
 ///

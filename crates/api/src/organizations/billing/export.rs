@@ -163,7 +163,8 @@ impl Reply for ExportFile {
     }
 }
 
-pub const EXPORT: Operation = Operation::new("export_charges");
+pub const EXPORT: Operation =
+    Operation { query: &[("format", "focus"), ("month", "2026-01")], ..Operation::new("export_charges") };
 
 /// Export the charges of a month.
 ///

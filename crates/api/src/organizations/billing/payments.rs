@@ -121,6 +121,10 @@ pub const CREATE: Operation = Operation {
         Code::PaymentsDisabled,
         Code::ProcessorUnavailable,
     ],
+    example: r#"{
+  "amount": 50,
+  "save_card": true
+}"#,
     ..Operation::new("create_payment")
 };
 

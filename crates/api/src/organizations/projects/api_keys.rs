@@ -60,6 +60,11 @@ pub struct CreatedApiKey {
 
 pub const CREATE: Operation = Operation {
     errors: &[Code::KeyExceedsCaller, Code::LimitReached, Code::NameTaken],
+    example: r#"{
+  "name": "Acme chat server",
+  "permissions": ["chat", "models"],
+  "restrictions": {"rate_limit": 600, "max_tokens": 4096}
+}"#,
     ..Operation::new("create_api_key")
 };
 
@@ -207,8 +212,14 @@ pub struct UpdatedApiKey {
     restrictions: Restrictions,
 }
 
-pub const UPDATE: Operation =
-    Operation { errors: &[Code::KeyExceedsCaller, Code::NameTaken], ..Operation::new("update_api_key") };
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::KeyExceedsCaller, Code::NameTaken],
+    example: r#"{
+  "name": "Acme chat server 2",
+  "restrictions": {"rate_limit": 1200}
+}"#,
+    ..Operation::new("update_api_key")
+};
 
 /// Change an API key.
 ///

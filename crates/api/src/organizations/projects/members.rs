@@ -66,6 +66,10 @@ pub struct AddedProjectMember {
 
 pub const CREATE: Operation = Operation {
     errors: &[Code::AlreadyMember, Code::KeyExceedsCaller, Code::TooManyAttempts, Code::UserNotFound],
+    example: r#"{
+  "user_id": "user_01kfz3v9xee8tb2m6h0q5w7r4n",
+  "role": "developer"
+}"#,
     ..Operation::new("create_project_member")
 };
 
@@ -102,8 +106,13 @@ pub async fn list(
     Ok(ok(MemberPage::new(listed, page)))
 }
 
-pub const UPDATE: Operation =
-    Operation { errors: &[Code::KeyExceedsCaller], ..Operation::new("update_project_member") };
+pub const UPDATE: Operation = Operation {
+    errors: &[Code::KeyExceedsCaller],
+    example: r#"{
+  "role": "viewer"
+}"#,
+    ..Operation::new("update_project_member")
+};
 
 /// Change a member's role in a project.
 ///

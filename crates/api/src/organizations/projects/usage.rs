@@ -59,7 +59,11 @@ impl From<(Day, Group, Cells)> for ProjectUsageRow {
     }
 }
 
-pub const READ: Operation = Operation { error_groups: &[BODY], ..Operation::new("get_project_usage") };
+pub const READ: Operation = Operation {
+    error_groups: &[BODY],
+    query: &[("start_date", "2026-01-01"), ("end_date", "2026-02-01"), ("group_by", "day,model")],
+    ..Operation::new("get_project_usage")
+};
 
 /// Report a project's usage.
 ///

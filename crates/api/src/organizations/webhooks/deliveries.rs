@@ -86,7 +86,8 @@ impl From<deliveries::Delivery> for WebhookDelivery {
     }
 }
 
-pub const LIST: Operation = Operation::new("list_webhook_deliveries");
+pub const LIST: Operation =
+    Operation { query: &[("state", "failed")], ..Operation::new("list_webhook_deliveries") };
 
 /// List the deliveries of a webhook.
 ///

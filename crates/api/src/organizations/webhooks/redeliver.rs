@@ -29,8 +29,13 @@ pub struct Redelivered {
     deliveries: u64,
 }
 
-pub const REDELIVER: Operation =
-    Operation { errors: &[Code::WebhookDisabled], ..Operation::new("redeliver_failed_events") };
+pub const REDELIVER: Operation = Operation {
+    errors: &[Code::WebhookDisabled],
+    example: r#"{
+  "since": "2026-01-31T09:30:00Z"
+}"#,
+    ..Operation::new("redeliver_failed_events")
+};
 
 /// Redeliver failed events.
 ///

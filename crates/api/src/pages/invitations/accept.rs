@@ -30,7 +30,10 @@ record! {
     }
 }
 
-pub const READ: Operation = Operation::new("get_accept_invitation_page");
+pub const READ: Operation = Operation {
+    query: &[("token", "VJCvSOPBd6-2vdmGOmfm_69aCHqs--JiBBkQllDW5lc")],
+    ..Operation::new("get_accept_invitation_page")
+};
 
 /// Show the page that accepts an invitation.
 ///
@@ -39,8 +42,11 @@ pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, 
     Page::new(&AcceptPage::Form { token: link.token() })
 }
 
-pub const CREATE: Operation =
-    Operation { errors: &[Code::InvalidToken], ..Operation::new("send_accept_invitation_page") };
+pub const CREATE: Operation = Operation {
+    errors: &[Code::InvalidToken],
+    example: crate::auth::verify_email::VERIFY_EMAIL.example,
+    ..Operation::new("send_accept_invitation_page")
+};
 
 /// Accept an invitation.
 ///

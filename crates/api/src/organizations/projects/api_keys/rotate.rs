@@ -48,8 +48,13 @@ pub struct RotatedApiKey {
     grace_period_ends: Time,
 }
 
-pub const ROTATE: Operation =
-    Operation { errors: &[Code::KeyExceedsCaller, Code::KeyExpired], ..Operation::new("rotate_api_key") };
+pub const ROTATE: Operation = Operation {
+    errors: &[Code::KeyExceedsCaller, Code::KeyExpired],
+    example: r#"{
+  "grace_seconds": 3600
+}"#,
+    ..Operation::new("rotate_api_key")
+};
 
 /// Rotate the secret of an API key.
 ///
