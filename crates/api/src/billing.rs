@@ -23,6 +23,7 @@ use web::route::Operation;
 pub struct Pricing {
     /// Prices by model id.
     models: BTreeMap<String, ModelPricing>,
+    /// The discounts for large volumes.
     volume_discounts: Vec<VolumeDiscount>,
 }
 
@@ -37,6 +38,7 @@ pub enum ModelPricing {
 /// The prices of a chat model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChatModelPricing {
+    /// Chat models.
     chat: ChatPrices,
     /// All current prices, the one without conditions first.
     prices: Vec<Price>,
@@ -56,6 +58,7 @@ pub struct ChatPrices {
 /// The prices of an embedding model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EmbeddingsModelPricing {
+    /// Embedding models.
     embeddings: EmbeddingsPrices,
     /// All current prices, the one without conditions first.
     prices: Vec<Price>,

@@ -1,13 +1,13 @@
 //! `/v1/completions`: texts continued by a model, whole or as a stream of events
 //! (docs/contract/gateway.md#completions).
 
-use serde_json::json;
-
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_calls::{self, ModelAnswer, count, count_or_none, flag, stream_options, texts};
+use crate::model_calls::{
+    self, ModelAnswer, choices, count, count_or_none, max_tokens, model, stream, stream_options, texts,
+};
 use crate::refusals::{DECISION, GATEWAY};
-use input::fields::ObjectSchema;
+use input::schema::{ObjectSchema, Property};
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
@@ -21,13 +21,21 @@ impl DescribeBody for CompletionRequest {
     fn describe() -> ObjectSchema {
         ObjectSchema {
             properties: vec![
-                ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
-                ("prompt", texts("Once upon a time"), true),
-                ("stream", flag(), false),
-                ("stream_options", stream_options(), false),
-                ("max_tokens", count_or_none(1_000_000_000, 64), false),
-                ("n", count(128, 1), false),
-                ("best_of", count(128, 1), false),
+                model("svc-1"),
+                texts(
+                    "prompt",
+                    "Once upon a time",
+                    "The text to continue; in counts, the tokens of prompts.",
+                ),
+                stream(),
+                stream_options(),
+                max_tokens(count_or_none(1_000_000_000, 64)),
+                choices(),
+                Property::optional(
+                    "best_of",
+                    count(128, 1),
+                    "The number of answers that the model computes, of which `n` are returned.",
+                ),
             ],
             is_open: true,
         }

@@ -1,12 +1,10 @@
 //! `/v1/embeddings`: vectors of texts (docs/contract/gateway.md#embeddings).
 
-use serde_json::json;
-
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_calls::{self, ModelAnswer, texts};
+use crate::model_calls::{self, ModelAnswer, model, texts};
 use crate::refusals::{DECISION, GATEWAY};
-use input::fields::ObjectSchema;
+use input::schema::ObjectSchema;
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
@@ -19,10 +17,7 @@ pub struct EmbeddingRequest;
 impl DescribeBody for EmbeddingRequest {
     fn describe() -> ObjectSchema {
         ObjectSchema {
-            properties: vec![
-                ("model", json!({"type": "string", "examples": ["svc-embedding-1"]}), true),
-                ("input", texts("A text"), true),
-            ],
+            properties: vec![model("svc-embedding-1"), texts("input", "A text", "The text or the texts.")],
             is_open: true,
         }
     }

@@ -45,10 +45,15 @@ impl Group for Project {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{G}Member")]
 pub struct Member<G: Group> {
+    /// The id.
     id: UserId,
+    /// The e-mail address.
     email: String,
+    /// The username.
     username: String,
+    /// The role.
     role: G::Role,
+    /// The time when the person became a member.
     joined_at: Time,
 }
 
@@ -57,9 +62,13 @@ pub struct Member<G: Group> {
 #[schemars(rename = "{G}MemberPage")]
 #[serde(bound = "")]
 pub struct MemberPage<G: Group> {
+    /// The members of this page.
     members: Vec<Member<G>>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
@@ -91,7 +100,7 @@ impl<R> UpdateRole<R> {
 
 impl<R: Field + Send + 'static> Record<Api> for UpdateRole<R> {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        Some(Self { role: fields.change("role")? })
+        Some(Self { role: fields.described("The role.").change("role")? })
     }
 }
 
@@ -99,10 +108,15 @@ impl<R: Field + Send + 'static> Record<Api> for UpdateRole<R> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{G}MemberRole")]
 pub struct MemberRole<G: Group> {
+    /// The id.
     id: UserId,
+    /// The e-mail address.
     email: String,
+    /// The username.
     username: String,
+    /// The role.
     role: G::Role,
+    /// The time of the last change.
     updated_at: Time,
 }
 

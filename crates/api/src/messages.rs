@@ -4,31 +4,18 @@
 use http::{HeaderValue, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_calls::{self, ModelAnswer, count_or_none, flag};
+use crate::model_calls::{self, ModelAnswer, count_or_none, max_tokens, messages, model, stream};
 use crate::refusals::{DECISION, GATEWAY};
 use gateway::TokenCount;
-use input::fields::ObjectSchema;
+use input::schema::ObjectSchema;
 use kernel::error::{Code, Error};
 use web::input::{DescribeBody, RawJson};
 use web::reply::{Bare, Body, Reply};
 use web::route::Operation;
-
-fn model() -> Value {
-    json!({"type": "string", "examples": ["svc-1"]})
-}
-
-fn messages() -> Value {
-    json!({
-        "type": "array",
-        "minItems": 1,
-        "items": {"type": "object"},
-        "examples": [[{"role": "user", "content": "Say hello."}]],
-    })
-}
 
 /// The fields of a message request that the gateway reads. All others go to the server behind the model as they
 /// are.
@@ -39,10 +26,10 @@ impl DescribeBody for MessageRequest {
     fn describe() -> ObjectSchema {
         ObjectSchema {
             properties: vec![
-                ("model", model(), true),
-                ("messages", messages(), true),
-                ("max_tokens", count_or_none(1_000_000_000, 64), false),
-                ("stream", flag(), false),
+                model("svc-1"),
+                messages(),
+                max_tokens(count_or_none(1_000_000_000, 64)),
+                stream(),
             ],
             is_open: true,
         }
@@ -77,10 +64,7 @@ pub struct TokenCountRequest;
 
 impl DescribeBody for TokenCountRequest {
     fn describe() -> ObjectSchema {
-        ObjectSchema {
-            properties: vec![("model", model(), true), ("messages", messages(), true)],
-            is_open: true,
-        }
+        ObjectSchema { properties: vec![model("svc-1"), messages()], is_open: true }
     }
 }
 

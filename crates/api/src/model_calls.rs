@@ -10,6 +10,7 @@ use billing::decision::RemainingRates;
 use gateway::{Answer, AnswerBody, Credential, ModelCall, Operation};
 use http::StatusCode;
 use hyper::body::Bytes;
+use input::schema::Property;
 use kernel::error::Error;
 use web::reply::{Body, Reply, json_response};
 
@@ -43,29 +44,67 @@ pub fn count_or_none(most: i64, example: i64) -> Value {
     json!({"type": ["integer", "null"], "minimum": 0, "maximum": most, "examples": [example]})
 }
 
-/// Returns the schema of an optional boolean that is false if it is absent.
-pub fn flag() -> Value {
-    json!({"type": ["boolean", "null"], "examples": [false]})
+/// Returns the field `model`.
+pub fn model(example: &str) -> Property {
+    Property::required("model", json!({"type": "string", "examples": [example]}), "The id of the model.")
 }
 
-/// Returns the schema of `stream_options`.
-pub fn stream_options() -> Value {
-    json!({
+/// Returns the field `messages`.
+pub fn messages() -> Property {
+    let schema = json!({
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "object"},
+        "examples": [[{"role": "user", "content": "Say hello."}]],
+    });
+    Property::required("messages", schema, "The conversation so far.")
+}
+
+/// Returns the field `max_tokens` with the schema of its values.
+pub fn max_tokens(schema: Value) -> Property {
+    Property::optional(
+        "max_tokens",
+        schema,
+        "The maximum number of tokens per request; null for the model's limit.",
+    )
+}
+
+/// Returns the field `n`.
+pub fn choices() -> Property {
+    Property::optional("n", count(128, 1), "The number of answers to generate.")
+}
+
+/// Returns the field `stream`, which is false if it is absent.
+pub fn stream() -> Property {
+    let schema = json!({"type": ["boolean", "null"], "examples": [false]});
+    Property::optional("stream", schema, "`true` to stream the answer as events.")
+}
+
+/// Returns the field `stream_options`.
+pub fn stream_options() -> Property {
+    let flag = |description: &str| json!({"type": ["boolean", "null"], "description": description, "examples": [false]});
+    let schema = json!({
         "type": ["object", "null"],
         "title": "StreamOptions",
         "properties": {
-            "include_usage": flag(),
-            "continuous_usage_stats": flag(),
-            "include_obfuscation": {"examples": [false]},
+            "include_usage": flag("`true` for a last event with the counts of tokens."),
+            "continuous_usage_stats":
+                flag("`true` for the counts of tokens with every event; for vLLM and SGLang."),
+            "include_obfuscation": {
+                "description": "OpenAI's padding of events; passed on unchanged.",
+                "examples": [false],
+            },
         },
         "additionalProperties": false,
         "examples": [null],
-    })
+    });
+    Property::optional("stream_options", schema, "Options of the stream.")
 }
 
-/// Returns the schema of a text, or several, or their tokens.
-pub fn texts(example: &str) -> Value {
-    json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {}}], "examples": [example]})
+/// Returns a field with a text, or several, or their tokens.
+pub fn texts(name: &'static str, example: &str, description: &'static str) -> Property {
+    let schema = json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {}}], "examples": [example]});
+    Property::required(name, schema, description)
 }
 
 /// The answer of a model: one JSON object, or a stream of events.

@@ -26,7 +26,9 @@ const ANTHROPIC_VERSION: &str = "anthropic-version";
 /// The models that the caller may use.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelList {
+    /// The kind of the object, as OpenAI's API names it.
     object: &'static str,
+    /// The result of the operation.
     data: Vec<ListedModel>,
     /// `true` if more models follow in the direction of the page.
     has_more: bool,
@@ -39,7 +41,9 @@ pub struct ModelList {
 /// A model in the list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedModel {
+    /// The id.
     id: String,
+    /// The kind of the object, as OpenAI's API names it.
     object: &'static str,
     /// Always `model`.
     r#type: &'static str,
@@ -49,9 +53,13 @@ pub struct ListedModel {
     created: i64,
     /// The same as a text.
     created_at: Time,
+    /// The owner of the model.
     owned_by: String,
+    /// Always empty.
     permission: Vec<String>,
+    /// The id of the model.
     root: String,
+    /// The base model; null for none.
     parent: Option<String>,
     /// The maximum number of tokens of a prompt and its answer together; null if the operator doesn't specify it. For
     /// an embedding model, the maximum number of tokens per text.
@@ -60,6 +68,7 @@ pub struct ListedModel {
     max_output_tokens: Option<i64>,
     /// The length of a vector; null for a chat model.
     dimension: Option<i64>,
+    /// The capabilities of the model.
     capabilities: Capabilities,
 }
 
@@ -94,7 +103,9 @@ pub struct EmbeddingsCapabilities {
 pub struct Model {
     #[serde(flatten)]
     listed: ListedModel,
+    /// The limits of the model's requests.
     limits: Limits,
+    /// The current prices; null if the model has none.
     pricing: Option<Pricing>,
     /// All current prices, the one without conditions first; empty for a model without a price.
     prices: Vec<Price>,
@@ -104,8 +115,11 @@ pub struct Model {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RequestLimits")]
 pub struct Limits {
+    /// The maximum number of tokens per request.
     max_tokens: i64,
+    /// The maximum number of calls per minute, per organization.
     max_requests_per_min: u32,
+    /// The maximum number of concurrent calls per organization.
     max_concurrent_requests: u32,
 }
 
@@ -122,9 +136,13 @@ record! {
     /// A page of the list, as Anthropic's SDKs ask for it.
     #[derive(Debug)]
     struct PageQuery in Api {
+        /// The maximum number of models on the page; by default all, up to 1,000.
         limit: Integer<1, 1_000> = or(Integer(1_000)),
+        /// The id of the model after which the page begins.
         after_id: Option<Text<128>> = optional,
+        /// The id of the model before which the page ends.
         before_id: Option<Text<128>> = optional,
+        /// `true` to list the aliases of each model after it.
         aliases: bool = or(false),
     }
 }
@@ -133,6 +151,7 @@ record! {
     /// The whole list: in OpenAI's form it has no pages.
     #[derive(Debug)]
     struct WholeQuery in Api {
+        /// `true` to list the aliases of each model after it.
         aliases: bool = or(false),
     }
 }

@@ -2,9 +2,9 @@
 
 mod access;
 mod components;
-mod descriptions;
 mod errors;
 mod examples;
+mod path_parameters;
 mod samples;
 
 use std::collections::BTreeMap;
@@ -19,13 +19,14 @@ use crate::Api;
 use crate::creation::IDEMPOTENCY_KEY;
 use crate::gate::Visitor;
 use crate::routes::{self, Route, is_model_call};
-use input::fields::ObjectSchema;
+use input::schema::{ObjectSchema, Property};
 use kernel::error::{Code, Error};
 use web::input::{self as inputs, NoInput};
 use web::reply::{self, IDEMPOTENCY_REPLAYED, RenderedJson};
 use web::route::{ErrorShape, Listener, Operation};
 
 pub use errors::CODES_OF_ANY_REQUEST;
+pub use path_parameters::of as path_parameters;
 
 /// The document as a reply. Its format is defined by the OpenAPI specification.
 #[derive(Debug, Serialize)]
@@ -84,7 +85,6 @@ pub fn document(public_url: &str, service_url: &str) -> Value {
     schemas.insert("EnvelopedError".into(), enveloped_error_schema());
     schemas.insert("BareError".into(), bare_error_schema());
     schemas.insert("AnthropicError".into(), anthropic_error_schema());
-    descriptions::describe(&mut paths, &mut schemas);
     components::name_inner_schemas(&mut paths, &mut schemas);
     json!({
         "openapi": "3.1.0",
@@ -133,13 +133,12 @@ fn openapi_path(path: &str) -> String {
 
 fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) -> Value {
     let input = (route.input)();
-    let mut parameters: Vec<Value> = path_parameters(route.path).map(path_parameter).collect();
-    parameters.extend(input.query.iter().flat_map(query_parameters));
-    let headers = input.headers.iter();
-    parameters
-        .extend(headers.map(
-            |(name, schema)| json!({"name": name, "in": "header", "required": false, "schema": schema}),
-        ));
+    let mut parameters: Vec<Value> = path_parameters::of(route.path).map(path_parameter).collect();
+    parameters.extend(input.query.iter().flat_map(|schema| &schema.properties).map(query_parameter));
+    parameters.extend(input.headers.iter().map(|(name, schema)| {
+        let description = schema.get("description");
+        json!({"name": name, "in": "header", "required": false, "description": description, "schema": schema})
+    }));
     let (summary, description) = docs(route);
     let access = format!("Access: {}.", route.access.text);
     let mut operation = json!({
@@ -161,7 +160,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         let schema = define_body(route.operation.id, schema, generator);
         let content = json!({content_type: {"example": example, "schema": schema}});
         // An empty body reads like an empty object.
-        let required = body.properties.iter().any(|(_, _, required)| *required);
+        let required = body.properties.iter().any(|property| property.is_required);
         if let Some(operation) = operation.as_object_mut() {
             operation.insert("requestBody".into(), json!({"required": required, "content": content}));
         }
@@ -225,26 +224,26 @@ fn is_about_money(path: &str) -> bool {
         || path.ends_with("/{organization_id}/limits")
 }
 
-/// Returns the names of the parameters in a path.
-pub fn path_parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
-    path.split('/')
-        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
-        .map(|n| n.trim_start_matches('*'))
-}
-
 fn path_parameter(name: &str) -> Value {
-    let example = examples::path_parameter(name);
-    json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}, "example": example})
+    let known = path_parameters::find(name);
+    json!({
+        "name": name,
+        "in": "path",
+        "required": true,
+        "description": known.map(|known| known.description),
+        "schema": {"type": "string"},
+        "example": known.map(|known| known.example),
+    })
 }
 
-fn query_parameters(schema: &ObjectSchema) -> Vec<Value> {
-    let parameters = schema.properties.iter().map(|(name, schema, required)| {
-        let mut schema = schema.clone();
-        name_example(name, &mut schema);
-        without_null(&mut schema);
-        json!({"name": name, "in": "query", "required": required, "schema": schema})
-    });
-    parameters.collect()
+fn query_parameter(property: &Property) -> Value {
+    let Property { name, is_required, description, .. } = property;
+    let mut schema = property.schema.clone();
+    name_example(name, &mut schema);
+    without_null(&mut schema);
+    let of_type = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let description = if description.is_empty() { of_type } else { description };
+    json!({"name": name, "in": "query", "required": is_required, "description": description, "schema": schema})
 }
 
 fn body_schema(body: &ObjectSchema) -> Value {
@@ -373,9 +372,9 @@ fn links(route: &Route) -> Option<Value> {
             "passkey_id" => "passkey/id",
             _ => "id",
         };
-        let parameters = path_parameters(other.path).map(|name| {
+        let parameters = path_parameters::of(other.path).map(|name| {
             let from = if name == id { format!("$response.body#/data/{field}") } else { String::new() };
-            let known = path_parameters(route.path).any(|known| known == name);
+            let known = path_parameters::of(route.path).any(|known| known == name);
             let from = if known { format!("$request.path.{name}") } else { from };
             (!from.is_empty()).then(|| (name.to_owned(), Value::from(from)))
         });
@@ -398,18 +397,22 @@ fn error_schema() -> Value {
         "type": "object",
         "required": ["message", "type", "param", "code", "details"],
         "properties": {
-            "message": {"type": "string"},
-            "type": {"type": "string", "title": "ErrorType",
+            "message": {"type": "string", "description": "A sentence for people."},
+            "type": {"type": "string", "title": "ErrorType", "description": "The kind.",
                      "enum": ["invalid_request_error", "authentication_error", "permission_error",
                               "rate_limit_error", "insufficient_quota", "api_error"]},
             "param": {"type": ["string", "null"], "description": "JSON path of the first invalid field"},
             "code": {"type": "string", "title": "ErrorCode", "description": "A stable code",
                      "enum": Code::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>()},
-            "details": {"type": "array", "items": {
+            "details": {"type": "array", "description": "The invalid fields.", "items": {
                 "type": "object",
                 "title": "ErrorDetail",
                 "required": ["param", "code", "message"],
-                "properties": {"param": {"type": "string"}, "code": {"type": "string"}, "message": {"type": "string"}},
+                "properties": {
+                    "param": {"type": "string", "description": "The path of the invalid field."},
+                    "code": {"type": "string", "description": "A stable code for programs."},
+                    "message": {"type": "string", "description": "A sentence for people."},
+                },
             }},
         },
         "examples": [{"message": "No such organization.", "type": "invalid_request_error", "param": null,
@@ -417,15 +420,19 @@ fn error_schema() -> Value {
     })
 }
 
+fn error_reference() -> Value {
+    json!({"$ref": "#/components/schemas/Error", "description": "The error."})
+}
+
 fn enveloped_error_schema() -> Value {
     json!({
         "type": "object",
         "required": ["status_code", "status_message", "data", "error"],
         "properties": {
-            "status_code": {"type": "integer"},
+            "status_code": {"type": "integer", "description": "The HTTP status."},
             "status_message": {"type": "string", "description": "The code in upper case"},
-            "data": {"type": "object"},
-            "error": {"$ref": "#/components/schemas/Error"},
+            "data": {"type": "object", "description": "An empty object."},
+            "error": error_reference(),
         },
     })
 }
@@ -434,23 +441,24 @@ fn anthropic_error_schema() -> Value {
     let mut error = error_schema();
     if let Some(types) = error.pointer_mut("/properties/type") {
         let words = web::reply::ANTHROPIC_ERROR_TYPES;
-        *types = json!({"type": "string", "title": "AnthropicErrorType", "enum": words});
+        *types = json!({"type": "string", "title": "AnthropicErrorType", "description": "The kind.", "enum": words});
     }
     if let Some(error) = error.as_object_mut() {
         error.insert("title".into(), "AnthropicErrorObject".into());
+        error.insert("description".into(), "The error.".into());
     }
     json!({
         "type": "object",
         "required": ["type", "error"],
         "properties": {
-            "type": {"type": "string", "const": "error", "examples": ["error"]},
+            "type": {"type": "string", "const": "error", "description": "The kind.", "examples": ["error"]},
             "error": error,
         },
     })
 }
 
 fn bare_error_schema() -> Value {
-    json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": "#/components/schemas/Error"}}})
+    json!({"type": "object", "required": ["error"], "properties": {"error": error_reference()}})
 }
 
 fn security_schemes() -> Value {

@@ -33,9 +33,20 @@ use bodies::{CreateOrganization, UpdateOrganization};
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "OrganizationSettings")]
 pub struct Settings {
+    /// The role of guests whose invitation names none.
     default_role: OrganizationRole,
+    /// `true` if projects may be `public`, so that every member of the organization can view them.
     allow_public_projects: bool,
+    #[schemars(
+        description = "`true` if only people with a second factor have access to the organization; API keys keep \
+        working. Only an owner with a fresh session can change this."
+    )]
     require_second_factor: bool,
+    #[schemars(
+        description = "`true` if members managed by a provider of the organization have access only in the \
+        console, after a sign-on with it; API keys keep working, and owners can use other sign-in \
+        methods. Only an owner with a fresh session can change this."
+    )]
     require_sign_on: bool,
 }
 
@@ -53,20 +64,30 @@ impl Settings {
 /// A user in short.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PersonBrief {
+    /// The id.
     pub id: UserId,
+    /// The e-mail address.
     pub email: String,
+    /// The username.
     pub username: String,
 }
 
 /// A new organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedOrganization {
+    /// The id.
     id: OrganizationId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
+    /// The settings.
     settings: Settings,
+    /// The person who created the organization.
     owner: PersonBrief,
 }
 
@@ -104,20 +125,30 @@ pub async fn create(
 /// A page of organizations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationPage {
+    /// The organizations of this page.
     organizations: Vec<ListedOrganization>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// An organization in a list, with the caller's role.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedOrganization {
+    /// The id.
     id: OrganizationId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
+    /// The role.
     role: OrganizationRole,
 }
 
@@ -152,13 +183,21 @@ pub async fn list(
 /// An organization with its settings and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Organization {
+    /// The id.
     id: OrganizationId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
+    /// The settings.
     settings: Settings,
+    /// The number of members of the organization.
     members_count: i64,
+    /// The number of projects of the organization.
     projects_count: i64,
 }
 
@@ -184,10 +223,15 @@ pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Versioned<O
 /// An organization after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UpdatedOrganization {
+    /// The id.
     id: OrganizationId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of the last change.
     updated_at: Time,
+    /// The settings.
     settings: Settings,
 }
 

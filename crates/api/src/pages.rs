@@ -48,6 +48,7 @@ record! {
     /// The query parameters of a link in an e-mail.
     #[derive(Debug)]
     pub struct Link in Api {
+        /// The token from the link in the e-mail.
         token: Option<Text<512>> = optional,
     }
 }

@@ -15,8 +15,11 @@ pub struct PageQuery(pub Page);
 
 impl Record<Api> for PageQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let page = fields.or("page", Integer::<1, 1_000_000_000>(1));
-        let page_size = fields.or("page_size", Integer::<1, 100>(20));
+        let page =
+            fields.described("The number of the page, from 1.").or("page", Integer::<1, 1_000_000_000>(1));
+        let page_size = fields
+            .described("The number of rows per page; 20 by default.")
+            .or("page_size", Integer::<1, 100>(20));
         Some(Self(Page { page: page?.0, page_size: page_size?.0 }))
     }
 }
@@ -41,13 +44,17 @@ impl<R> From<ListQuery<R>> for Search<R> {
 pub trait ListFilter: Field + Send + 'static {
     /// The name of the query parameter.
     const NAME: &'static str;
+    /// The description of the query parameter.
+    const DESCRIPTION: &'static str;
 }
 
 impl<F: ListFilter> Record<Api> for ListQuery<F> {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = PageQuery::read(fields);
-        let search = fields.optional::<Text<200>>("search");
-        let filter = fields.optional::<F>(F::NAME);
+        let search = fields
+            .described("A part of the name, or of an e-mail address or username; case-insensitive.")
+            .optional::<Text<200>>("search");
+        let filter = fields.described(F::DESCRIPTION).optional::<F>(F::NAME);
         Some(Self {
             page: page?.0,
             search_folded: search?.map(|text| naming::fold(text.0.trim())).unwrap_or_default(),
@@ -58,12 +65,15 @@ impl<F: ListFilter> Record<Api> for ListQuery<F> {
 
 impl ListFilter for OrganizationRole {
     const NAME: &'static str = "role";
+    const DESCRIPTION: &'static str = "The role.";
 }
 
 impl ListFilter for ProjectRole {
     const NAME: &'static str = "role";
+    const DESCRIPTION: &'static str = "The role.";
 }
 
 impl ListFilter for StatusFilter {
     const NAME: &'static str = "status";
+    const DESCRIPTION: &'static str = "The state.";
 }

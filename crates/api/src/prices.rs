@@ -12,6 +12,7 @@ use kernel::money::Pico;
 pub struct Price {
     /// The time from which it applies.
     effective_at: Time,
+    /// The conditions of the price; null for none.
     conditions: Conditions,
     /// The components that have a price of their own.
     components: Vec<ComponentPrice>,

@@ -1,13 +1,11 @@
 //! `/v1/responses`: answers of a model in the form of OpenAI's Responses API
 //! (docs/contract/gateway.md#responses).
 
-use serde_json::json;
-
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_calls::{self, ModelAnswer, count, flag, texts};
+use crate::model_calls::{self, ModelAnswer, count, model, stream, texts};
 use crate::refusals::{DECISION, GATEWAY};
-use input::fields::ObjectSchema;
+use input::schema::{ObjectSchema, Property};
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
@@ -21,10 +19,14 @@ impl DescribeBody for ResponseRequest {
     fn describe() -> ObjectSchema {
         ObjectSchema {
             properties: vec![
-                ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
-                ("input", texts("Say hello."), true),
-                ("stream", flag(), false),
-                ("max_output_tokens", count(1_000_000_000, 64), false),
+                model("svc-1"),
+                texts("input", "Say hello.", "The text or the texts."),
+                stream(),
+                Property::optional(
+                    "max_output_tokens",
+                    count(1_000_000_000, 64),
+                    "The maximum number of output tokens.",
+                ),
             ],
             is_open: true,
         }

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::json::{self, Json, Members, USUAL_MEMBERS};
+use super::schema::{ObjectSchema, Property};
 use kernel::error::{Code, Detail, Error, MAX_DETAILS};
 pub use kernel::patch::Patch;
 use kernel::spelling::closest;
@@ -105,39 +106,22 @@ pub struct Fields<'a, S> {
     prefix: &'a str,
     problems: &'a mut Problems,
     names: Vec<&'static str>,
+    /// The description of the next field.
+    description: &'static str,
     /// Set only while the fields are described, because a schema costs more than reading the field.
     schema: Option<ObjectSchema>,
-}
-
-/// The fields of an object, in the order in which they are read.
-#[derive(Debug, Default)]
-pub struct ObjectSchema {
-    /// Name and schema of each field, and `true` if it is required.
-    pub properties: Vec<(&'static str, Value, bool)>,
-    /// `true` if fields that aren't listed are accepted.
-    pub is_open: bool,
-}
-
-impl ObjectSchema {
-    /// Returns the JSON schema of the object.
-    pub fn to_value(&self) -> Value {
-        let properties: Map<_, _> =
-            self.properties.iter().map(|(name, schema, _)| ((*name).to_owned(), schema.clone())).collect();
-        let required: Vec<_> =
-            self.properties.iter().filter(|(_, _, required)| *required).map(|(n, _, _)| *n).collect();
-        let mut schema =
-            json!({"type": "object", "properties": properties, "additionalProperties": self.is_open});
-        if let (Some(object), false) = (schema.as_object_mut(), required.is_empty()) {
-            object.insert("required".into(), json!(required));
-        }
-        schema
-    }
 }
 
 impl<'a, S> Fields<'a, S> {
     /// Returns the program's state; `None` while the fields are only described.
     pub fn state(&self) -> Option<&'a S> {
         self.state
+    }
+
+    /// Describes the field that is read next.
+    pub fn described(&mut self, description: &'static str) -> &mut Self {
+        self.description = description;
+        self
     }
 
     /// Reads a required field.
@@ -257,10 +241,13 @@ impl<'a, S> Fields<'a, S> {
         self.problems.add(&Location { path: &path, origin: Origin::Body }, code, message)
     }
 
-    fn describe_field(&mut self, name: &'static str, schema: impl FnOnce() -> Value, required: bool) {
+    fn describe_field(&mut self, name: &'static str, schema: impl FnOnce() -> Value, is_required: bool) {
         self.names.push(name);
+        let description = std::mem::take(&mut self.description);
         if let Some(schema_so_far) = &mut self.schema {
-            schema_so_far.properties.push((name, schema(), required));
+            // A line of a doc comment begins with a space.
+            let (schema, description) = (schema(), description.trim_start());
+            schema_so_far.properties.push(Property { name, schema, is_required, description });
         }
     }
 
@@ -325,6 +312,7 @@ pub fn describe<S, T: Record<S>>() -> ObjectSchema {
         prefix: "",
         problems: &mut problems,
         names: Vec::new(),
+        description: "",
         schema: Some(ObjectSchema::default()),
     };
     // Reading without values visits every field; the problems that it finds don't matter here.
@@ -339,7 +327,7 @@ fn read_at<S, T: Record<S>>(
     problems: &mut Problems,
 ) -> Option<T> {
     let names = Vec::with_capacity(USUAL_MEMBERS);
-    let mut fields = Fields { state, sent, prefix, problems, names, schema: None };
+    let mut fields = Fields { state, sent, prefix, problems, names, description: "", schema: None };
     let value = T::read(&mut fields);
     fields.finish();
     value

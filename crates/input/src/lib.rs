@@ -1,7 +1,7 @@
 //! Input of requests: one description of a record reads it, refuses invalid values, and documents it.
 //!
 //! * [`json`] parses a body into a tree.
-//! * [`fields`] reads the fields of an object, collects all problems, and describes the fields as JSON schema.
+//! * [`fields`] reads the fields of an object, and collects all problems; [`schema`] describes them as JSON schema.
 //! * [`forms`] converts the fields of an HTML form to the equivalent object.
 //! * [`objects`] are fields that another library reads.
 //! * [`types`] are the types of fields that several operations share.
@@ -11,4 +11,5 @@ pub mod forms;
 pub mod json;
 pub mod objects;
 mod record;
+pub mod schema;
 pub mod types;

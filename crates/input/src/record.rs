@@ -4,8 +4,9 @@
 /// all of them before it fails because of one.
 ///
 /// Each field names the method of [`Fields`](crate::fields::Fields) that reads it, and its default where the
-/// method takes one. Fields in `reads` are read like the others but not kept. `check` sees every field as an
-/// `Option`, `None` where it is invalid, and reports problems that concern several fields or the program's state.
+/// method takes one. Its doc comment describes it in the schema. Fields in `reads` are read like the others but not
+/// kept. `check` sees every field as an `Option`, `None` where it is invalid, and reports problems that concern
+/// several fields or the program's state.
 ///
 /// ```
 /// # use input::{fields::Fields, record, types::Text};
@@ -13,10 +14,13 @@
 ///     /// A new password.
 ///     #[derive(Debug)]
 ///     pub struct NewPassword in () {
+///         /// The new password.
 ///         password: Text<64> = required,
+///         /// `true` to ask for another one at the next login.
 ///         is_temporary: bool = or(false),
 ///     }
 ///     reads {
+///         /// The new password again.
 ///         repeated: Text<64> = required,
 ///     }
 ///     check(fields) {
@@ -32,26 +36,34 @@ macro_rules! record {
         $(#[$attribute:meta])*
         $visibility:vis struct $name:ident in $state:ty {
             $(
-                $(#[$field_attribute:meta])*
+                $(#[doc = $description:literal])*
                 $field_visibility:vis $field:ident: $type:ty = $method:ident $(($default:expr))?
             ),+ $(,)?
         }
         $(reads {
-            $($extra:ident: $extra_type:ty = $extra_method:ident $(($extra_default:expr))?),+ $(,)?
+            $(
+                $(#[doc = $extra_description:literal])*
+                $extra:ident: $extra_type:ty = $extra_method:ident $(($extra_default:expr))?
+            ),+ $(,)?
         })?
         $(check($fields:ident) $check:block)?
     ) => {
         $(#[$attribute])*
         $visibility struct $name {
-            $($(#[$field_attribute])* $field_visibility $field: $type,)+
+            $($(#[doc = $description])* $field_visibility $field: $type,)+
         }
 
         impl $crate::fields::Record<$state> for $name {
             fn read(fields: &mut $crate::fields::Fields<'_, $state>) -> Option<Self> {
-                $(let $field: Option<$type> = fields.$method(stringify!($field) $(, $default)?);)+
+                $(
+                    let $field: Option<$type> = fields
+                        .described(concat!($($description),*))
+                        .$method(stringify!($field) $(, $default)?);
+                )+
                 $($(
-                    let $extra: Option<$extra_type> =
-                        fields.$extra_method(stringify!($extra) $(, $extra_default)?);
+                    let $extra: Option<$extra_type> = fields
+                        .described(concat!($($extra_description),*))
+                        .$extra_method(stringify!($extra) $(, $extra_default)?);
                 )+)?
                 $(
                     let $fields = &mut *fields;

@@ -138,13 +138,22 @@ impl<T: JsonSchema> JsonSchema for EnvelopeOf<T> {
         format!("Enveloped<{}>", T::schema_id()).into()
     }
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let data = generator.subschema_for::<T>();
+        let mut data = generator.subschema_for::<T>();
+        data.insert("description".into(), "The result of the operation.".into());
         json_schema!({
             "type": "object",
             "required": ["status_code", "status_message", "data"],
             "properties": {
-                "status_code": {"type": "integer", "examples": [200]},
-                "status_message": {"type": "string", "examples": ["SUCCESS"]},
+                "status_code": {
+                    "type": "integer",
+                    "description": "Always 200, the HTTP status.",
+                    "examples": [200],
+                },
+                "status_message": {
+                    "type": "string",
+                    "description": "Always `SUCCESS`; in errors, the code in upper case.",
+                    "examples": ["SUCCESS"],
+                },
                 "data": data,
             },
         })

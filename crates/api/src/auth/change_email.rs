@@ -19,7 +19,9 @@ record! {
     /// A new address, and the account's password.
     #[derive(Debug)]
     pub struct ChangeEmail in Api {
+        /// The new e-mail address.
         pub new_email: Email = required,
+        /// The password of the account.
         pub password: Text<1024> = required,
     }
 }

@@ -24,10 +24,13 @@ record! {
     /// The current and the new password.
     #[derive(Debug)]
     pub struct ChangePassword in Api {
+        /// The current password.
         pub current_password: Text<1024> = required,
+        /// The new password.
         pub new_password: Text<1024> = required,
     }
     reads {
+        /// The new password again.
         new_password_confirmation: Text<1024> = required,
     }
     check(fields) {
@@ -45,7 +48,9 @@ record! {
 /// The time of the change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordChanged {
+    /// A sentence for people.
     message: String,
+    /// The time of the last change.
     updated_at: Time,
 }
 

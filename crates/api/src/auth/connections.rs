@@ -17,17 +17,20 @@ use super::Message;
 /// The connections of an account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ConnectionList {
+    /// The connections, oldest first.
     connections: Vec<Connection>,
 }
 
 /// A connection of an account with a person at a provider.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Connection {
+    /// The id.
     id: ConnectionId,
     /// The provider's name.
     provider: String,
     /// The address that the provider named last; null if it named none.
     email: Option<String>,
+    /// The time when the account was connected.
     connected_at: Time,
     /// When it was last used to sign in; null if it never was.
     last_used_at: Option<Time>,

@@ -17,6 +17,7 @@ record! {
     /// The e-mail address of an account.
     #[derive(Debug)]
     pub struct ForgotPassword in Api {
+        /// The e-mail address.
         pub email: Email = required,
     }
 }
@@ -25,7 +26,9 @@ record! {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PasswordResetRequested")]
 pub struct Requested {
+    /// A sentence for people.
     message: String,
+    /// The e-mail address.
     email: String,
 }
 

@@ -22,9 +22,13 @@ record! {
     /// Login credentials.
     #[derive(Debug)]
     pub struct Login in Api {
+        /// The e-mail address.
         email: Text<320> = required,
+        /// The password of the account.
         password: Text<1024> = required,
+        /// A code of the authenticator app, or a recovery code. Required if the account has a second factor.
         one_time_code: Option<Text<64>> = optional,
+        /// `true` for a session that lives longer.
         remember_me: bool = or(false),
     }
 }
@@ -32,20 +36,28 @@ record! {
 /// The tokens of a new session.
 #[derive(Serialize, JsonSchema)]
 pub struct LoggedIn {
+    /// The token for calls, as `Authorization: Bearer`.
     access_token: String,
+    /// The token to get new access tokens.
     refresh_token: String,
+    /// Always `Bearer`.
     token_type: &'static str,
     /// The lifetime of the access token, in seconds.
     expires_in: i64,
+    /// The account.
     user: LoggedInUser,
 }
 
 /// The user in the reply to a login.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LoggedInUser {
+    /// The id.
     id: UserId,
+    /// The e-mail address.
     email: String,
+    /// The username.
     username: String,
+    /// The person's name.
     full_name: Option<String>,
 }
 

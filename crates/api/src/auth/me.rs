@@ -20,20 +20,30 @@ use web::route::Operation;
 /// The caller's account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Me {
+    /// The account.
     user: User,
 }
 
 /// A user account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct User {
+    /// The id.
     id: UserId,
+    /// The e-mail address.
     email: String,
+    /// The username.
     username: String,
+    /// The person's name.
     full_name: Option<String>,
+    /// The phone number with its country code, for example `+441632960961`.
     phone: Option<String>,
+    /// The time of its creation.
     created_at: Time,
+    /// `true` once the link in the e-mail to this address was used.
     email_verified: bool,
+    /// Always `false`: phone numbers aren't verified.
     phone_verified: bool,
+    /// The time of the person's last login; null if never.
     last_login_at: Option<Time>,
 }
 
@@ -71,8 +81,11 @@ record! {
     /// A merge patch of an account.
     #[derive(Debug)]
     pub struct UpdateMe in Api {
+        /// The username.
         username: Option<Username> = change,
+        /// The person's name.
         full_name: Patch<FullName> = patch,
+        /// The phone number with its country code, for example `+441632960961`.
         phone: Patch<Phone> = patch,
     }
 }

@@ -20,8 +20,11 @@ record! {
     /// The response of a browser to the options of a login.
     #[derive(Debug)]
     pub struct PasskeyLogin in Api {
+        /// The value that was returned with the options.
         ceremony: Text<4096> = required,
+        /// The API key or the access token of the client that makes the model call.
         credential: AnyObject = required,
+        /// `true` for a session that lives longer.
         remember_me: bool = or(false),
     }
 }

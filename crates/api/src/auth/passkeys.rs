@@ -25,8 +25,11 @@ use super::Message;
 /// A passkey.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Passkey {
+    /// The id of the passkey.
     id: PasskeyId,
+    /// The name that the person has given it.
     name: String,
+    /// The time when it was added.
     created_at: Time,
     /// The time of its last use.
     last_used_at: Option<Time>,
@@ -69,9 +72,14 @@ record! {
     /// The response of a browser to the options of a new passkey.
     #[derive(Debug)]
     pub struct CreatePasskey in Api {
+        /// The value that was returned with the options.
         ceremony: Text<4096> = required,
+        /// The API key or the access token of the client that makes the model call.
         credential: AnyObject = required,
+        /// The name, of 1 to 100 characters.
         name: Name = required,
+        /// `true` if a login with the password also requires a second factor from then on; by default for the
+        /// first passkey.
         asked_after_password: Option<bool> = optional,
     }
 }
@@ -79,6 +87,7 @@ record! {
 /// A passkey that was added.
 #[derive(Serialize, JsonSchema)]
 pub struct PasskeyCreated {
+    /// The passkey.
     passkey: Passkey,
     /// Ten codes, each of which can replace the passkey after the password once; null if the password alone logs in,
     /// or the account already has codes.
@@ -127,6 +136,7 @@ record! {
     /// A merge patch of a passkey.
     #[derive(Debug)]
     pub struct UpdatePasskey in Api {
+        /// The name, of 1 to 100 characters.
         pub name: Option<Name> = change,
     }
 }
@@ -134,6 +144,7 @@ record! {
 /// A passkey in the path.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OnePasskey {
+    /// The passkey.
     passkey: Passkey,
 }
 

@@ -13,13 +13,16 @@ use web::route::Operation;
 /// The providers with which people may sign in.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProviderList {
+    /// The providers, in the order in which they are shown.
     providers: Vec<Provider>,
 }
 
 /// A provider.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Provider {
+    /// The id.
     id: String,
+    /// The name, of 1 to 100 characters.
     name: String,
     /// The page of the console with which a sign-on begins, for a browser.
     sign_in_url: String,

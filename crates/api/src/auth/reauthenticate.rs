@@ -26,9 +26,13 @@ record! {
     /// The credentials that confirm a person's identity: the password, or a passkey.
     #[derive(Debug)]
     pub struct Reauthenticate in Api {
+        /// The password of the account.
         password: Option<Text<1024>> = optional,
+        /// A code of the authenticator app, or a recovery code. Required if the account has a second factor.
         one_time_code: Option<Text<64>> = optional,
+        /// The value that was returned with the options.
         ceremony: Option<Text<4096>> = optional,
+        /// The API key or the access token of the client that makes the model call.
         credential: Option<AnyObject> = optional,
     }
     check(fields) {
@@ -49,8 +53,11 @@ record! {
 /// The tokens of the session that replaces the previous one.
 #[derive(Serialize, JsonSchema)]
 pub struct Reauthenticated {
+    /// The token for calls, as `Authorization: Bearer`.
     access_token: String,
+    /// The token to get new access tokens.
     refresh_token: String,
+    /// Always `Bearer`.
     token_type: &'static str,
     /// The lifetime of the access token, in seconds.
     expires_in: i64,

@@ -17,7 +17,9 @@ use super::BEARER;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RefreshedToken")]
 pub struct Refreshed {
+    /// The token for calls, as `Authorization: Bearer`.
     access_token: String,
+    /// Always `Bearer`.
     token_type: &'static str,
     /// The lifetime of the access token, in seconds.
     expires_in: i64,

@@ -21,10 +21,15 @@ record! {
     /// The values of a new account.
     #[derive(Debug)]
     pub struct Register in Api {
+        /// The e-mail address.
         email: Email = required,
+        /// The password of the account.
         password: Text<1024> = required,
+        /// The username.
         username: Username = required,
+        /// The person's name.
         full_name: Option<FullName> = optional,
+        /// The phone number with its country code, for example `+441632960961`.
         phone: Option<Phone> = optional,
     }
     check(fields) {
@@ -62,17 +67,24 @@ impl Register {
 /// The new account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Registered {
+    /// The account.
     user: RegisteredUser,
+    /// `true` if an e-mail with a link was sent.
     verification_email_sent: bool,
 }
 
 /// The user in the reply to a registration.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RegisteredUser {
+    /// The id.
     id: UserId,
+    /// The e-mail address.
     email: String,
+    /// The username.
     username: String,
+    /// The person's name.
     full_name: Option<String>,
+    /// The time of its creation.
     created_at: Time,
 }
 

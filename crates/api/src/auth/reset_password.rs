@@ -19,10 +19,13 @@ record! {
     /// A new password, and the token from the e-mail.
     #[derive(Debug)]
     pub struct ResetPassword in Api {
+        /// The token from the link in the e-mail.
         pub(crate) token: Text<512> = required,
+        /// The password of the account.
         pub(crate) password: Text<1024> = required,
     }
     reads {
+        /// The password again.
         password_confirmation: Text<1024> = required,
     }
     check(fields) {
@@ -34,7 +37,9 @@ record! {
 /// The account whose password was reset.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordReset {
+    /// A sentence for people.
     message: String,
+    /// The e-mail address.
     email: String,
 }
 

@@ -18,18 +18,24 @@ use super::Message;
 /// A page of sessions.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SessionPage {
+    /// The sessions of this page.
     sessions: Vec<ListedSession>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// A session in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedSession {
+    /// The id.
     id: SessionId,
     /// `true` for the calling session.
     current: bool,
+    /// The time of its creation.
     created_at: Time,
     /// The time of its login or last refresh.
     last_seen_at: Time,

@@ -18,6 +18,7 @@ record! {
     /// The token from the e-mail.
     #[derive(Debug)]
     pub struct VerifyEmail in Api {
+        /// The token from the link in the e-mail.
         token: Text<512> = required,
     }
 }
@@ -26,8 +27,11 @@ record! {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "VerifiedEmail")]
 pub struct Verified {
+    /// The e-mail address.
     email: String,
+    /// Always `true`.
     verified: bool,
+    /// The time when the address was verified.
     verified_at: Time,
 }
 

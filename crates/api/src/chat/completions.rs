@@ -1,13 +1,13 @@
 //! `/v1/chat/completions`: a chat with a model, answered whole or as a stream of events
 //! (docs/contract/gateway.md#chat-completions).
 
-use serde_json::json;
-
 use crate::Api;
 use crate::gate::ModelCallScope;
-use crate::model_calls::{self, ModelAnswer, count, flag, stream_options};
+use crate::model_calls::{
+    self, ModelAnswer, choices, count, max_tokens, messages, model, stream, stream_options,
+};
 use crate::refusals::{DECISION, GATEWAY};
-use input::fields::ObjectSchema;
+use input::schema::{ObjectSchema, Property};
 use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
@@ -19,21 +19,19 @@ pub struct ChatRequest;
 
 impl DescribeBody for ChatRequest {
     fn describe() -> ObjectSchema {
-        let messages = json!({
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "object"},
-            "examples": [[{"role": "user", "content": "Say hello."}]],
-        });
         ObjectSchema {
             properties: vec![
-                ("model", json!({"type": "string", "examples": ["svc-1"]}), true),
-                ("messages", messages, true),
-                ("stream", flag(), false),
-                ("stream_options", stream_options(), false),
-                ("max_tokens", count(1_000_000_000, 64), false),
-                ("max_completion_tokens", count(1_000_000_000, 64), false),
-                ("n", count(128, 1), false),
+                model("svc-1"),
+                messages(),
+                stream(),
+                stream_options(),
+                max_tokens(count(1_000_000_000, 64)),
+                Property::optional(
+                    "max_completion_tokens",
+                    count(1_000_000_000, 64),
+                    "The maximum number of output tokens; takes precedence over `max_tokens`.",
+                ),
+                choices(),
             ],
             is_open: true,
         }

@@ -26,7 +26,8 @@ pub fn codes(route: &Route) -> Vec<Code> {
     if !route.access.before_ready {
         codes.extend(DATABASE);
     }
-    codes.extend(path_parameters(route.path).filter_map(code_of_unknown));
+    let parameters = path_parameters::of(route.path).filter_map(path_parameters::find);
+    codes.extend(parameters.map(|parameter| parameter.unknown));
     if input.body.is_some() || input.form.is_some() {
         codes.extend(BODY);
     }
@@ -42,26 +43,4 @@ pub fn codes(route: &Route) -> Vec<Code> {
     codes.extend(route.operation.errors);
     codes.extend(route.operation.error_groups.concat());
     Code::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
-}
-
-/// Returns the refusal of an id in the path that nothing has.
-fn code_of_unknown(parameter: &str) -> Option<Code> {
-    match parameter {
-        "organization_id" => Some(Code::OrganizationNotFound),
-        "project_id" => Some(Code::ProjectNotFound),
-        "key_id" => Some(Code::ApiKeyNotFound),
-        "member_id" => Some(Code::MemberNotFound),
-        "invitation_id" => Some(Code::InvitationNotFound),
-        "invoice_id" => Some(Code::InvoiceNotFound),
-        "budget_id" => Some(Code::BudgetNotFound),
-        "payment_id" => Some(Code::PaymentNotFound),
-        "session_id" => Some(Code::SessionNotFound),
-        "passkey_id" => Some(Code::PasskeyNotFound),
-        "connection_id" => Some(Code::ConnectionNotFound),
-        "reservation_id" => Some(Code::ReservationNotFound),
-        "webhook_id" => Some(Code::WebhookNotFound),
-        "delivery_id" => Some(Code::DeliveryNotFound),
-        "model_id" => Some(Code::ModelNotFound),
-        _ => None,
-    }
 }

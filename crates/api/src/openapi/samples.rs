@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{examples, is_model_call, path_parameters, tag};
+use super::{is_model_call, path_parameters, tag};
 use crate::routes::Route;
 use web::route::ErrorShape;
 
@@ -47,8 +47,9 @@ pub fn of(route: &Route, server: &str) -> Value {
 
 /// Returns the path with the examples of its parameters.
 fn example_path(path: &'static str) -> String {
-    path_parameters(path).fold(path.replace("{*", "{"), |path, name| {
-        path.replace(&format!("{{{name}}}"), examples::path_parameter(name))
+    path_parameters::of(path).fold(path.replace("{*", "{"), |path, name| {
+        let example = path_parameters::find(name).map(|known| known.example).unwrap_or_default();
+        path.replace(&format!("{{{name}}}"), example)
     })
 }
 

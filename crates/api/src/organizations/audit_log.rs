@@ -63,9 +63,12 @@ pub struct EntryQuery {
 impl Record<Api> for EntryQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = PageQuery::read(fields);
-        let actor: Option<Option<EntryId>> = fields.optional("actor");
-        let action: Option<Option<EntryAction>> = fields.optional("action");
-        let target: Option<Option<EntryId>> = fields.optional("target");
+        let actor: Option<Option<EntryId>> =
+            fields.described("The actor: the id of a person or an API key.").optional("actor");
+        let action: Option<Option<EntryAction>> =
+            fields.described("The action, for example `api_key.created`.").optional("action");
+        let target: Option<Option<EntryId>> =
+            fields.described("The id of the changed object.").optional("target");
         let filter = Filter {
             actor: actor?.map(|EntryId(id)| id),
             action: action?.map(|EntryAction(action)| action),
@@ -87,8 +90,9 @@ pub struct AuditLogQuery {
 impl Record<Api> for AuditLogQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let entries = EntryQuery::read(fields);
-        let start: Option<Option<DateField>> = fields.optional("start_date");
-        let end: Option<Option<DateField>> = fields.optional("end_date");
+        let start: Option<Option<DateField>> =
+            fields.described("The beginning, inclusive.").optional("start_date");
+        let end: Option<Option<DateField>> = fields.described("The end, exclusive.").optional("end_date");
         let instant = |bound: Option<DateField>| bound.map(|DateField(bound)| bound.instant());
         let (since, until) = (start.map(instant), end.map(instant));
         if let (Some(Some(since)), Some(Some(until))) = (since, until)
@@ -105,17 +109,24 @@ impl Record<Api> for AuditLogQuery {
 /// A page of an audit log.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AuditLogPage {
+    /// The entries of this page.
     entries: Vec<AuditEntry>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// An action, with its actor and the address that it came from.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AuditEntry {
+    /// The id.
     id: AuditId,
+    /// The time of the event.
     time: Time,
+    /// The actor: the id of a person or an API key.
     actor: AuditActor,
     /// A word such as `api_key.created`.
     action: String,
@@ -123,6 +134,10 @@ pub struct AuditEntry {
     target: String,
     /// The client's address, if known.
     address: Option<String>,
+    #[schemars(
+        description = "The id of the request, from the response's header `x-request-id`; in a request for a \
+        decision, the call's own id."
+    )]
     request_id: Option<String>,
 }
 

@@ -32,7 +32,9 @@ pub use summary::summary;
 /// Usage of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationUsage {
+    /// The usage.
     usage: Vec<UsageRow>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: Cells,
 }
 

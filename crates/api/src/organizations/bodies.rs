@@ -12,8 +12,11 @@ record! {
     /// A new organization.
     #[derive(Debug)]
     pub struct CreateOrganization in Api {
+        /// The name, of 1 to 100 characters.
         name: Name = required,
+        /// A text of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
+        /// The settings.
         settings: CreateSettings = object,
     }
 }
@@ -33,7 +36,9 @@ impl CreateOrganization {
 record! {
     #[derive(Debug)]
     struct CreateSettings in Api {
+        /// The role of guests whose invitation names none.
         default_role: DefaultRole = or(DefaultRole(OrganizationRole::Member)),
+        /// `true` if projects may be `public`, so that every member of the organization can view them.
         allow_public_projects: bool = or(false),
     }
 }
@@ -42,8 +47,11 @@ record! {
     /// A merge patch of an organization.
     #[derive(Debug)]
     pub struct UpdateOrganization in Api {
+        /// The name, of 1 to 100 characters.
         name: Option<Name> = change,
+        /// A text of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
+        /// The settings.
         settings: UpdateSettings = change_object,
     }
 }
@@ -65,9 +73,16 @@ impl UpdateOrganization {
 record! {
     #[derive(Debug)]
     struct UpdateSettings in Api {
+        /// The role of guests whose invitation names none.
         default_role: Option<DefaultRole> = change,
+        /// `true` if projects may be `public`, so that every member of the organization can view them.
         allow_public_projects: Option<bool> = change,
+        /// `true` if only people with a second factor have access to the organization; API keys keep working.
+        /// Only an owner with a fresh session can change this.
         require_second_factor: Option<bool> = change,
+        /// `true` if members managed by a provider of the organization have access only in the console, after
+        /// a sign-on with it; API keys keep working, and owners can use other sign-in methods. Only an owner
+        /// with a fresh session can change this.
         require_sign_on: Option<bool> = change,
     }
 }

@@ -28,8 +28,11 @@ record! {
     /// The recipient and role of an invitation.
     #[derive(Debug)]
     pub struct CreateInvitation in Api {
+        /// The e-mail address.
         email: Email = required,
+        /// The role.
         role: Option<OrganizationRole> = optional,
+        /// A sentence for people.
         message: Option<DescriptionText> = optional,
     }
 }
@@ -44,10 +47,15 @@ impl CreateInvitation {
 /// A new invitation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedInvitation {
+    /// The id of the invitation.
     invitation_id: InvitationId,
+    /// The e-mail address.
     email: String,
+    /// The role.
     role: OrganizationRole,
+    /// The time of its expiry; null for never.
     expires_at: Time,
+    /// The state.
     status: InvitationStatus,
 }
 
@@ -100,7 +108,7 @@ pub struct InvitationQuery {
 
 impl Record<Api> for InvitationQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let (page, status) = (PageQuery::read(fields), fields.optional("status"));
+        let (page, status) = (PageQuery::read(fields), fields.described("The state.").optional("status"));
         Some(Self { page: page?.0, status: status? })
     }
 }
@@ -108,21 +116,32 @@ impl Record<Api> for InvitationQuery {
 /// A page of invitations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvitationPage {
+    /// The invitations of this page.
     invitations: Vec<Invitation>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// An invitation in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Invitation {
+    /// The id.
     id: InvitationId,
+    /// The e-mail address.
     email: String,
+    /// The role.
     role: OrganizationRole,
+    /// The state.
     status: InvitationStatus,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of its expiry; null for never.
     expires_at: Time,
+    /// The person who sent the invitation.
     invited_by: PersonBrief,
 }
 
@@ -177,10 +196,15 @@ pub async fn delete(
 /// An invitation that was sent again.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ResentInvitation {
+    /// The id.
     id: InvitationId,
+    /// The e-mail address.
     email: String,
+    /// The role.
     role: OrganizationRole,
+    /// The state.
     status: InvitationStatus,
+    /// The time of its expiry; null for never.
     expires_at: Time,
 }
 

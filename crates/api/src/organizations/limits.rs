@@ -19,14 +19,18 @@ pub struct OrganizationLimits {
     models: Vec<ModelLimits>,
     /// The amount by which the balance may go below zero.
     credit_limit: Nano,
+    /// The balance of the organization.
     balance: Balance,
 }
 
 /// The limits of a model for each organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelLimits {
+    /// The id.
     id: String,
+    /// The maximum number of calls per minute, per organization.
     max_requests_per_min: u32,
+    /// The maximum number of concurrent calls per organization.
     max_concurrent_requests: u32,
     /// The maximum number of tokens per request.
     max_tokens: i64,

@@ -34,9 +34,13 @@ record! {
     /// A new project.
     #[derive(Debug)]
     pub struct CreateProject in Api {
+        /// The name, of 1 to 100 characters.
         name: Name = required,
+        /// A text of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
+        /// The settings.
         settings: CreateSettings = object,
+        /// The visibility of the project.
         visibility: Visibility = or(Visibility::Private),
     }
 }
@@ -44,8 +48,11 @@ record! {
 record! {
     #[derive(Debug)]
     struct CreateSettings in Api {
+        /// The id of the model.
         model: Option<Text<128>> = optional,
+        /// The maximum number of tokens per request; null for the model's limit.
         max_tokens: Option<Integer<1, 1_000_000_000>> = optional,
+        /// The randomness of the answer, from 0 to 2.
         temperature: Option<Temperature> = optional,
     }
     check(fields) {
@@ -63,7 +70,9 @@ record! {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ProjectSettings")]
 pub struct Settings {
+    /// The id of the model.
     model: Option<String>,
+    /// The maximum number of tokens per request; null for the model's limit.
     max_tokens: Option<i64>,
     temperature: Option<Ppm>,
 }
@@ -71,13 +80,21 @@ pub struct Settings {
 /// A new project.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedProject {
+    /// The id.
     id: ProjectId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
+    /// The settings.
     settings: Settings,
+    /// The visibility of the project.
     visibility: Visibility,
+    /// The id of the organization.
     organization_id: OrganizationId,
 }
 
@@ -139,20 +156,30 @@ pub async fn create(
 /// A page of projects.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectPage {
+    /// The projects of this page.
     projects: Vec<ListedProject>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// A project in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedProject {
+    /// The id.
     id: ProjectId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
+    /// The visibility of the project.
     visibility: Visibility,
     /// The caller's effective role.
     role: Option<ProjectRole>,
@@ -190,24 +217,36 @@ pub async fn list(
 /// A project with its settings and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Project {
+    /// The id.
     id: ProjectId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
+    /// The settings.
     settings: Settings,
+    /// The visibility of the project.
     visibility: Visibility,
+    /// The id of the organization.
     organization_id: OrganizationId,
     /// The number of explicit members.
     members_count: i64,
+    /// The number of API keys of the project.
     api_keys_count: i64,
+    /// The usage.
     usage: UsageTotals,
 }
 
 /// The total usage of a project.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageTotals {
+    /// The number of tokens.
     tokens: i64,
+    /// The number of calls.
     requests: i64,
 }
 
@@ -238,9 +277,13 @@ record! {
     /// A merge patch of a project.
     #[derive(Debug)]
     pub struct UpdateProject in Api {
+        /// The name, of 1 to 100 characters.
         name: Option<Name> = change,
+        /// A text of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
+        /// The settings.
         settings: Patch<UpdateSettings> = patch_object,
+        /// The visibility of the project.
         visibility: Option<Visibility> = change,
     }
 }
@@ -248,8 +291,11 @@ record! {
 record! {
     #[derive(Debug)]
     struct UpdateSettings in Api {
+        /// The id of the model.
         model: Patch<Text<128>> = patch,
+        /// The maximum number of tokens per request; null for the model's limit.
         max_tokens: Patch<Integer<1, 1_000_000_000>> = patch,
+        /// The randomness of the answer, from 0 to 2.
         temperature: Patch<Temperature> = patch,
     }
     check(fields) {
@@ -282,10 +328,15 @@ impl UpdateProject {
 /// A project after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UpdatedProject {
+    /// The id.
     id: ProjectId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The time of the last change.
     updated_at: Time,
+    /// The settings.
     settings: Settings,
 }
 

@@ -61,10 +61,13 @@ impl UsageQuery {
         subject: Subject,
         groups: impl FnOnce(&mut Fields<'_, Api>) -> Option<Option<Groups>>,
     ) -> Option<Self> {
-        let (start, end): (Option<Option<DateField>>, Option<Option<DateField>>) =
-            (fields.optional("start_date"), fields.optional("end_date"));
-        let (groups, format) = (groups(fields), fields.or("format", Format::Json));
-        let needs_components = fields.or("components", false);
+        let start: Option<Option<DateField>> =
+            fields.described("The beginning, inclusive.").optional("start_date");
+        let end: Option<Option<DateField>> = fields.described("The end, exclusive.").optional("end_date");
+        let groups = groups(fields);
+        let format = fields.described("The format of the response.").or("format", Format::Json);
+        let needs_components =
+            fields.described("The components that have a price of their own.").or("components", false);
         let bound = |bound: Option<DateField>| bound.map(|DateField(bound)| bound);
         let (start, end, format) = (bound(start?), bound(end?), format?);
         let groups = groups?.unwrap_or(subject.by_day());
@@ -139,14 +142,18 @@ type Components = BTreeMap<&'static str, i64>;
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "UsageCells")]
 pub struct Cells {
+    /// Chat models.
     chat: ChatUsage,
+    /// Embedding models.
     embeddings: EmbeddingsUsage,
 }
 
 /// Usage of chat models.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct ChatUsage {
+    /// The number of calls.
     requests: i64,
+    /// The number of tokens.
     tokens: ChatTokens,
     /// The price at list price.
     amount: Pico,
@@ -159,14 +166,18 @@ pub struct ChatUsage {
 /// Prompt and completion tokens.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct ChatTokens {
+    /// The text to continue; in counts, the tokens of prompts.
     prompt: i64,
+    /// Tokens of answers.
     completion: i64,
 }
 
 /// Usage of embedding models.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct EmbeddingsUsage {
+    /// The number of calls.
     requests: i64,
+    /// The number of tokens.
     tokens: i64,
     /// The price at list price.
     amount: Pico,

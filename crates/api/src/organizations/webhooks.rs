@@ -33,13 +33,19 @@ pub use test::test;
 /// A new webhook. Only this reply and that of a rotation hold its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedWebhook {
+    /// The id.
     id: WebhookId,
     /// The secret by which receivers verify that events come from here.
     secret: String,
+    /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public Internet.
     url: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The events that it receives.
     events: Vec<EventType>,
+    /// Always `true`.
     enabled: bool,
+    /// The time of its creation.
     created_at: Time,
 }
 
@@ -78,10 +84,15 @@ pub async fn create(
 /// A webhook without its secret.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Webhook {
+    /// The id.
     id: WebhookId,
+    /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public Internet.
     url: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The events that it receives.
     events: Vec<EventType>,
+    /// `true` if it receives events.
     enabled: bool,
     /// Why it is switched off; null while it is on.
     disabled_reason: Option<DisabledReason>,
@@ -89,7 +100,9 @@ pub struct Webhook {
     failing_since: Option<Time>,
     /// The time until which events are also signed with the previous secret; null without one.
     previous_secret_ends_at: Option<Time>,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
 }
 
@@ -113,9 +126,13 @@ impl Webhook {
 /// A page of webhooks.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WebhookPage {
+    /// The webhooks of this page.
     webhooks: Vec<Webhook>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 

@@ -46,7 +46,9 @@ record! {
     /// The token from the e-mail, and the account's password.
     #[derive(Debug)]
     pub struct ConfirmNewAddress in Api {
+        /// The token from the link in the e-mail.
         token: Text<512> = required,
+        /// The password of the account.
         password: Text<1024> = required,
     }
     check(fields) {

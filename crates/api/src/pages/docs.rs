@@ -170,8 +170,7 @@ pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<DocsPage, Error> {
     Ok(DocsPage { html: Docs::of(&api)?.overview.clone(), code: None })
 }
 
-pub const READ: Operation =
-    Operation { errors: &[Code::UnknownPath], ..Operation::new("get_reference_subject_page") };
+pub const READ: Operation = Operation::new("get_reference_subject_page");
 
 /// Show the operations about a subject.
 ///

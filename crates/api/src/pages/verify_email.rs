@@ -64,10 +64,11 @@ enum Proof {
 
 impl Record<Api> for ConfirmAddress {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let token = fields.required("token");
-        let password = fields.optional::<Text<1024>>("password");
-        let new_password = fields.optional::<Text<1024>>("new_password");
-        let confirmation = fields.optional::<Text<1024>>("new_password_confirmation");
+        let token = fields.described("The token from the link in the e-mail.").required("token");
+        let password = fields.described("The password of the account.").optional::<Text<1024>>("password");
+        let new_password = fields.described("The new password.").optional::<Text<1024>>("new_password");
+        let confirmation =
+            fields.described("The new password again.").optional::<Text<1024>>("new_password_confirmation");
         let proof = match (password?, new_password?, confirmation?) {
             (None, None, None) => None,
             (Some(Text(password)), None, None) => {

@@ -14,15 +14,20 @@ use web::route::Operation;
 /// The state of a running process.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Health {
+    /// Always `ok`.
     status: &'static str,
+    /// The version of the server.
     version: &'static str,
 }
 
 /// The readiness of a replica, and the checks behind it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Readiness {
+    /// Always `ready`; otherwise the response is 503.
     status: &'static str,
+    /// The version of the server.
     version: &'static str,
+    /// Each check by its name.
     checks: Vec<Check>,
 }
 

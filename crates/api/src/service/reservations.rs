@@ -40,6 +40,7 @@ impl From<reservations::Reservation> for Reservation {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ReleasedReservation")]
 pub struct Released {
+    /// The id.
     id: ReservationId,
     /// Always `true`.
     released: bool,

@@ -6,6 +6,7 @@
 
 mod cloud_events;
 mod event;
+mod parts;
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ record! {
     /// The events of a batch.
     #[derive(Debug)]
     pub struct Batch in Api {
+        /// 1 to 1,000 events. Each is accepted or rejected on its own.
         events: Events = required,
     }
 }
@@ -135,6 +137,7 @@ impl Field for Events {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "UsageResults")]
 pub struct Results {
+    /// A result for each event, in the order of the events.
     results: Vec<EventResult>,
 }
 
@@ -143,6 +146,7 @@ pub struct Results {
 pub struct EventResult {
     /// The event's id, if it could be read.
     id: Option<Arc<str>>,
+    /// The state.
     status: EventStatus,
     /// The code of a refusal.
     code: Option<&'static str>,
@@ -170,8 +174,11 @@ pub enum EventStatus {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "EventDetail")]
 pub struct DetailText {
+    /// The path of the invalid field.
     param: String,
+    /// A stable code for programs.
     code: &'static str,
+    /// A sentence for people.
     message: String,
 }
 

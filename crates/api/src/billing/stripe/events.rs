@@ -7,7 +7,7 @@ use crate::Api;
 use crate::auth::Message;
 use crate::gate::{Call, Visitor};
 use ::payments::{Payments, inbound};
-use input::fields::ObjectSchema;
+use input::schema::{ObjectSchema, Property};
 use kernel::error::{Code, Error};
 use web::input::{Description, Input, read_signed_json};
 use web::reply::{Enveloped, ok};
@@ -38,8 +38,8 @@ impl Input<Api> for SignedEvent {
             json!({"type": "string", "description": text, "examples": ["t=1764000000,v1=5257a869e7ec"]});
         let word = |example: &str| json!({"type": "string", "maxLength": 255, "examples": [example]});
         let properties = vec![
-            ("id", word("evt_1TbMzVBuJ2Q3xY9k"), true),
-            ("type", word("payment_intent.succeeded"), true),
+            Property::required("id", word("evt_1TbMzVBuJ2Q3xY9k"), "The id."),
+            Property::required("type", word("payment_intent.succeeded"), "The kind."),
         ];
         Description {
             // The other fields are Stripe's.

@@ -20,6 +20,7 @@ use web::route::Operation;
 /// The settings for charging the saved card automatically.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AutoTopUp {
+    /// `true` if the saved card is charged automatically.
     enabled: bool,
     /// The card is charged when the available balance is below it.
     threshold: Nano,
@@ -54,6 +55,7 @@ record! {
     /// A merge patch of the automatic top-up (RFC 7396).
     #[derive(Debug)]
     pub struct UpdateAutoTopUp in Api {
+        /// `true` to charge the saved card automatically; this also resumes a paused top-up.
         enabled: Option<bool> = change,
         threshold: Option<SignedAmount> = change,
         restore_to: Option<Amount> = change,

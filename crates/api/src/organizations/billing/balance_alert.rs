@@ -27,6 +27,7 @@ pub struct BalanceAlert {
     low_since: Option<Time>,
     /// The posted balance, excluding reserved amounts.
     balance: Nano,
+    /// The currency, as in ISO 4217.
     currency: String,
 }
 

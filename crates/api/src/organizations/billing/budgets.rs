@@ -26,7 +26,9 @@ pub use bodies::{CreateBudget, UpdateBudget};
 /// A budget, with its usage in the current period.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Budget {
+    /// The id.
     id: BudgetId,
+    /// The name, of 1 to 100 characters.
     name: String,
     /// `organization`, `project` or `api_key`.
     scope: &'static str,
@@ -42,6 +44,7 @@ pub struct Budget {
     hard: bool,
     /// The percentages of the limit at which owners and admins are notified by e-mail.
     thresholds: Vec<i64>,
+    /// The currency of the organization, as in ISO 4217.
     currency: String,
     /// The first instant of the running period; null for `total`.
     period_start: Option<Time>,
@@ -53,7 +56,9 @@ pub struct Budget {
     reserved: Nano,
     /// The limit less `spent` and `reserved`; less than 0 if they are more.
     left: Pico,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of the last change.
     updated_at: Time,
 }
 
@@ -114,9 +119,13 @@ pub async fn create(
 /// A page of budgets.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BudgetPage {
+    /// The budgets of this page.
     budgets: Vec<Budget>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 

@@ -17,25 +17,33 @@ use web::route::Operation;
 /// A page of credits.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreditPage {
+    /// The credits of this page.
     credits: Vec<Credit>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// Money that was bought, given or refunded.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Credit {
+    /// The id.
     id: CreditId,
     amount: Nano,
     /// The remaining amount. An expired credit still shows it until it is closed.
     remaining: Nano,
+    /// The currency, as in ISO 4217.
     currency: String,
     /// Unique within the organization.
     reference: String,
     /// `purchase`, `grant`, `payment`, `discount`, `correction` or `void`.
     kind: &'static str,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of its expiry; null for never.
     expires_at: Option<Time>,
 }
 

@@ -92,10 +92,15 @@ pub struct ExportQuery {
 
 impl Record<Api> for ExportQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
-        let format: Option<Format> = fields.required("format");
-        let month: Option<MonthField> = fields.required("month");
-        let version = fields.or("version", VersionField(Version::default()));
-        let dataset = fields.or("dataset", DatasetField(Dataset::default()));
+        let format: Option<Format> = fields.described("The format of the response.").required("format");
+        let month: Option<MonthField> =
+            fields.described("The calendar month in UTC, such as `2026-01`.").required("month");
+        let version = fields
+            .described("The version of FOCUS that the file follows.")
+            .or("version", VersionField(Version::default()));
+        let dataset = fields
+            .described("The records of the file. `invoice_detail` and `billing_period` need `version=1.4`.")
+            .or("dataset", DatasetField(Dataset::default()));
         let form = Form::new(version?.0, dataset?.0);
         if form.is_none() {
             let message = "This dataset requires FOCUS 1.4. Send `version=1.4` with it.";

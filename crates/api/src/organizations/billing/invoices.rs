@@ -49,7 +49,7 @@ pub struct InvoiceQuery {
 impl Record<Api> for InvoiceQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = PageQuery::read(fields);
-        let status: Option<Option<StatusParameter>> = fields.optional("status");
+        let status: Option<Option<StatusParameter>> = fields.described("The state.").optional("status");
         let status = status?.map(|StatusParameter(status)| status);
         Some(Self { page: page?.0, status })
     }
@@ -58,9 +58,11 @@ impl Record<Api> for InvoiceQuery {
 /// The invoice of a month.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Invoice {
+    /// The id.
     id: InvoiceId,
     /// The number, consecutive over all invoices of this service, without gaps.
     number: i64,
+    /// The first day of the month.
     period_start: Time,
     /// The first instant of the next month.
     period_end: Time,
@@ -69,10 +71,13 @@ pub struct Invoice {
     balance_brought_forward: Nano,
     /// The unpaid part of the amount and the balance brought forward.
     amount_due: Nano,
+    /// The currency, as in ISO 4217.
     currency: String,
     /// `open`, `paid`, `void` or `uncollectible`.
     status: &'static str,
+    /// The time of payment; null if it isn't paid.
     payment_date: Option<Time>,
+    /// The lines.
     items: Vec<InvoiceItem>,
     /// Its credit notes, the oldest first.
     credit_notes: Vec<CreditNote>,
@@ -81,21 +86,26 @@ pub struct Invoice {
 /// A correction of an invoice after the close of its month: it lowers the amount due and refunds payments.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreditNote {
+    /// The id.
     id: CreditNoteId,
     /// The number, consecutive over all credit notes of this service, without gaps.
     number: i64,
+    /// The time of its creation.
     created_at: Time,
     /// The source and id of the correction, and how many more came with it.
     reference: String,
     /// The refund. Negative if the lost discount was worth more than the usage taken back.
     amount: Nano,
+    /// The lines.
     items: Vec<InvoiceItem>,
 }
 
 /// A line; `amount` is exactly `quantity` × `unit_price`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvoiceItem {
+    /// A description of the line.
     description: String,
+    /// The number of units.
     quantity: i64,
     unit_price: Pico,
     amount: Pico,
@@ -144,9 +154,13 @@ impl Invoice {
 /// A page of invoices.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvoicePage {
+    /// The invoices of this page.
     invoices: Vec<Invoice>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 

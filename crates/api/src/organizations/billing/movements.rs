@@ -31,8 +31,9 @@ pub struct MovementQuery {
 impl Record<Api> for MovementQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = PageQuery::read(fields);
-        let (start, end): (Option<Option<DateField>>, Option<Option<DateField>>) =
-            (fields.optional("start_date"), fields.optional("end_date"));
+        let start: Option<Option<DateField>> =
+            fields.described("The beginning, inclusive.").optional("start_date");
+        let end: Option<Option<DateField>> = fields.described("The end, exclusive.").optional("end_date");
         let bound = |bound: Option<DateField>| bound.map(|DateField(bound)| bound);
         let query = Query { start: bound(start?), end: bound(end?) };
         Some(Self { page: page?.0, query })
@@ -42,21 +43,28 @@ impl Record<Api> for MovementQuery {
 /// A page of movements.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MovementPage {
+    /// The movements of this page.
     movements: Vec<Movement>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// A change of the posted balance, which is the sum of all movements.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Movement {
+    /// The id of the movement.
     id: LedgerTransactionId,
+    /// The time of the event.
     time: Time,
     /// `usage`, `credit`, `credit_expiry`, `discount`, `payment`, `void` or `write_off`.
     kind: &'static str,
     /// Negative if it lowers the balance.
     amount: Nano,
+    /// The currency, as in ISO 4217.
     currency: String,
     /// The reference of a new credit; the id of another credit or of an invoice; a month; null for usage.
     reference: Option<String>,

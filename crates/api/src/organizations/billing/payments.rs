@@ -24,6 +24,7 @@ use web::route::Operation;
 /// A payment.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Payment {
+    /// The id of the payment.
     id: PaymentId,
     /// `credit`, `invoice` or `auto_top_up`.
     kind: &'static str,
@@ -35,6 +36,7 @@ pub struct Payment {
     tax: Option<Nano>,
     /// The amount with the tax, which is charged; null until the tax is known.
     total: Option<Nano>,
+    /// The currency, as in ISO 4217.
     currency: String,
     /// The invoice that it pays; null for credit.
     invoice_id: Option<InvoiceId>,
@@ -48,7 +50,9 @@ pub struct Payment {
     failure_code: Option<String>,
     /// The payment processor's page with the invoice or receipt of a payment with tax; null without one.
     receipt_url: Option<String>,
+    /// The time when the payment was created.
     created_at: Time,
+    /// The time of payment; null until then.
     paid_at: Option<Time>,
 }
 
@@ -81,7 +85,9 @@ record! {
     #[derive(Debug)]
     pub struct CreatePayment in Api {
         amount: Option<Amount> = optional,
+        /// The invoice to pay: its amount due, rounded up to an amount that can be charged.
         invoice_id: Option<InvoiceId> = optional,
+        /// `true` to save the card for automatic charges.
         save_card: bool = or(false),
     }
     check(fields) {
@@ -144,9 +150,13 @@ pub async fn create(
 /// A page of payments.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentPage {
+    /// The payments of this page.
     payments: Vec<Payment>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 

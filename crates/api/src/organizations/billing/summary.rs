@@ -19,10 +19,13 @@ use web::route::Operation;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "BillingSummary")]
 pub struct Summary {
+    /// The current month.
     current_period: Period,
+    /// The balance of the organization.
     balance: Balance,
     /// The saved card; null without one.
     payment_method: Option<PaymentMethod>,
+    /// The plan.
     subscription: Subscription,
 }
 
@@ -30,12 +33,15 @@ pub struct Summary {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "BillingPeriod")]
 pub struct Period {
+    /// The beginning, inclusive.
     start_date: Time,
     /// The first instant of the next month.
     end_date: Time,
     /// The usage so far at list price, less volume discounts.
     total_amount: Pico,
+    /// The currency, as in ISO 4217.
     currency: String,
+    /// The state.
     status: PeriodStatus,
 }
 
@@ -55,6 +61,7 @@ pub struct Balance {
     available: Nano,
     /// The money reserved for calls in flight.
     reserved: Nano,
+    /// The currency, as in ISO 4217.
     currency: String,
 }
 
@@ -86,9 +93,13 @@ impl From<SavedCard> for PaymentMethod {
 /// The plan of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Subscription {
+    /// Always `pay_as_you_go`.
     plan: String,
+    /// The state.
     status: SubscriptionStatus,
+    /// The time when the current month is closed.
     next_billing_date: Time,
+    /// The end, exclusive.
     end_date: Time,
 }
 

@@ -35,26 +35,36 @@ pub use rotate::rotate;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyRestrictions")]
 pub struct Restrictions {
+    /// The addresses and networks from which the key may be used; null for any.
     allowed_ips: Option<Vec<String>>,
     /// The maximum number of requests per minute.
     rate_limit: Option<i64>,
     /// The maximum number of tokens per request.
     max_tokens: Option<i64>,
+    /// The models that the key may use; null for all.
     models: Option<Vec<String>>,
 }
 
 /// A new key. Only this reply and that of a rotation hold its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedApiKey {
+    /// The id.
     id: ApiKeyId,
     /// The secret.
     key: String,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The permissions of the key.
     permissions: Permissions,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of its expiry; null for never.
     expires_at: Option<Time>,
+    /// The restrictions of the key.
     restrictions: Restrictions,
+    /// The person who created the key, which acts with their roles.
     created_by: PersonBrief,
 }
 
@@ -95,9 +105,13 @@ pub async fn create(
 /// A page of keys.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ApiKeyPage {
+    /// The keys of this page.
     api_keys: Vec<ListedApiKey>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
@@ -115,13 +129,21 @@ pub enum Status {
 /// A key in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedApiKey {
+    /// The id.
     id: ApiKeyId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The permissions of the key.
     permissions: Permissions,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of its expiry; null for never.
     expires_at: Option<Time>,
+    /// The time when the key was last used; null if never.
     last_used_at: Option<Time>,
+    /// The state.
     status: Status,
 }
 
@@ -151,15 +173,25 @@ pub async fn list(
 /// A key without its secret.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ApiKey {
+    /// The id.
     id: ApiKeyId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The permissions of the key.
     permissions: Permissions,
+    /// The time of its creation.
     created_at: Time,
+    /// The time of its expiry; null for never.
     expires_at: Option<Time>,
+    /// The restrictions of the key.
     restrictions: Restrictions,
+    /// The usage.
     usage: Usage,
+    /// The state.
     status: Status,
+    /// The person who created the key, which acts with their roles.
     created_by: PersonBrief,
 }
 
@@ -167,9 +199,13 @@ pub struct ApiKey {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyUsage")]
 pub struct Usage {
+    /// The number of calls made with the key.
     total_requests: i64,
+    /// The number of tokens used with the key.
     total_tokens: i64,
+    /// The time when the key was last used; null if never.
     last_used_at: Option<Time>,
+    /// The address from which the key was last used.
     last_used_ip: Option<String>,
 }
 
@@ -204,11 +240,17 @@ pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Versi
 /// A key after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UpdatedApiKey {
+    /// The id.
     id: ApiKeyId,
+    /// The name, of 1 to 100 characters.
     name: String,
+    /// A text of up to 1,000 characters.
     description: Option<String>,
+    /// The permissions of the key.
     permissions: Permissions,
+    /// The time of the last change.
     updated_at: Time,
+    /// The restrictions of the key.
     restrictions: Restrictions,
 }
 

@@ -28,7 +28,9 @@ record! {
     /// A new member and their role.
     #[derive(Debug)]
     pub struct AddMember in Api {
+        /// The id of the person.
         user_id: AnyUserId = required,
+        /// The role.
         role: ProjectRole = required,
     }
 }
@@ -57,10 +59,15 @@ impl Field for AnyUserId {
 /// A new member.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AddedProjectMember {
+    /// The id.
     id: UserId,
+    /// The e-mail address.
     email: String,
+    /// The username.
     username: String,
+    /// The role.
     role: ProjectRole,
+    /// The time when the person was added.
     added_at: Time,
 }
 

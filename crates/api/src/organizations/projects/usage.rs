@@ -19,9 +19,13 @@ use web::route::Operation;
 /// Usage of a project, by key and person.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsage {
+    /// The id of the project.
     project_id: ProjectId,
+    /// The name of the project.
     project_name: String,
+    /// The usage.
     usage: Vec<ProjectUsageRow>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: Cells,
 }
 

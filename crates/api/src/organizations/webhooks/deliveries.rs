@@ -32,7 +32,7 @@ pub struct DeliveryQuery {
 impl Record<Api> for DeliveryQuery {
     fn read(fields: &mut Fields<'_, Api>) -> Option<Self> {
         let page = PageQuery::read(fields);
-        let state = fields.optional::<State>("state");
+        let state = fields.described("The state of the delivery.").optional::<State>("state");
         Some(Self { page: page?.0, state: state? })
     }
 }
@@ -40,25 +40,34 @@ impl Record<Api> for DeliveryQuery {
 /// A page of deliveries.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeliveryPage {
+    /// The deliveries of this page.
     deliveries: Vec<WebhookDelivery>,
+    /// The number of rows on all pages; in reports, the sum of all rows.
     total: i64,
+    /// The number of the page, from 1.
     page: i64,
+    /// The number of rows per page; 20 by default.
     page_size: i64,
 }
 
 /// The delivery of an event to a webhook. Of the receiver's answer only the status is kept.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WebhookDelivery {
+    /// The id.
     id: DeliveryId,
+    /// The id of the event: the header `webhook-id` of every attempt.
     event_id: EventId,
     /// The type of the event.
     event_type: String,
+    /// The state of the delivery.
     state: State,
     /// The number of attempts.
     attempts: i64,
+    /// The time of the event.
     created_at: Time,
     /// When it is attempted next; null unless it is pending.
     next_attempt_at: Option<Time>,
+    /// The time of the last attempt; null if never.
     last_attempt_at: Option<Time>,
     /// The result of the last attempt; null before the first.
     outcome: Option<Outcome>,

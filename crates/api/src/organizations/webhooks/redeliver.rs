@@ -19,6 +19,7 @@ record! {
     /// The failed deliveries to make again.
     #[derive(Debug)]
     pub struct RedeliverFailed in Api {
+        /// The earliest time at which a delivery was queued, inclusive.
         since: Time = required,
     }
 }
@@ -26,6 +27,7 @@ record! {
 /// The number of deliveries that are made again.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Redelivered {
+    /// The number of deliveries that are made again.
     deliveries: u64,
 }
 

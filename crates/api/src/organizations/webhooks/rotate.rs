@@ -18,6 +18,7 @@ use web::route::Operation;
 /// The new secret of a webhook, and until when the previous one signs, too.
 #[derive(Serialize, JsonSchema)]
 pub struct RotatedWebhook {
+    /// The id.
     id: WebhookId,
     /// The new secret.
     secret: String,

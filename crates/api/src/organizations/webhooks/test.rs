@@ -16,7 +16,9 @@ use web::route::Operation;
 /// A test that was queued.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct QueuedTest {
+    /// The id of the test: the header `webhook-id`.
     event_id: EventId,
+    /// The id of the test's delivery.
     delivery_id: DeliveryId,
 }
 

@@ -26,6 +26,7 @@ record! {
     /// The token from the e-mail.
     #[derive(Debug)]
     pub struct AcceptInvitation in Api {
+        /// The token from the link in the e-mail.
         token: Text<512> = required,
     }
 }

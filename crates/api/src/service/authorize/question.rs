@@ -12,27 +12,34 @@ record! {
     /// The request of `authorize`.
     #[derive(PartialEq, Debug)]
     pub struct Authorize in Api {
+        /// The API key or the access token of the client that makes the model call.
         pub(super) credential: Text<4096> = required,
+        /// The address of the client that makes the model call.
         pub(super) client_address: Option<IpAddr> = optional,
+        /// The operation of the call.
         pub(super) operation: Permission = required,
+        /// The id of the model.
         pub(super) model: Option<Text<128>> = optional,
+        /// The maximum number of tokens per request; null for the model's limit.
         pub(super) max_tokens: Option<Tokens> = optional,
-        /// An estimate of the prompt's tokens, for the reservation of the highest possible price.
+        /// The approximate number of tokens of the prompt; without it, the model's maximum is reserved.
         pub(super) estimated_prompt_tokens: Option<Tokens> = optional,
-        /// The organization for which a user calls; an access token has none.
+        /// The id of the organization.
         pub(super) organization_id: Option<Text<64>> = optional,
+        /// The id of the project.
         pub(super) project_id: Option<Text<64>> = optional,
-        /// The number of answers of a chat.
+        /// The number of answers that the call asks for (`n`).
         pub(super) choices: Choices = or(Integer(1)),
-        /// The number of texts in an embeddings call.
+        /// The number of texts that the call sends, for embeddings.
         pub(super) inputs: Inputs = or(Integer(1)),
         /// The maximum number of searches that the upstream makes for the answer.
         pub(super) searches: Integer<0, 1_000> = or(Integer(0)),
         /// The maximum number of seconds of audio or video that the upstream counts.
         pub(super) seconds: Integer<0, 86_400> = or(Integer(0)),
-        /// The gateway's own id for the request.
+        /// The id of the request, from the response's header `x-request-id`; in a request for a decision, the
+        /// call's own id.
         pub(super) request_id: Option<QuestionId> = optional,
-        /// `true` to reserve money for the call.
+        /// `false` for a decision that reserves no money.
         pub(super) reserve: bool = or(true),
     }
     check(fields) {

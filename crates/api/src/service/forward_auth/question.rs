@@ -59,15 +59,26 @@ impl Field for Mode {
 record! {
     /// The query parameters.
     struct ForwardAuthQuery in Api {
+        /// The operation of the call.
         operation: Permission = required,
+        /// The id of the model.
         model: Option<Text<128>> = optional,
+        /// The maximum number of tokens per request; null for the model's limit.
         max_tokens: Option<Tokens> = optional,
+        /// The id of the organization.
         organization_id: Option<Text<64>> = optional,
+        /// The id of the project.
         project_id: Option<Text<64>> = optional,
+        /// The number of answers that the call asks for (`n`).
         choices: Choices = or(Integer(1)),
+        /// The number of texts that the call sends, for embeddings.
         inputs: Inputs = or(Integer(1)),
+        /// The id of the request, from the response's header `x-request-id`; in a request for a decision, the
+        /// call's own id.
         request_id: Option<QuestionId> = optional,
+        /// `false` for a decision that reserves no money.
         reserve: bool = or(true),
+        /// The format of refusals: `nginx` supports only 401 and 403.
         mode: Mode = or(Mode::Plain),
     }
     check(fields) {

@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 use strum::VariantArray;
 
 use billing::usage::{Caller, Event, Usage};
-use catalog::{Component, Kind, Parts, ServiceTier};
+use catalog::{Kind, ServiceTier};
 use input::fields::{self, Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::{Integer, one_of};
 use kernel::error::{Detail, Error};
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
+
+use super::parts::{PartsField, check_parts};
 
 /// Tokens of an event; negative in a correction.
 pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
@@ -32,9 +34,9 @@ pub(super) struct UsageRecord(pub(super) Usage);
 
 /// Reads the caller: a key, or a user in a project.
 fn caller(fields: &mut Fields<'_, ()>) -> Option<Caller> {
-    let api_key_id = fields.optional::<ApiKeyId>("api_key_id");
-    let project_id = fields.optional::<ProjectId>("project_id");
-    let user_id = fields.optional::<UserId>("user_id");
+    let api_key_id = fields.described("The id of the API key.").optional::<ApiKeyId>("api_key_id");
+    let project_id = fields.described("The id of the project.").optional::<ProjectId>("project_id");
+    let user_id = fields.described("The id of the person.").optional::<UserId>("user_id");
     let forms = "a call with an API key by `api_key_id`, a person's by `project_id` and `user_id`";
     match (api_key_id?, project_id?, user_id?) {
         (Some(id), None, None) => Some(Caller::ApiKey(id)),
@@ -57,9 +59,11 @@ fn caller(fields: &mut Fields<'_, ()>) -> Option<Caller> {
 
 impl Record<()> for EventRecord {
     fn read(fields: &mut Fields<'_, ()>) -> Option<Self> {
-        let id: Option<EventText> = fields.required("id");
-        let source: Option<EventText> = fields.required("source");
-        let time = fields.required("time");
+        let id: Option<EventText> = fields.described("The id.").required("id");
+        let source: Option<EventText> = fields
+            .described("The server that reports the event. Ids are unique within it.")
+            .required("source");
+        let time = fields.described("The time of the event.").required("time");
         let usage = UsageRecord::read(fields);
         Some(Self(Event { id: id?.0, source: source?.0, time: time?, usage: usage?.0 }))
     }
@@ -68,16 +72,24 @@ impl Record<()> for EventRecord {
 impl Record<()> for UsageRecord {
     fn read(fields: &mut Fields<'_, ()>) -> Option<Self> {
         let caller = caller(fields);
-        let model: Option<EventText> = fields.required("model");
-        let kind: Option<KindField> = fields.required("kind");
-        let prompt_tokens = fields.required::<Tokens>("prompt_tokens");
-        let completion_tokens = fields.or::<Tokens>("completion_tokens", Integer(0));
-        let cached_prompt_tokens = fields.optional::<Tokens>("cached_prompt_tokens");
-        let parts = fields.optional::<PartsField>("parts").map(|parts| parts.unwrap_or_default());
-        let service_tier = fields.or("service_tier", TierField::default());
-        let is_estimated = fields.or("estimated", false);
-        let reservation_id = fields.optional("reservation_id");
-        let corrects: Option<Option<EventText>> = fields.optional("corrects");
+        let model: Option<EventText> = fields.described("The id of the model.").required("model");
+        let kind: Option<KindField> = fields.described("The kind of usage.").required("kind");
+        let prompt_tokens = fields.described("The tokens of the prompt.").required::<Tokens>("prompt_tokens");
+        let completion_tokens =
+            fields.described("The tokens of the answer.").or::<Tokens>("completion_tokens", Integer(0));
+        let cached_prompt_tokens = fields
+            .described("The part of `prompt_tokens` that came from a prefix cache; null if unknown.")
+            .optional::<Tokens>("cached_prompt_tokens");
+        let parts = fields
+            .described("The usage in addition to these tokens, or as a part of them, by component.")
+            .optional::<PartsField>("parts")
+            .map(|parts| parts.unwrap_or_default());
+        let service_tier =
+            fields.described("The tier in the answer.").or("service_tier", TierField::default());
+        let is_estimated = fields.described("`true` if the counts are estimates.").or("estimated", false);
+        let reservation_id = fields.described("The id of the reservation.").optional("reservation_id");
+        let corrects: Option<Option<EventText>> =
+            fields.described("The id of the event that this one corrects.").optional("corrects");
         for (name, tokens) in [
             ("prompt_tokens", prompt_tokens),
             ("completion_tokens", completion_tokens),
@@ -145,87 +157,6 @@ impl Field for EventText {
     }
     fn schema() -> Value {
         json!({"type": "string", "minLength": 1, "maxLength": 256, "examples": ["call-1"]})
-    }
-}
-
-/// Adds a problem for each part of an event that it can't have.
-fn check_parts(
-    fields: &mut Fields<'_, ()>,
-    parts: Parts,
-    (prompt, cached, completion): (i64, i64, i64),
-    is_correction: bool,
-) {
-    for (part, quantity) in parts.iter() {
-        let name = part.as_str();
-        if is_correction {
-            continue;
-        }
-        let message = match part {
-            Component::Request => {
-                "`parts.request` may only be in an event that `corrects` another: each other event is one request."
-                    .to_owned()
-            }
-            _ if quantity < 0 => format!(
-                "`parts.{name}` must be 0 or more: only an event that `corrects` another takes something back."
-            ),
-            _ => continue,
-        };
-        fields.problem::<()>("parts", "out_of_range", message);
-    }
-    let wholes = [
-        (Component::Prompt, "prompt_tokens", prompt, cached),
-        (Component::Completion, "completion_tokens", completion, 0),
-    ];
-    for (whole, name, tokens, cached) in wholes {
-        let sum = parts.sum_of(whole).and_then(|sum| sum.checked_add(cached));
-        let fits = sum.is_some_and(|sum| sum.abs() <= tokens.abs());
-        if parts.sum_of(whole) != Some(0) && !fits {
-            let message = format!(
-                "The `parts` of `{name}`{} must be at most `{name}` together: each token is in one part at most.",
-                if whole == Component::Prompt { " and `cached_prompt_tokens`" } else { "" }
-            );
-            fields.problem::<()>("parts", "out_of_range", message);
-        }
-    }
-}
-
-/// The other quantities of an event, by the names of components.
-#[derive(Debug, Default)]
-struct PartsField(Parts);
-
-impl PartsField {
-    fn names() -> String {
-        Component::PARTS.map(|part| format!("`{}`", part.as_str())).join(", ")
-    }
-}
-
-impl Field for PartsField {
-    fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
-        let Json::Object(members) = value else {
-            let message = format!("`{}` must be an object, not {}.", at.path, value.type_name());
-            return problems.add(at, "wrong_type", message);
-        };
-        let mut parts = Some(Parts::default());
-        for (name, value) in members {
-            let path = format!("{}.{name}", at.path);
-            let place = Location { path: &path, ..*at };
-            let known = name.parse::<Component>().ok().filter(|part| Component::PARTS.contains(part));
-            let Some(part) = known else {
-                let message = format!("Unknown part `{name}`. Known parts are {}.", Self::names());
-                parts = problems.add(&place, "unknown_field", message);
-                continue;
-            };
-            let quantity = Tokens::read(value, &place, problems);
-            parts = parts.zip(quantity).map(|(parts, Integer(quantity))| parts.with(part, quantity));
-        }
-        parts.map(Self)
-    }
-    fn schema() -> Value {
-        let quantity = Tokens::schema();
-        let properties: serde_json::Map<_, _> =
-            Component::PARTS.iter().map(|part| (part.as_str().to_owned(), quantity.clone())).collect();
-        json!({"type": "object", "title": "UsageParts", "properties": properties, "additionalProperties": false,
-            "examples": [{"reasoning": 120, "search": 1}]})
     }
 }
 

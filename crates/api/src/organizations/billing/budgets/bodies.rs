@@ -75,13 +75,19 @@ record! {
     /// A new budget.
     #[derive(Debug)]
     pub struct CreateBudget in Api {
+        /// The name, of 1 to 100 characters.
         name: Name = required,
         scope: ScopeWord = required,
+        /// The id of the project.
         project_id: Option<ProjectId> = optional,
+        /// The id of the API key.
         api_key_id: Option<ApiKeyId> = optional,
+        /// The period of the limit, in UTC.
         period: PeriodWord = required,
         limit: Amount = required,
+        /// `true` to reject calls that would exceed the limit.
         hard: bool = or(false),
+        /// The percentages of the limit at which owners and admins are notified by e-mail.
         thresholds: ThresholdList = or(ThresholdList(Thresholds::default())),
     }
     check(fields) {
@@ -112,9 +118,12 @@ record! {
     /// A merge patch of a budget (RFC 7396).
     #[derive(Debug)]
     pub struct UpdateBudget in Api {
+        /// The name, of 1 to 100 characters.
         name: Option<Name> = change,
         limit: Option<Amount> = change,
+        /// `true` to reject calls that would exceed the limit.
         hard: Option<bool> = change,
+        /// The percentages of the limit at which owners and admins are notified by e-mail.
         thresholds: Option<ThresholdList> = change,
     }
 }

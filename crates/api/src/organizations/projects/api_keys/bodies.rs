@@ -15,10 +15,15 @@ record! {
     /// A new API key.
     #[derive(Debug)]
     pub struct CreateApiKey in Api {
+        /// The name, of 1 to 100 characters.
         name: Name = required,
+        /// A text of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
+        /// The permissions of the key; all by default.
         permissions: Permissions = or(Permissions::all()),
+        /// The time of its expiry; null for never.
         expires_at: Option<Time> = optional,
+        /// The restrictions of the key.
         restrictions: CreateRestrictions = object,
     }
     check(fields) {
@@ -38,9 +43,13 @@ type MaxTokens = Integer<1, 1_000_000_000>;
 record! {
     #[derive(Debug)]
     struct CreateRestrictions in Api {
+        /// The addresses and networks from which the key may be used; null for any.
         allowed_ips: Option<AllowedIps> = optional,
+        /// The maximum number of requests per minute; null for no limit.
         rate_limit: Option<RateLimit> = optional,
+        /// The maximum number of tokens per request; null for the model's limit.
         max_tokens: Option<MaxTokens> = optional,
+        /// The models that the key may use; null for all.
         models: Option<ModelIds> = optional,
     }
     check(fields) {
@@ -63,9 +72,13 @@ record! {
     /// A merge patch of a key (RFC 7396), without `expires_at` (docs/contract/api-keys.md#change-a-key).
     #[derive(Debug)]
     pub struct UpdateApiKey in Api {
+        /// The name, of 1 to 100 characters.
         name: Option<Name> = change,
+        /// A text of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
+        /// The permissions of the key.
         permissions: Option<Permissions> = change,
+        /// The restrictions of the key.
         restrictions: Patch<UpdateRestrictions> = patch_object,
     }
 }
@@ -73,9 +86,13 @@ record! {
 record! {
     #[derive(Debug)]
     struct UpdateRestrictions in Api {
+        /// The addresses and networks from which the key may be used; null for any.
         allowed_ips: Patch<AllowedIps> = patch,
+        /// The maximum number of requests per minute; null for no limit.
         rate_limit: Patch<RateLimit> = patch,
+        /// The maximum number of tokens per request; null for the model's limit.
         max_tokens: Patch<MaxTokens> = patch,
+        /// The models that the key may use; null for all.
         models: Patch<ModelIds> = patch,
     }
     check(fields) {

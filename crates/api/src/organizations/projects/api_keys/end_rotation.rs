@@ -16,7 +16,9 @@ use web::route::Operation;
 /// A key whose previous secret was ended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EndedRotation {
+    /// The id.
     id: ApiKeyId,
+    /// A sentence for people.
     message: String,
 }
 

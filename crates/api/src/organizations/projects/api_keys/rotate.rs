@@ -23,6 +23,8 @@ record! {
     /// The options of a rotation.
     #[derive(Debug)]
     pub struct RotateApiKey in Api {
+        /// The number of seconds for which the previous secret stays valid; by default the time in the
+        /// server's configuration.
         pub grace_seconds: Option<GraceSeconds> = optional,
     }
     check(fields) {
@@ -37,12 +39,14 @@ record! {
 /// The new secret of a key, and when the previous one ends.
 #[derive(Serialize, JsonSchema)]
 pub struct RotatedApiKey {
+    /// The id.
     id: ApiKeyId,
     /// The new secret.
     key: String,
     /// The previous secret. Masked if the configuration keeps hashes only, and for callers who are neither
     /// the key's maker nor an owner of the organization.
     previous_key: String,
+    /// The time when the secret was rotated.
     rotation_date: Time,
     /// When the previous secret ends.
     grace_period_ends: Time,
