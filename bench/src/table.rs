@@ -100,12 +100,11 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
             problems.extend(table.problems());
         }
     }
-    let missing = operations::missing();
-    if !missing.is_empty() {
-        problems.push(format!("routes that this program doesn't know: {}", missing.join(", ")));
-    }
-    for (route, why) in operations::UNMEASURED {
-        report::print(format_args!("Not measured: {route} ({why})."));
+    for (route, reason) in operations::unmeasured() {
+        match reason {
+            Some(reason) => report::print(format_args!("Not measured: {route} ({reason}).")),
+            None => problems.push(format!("a route that this program doesn't know: {route}")),
+        }
     }
     report::print(format_args!("It took {:.0} s.", begin.elapsed().as_secs_f64()));
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
