@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::auth::Message;
+use crate::paging::PageInfo;
 use input::fields::{Field, Fields, Record};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
@@ -64,12 +65,8 @@ pub struct Member<G: Group> {
 pub struct MemberPage<G: Group> {
     /// The members of this page.
     members: Vec<Member<G>>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 impl<G: Group> MemberPage<G> {
@@ -81,7 +78,7 @@ impl<G: Group> MemberPage<G> {
             role: row.role,
             joined_at: row.joined_at,
         });
-        Self { members: members.collect(), total: listed.total, page: page.page, page_size: page.page_size }
+        Self { members: members.collect(), page: PageInfo::new(listed.total, page) }
     }
 }
 

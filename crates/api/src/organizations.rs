@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::auth::Message;
-use crate::paging::ListQuery;
+use crate::paging::{ListQuery, PageInfo};
 use idempotency::Uncommitted;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
@@ -127,12 +127,8 @@ pub async fn create(
 pub struct OrganizationPage {
     /// The organizations of this page.
     organizations: Vec<ListedOrganization>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// An organization in a list, with the caller's role.
@@ -174,9 +170,7 @@ pub async fn list(
     });
     Ok(ok(OrganizationPage {
         organizations: organizations.collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
+        page: PageInfo::new(listed.total, page),
     }))
 }
 

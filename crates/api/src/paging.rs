@@ -1,5 +1,8 @@
 //! Pagination and filters of lists (docs/contract/README.md#lists).
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::Api;
 use input::fields::{Field, Fields, Record};
 use input::types::{Integer, Text};
@@ -21,6 +24,23 @@ impl Record<Api> for PageQuery {
             .described("The number of rows per page; 20 by default.")
             .or("page_size", Integer::<1, 100>(20));
         Some(Self(Page { page: page?.0, page_size: page_size?.0 }))
+    }
+}
+
+/// The last fields of a reply with a page of a list.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PageInfo {
+    /// The number of rows on all pages; in reports, the sum of all rows.
+    total: i64,
+    /// The number of the page, from 1.
+    page: i64,
+    /// The number of rows per page; 20 by default.
+    page_size: i64,
+}
+
+impl PageInfo {
+    pub fn new(total: i64, Page { page, page_size }: Page) -> Self {
+        Self { total, page, page_size }
     }
 }
 

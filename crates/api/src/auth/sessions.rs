@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::gate::{OwnSessionScope, SessionScope};
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use accounts::{Accounts, sessions as operations};
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -20,12 +20,8 @@ use super::Message;
 pub struct SessionPage {
     /// The sessions of this page.
     sessions: Vec<ListedSession>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// A session in a list.
@@ -69,12 +65,7 @@ pub async fn list(
 ) -> Result<Enveloped<SessionPage>, Error> {
     let listed = operations::list(&accounts, scope.session(), page).await?;
     let sessions = listed.rows.into_iter().map(|row| ListedSession::of(row, scope.session_id()));
-    Ok(private(SessionPage {
-        sessions: sessions.collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
-    }))
+    Ok(private(SessionPage { sessions: sessions.collect(), page: PageInfo::new(listed.total, page) }))
 }
 
 pub const DELETE_ALL: Operation = Operation::new("delete_sessions");

@@ -8,7 +8,7 @@ use crate::Api;
 use crate::accept::Negotiated;
 use crate::csv::{Cell, CsvFile, CsvQuery, JsonOrCsv};
 use crate::dates::DateField;
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use input::fields::{Field, Fields, Location, Problems, Record};
 use input::json::Json;
 use input::types::{Text, one_of};
@@ -111,12 +111,8 @@ impl Record<Api> for AuditLogQuery {
 pub struct AuditLogPage {
     /// The entries of this page.
     entries: Vec<AuditEntry>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// An action, with its actor and the address that it came from.
@@ -188,9 +184,7 @@ pub async fn list(
     let listed = audit_log::list(&tenants, &scope, &filter, page).await?;
     Ok(Negotiated(JsonOrCsv::Json(private(AuditLogPage {
         entries: listed.rows.into_iter().map(AuditEntry::from).collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
+        page: PageInfo::new(listed.total, page),
     }))))
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::auth::Message;
 use crate::organizations::PersonBrief;
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use idempotency::Uncommitted;
 use input::fields::{Fields, Record};
 use input::record;
@@ -118,12 +118,8 @@ impl Record<Api> for InvitationQuery {
 pub struct InvitationPage {
     /// The invitations of this page.
     invitations: Vec<Invitation>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// An invitation in a list.
@@ -170,12 +166,7 @@ pub async fn list(
             username: row.invited_by_username,
         },
     });
-    Ok(ok(InvitationPage {
-        invitations: rows.collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
-    }))
+    Ok(ok(InvitationPage { invitations: rows.collect(), page: PageInfo::new(listed.total, page) }))
 }
 
 pub const DELETE: Operation =

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::Api;
 use crate::auth::Message;
-use crate::paging::ListQuery;
+use crate::paging::{ListQuery, PageInfo};
 use billing::totals;
 use catalog::CurrentCatalog;
 use idempotency::Uncommitted;
@@ -158,12 +158,8 @@ pub async fn create(
 pub struct ProjectPage {
     /// The projects of this page.
     projects: Vec<ListedProject>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// A project in a list.
@@ -206,12 +202,7 @@ pub async fn list(
         visibility: row.visibility,
         role: row.role,
     });
-    Ok(ok(ProjectPage {
-        projects: projects.collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
-    }))
+    Ok(ok(ProjectPage { projects: projects.collect(), page: PageInfo::new(listed.total, page) }))
 }
 
 /// A project with its settings and counts.

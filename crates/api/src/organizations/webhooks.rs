@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::auth::Message;
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use ::webhooks::Webhooks;
 use ::webhooks::access::WebhookScope;
 use ::webhooks::endpoints::{self, Created, DisabledReason};
@@ -128,12 +128,8 @@ impl Webhook {
 pub struct WebhookPage {
     /// The webhooks of this page.
     webhooks: Vec<Webhook>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 pub const LIST: Operation = Operation::new("list_webhooks");
@@ -149,7 +145,7 @@ pub async fn list(
     let now = webhooks.clock.now();
     let ListPage { rows, total } = endpoints::list(&webhooks, &scope, page).await?;
     let rows = rows.into_iter().map(|row| Webhook::new(row, now)).collect();
-    Ok(private(WebhookPage { webhooks: rows, total, page: page.page, page_size: page.page_size }))
+    Ok(private(WebhookPage { webhooks: rows, page: PageInfo::new(total, page) }))
 }
 
 pub const READ: Operation = Operation::new("get_webhook");

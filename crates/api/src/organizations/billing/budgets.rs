@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::auth::Message;
 use crate::gate::BudgetScope;
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use billing::Billing;
 use billing::budgets::{self, Budget as BudgetRow, RunningBudget};
 use idempotency::Uncommitted;
@@ -121,12 +121,8 @@ pub async fn create(
 pub struct BudgetPage {
     /// The budgets of this page.
     budgets: Vec<Budget>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 pub const LIST: Operation = Operation::new("list_budgets");
@@ -142,9 +138,7 @@ pub async fn list(
     let listed = budgets::list(&billing, scope.organization_id(), page).await?;
     Ok(private(BudgetPage {
         budgets: listed.budgets.into_iter().map(Budget::from).collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
+        page: PageInfo::new(listed.total, page),
     }))
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use billing::{Billing, credits};
 use kernel::clock::Time;
 use kernel::error::Error;
@@ -19,12 +19,8 @@ use web::route::Operation;
 pub struct CreditPage {
     /// The credits of this page.
     credits: Vec<Credit>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// Money that was bought, given or refunded.
@@ -70,8 +66,6 @@ pub async fn list(
     };
     Ok(private(CreditPage {
         credits: listed.credits.into_iter().map(credit).collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
+        page: PageInfo::new(listed.total, page),
     }))
 }

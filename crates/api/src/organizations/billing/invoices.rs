@@ -9,7 +9,7 @@ use crate::Api;
 use crate::accept::{self, Negotiated};
 use crate::gate::{Call, InvoiceScope};
 use crate::invoice_page::{CONTENT_SECURITY_POLICY, PrintableInvoice};
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use billing::Billing;
 use billing::invoices::{self, Document, Page};
 use billing::rules::invoicing::{Item, Status};
@@ -156,12 +156,8 @@ impl Invoice {
 pub struct InvoicePage {
     /// The invoices of this page.
     invoices: Vec<Invoice>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 pub const LIST: Operation = Operation::new("list_invoices");
@@ -177,7 +173,7 @@ pub async fn list(
     let InvoiceQuery { page, status } = query;
     let listed = invoices::list(&billing, scope.organization_id(), status, page).await?;
     let invoices = listed.documents.into_iter().map(Invoice::new).collect();
-    Ok(private(InvoicePage { invoices, total: listed.total, page: page.page, page_size: page.page_size }))
+    Ok(private(InvoicePage { invoices, page: PageInfo::new(listed.total, page) }))
 }
 
 /// The format of an invoice.

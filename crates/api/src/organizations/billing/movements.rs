@@ -7,7 +7,7 @@ use crate::Api;
 use crate::accept::Negotiated;
 use crate::csv::{Cell, CsvFile, CsvQuery, JsonOrCsv};
 use crate::dates::DateField;
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use billing::Billing;
 use billing::movements::{self, Movements, Query};
 use input::fields::{Fields, Record};
@@ -45,12 +45,8 @@ impl Record<Api> for MovementQuery {
 pub struct MovementPage {
     /// The movements of this page.
     movements: Vec<Movement>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// A change of the posted balance, which is the sum of all movements.
@@ -87,12 +83,8 @@ pub async fn list(
         JsonOrCsv::Csv(file(id, movements::list_all(&billing, id, query).await?))
     } else {
         let listed = movements::list(&billing, id, query, page).await?;
-        JsonOrCsv::Json(private(MovementPage {
-            total: listed.total,
-            page: page.page,
-            page_size: page.page_size,
-            movements: rows(listed).collect(),
-        }))
+        let page = PageInfo::new(listed.total, page);
+        JsonOrCsv::Json(private(MovementPage { movements: rows(listed).collect(), page }))
     }))
 }
 

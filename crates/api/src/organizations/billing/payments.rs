@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::creation::Repeatable;
 use crate::gate::PaymentScope;
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use ::payments::Payments;
 use ::payments::payments::{self as operations, New, Payment as Row, Target};
 use idempotency::Uncommitted;
@@ -152,12 +152,8 @@ pub async fn create(
 pub struct PaymentPage {
     /// The payments of this page.
     payments: Vec<Payment>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 pub const LIST: Operation = Operation::new("list_payments");
@@ -173,9 +169,7 @@ pub async fn list(
     let listed = operations::list(&payments, &scope, page).await?;
     Ok(private(PaymentPage {
         payments: listed.rows.into_iter().map(Payment::from).collect(),
-        total: listed.total,
-        page: page.page,
-        page_size: page.page_size,
+        page: PageInfo::new(listed.total, page),
     }))
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::auth::Message;
 use crate::organizations::PersonBrief;
-use crate::paging::ListQuery;
+use crate::paging::{ListQuery, PageInfo};
 use billing::Billing;
 use billing::totals;
 use idempotency::Uncommitted;
@@ -107,12 +107,8 @@ pub async fn create(
 pub struct ApiKeyPage {
     /// The keys of this page.
     api_keys: Vec<ListedApiKey>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// The state of a key when the reply is made.
@@ -167,7 +163,7 @@ pub async fn list(
         expires_at: row.expires_at,
         last_used_at: row.last_used_at,
     });
-    Ok(ok(ApiKeyPage { api_keys: api_keys.collect(), total, page: page.page, page_size: page.page_size }))
+    Ok(ok(ApiKeyPage { api_keys: api_keys.collect(), page: PageInfo::new(total, page) }))
 }
 
 /// A key without its secret.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Api;
-use crate::paging::PageQuery;
+use crate::paging::{PageInfo, PageQuery};
 use ::webhooks::Webhooks;
 use ::webhooks::access::WebhookScope;
 use ::webhooks::deliveries::{self, Outcome, State};
@@ -42,12 +42,8 @@ impl Record<Api> for DeliveryQuery {
 pub struct DeliveryPage {
     /// The deliveries of this page.
     deliveries: Vec<WebhookDelivery>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
-    total: i64,
-    /// The number of the page, from 1.
-    page: i64,
-    /// The number of rows per page; 20 by default.
-    page_size: i64,
+    #[serde(flatten)]
+    page: PageInfo,
 }
 
 /// The delivery of an event to a webhook. Of the receiver's answer only the status is kept.
@@ -108,5 +104,5 @@ pub async fn list(
 ) -> Result<Enveloped<DeliveryPage>, Error> {
     let ListPage { rows, total } = deliveries::list(&webhooks, &scope, state, page).await?;
     let deliveries = rows.into_iter().map(Into::into).collect();
-    Ok(ok(DeliveryPage { deliveries, total, page: page.page, page_size: page.page_size }))
+    Ok(ok(DeliveryPage { deliveries, page: PageInfo::new(total, page) }))
 }
