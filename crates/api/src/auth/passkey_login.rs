@@ -22,7 +22,7 @@ record! {
     pub struct PasskeyLogin in Api {
         /// The value that was returned with the options.
         ceremony: Text<4096> = required,
-        /// The API key or the access token of the client that makes the model call.
+        /// The browser's response, as written by `PublicKeyCredential.toJSON`.
         credential: AnyObject = required,
         /// `true` for a session that lives longer.
         remember_me: bool = or(false),

@@ -74,9 +74,9 @@ record! {
     pub struct CreatePasskey in Api {
         /// The value that was returned with the options.
         ceremony: Text<4096> = required,
-        /// The API key or the access token of the client that makes the model call.
+        /// The browser's response, as written by `PublicKeyCredential.toJSON`.
         credential: AnyObject = required,
-        /// The name, of 1 to 100 characters.
+        /// A name that helps its person recognize it.
         name: Name = required,
         /// `true` if a login with the password also requires a second factor from then on; by default for the
         /// first passkey.

@@ -26,13 +26,13 @@ record! {
     /// The credentials that confirm a person's identity: the password, or a passkey.
     #[derive(Debug)]
     pub struct Reauthenticate in Api {
-        /// The password of the account.
+        /// The account's password, unless a passkey is used.
         password: Option<Text<1024>> = optional,
         /// A code of the authenticator app, or a recovery code. Required if the account has a second factor.
         one_time_code: Option<Text<64>> = optional,
         /// The value that was returned with the options.
         ceremony: Option<Text<4096>> = optional,
-        /// The API key or the access token of the client that makes the model call.
+        /// The browser's response, as written by `PublicKeyCredential.toJSON`.
         credential: Option<AnyObject> = optional,
     }
     check(fields) {

@@ -51,7 +51,7 @@ record! {
     /// The first code of an authenticator app.
     #[derive(Debug)]
     pub struct ConfirmTotp in Api {
-        /// A stable code for programs.
+        /// The code shown in the app.
         pub code: Text<64> = required,
     }
 }

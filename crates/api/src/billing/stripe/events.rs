@@ -38,8 +38,12 @@ impl Input<Api> for SignedEvent {
             json!({"type": "string", "description": text, "examples": ["t=1764000000,v1=5257a869e7ec"]});
         let word = |example: &str| json!({"type": "string", "maxLength": 255, "examples": [example]});
         let properties = vec![
-            Property::required("id", word("evt_1TbMzVBuJ2Q3xY9k"), "The id."),
-            Property::required("type", word("payment_intent.succeeded"), "The kind."),
+            Property::required("id", word("evt_1TbMzVBuJ2Q3xY9k"), "The id of the event."),
+            Property::required(
+                "type",
+                word("payment_intent.succeeded"),
+                "The kind of event, such as `checkout.session.completed`.",
+            ),
         ];
         Description {
             // The other fields are Stripe's.

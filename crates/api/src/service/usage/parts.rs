@@ -67,7 +67,7 @@ fn description(part: Component) -> &'static str {
         Component::Image => "Images of the answer.",
         Component::Second => "Seconds of audio or video.",
         Component::Character => "Characters.",
-        Component::Search => "A part of the name, or of an e-mail address or username; case-insensitive.",
+        Component::Search => "Searches made by the upstream.",
         Component::Prompt | Component::CachedPrompt | Component::Completion => "",
     }
 }

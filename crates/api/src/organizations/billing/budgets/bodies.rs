@@ -77,10 +77,11 @@ record! {
     pub struct CreateBudget in Api {
         /// The name, of 1 to 100 characters.
         name: Name = required,
+        /// The scope of the budget.
         scope: ScopeWord = required,
-        /// The id of the project.
+        /// The project, for the scope `project`.
         project_id: Option<ProjectId> = optional,
-        /// The id of the API key.
+        /// The API key, for the scope `api_key`.
         api_key_id: Option<ApiKeyId> = optional,
         /// The period of the limit, in UTC.
         period: PeriodWord = required,
