@@ -22,45 +22,36 @@
 //!
 //! Other subjects take part in the transactions of accounts through [`hooks`].
 
-mod account_entries;
+mod account;
 pub mod address_folding;
 pub mod cleanup;
-pub mod connections;
-pub mod email_changes;
+mod factors;
 pub mod guesses;
 pub mod hasher;
 pub mod hooks;
 pub mod jwt;
 pub mod login;
 pub mod memory;
-pub mod passkeys;
-pub mod password_changes;
-pub mod passwords;
 pub mod pending_login;
-pub mod profiles;
 mod proofs;
 pub mod reauthentication;
 pub mod refusals;
-pub mod registration;
 pub mod rules;
 mod sealed_values;
-pub mod second_factor;
-pub mod seeds;
 pub mod sessions;
 pub mod settings;
 pub mod signing_keys;
 pub mod signing_on;
 pub mod store;
 pub mod tokens;
-pub mod verification;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::factors::passkeys::relying_party::RelyingParty;
 use crate::hasher::Hasher;
 use crate::memory::sessions::Sessions;
 use crate::memory::signing_keys::SigningKeys;
-use crate::passkeys::relying_party::RelyingParty;
 use cluster::feed::Feed;
 use db::Db;
 use kernel::clock::Clock;
@@ -74,6 +65,10 @@ use sign_on::Providers;
 
 use hooks::Hooks;
 
+pub use account::{
+    connections, email_changes, password_changes, passwords, profiles, registration, verification,
+};
+pub use factors::{passkeys, second_factor, seeds};
 pub use settings::Settings;
 
 /// The handle of accounts; cheap to clone.

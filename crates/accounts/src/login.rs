@@ -3,13 +3,14 @@
 
 pub(crate) mod by_provider;
 
+use crate::factors::second_factor;
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
 use crate::pending_login::{FirstStep, PendingLogin, SignOn};
 use crate::proofs::CountedCode;
 use crate::refusals::{Reason, Refusal};
 use crate::tokens::{SESSION_MS, sign};
-use crate::{Accounts, Session, second_factor, store};
+use crate::{Accounts, Session, store};
 use db::Tx;
 use kernel::addresses;
 use kernel::clock::Time;
@@ -19,8 +20,8 @@ use kernel::ids::SessionId;
 use kernel::networks::Network;
 use kernel::secrets::sha256;
 
+use crate::factors::second_factor::Passed;
 use crate::rules::user_agents::UserAgent;
-use crate::second_factor::Passed;
 use crate::store::sessions::{Client, NewSession, SessionKind};
 use crate::store::users::{Credentials, User};
 use trail::{Action, Event, Trail};

@@ -4,11 +4,12 @@
 //! forget wrong codes (RFC 4226, section 7.3). Refusals are recorded here, so that no way of guessing leaves
 //! no trace.
 
+use crate::factors::second_factor;
 use crate::guesses::Guess;
 use crate::hasher::Place;
 use crate::refusals::{Reason, Refusal};
 use crate::store::users::Credentials;
-use crate::{Accounts, Session, second_factor};
+use crate::{Accounts, Session};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};

@@ -2,22 +2,23 @@
 //! the request, so that a stolen copy of the old one is worth nothing. The proof with a provider is a
 //! sign-on: [`crate::signing_on`].
 
+use crate::factors::{passkeys, second_factor};
 use crate::guesses::Guess;
 use crate::jwt::TokenKind;
 use crate::proofs::{CountedCode, check_password, record_refusal};
 use crate::rules::user_agents::UserAgent;
 use crate::tokens::{SESSION_MS, sign};
-use crate::{Accounts, Session, passkeys, second_factor, sessions, store};
+use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{SessionId, UserId};
 use kernel::networks::Network;
 
+use crate::factors::passkeys::Signed;
+use crate::factors::passkeys::ceremonies::Purpose;
+use crate::factors::second_factor::Passed;
 use crate::login::BrowserLogin;
-use crate::passkeys::Signed;
-use crate::passkeys::ceremonies::Purpose;
-use crate::second_factor::Passed;
 use crate::store::sessions::{Client, NewSession};
 use crate::store::users::Credentials;
 use trail::{Action, Event, Trail};

@@ -4,11 +4,12 @@
 pub mod attempts;
 mod provisioning;
 
+use crate::account::connections;
 use crate::login::BrowserStep;
 use crate::login::by_provider::{refuse_disabled, sign_on_browser};
 use crate::rules::linking::{AccountWithAddress, Decision, EmailClaim, Facts, decide};
 use crate::rules::user_agents::UserAgent;
-use crate::{Accounts, Session, connections, store};
+use crate::{Accounts, Session, store};
 use attempts::{Attempt, PendingConnection, Purpose};
 use db::Tx;
 use kernel::clock::{HOUR_MS, Time};

@@ -1,8 +1,9 @@
 //! The connections of an account with providers.
 
-use crate::account_entries::record;
+use crate::account::entries::record;
+use crate::factors::second_factor;
 use crate::signing_on::attempts::PendingConnection;
-use crate::{Accounts, Session, second_factor, sessions, signing_on, store};
+use crate::{Accounts, Session, sessions, signing_on, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};

@@ -6,7 +6,7 @@
 //! owner, by following the link, would give them everything that waits for that address. So the page behind
 //! the link also asks for the account's password.
 
-use crate::account_entries::record;
+use crate::account::entries::record;
 use crate::proofs::{self, require_fresh_where_factor_is};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};

@@ -1,7 +1,7 @@
 //! Verification of an e-mail address by a mailed link.
 
+use crate::account::passwords::{self, NewPassword};
 use crate::guesses::Guess;
-use crate::passwords::{self, NewPassword};
 use crate::refusals::{Reason, Refusal};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};

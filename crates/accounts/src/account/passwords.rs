@@ -4,9 +4,10 @@
 //! account's first proof of its address comes together with a new password, all earlier access to the account
 //! ends.
 
+use crate::factors::second_factor;
 use crate::hasher::Place;
 use crate::rules::password;
-use crate::{Accounts, guesses, second_factor, store};
+use crate::{Accounts, guesses, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Detail, Error};

@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use webauthn_rs::prelude::PasskeyRegistration;
 
-use crate::connections::{WayIn, has_way_in};
+use crate::account::connections::{WayIn, has_way_in};
+use crate::factors::second_factor;
 use crate::rules::one_time_codes::RecoveryCode;
 use crate::store::users::User;
-use crate::{Accounts, Session, second_factor, sessions, store};
+use crate::{Accounts, Session, sessions, store};
 use ceremonies::Purpose;
 use db::{Lock, Tx};
 use mail::store::outbox::{About, Template};

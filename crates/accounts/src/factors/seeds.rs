@@ -1,6 +1,6 @@
 //! Resealing of the seeds of one-time codes after a change of the master key.
 
-use crate::second_factor::associated_data;
+use crate::factors::second_factor::associated_data;
 use crate::signing_keys::Resealed;
 use crate::store::second_factors::SeedTable;
 use crate::{Accounts, store};

@@ -5,7 +5,7 @@
 //! it has recently confirmed who they are: the gate requires a fresh session. Every sign-in method calls
 //! `check`.
 
-use crate::account_entries::record;
+use crate::account::entries::record;
 use crate::proofs::CountedCode;
 use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
 use crate::{Accounts, Session, sessions, store};
