@@ -1,8 +1,8 @@
 //! Removal of old rows: expired sessions, links and login attempts, and accounts that were never used.
 
 use crate::factors::passkeys::ceremonies;
-use crate::guesses::KNOWN_NETWORK_MS;
 use crate::rules::throttling::FORGET_AFTER_MS;
+use crate::sign_in::guesses::KNOWN_NETWORK_MS;
 use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::{DAY_MS, Time};

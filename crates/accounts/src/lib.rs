@@ -1,19 +1,14 @@
 //! Accounts: people, their passwords, sessions and tokens. [`Accounts`] is the handle; operations are
 //! functions that take it.
 //!
-//! * [`registration`] creates an account, [`verification`] confirms its e-mail address, [`profiles`] reads
-//!   and changes it.
-//! * [`login`] checks the password and the second factor and opens a session, in a browser in two steps
-//!   ([`pending_login`]); [`reauthentication`] asks a person again; [`tokens`] are signed and checked for a
-//!   session; [`sessions`] lists and ends sessions.
-//! * [`passkeys`] adds and removes the keys of authenticators, and logs in with them.
-//! * [`signing_on`] opens a session for a person who comes from a provider, [`connections`] lists and removes
-//!   the connections of accounts with providers.
-//! * [`second_factor`] adds and removes one-time codes and recovery codes, and checks them; [`seeds`] reseals
-//!   them.
-//! * [`passwords`] sets a new password with a mailed link, [`password_changes`] with the old password;
-//!   [`email_changes`] sets a new address.
-//! * [`guesses`] counts login attempts before a password is checked; [`refusals`] records refused logins.
+//! * `account/`: [`registration`] creates an account, [`verification`] confirms its e-mail address,
+//!   [`profiles`] reads and changes it, [`email_changes`] sets a new address, [`passwords`] a new password with a
+//!   mailed link, [`password_changes`] with the old password; [`connections`] lists and removes the connections
+//!   with providers.
+//! * `factors/`: [`passkeys`] adds and removes the keys of authenticators; [`second_factor`] adds, removes and
+//!   checks one-time codes and recovery codes; [`seeds`] reseals them.
+//! * [`sign_in`] opens a session with a password, a passkey or a provider, and asks a person again who they are.
+//! * [`tokens`] are signed and checked for a session; [`sessions`] lists and ends sessions.
 //! * [`signing_keys`] rotates, revokes and reseals the keys that sign tokens; [`cleanup`] removes old rows;
 //!   [`address_folding`] is an upgrade step.
 //! * [`hasher`] hashes passwords behind a queue, [`jwt`] is the format of tokens.
@@ -26,22 +21,16 @@ mod account;
 pub mod address_folding;
 pub mod cleanup;
 mod factors;
-pub mod guesses;
 pub mod hasher;
 pub mod hooks;
 pub mod jwt;
-pub mod login;
 pub mod memory;
-pub mod pending_login;
-mod proofs;
-pub mod reauthentication;
-pub mod refusals;
 pub mod rules;
 mod sealed_values;
 pub mod sessions;
 pub mod settings;
+pub mod sign_in;
 pub mod signing_keys;
-pub mod signing_on;
 pub mod store;
 pub mod tokens;
 

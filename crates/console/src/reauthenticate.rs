@@ -3,9 +3,9 @@
 pub mod passkey;
 pub mod provider;
 
-use accounts::login::BrowserLogin;
-use accounts::passkeys::sign_in::start_proof;
-use accounts::reauthentication::{By, Proof, prove_in_browser};
+use accounts::sign_in::BrowserLogin;
+use accounts::sign_in::passkey::start_proof;
+use accounts::sign_in::reauthentication::{By, Proof, prove_in_browser};
 use accounts::{connections, second_factor};
 use api::Api;
 use api::gate::{SessionScope, Visit};

@@ -7,11 +7,10 @@ pub mod passkey;
 pub mod provider;
 pub mod second_factor;
 
-use accounts::login::{BrowserLogin, BrowserStep, Login, log_in_browser};
-use accounts::passkeys::sign_in::start;
-use accounts::pending_login::{PENDING_LOGIN_MS, PendingLogin};
 use accounts::sessions;
 use accounts::settings::RegistrationMode;
+use accounts::sign_in::passkey::start;
+use accounts::sign_in::{BrowserLogin, BrowserStep, Login, PENDING_LOGIN_MS, PendingLogin, log_in_browser};
 use accounts::tokens::SESSION_MS;
 use api::Api;
 use api::gate::{OpenVisit, SessionCookie, Visitor};

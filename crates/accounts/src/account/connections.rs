@@ -2,8 +2,9 @@
 
 use crate::account::entries::record;
 use crate::factors::second_factor;
-use crate::signing_on::attempts::PendingConnection;
-use crate::{Accounts, Session, sessions, signing_on, store};
+use crate::sign_in::provider;
+use crate::sign_in::provider::pending::PendingConnection;
+use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
@@ -75,7 +76,7 @@ pub async fn remove(
     let template = Template::ProviderDisconnected;
     second_factor::notify(accounts, &mut tx, trail, &user, template, about, now).await?;
     record(accounts, &mut tx, trail, Action::ProviderDisconnected, &user, now).await?;
-    signing_on::record_ends(accounts, &mut tx, trail, &ended, now).await?;
+    provider::record_ends(accounts, &mut tx, trail, &ended, now).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok(())

@@ -7,7 +7,7 @@
 //! the link also asks for the account's password.
 
 use crate::account::entries::record;
-use crate::proofs::{self, require_fresh_where_factor_is};
+use crate::sign_in::proofs::{self, require_fresh_where_factor_is};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{DAY_MS, Time};

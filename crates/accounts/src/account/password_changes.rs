@@ -1,9 +1,9 @@
 //! Changes of the password by a logged-in person who knows the current one.
 
 use crate::account::passwords;
-use crate::guesses;
-use crate::proofs::{RightPassword, check_password, require_fresh_where_factor_is};
 use crate::rules::password_changes;
+use crate::sign_in::guesses;
+use crate::sign_in::proofs::{RightPassword, check_password, require_fresh_where_factor_is};
 use crate::{Accounts, Session, store};
 use db::Tx;
 use kernel::clock::Time;

@@ -7,7 +7,8 @@
 use crate::factors::second_factor;
 use crate::hasher::Place;
 use crate::rules::password;
-use crate::{Accounts, guesses, store};
+use crate::sign_in::guesses;
+use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::Time;
 use kernel::error::{Code, Detail, Error};

@@ -1,8 +1,8 @@
 //! Verification of an e-mail address by a mailed link.
 
 use crate::account::passwords::{self, NewPassword};
-use crate::guesses::Guess;
-use crate::refusals::{Reason, Refusal};
+use crate::sign_in::guesses::Guess;
+use crate::sign_in::refusals::{Reason, Refusal};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;

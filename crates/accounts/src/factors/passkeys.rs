@@ -2,12 +2,11 @@
 //! authenticator has verified its person.
 //!
 //! A ceremony has two steps. The first returns options for the browser and a sealed value; the second
-//! receives the value with the authenticator's response ([`ceremonies`]). [`sign_in`] opens sessions. The
-//! first passkey may also make a second factor required after the password ([`second_factor`]).
+//! receives the value with the authenticator's response ([`ceremonies`]). [`crate::sign_in::passkey`] opens
+//! sessions. The first passkey may also make a second factor required after the password ([`second_factor`]).
 
 pub mod ceremonies;
 pub mod relying_party;
-pub mod sign_in;
 
 use kernel::clock::Time;
 use kernel::error::{Code, Error};

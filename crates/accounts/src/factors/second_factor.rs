@@ -6,8 +6,8 @@
 //! `check`.
 
 use crate::account::entries::record;
-use crate::proofs::CountedCode;
 use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
+use crate::sign_in::proofs::CountedCode;
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{MINUTE_MS, Time};

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::Api;
 use crate::gate::Visitor;
 use accounts::Accounts;
-use accounts::login::{self, log_in};
+use accounts::sign_in::{self, log_in};
 use accounts::tokens::ACCESS_TOKEN_S;
 use input::record;
 use input::types::Text;
@@ -61,9 +61,9 @@ pub struct LoggedInUser {
     full_name: Option<String>,
 }
 
-impl From<login::LoggedIn> for LoggedIn {
-    fn from(login: login::LoggedIn) -> Self {
-        let login::LoggedIn { access_token, refresh_token, user } = login;
+impl From<sign_in::LoggedIn> for LoggedIn {
+    fn from(login: sign_in::LoggedIn) -> Self {
+        let sign_in::LoggedIn { access_token, refresh_token, user } = login;
         Self {
             access_token,
             refresh_token,
@@ -107,7 +107,7 @@ pub async fn login(
     Body(body): Body<Login>,
 ) -> Result<Enveloped<LoggedIn>, Error> {
     let Login { email, password, one_time_code, remember_me } = &body;
-    let login = login::Login {
+    let login = sign_in::Login {
         email: &email.0,
         password: &password.0,
         one_time_code: one_time_code.as_ref().map(|code| code.0.as_str()),

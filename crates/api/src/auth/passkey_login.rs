@@ -7,7 +7,7 @@ use crate::auth::login::LoggedIn;
 use crate::gate::Visitor;
 use accounts::Accounts;
 use accounts::passkeys::Signed;
-use accounts::passkeys::sign_in::{self, log_in};
+use accounts::sign_in::passkey::{self, log_in};
 use input::objects::AnyObject;
 use input::record;
 use input::types::Text;
@@ -63,7 +63,7 @@ pub async fn passkey_login(
     scope: Visitor,
     Body(body): Body<PasskeyLogin>,
 ) -> Result<Enveloped<LoggedIn>, Error> {
-    let login = sign_in::PasskeyLogin {
+    let login = passkey::PasskeyLogin {
         signed: Signed { ceremony: &body.ceremony.0, credential: &body.credential.0 },
         remember_me: body.remember_me,
         user_agent: scope.user_agent(),

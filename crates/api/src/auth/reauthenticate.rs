@@ -10,7 +10,7 @@ use crate::gate::SessionScope;
 use crate::refusals::PASSWORD_GUESS;
 use accounts::Accounts;
 use accounts::passkeys::Signed;
-use accounts::reauthentication::{By, Proof, Tokens, prove};
+use accounts::sign_in::reauthentication::{By, Proof, Tokens, prove};
 use accounts::tokens::ACCESS_TOKEN_S;
 use input::objects::AnyObject;
 use input::record;

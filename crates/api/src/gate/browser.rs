@@ -2,8 +2,8 @@
 
 use crate::Api;
 use accounts::jwt::TokenKind;
-use accounts::pending_login::PendingLogin;
-use accounts::signing_on::attempts::PendingConnection;
+use accounts::sign_in::PendingLogin;
+use accounts::sign_in::provider::PendingConnection;
 use accounts::{Session, sessions};
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;

@@ -1,7 +1,7 @@
 //! POST /console/reauthenticate/passkey
 
 use accounts::passkeys::Signed;
-use accounts::reauthentication::{By, Proof, prove_in_browser};
+use accounts::sign_in::reauthentication::{By, Proof, prove_in_browser};
 use api::Api;
 use api::gate::{SessionScope, Visit};
 use input::record;

@@ -1,8 +1,7 @@
 //! GET /console/sign-in/{provider_id}/callback
 
-use accounts::login::BrowserStep;
-use accounts::signing_on::attempts::{PENDING_MS, PendingConnection};
-use accounts::signing_on::{self, Finished, Outcome};
+use accounts::sign_in::BrowserStep;
+use accounts::sign_in::provider::{self, Finished, Outcome, PENDING_CONNECTION_MS, PendingConnection};
 use api::Api;
 use api::gate::{SessionCookie, SignOnVisit};
 use http::header;
@@ -42,7 +41,7 @@ pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) 
     let trail = visit.scope.trail();
     let browser = (visit.session, visit.scope.user_agent());
     let finished =
-        signing_on::finish(&console.accounts, trail, (provider_id, sealed.as_deref()), &callback, browser);
+        provider::finish(&console.accounts, trail, (provider_id, sealed.as_deref()), &callback, browser);
     let Finished { outcome, next } = finished.await?;
     let page = match outcome {
         Outcome::Account(BrowserStep::SignedIn(login)) => enter(&console, &visit, &login, &next).await?,
@@ -60,7 +59,7 @@ pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) 
 /// Redirects the browser to a page that asks about a connection, which is pending meanwhile.
 fn ask(console: &Console, pending: &PendingConnection, page: &str) -> Result<Page, Error> {
     let value = pending.seal(&console.accounts)?;
-    let cookie =
-        SessionCookie::of_connection(&console.public_url).set(&value, Some(PENDING_MS / SECOND_MS))?;
+    let cookie = SessionCookie::of_connection(&console.public_url)
+        .set(&value, Some(PENDING_CONNECTION_MS / SECOND_MS))?;
     Ok(Page::see_other(&console.link(page))?.with_header(header::SET_COOKIE, cookie))
 }

@@ -1,6 +1,6 @@
 //! POST /console/sign-in/{provider_id}/logout
 
-use accounts::signing_on;
+use accounts::sign_in::provider;
 use api::Api;
 use api::gate::FromProviderVisit;
 use input::record;
@@ -27,6 +27,6 @@ pub async fn create(
 ) -> Result<Page, Error> {
     let LogoutToken { logout_token } = form.take()?;
     let (trail, provider_id) = (visit.visitor.trail(), visit.provider_id.as_str());
-    signing_on::log_out(&console.accounts, trail, provider_id, &logout_token.0).await?;
+    provider::log_out(&console.accounts, trail, provider_id, &logout_token.0).await?;
     Page::document(String::new(), "default-src 'none'")
 }

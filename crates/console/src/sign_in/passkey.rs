@@ -1,7 +1,7 @@
 //! POST /console/sign-in/passkey
 
 use accounts::passkeys::Signed;
-use accounts::passkeys::sign_in::{PasskeyLogin, log_in_browser};
+use accounts::sign_in::passkey::{PasskeyLogin, log_in_browser};
 use api::Api;
 use api::gate::{OpenVisit, SessionCookie, Visitor};
 use http::header;

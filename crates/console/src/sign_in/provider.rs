@@ -1,7 +1,6 @@
 //! GET /console/sign-in/{provider_id}
 
-use accounts::signing_on::attempts::{ATTEMPT_MS, Purpose};
-use accounts::signing_on::{self, Started};
+use accounts::sign_in::provider::{self, PENDING_SIGN_ON_MS, Purpose, Started};
 use api::gate::{Beginning, OpenVisit, OurPage, SessionCookie, Visitor};
 use http::header;
 use kernel::clock::SECOND_MS;
@@ -38,7 +37,8 @@ pub async fn begin(
     next: &str,
 ) -> Result<Page, Error> {
     let next = links::next(next).unwrap_or_default();
-    let Started { url, sealed } = signing_on::begin(&console.accounts, provider_id, purpose, next).await?;
-    let cookie = SessionCookie::of_sign_on(&console.public_url).set(&sealed, Some(ATTEMPT_MS / SECOND_MS))?;
+    let Started { url, sealed } = provider::begin(&console.accounts, provider_id, purpose, next).await?;
+    let cookie =
+        SessionCookie::of_sign_on(&console.public_url).set(&sealed, Some(PENDING_SIGN_ON_MS / SECOND_MS))?;
     Ok(Page::see_other(&url)?.with_header(header::SET_COOKIE, cookie))
 }

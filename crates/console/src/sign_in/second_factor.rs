@@ -1,7 +1,7 @@
 //! GET and POST /console/sign-in/second-factor
 
-use accounts::login::finish_in_browser;
 use accounts::second_factor::{self, SecondFactor as Factor};
+use accounts::sign_in::finish_in_browser;
 use api::Api;
 use api::gate::{SecondStepVisit, SessionCookie};
 use askama::Template;

@@ -47,7 +47,7 @@ struct Contents<S> {
 }
 
 /// Seals the state of a ceremony, for [`CEREMONY_MS`] from now.
-pub(super) fn seal<S: Serialize>(accounts: &Accounts, purpose: Purpose, state: S) -> Result<String, Error> {
+pub(crate) fn seal<S: Serialize>(accounts: &Accounts, purpose: Purpose, state: S) -> Result<String, Error> {
     let expires_at_ms = accounts.clock.now().plus_ms(CEREMONY_MS).unix_ms();
     let text = serde_json::to_vec(&Contents { state, expires_at_ms }).map_err(Error::internal)?;
     let sealed = accounts.sealer.seal(&text, &purpose.associated_data(), &accounts.random)?;

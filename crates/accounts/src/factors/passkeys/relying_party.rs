@@ -151,7 +151,7 @@ impl RelyingParty {
 
     /// Returns the options with which a browser asks for a signature by one of these credentials, or by any
     /// if the list is empty.
-    pub(super) fn ask(&self, allowed: &[Vec<u8>]) -> Result<(Value, DiscoverableAuthentication), Error> {
+    pub(crate) fn ask(&self, allowed: &[Vec<u8>]) -> Result<(Value, DiscoverableAuthentication), Error> {
         let (options, state) = self.webauthn.start_discoverable_authentication().map_err(Error::internal)?;
         let mut options = public_key(&options)?;
         set(&mut options, "/allowCredentials", descriptors(allowed))?;

@@ -3,7 +3,7 @@
 use crate::auth::passkeys::options::PasskeyOptions;
 use crate::gate::Visitor;
 use accounts::Accounts;
-use accounts::passkeys::sign_in;
+use accounts::sign_in::passkey;
 use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
@@ -17,5 +17,5 @@ pub const CREATE: Operation =
 /// Returns what `PublicKeyCredential.parseRequestOptionsFromJSON` takes. They name no account: the person chooses one
 /// of the passkeys that they have here.
 pub async fn create(accounts: Accounts, _: Visitor, _: NoInput) -> Result<Enveloped<PasskeyOptions>, Error> {
-    Ok(private(sign_in::start(&accounts)?.into()))
+    Ok(private(passkey::start(&accounts)?.into()))
 }

@@ -3,7 +3,7 @@
 use crate::auth::passkeys::options::PasskeyOptions;
 use crate::gate::SessionScope;
 use accounts::Accounts;
-use accounts::passkeys::sign_in;
+use accounts::sign_in::passkey;
 use kernel::error::{Code, Error};
 use web::input::NoInput;
 use web::reply::{Enveloped, private};
@@ -22,5 +22,5 @@ pub async fn create(
     scope: SessionScope,
     _: NoInput,
 ) -> Result<Enveloped<PasskeyOptions>, Error> {
-    Ok(private(sign_in::start_proof(&accounts, scope.session()).await?.into()))
+    Ok(private(passkey::start_proof(&accounts, scope.session()).await?.into()))
 }

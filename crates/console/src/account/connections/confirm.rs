@@ -1,7 +1,7 @@
 //! GET and POST /console/account/connections/confirm
 
 use accounts::connections;
-use accounts::signing_on::attempts::PendingConnection;
+use accounts::sign_in::provider::PendingConnection;
 use api::gate::{ConfirmVisit, SessionCookie, SessionScope};
 use askama::Template;
 use http::header;

@@ -1,6 +1,6 @@
 //! GET /console/account/connections/new/{provider_id}
 
-use accounts::signing_on::attempts::Purpose;
+use accounts::sign_in::provider::Purpose;
 use api::gate::{Beginning, SessionScope, Visit};
 use kernel::error::Error;
 use web::input::NoInput;

@@ -11,9 +11,9 @@ use sign_on::{Identity, Provider, Secrets};
 use crate::store::users::User;
 
 /// The maximum duration of a sign-on, in milliseconds.
-pub const ATTEMPT_MS: i64 = 10 * MINUTE_MS;
+pub const PENDING_SIGN_ON_MS: i64 = 10 * MINUTE_MS;
 /// The time that a person has to sign in with another method, in milliseconds.
-pub const PENDING_MS: i64 = 10 * MINUTE_MS;
+pub const PENDING_CONNECTION_MS: i64 = 10 * MINUTE_MS;
 /// The maximum length of the path that a sign-on returns to, in bytes: a cookie is limited to 4 KiB.
 const MAX_NEXT_BYTES: usize = 1_500;
 
@@ -30,7 +30,7 @@ pub enum Purpose {
 
 /// A sign-on that waits for the answer of its provider.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct PendingSignOn {
     pub(crate) provider_id: String,
     pub(crate) secrets: Secrets,
     pub(crate) purpose: Purpose,
@@ -39,7 +39,7 @@ pub(crate) struct Attempt {
 }
 
 #[derive(Serialize, Deserialize)]
-struct AttemptContents {
+struct SignOnContents {
     provider: String,
     secrets: Secrets,
     /// The session and the person who began it, and whether they prove who they are.
@@ -49,13 +49,13 @@ struct AttemptContents {
     next: String,
 }
 
-const ATTEMPT: &str = "sign-on";
+const SIGN_ON: &str = "sign-on";
 
-impl Attempt {
+impl PendingSignOn {
     pub(crate) fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
         let by =
             |session: Session, proves| Some((session.id.to_string(), session.user_id.to_string(), proves));
-        let contents = AttemptContents {
+        let contents = SignOnContents {
             provider: self.provider_id.clone(),
             secrets: self.secrets.clone(),
             by: match self.purpose {
@@ -66,11 +66,11 @@ impl Attempt {
             began_at_ms: self.began_at.unix_ms(),
             next: if self.next.len() <= MAX_NEXT_BYTES { self.next.clone() } else { String::new() },
         };
-        sealed_values::seal(accounts, ATTEMPT, &contents, ATTEMPT_MS)
+        sealed_values::seal(accounts, SIGN_ON, &contents, PENDING_SIGN_ON_MS)
     }
 
     pub(crate) fn open(accounts: &Accounts, value: &str) -> Option<Self> {
-        let contents: AttemptContents = sealed_values::open(accounts, ATTEMPT, value, ATTEMPT_MS)?;
+        let contents: SignOnContents = sealed_values::open(accounts, SIGN_ON, value, PENDING_SIGN_ON_MS)?;
         let purpose = match contents.by {
             None => Purpose::SignIn,
             Some((id, user_id, proves)) => {
@@ -106,7 +106,7 @@ pub struct PendingConnection {
 }
 
 #[derive(Serialize, Deserialize)]
-struct PendingContents {
+struct ConnectionContents {
     user: String,
     provider: String,
     issuer: String,
@@ -119,7 +119,7 @@ struct PendingContents {
     name_there: Option<String>,
 }
 
-const PENDING: &str = "connection";
+const CONNECTION: &str = "connection";
 
 impl PendingConnection {
     pub(crate) fn new(provider: &Provider, identity: &Identity, user: &User) -> Self {
@@ -145,12 +145,12 @@ impl PendingConnection {
         &self.provider_id
     }
 
-    /// Returns the value for the browser, valid for [`PENDING_MS`] from now.
+    /// Returns the value for the browser, valid for [`PENDING_CONNECTION_MS`] from now.
     ///
     /// # Errors
     /// The installation has no master key.
     pub fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
-        let contents = PendingContents {
+        let contents = ConnectionContents {
             user: self.user_id.to_string(),
             provider: self.provider_id.clone(),
             issuer: self.issuer.clone(),
@@ -160,12 +160,13 @@ impl PendingConnection {
             email_there: self.email_there.clone(),
             name_there: self.name_there.clone(),
         };
-        sealed_values::seal(accounts, PENDING, &contents, PENDING_MS)
+        sealed_values::seal(accounts, CONNECTION, &contents, PENDING_CONNECTION_MS)
     }
 
     /// Reads the value of a browser. Returns `None` if it has expired, or wasn't sealed by this installation.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
-        let contents: PendingContents = sealed_values::open(accounts, PENDING, value, PENDING_MS)?;
+        let contents: ConnectionContents =
+            sealed_values::open(accounts, CONNECTION, value, PENDING_CONNECTION_MS)?;
         Some(Self {
             user_id: UserId::parse(&contents.user)?,
             provider_id: contents.provider,

@@ -1,28 +1,30 @@
 //! Sign-on: a person comes from a provider. The values that the browser keeps meanwhile are sealed
-//! ([`attempts`]); nothing is stored until the person is known.
+//! ([`pending`]); nothing is stored until the person is known.
 
-pub mod attempts;
+pub(crate) mod pending;
 mod provisioning;
 
 use crate::account::connections;
-use crate::login::BrowserStep;
-use crate::login::by_provider::{refuse_disabled, sign_on_browser};
 use crate::rules::linking::{AccountWithAddress, Decision, EmailClaim, Facts, decide};
 use crate::rules::user_agents::UserAgent;
+use crate::sign_in::login::BrowserStep;
+use crate::sign_in::login::by_provider::{refuse_disabled, sign_on_browser};
 use crate::{Accounts, Session, store};
-use attempts::{Attempt, PendingConnection, Purpose};
 use db::Tx;
 use kernel::clock::{HOUR_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, SessionId, UserId};
 use kernel::naming;
 use kernel::secrets::sha256;
+use pending::PendingSignOn;
 use sign_on::{Callback, Identity, Provider};
 
 use crate::hooks::SignOnGrant;
-use crate::pending_login::SignOn;
+use crate::sign_in::pending_login::SignOn;
 use crate::store::users::User;
 use trail::{Action, Event, Trail};
+
+pub use pending::{PENDING_CONNECTION_MS, PENDING_SIGN_ON_MS, PendingConnection, Purpose};
 
 /// The time for which the use of a token that ends sessions is stored, in milliseconds: longer than its
 /// lifetime.
@@ -69,14 +71,14 @@ pub async fn begin(
 ) -> Result<Started, Error> {
     let provider = accounts.providers.get(provider_id)?;
     let begun = provider.begin(matches!(purpose, Purpose::Prove(_))).await?;
-    let attempt = Attempt {
+    let pending = PendingSignOn {
         provider_id: provider.settings.id.clone(),
         secrets: begun.secrets,
         purpose,
         began_at: accounts.clock.now(),
         next: next.to_owned(),
     };
-    Ok(Started { url: begun.url, sealed: attempt.seal(accounts)? })
+    Ok(Started { url: begun.url, sealed: pending.seal(accounts)? })
 }
 
 /// Turns a provider's response into its outcome. `sealed` is the value that the browser has kept, `session`
@@ -95,36 +97,36 @@ pub async fn finish(
 ) -> Result<Finished, Error> {
     let session = browser.0;
     let provider = accounts.providers.get(provider_id)?;
-    let attempt = sealed.and_then(|sealed| Attempt::open(accounts, sealed));
-    let attempt = attempt.filter(|attempt| attempt.provider_id == provider_id).ok_or(Code::SignOnExpired)?;
+    let pending = sealed.and_then(|sealed| PendingSignOn::open(accounts, sealed));
+    let pending = pending.filter(|pending| pending.provider_id == provider_id).ok_or(Code::SignOnExpired)?;
     // The person who began it is still the one who is signed in.
-    let began_by = match attempt.purpose {
+    let began_by = match pending.purpose {
         Purpose::SignIn => None,
         Purpose::Connect(by) | Purpose::Prove(by) => Some(by),
     };
     if began_by.is_some_and(|by| session != Some(by)) {
         return Err(Code::SignOnExpired.into());
     }
-    let asked_at = matches!(attempt.purpose, Purpose::Prove(_)).then_some(attempt.began_at);
-    let identity = provider.finish(&attempt.secrets, callback, asked_at).await?;
-    use_up(accounts, &attempt).await?;
+    let asked_at = matches!(pending.purpose, Purpose::Prove(_)).then_some(pending.began_at);
+    let identity = provider.finish(&pending.secrets, callback, asked_at).await?;
+    use_up(accounts, &pending).await?;
     for _ in 1..MAX_TRIES {
-        match resolve(accounts, trail, &provider, &identity, &attempt, browser).await {
+        match resolve(accounts, trail, &provider, &identity, &pending, browser).await {
             // Another sign-on of the same person, or of the same name, was faster.
             Err(error) if matches!(error.code, Code::EmailTaken | Code::UsernameTaken) => {}
-            resolved => return Ok(Finished { outcome: resolved?, next: attempt.next }),
+            resolved => return Ok(Finished { outcome: resolved?, next: pending.next }),
         }
     }
-    let outcome = resolve(accounts, trail, &provider, &identity, &attempt, browser).await?;
-    Ok(Finished { outcome, next: attempt.next })
+    let outcome = resolve(accounts, trail, &provider, &identity, &pending, browser).await?;
+    Ok(Finished { outcome, next: pending.next })
 }
 
-/// Uses the attempt up: of several answers to it one counts.
-async fn use_up(accounts: &Accounts, attempt: &Attempt) -> Result<(), Error> {
+/// Uses the sign-on up: of several answers to it one counts.
+async fn use_up(accounts: &Accounts, pending: &PendingSignOn) -> Result<(), Error> {
     let mut tx = accounts.db.write().await?;
-    let expires_at = attempt.began_at.plus_ms(2 * attempts::ATTEMPT_MS);
+    let expires_at = pending.began_at.plus_ms(2 * PENDING_SIGN_ON_MS);
     let is_first =
-        store::connections::use_once(&mut tx, sha256(attempt.secrets.state().as_bytes()), expires_at).await?;
+        store::connections::use_once(&mut tx, sha256(pending.secrets.state().as_bytes()), expires_at).await?;
     if !is_first {
         return Err(Code::SignOnExpired.into());
     }
@@ -136,10 +138,10 @@ async fn resolve(
     trail: &Trail,
     provider: &Provider,
     identity: &Identity,
-    attempt: &Attempt,
+    pending: &PendingSignOn,
     (session, user_agent): (Option<Session>, Option<&UserAgent>),
 ) -> Result<Outcome, Error> {
-    let resolution = match attempt.purpose {
+    let resolution = match pending.purpose {
         Purpose::Connect(session) => {
             return Ok(Outcome::Connect(connect(accounts, provider, identity, session).await?));
         }

@@ -1,11 +1,11 @@
 //! The first step of a sign-in with a provider.
 
 use super::{BrowserLogin, BrowserStep, Checked, Opening, Proof, counted_step, open};
-use crate::guesses::Guess;
 use crate::jwt::TokenKind;
-use crate::pending_login::{PendingLogin, SignOn};
-use crate::refusals::{Reason, Refusal};
 use crate::rules::user_agents::UserAgent;
+use crate::sign_in::guesses::Guess;
+use crate::sign_in::pending_login::{PendingLogin, SignOn};
+use crate::sign_in::refusals::{Reason, Refusal};
 use crate::store::sessions::SessionKind;
 use crate::store::users::User;
 use crate::tokens::sign;

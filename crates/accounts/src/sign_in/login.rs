@@ -4,11 +4,11 @@
 pub(crate) mod by_provider;
 
 use crate::factors::second_factor;
-use crate::guesses::Guess;
 use crate::jwt::TokenKind;
-use crate::pending_login::{FirstStep, PendingLogin, SignOn};
-use crate::proofs::CountedCode;
-use crate::refusals::{Reason, Refusal};
+use crate::sign_in::guesses::Guess;
+use crate::sign_in::pending_login::{FirstStep, PendingLogin, SignOn};
+use crate::sign_in::proofs::CountedCode;
+use crate::sign_in::refusals::{Reason, Refusal};
 use crate::tokens::{SESSION_MS, sign};
 use crate::{Accounts, Session, store};
 use db::Tx;

@@ -1,13 +1,13 @@
 //! Login with a passkey, without an address or a password: the authenticator knows the person.
 
-use super::ceremonies::{self, Purpose};
-use super::{Checked, Options, Refusal, Signed, check};
-use crate::guesses::Guess;
+use crate::factors::passkeys::ceremonies::{self, Purpose};
+use crate::factors::passkeys::{Checked, Options, Refusal, Signed, check};
 use crate::jwt::TokenKind;
-use crate::login::{BrowserLogin, LoggedIn, NewLogin, counted, start_session};
-use crate::pending_login::{FirstStep, PendingLogin, SignOn};
-use crate::refusals::{self, Reason};
 use crate::rules::user_agents::UserAgent;
+use crate::sign_in::guesses::Guess;
+use crate::sign_in::login::{BrowserLogin, LoggedIn, NewLogin, counted, start_session};
+use crate::sign_in::pending_login::{FirstStep, PendingLogin, SignOn};
+use crate::sign_in::refusals::{self, Reason};
 use crate::store::sessions::SessionKind;
 use crate::store::users::{Credentials, User};
 use crate::tokens::sign;

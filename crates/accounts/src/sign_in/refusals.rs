@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use crate::guesses::Guess;
+use crate::sign_in::guesses::Guess;
 use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::Time;

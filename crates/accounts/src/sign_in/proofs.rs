@@ -5,9 +5,9 @@
 //! no trace.
 
 use crate::factors::second_factor;
-use crate::guesses::Guess;
 use crate::hasher::Place;
-use crate::refusals::{Reason, Refusal};
+use crate::sign_in::guesses::Guess;
+use crate::sign_in::refusals::{Reason, Refusal};
 use crate::store::users::Credentials;
 use crate::{Accounts, Session};
 use db::Tx;

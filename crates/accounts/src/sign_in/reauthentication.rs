@@ -1,12 +1,12 @@
 //! Step-up: a person who is logged in proves again who they are. A new session replaces the one that makes
 //! the request, so that a stolen copy of the old one is worth nothing. The proof with a provider is a
-//! sign-on: [`crate::signing_on`].
+//! sign-on: [`crate::sign_in::provider`].
 
 use crate::factors::{passkeys, second_factor};
-use crate::guesses::Guess;
 use crate::jwt::TokenKind;
-use crate::proofs::{CountedCode, check_password, record_refusal};
 use crate::rules::user_agents::UserAgent;
+use crate::sign_in::guesses::Guess;
+use crate::sign_in::proofs::{CountedCode, check_password, record_refusal};
 use crate::tokens::{SESSION_MS, sign};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -18,7 +18,7 @@ use kernel::networks::Network;
 use crate::factors::passkeys::Signed;
 use crate::factors::passkeys::ceremonies::Purpose;
 use crate::factors::second_factor::Passed;
-use crate::login::BrowserLogin;
+use crate::sign_in::login::BrowserLogin;
 use crate::store::sessions::{Client, NewSession};
 use crate::store::users::Credentials;
 use trail::{Action, Event, Trail};
