@@ -55,7 +55,7 @@ pub fn end<'a>(
         let mut tx = accounts.db.write().await?;
         let now = accounts.clock.now();
         store::sessions::end(&mut tx, session.id, now).await?;
-        record_end(accounts, &mut tx, trail, session.id, now).await?;
+        record(accounts, &mut tx, trail, (Action::SessionEnded, &[session.id]), now).await?;
         Ok(tx.commit().await?)
     })
 }
@@ -76,7 +76,7 @@ pub async fn end_one(
     if !store::sessions::end_of_user(&mut tx, session.user_id, ended, now).await? {
         return Err(Code::SessionNotFound.into());
     }
-    record_end(accounts, &mut tx, trail, ended, now).await?;
+    record(accounts, &mut tx, trail, (Action::SessionEnded, &[ended]), now).await?;
     Ok(tx.commit().await?)
 }
 
@@ -148,15 +148,19 @@ pub(super) async fn lock_account(
     Ok(store::users::by_id(tx, session.user_id).await?.ok_or(Code::InvalidAccessToken)?)
 }
 
-async fn record_end(
+/// Adds an audit entry for each of these sessions.
+pub(super) async fn record(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,
-    session_id: SessionId,
+    (action, sessions): (Action, &[SessionId]),
     now: Time,
 ) -> Result<(), Error> {
-    let event = Event { action: Action::SessionEnded, target: session_id.to_string(), organization_id: None };
-    Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
+    for id in sessions {
+        let event = Event { action, target: id.to_string(), organization_id: None };
+        trail::record(tx, trail, &event, now, &accounts.random).await?;
+    }
+    Ok(())
 }
 
 /// Ends the sessions of a user, or all sessions, for the operator; returns how many were live.

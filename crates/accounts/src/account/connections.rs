@@ -2,7 +2,6 @@
 
 use crate::account::entries::record;
 use crate::factors::second_factor;
-use crate::sign_in::provider;
 use crate::sign_in::provider::pending::PendingConnection;
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -76,7 +75,7 @@ pub async fn remove(
     let template = Template::ProviderDisconnected;
     second_factor::notify(accounts, &mut tx, trail, &user, template, about, now).await?;
     record(accounts, &mut tx, trail, Action::ProviderDisconnected, &user, now).await?;
-    provider::record_ends(accounts, &mut tx, trail, &ended, now).await?;
+    sessions::record(accounts, &mut tx, trail, (Action::SessionEnded, &ended), now).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok(())

@@ -10,7 +10,7 @@ use crate::sign_in::pending_login::{FirstStep, PendingLogin, SignOn};
 use crate::sign_in::proofs::CountedCode;
 use crate::sign_in::refusals::{Reason, Refusal};
 use crate::tokens::{SESSION_MS, sign};
-use crate::{Accounts, Session, store};
+use crate::{Accounts, Session, sessions, store};
 use db::Tx;
 use kernel::addresses;
 use kernel::clock::Time;
@@ -24,7 +24,7 @@ use crate::factors::second_factor::Passed;
 use crate::rules::user_agents::UserAgent;
 use crate::store::sessions::{Client, NewSession, SessionKind};
 use crate::store::users::{Credentials, User};
-use trail::{Action, Event, Trail};
+use trail::{Action, Trail};
 
 /// Login credentials.
 #[derive(Clone, Copy)]
@@ -471,10 +471,7 @@ pub(crate) async fn start_session(
         (accounts.hooks.accept_invitations)(tx, trail, user, now).await?;
     }
     let has_mail = guess.note_login(accounts, tx, user, trail, now).await?;
-    let started = [(Action::SessionStarted, session_id)].into_iter();
-    for (action, id) in started.chain(ended.iter().map(|id| (Action::SessionEnded, *id))) {
-        let event = Event { action, target: id.to_string(), organization_id: None };
-        trail::record(tx, trail, &event, now, &accounts.random).await?;
-    }
+    sessions::record(accounts, tx, trail, (Action::SessionStarted, &[session_id]), now).await?;
+    sessions::record(accounts, tx, trail, (Action::SessionEnded, &ended), now).await?;
     Ok((Session { id: session_id, user_id: user.id }, has_mail))
 }

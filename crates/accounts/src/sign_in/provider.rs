@@ -9,11 +9,11 @@ use crate::rules::linking::{AccountWithAddress, Decision, EmailClaim, Facts, dec
 use crate::rules::user_agents::UserAgent;
 use crate::sign_in::login::BrowserStep;
 use crate::sign_in::login::by_provider::{refuse_disabled, sign_on_browser};
-use crate::{Accounts, Session, store};
+use crate::{Accounts, Session, sessions, store};
 use db::Tx;
 use kernel::clock::{HOUR_MS, Time};
 use kernel::error::{Code, Error};
-use kernel::ids::{ConnectionId, SessionId, UserId};
+use kernel::ids::{ConnectionId, UserId};
 use kernel::naming;
 use kernel::secrets::sha256;
 use pending::PendingSignOn;
@@ -22,7 +22,7 @@ use sign_on::{Callback, Identity, Provider};
 use crate::hooks::SignOnGrant;
 use crate::sign_in::pending_login::SignOn;
 use crate::store::users::User;
-use trail::{Action, Event, Trail};
+use trail::{Action, Trail};
 
 pub use pending::{PENDING_CONNECTION_MS, PENDING_SIGN_ON_MS, PendingConnection, Purpose};
 
@@ -379,21 +379,7 @@ pub async fn log_out(
     if let Some((id, user_id)) = found {
         store::users::lock(&mut tx, user_id).await?;
         let ended = store::sessions::end_of_connection(&mut tx, id, None, now).await?;
-        record_ends(accounts, &mut tx, trail, &ended, now).await?;
+        sessions::record(accounts, &mut tx, trail, (Action::SessionEnded, &ended), now).await?;
     }
     Ok(tx.commit().await?)
-}
-
-pub(crate) async fn record_ends(
-    accounts: &Accounts,
-    tx: &mut Tx,
-    trail: &Trail,
-    ended: &[SessionId],
-    now: Time,
-) -> Result<(), Error> {
-    for id in ended {
-        let event = Event { action: Action::SessionEnded, target: id.to_string(), organization_id: None };
-        trail::record(tx, trail, &event, now, &accounts.random).await?;
-    }
-    Ok(())
 }

@@ -21,7 +21,7 @@ use crate::factors::second_factor::Passed;
 use crate::sign_in::login::BrowserLogin;
 use crate::store::sessions::{Client, NewSession};
 use crate::store::users::Credentials;
-use trail::{Action, Event, Trail};
+use trail::{Action, Trail};
 
 /// The credentials with which a person proves who they are.
 #[derive(Clone, Copy)]
@@ -128,10 +128,8 @@ async fn replace_by(
     store::sessions::end(&mut tx, session.id, now).await?;
     store::email_changes::set_session(&mut tx, user.id, session.id, id).await?;
     let is_mail_queued = passed.note(accounts, &mut tx, trail, &user, now).await?;
-    for (action, target) in [(Action::SessionStarted, id), (Action::SessionEnded, session.id)] {
-        let event = Event { action, target: target.to_string(), organization_id: None };
-        trail::record(&mut tx, trail, &event, now, &accounts.random).await?;
-    }
+    sessions::record(accounts, &mut tx, trail, (Action::SessionStarted, &[id]), now).await?;
+    sessions::record(accounts, &mut tx, trail, (Action::SessionEnded, &[session.id]), now).await?;
     tx.commit().await?;
     if is_mail_queued {
         accounts.outbox.notify_one();
