@@ -2,7 +2,7 @@
 
 use crate::factors::passkeys::ceremonies;
 use crate::rules::throttling::FORGET_AFTER_MS;
-use crate::sign_in::guesses::KNOWN_NETWORK_MS;
+use crate::sign_in::attempts::KNOWN_NETWORK_MS;
 use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::{DAY_MS, Time};

@@ -7,7 +7,8 @@
 //! the link also asks for the account's password.
 
 use crate::account::entries::record;
-use crate::sign_in::proofs::{self, require_fresh_where_factor_is};
+use crate::factors::second_factor::require_fresh_session;
+use crate::sign_in::password;
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{DAY_MS, Time};
@@ -71,8 +72,8 @@ pub fn request<'a>(
         if account.user.email == request.new_email.display {
             return Err(unchanged());
         }
-        require_fresh_where_factor_is(accounts, session).await?;
-        let password_hash = check_password(accounts, trail, &account, request.password).await?;
+        require_fresh_session(accounts, session).await?;
+        let (_, password_hash) = check_password(accounts, trail, account, request.password).await?;
         let (new, now) = (request.new_email, accounts.clock.now());
         let mut tx = accounts.db.write().await?;
         let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
@@ -129,23 +130,22 @@ pub async fn confirm(
     let user_id = change.ok_or_else(refused)?.user_id;
     let account = store::users::credentials_by_id(&mut tx, user_id, network).await?.ok_or_else(refused)?;
     drop(tx);
-    let password_hash = check_password(accounts, trail, &account, password).await?;
+    let (old, password_hash) = check_password(accounts, trail, account, password).await?;
     let (now, trail) = (accounts.clock.now(), trail.by(user_id));
     let mut tx = accounts.db.write().await?;
     store::users::lock(&mut tx, user_id).await?;
     // Of two concurrent requests with the same token, only one consumes it.
     let change = store::email_changes::consume(&mut tx, token.hash(), now).await?.ok_or_else(refused)?;
-    set_address(accounts, &mut tx, &trail, (&account.user, &password_hash), &change, now).await?;
+    set_address(accounts, &mut tx, &trail, (&old, &password_hash), &change, now).await?;
     store::sessions::end_all(&mut tx, user_id, Some(change.session_id), now).await?;
     store::email_tokens::remove_all(&mut tx, user_id).await?;
-    let old = &account.user;
     if old.email_verified_at.is_some() {
         let (by, new_email) = (Some(old.username.clone()), Some(change.email.clone()));
         let about = About { by, new_email, ..About::default() };
         let notice = Draft { template: Template::EmailChanged, about };
         accounts.outbox.post(&mut tx, &Sender::person(&trail, user_id), &notice, &old.email, now).await?;
     }
-    record(accounts, &mut tx, &trail, Action::EmailChanged, old, now).await?;
+    record(accounts, &mut tx, &trail, Action::EmailChanged, &old, now).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok(change.email)
@@ -172,24 +172,24 @@ async fn set_address(
     (accounts.hooks.give_first_credit)(tx, &verified, now).await
 }
 
-/// Checks the account's password, and clears the guess if it was right. Returns the hash that it was checked
-/// against.
+/// Checks the account's password, and clears the guess if it was right. Returns the account and the hash that
+/// it was checked against.
 ///
 /// # Errors
-/// Those of [`proofs::check_password`].
+/// Those of [`password::check_own`].
 async fn check_password(
     accounts: &Accounts,
     trail: &Trail,
-    account: &Credentials,
+    account: Credentials,
     password: &str,
-) -> Result<String, Error> {
-    let right = proofs::check_password(accounts, trail, account, ("password", password)).await?;
+) -> Result<(User, String), Error> {
+    let right = password::check_own(accounts, trail, account, ("password", password)).await?;
     drop(right.place);
     // In a transaction of its own, because the caller's next step may still be refused for another reason.
     let mut tx = accounts.db.write().await?;
-    right.guess.forget(&mut tx, accounts.clock.now()).await?;
+    right.attempt.forget_password(&mut tx, accounts.clock.now()).await?;
     tx.commit().await?;
-    Ok(right.hash)
+    Ok((right.user, right.hash))
 }
 
 fn wrong_password() -> Error {

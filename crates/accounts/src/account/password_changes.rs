@@ -1,9 +1,10 @@
 //! Changes of the password by a logged-in person who knows the current one.
 
 use crate::account::passwords;
+use crate::factors::second_factor::require_fresh_session;
 use crate::rules::password_changes;
-use crate::sign_in::guesses;
-use crate::sign_in::proofs::{RightPassword, check_password, require_fresh_where_factor_is};
+use crate::sign_in::attempts;
+use crate::sign_in::password::{self, RightPassword};
 use crate::{Accounts, Session, store};
 use db::Tx;
 use kernel::clock::Time;
@@ -52,10 +53,10 @@ pub fn change<'a>(
         // Check before anything is hashed, and again below under the lock.
         check_limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
         drop(tx);
-        require_fresh_where_factor_is(accounts, session).await?;
+        require_fresh_session(accounts, session).await?;
         let field = ("current_password", change.current_password);
-        let RightPassword { hash: stored, guess, place } =
-            check_password(accounts, trail, &account, field).await?;
+        let RightPassword { user, hash: stored, attempt, place, .. } =
+            password::check_own(accounts, trail, account, field).await?;
         let password_hash = place.hash(change.new_password).await?;
         drop(place);
         let now = accounts.clock.now();
@@ -71,7 +72,7 @@ pub fn change<'a>(
         store::sessions::end_all(&mut tx, user.id, Some(session.id), now).await?;
         store::email_tokens::remove(&mut tx, user.id, Purpose::ResetPassword).await?;
         store::email_changes::remove(&mut tx, user.id).await?;
-        guess.forget(&mut tx, now).await?;
+        attempt.forget_password(&mut tx, now).await?;
         // If the address was never verified, its owner may have nothing to do with the account.
         if user.email_verified_at.is_some() {
             let draft = Draft::plain(Template::PasswordChanged);
@@ -95,5 +96,5 @@ async fn check_limit(accounts: &Accounts, tx: &mut Tx, user_id: UserId, now: Tim
     let (target, per_hour) = (user_id.to_string(), limits.password_changes_per_hour);
     let changes = (Action::PasswordChanged, target.as_str());
     let times = trail::times(tx, changes, password_changes::counted_period(now), per_hour).await?;
-    password_changes::check_limit(&times, per_hour, now).map_err(guesses::too_many_attempts)
+    password_changes::check_limit(&times, per_hour, now).map_err(attempts::too_many_attempts)
 }

@@ -7,7 +7,7 @@
 use crate::factors::second_factor;
 use crate::hasher::Place;
 use crate::rules::password;
-use crate::sign_in::guesses;
+use crate::sign_in::attempts;
 use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::Time;
@@ -105,7 +105,7 @@ pub(super) async fn set_and_commit(
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
     store::email_changes::remove(&mut tx, user.id).await?;
     let network = Network::of(trail.address);
-    guesses::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
+    attempts::end_all_waits(&mut tx, user.id, &user.email_folded, network, now).await?;
     let mut belongs_to = Vec::new();
     if verified.is_first() {
         store::email_tokens::remove_all(&mut tx, user.id).await?;

@@ -1,8 +1,8 @@
 //! Verification of an e-mail address by a mailed link.
 
 use crate::account::passwords::{self, NewPassword};
-use crate::sign_in::guesses::Guess;
-use crate::sign_in::refusals::{Reason, Refusal};
+use crate::sign_in::attempts::Attempt;
+use crate::sign_in::password::{self, RightPassword};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;
@@ -86,25 +86,21 @@ pub async fn verify_with_password(
 ) -> Result<String, Error> {
     let token = MailToken::parse(token).ok_or_else(refused)?;
     let network = Network::of(trail.address);
-    let Credentials { user, password_hash, last_login_here_at } =
-        token_account(accounts, &token, network).await?;
+    let account = token_account(accounts, &token, network).await?;
     // Take the place first: a refusal because of the full queue doesn't count as a login attempt.
     let place = accounts.hasher.acquire_place(network)?;
-    let guess = Guess::new(&user.email_folded, network, last_login_here_at);
-    guess.count(accounts, accounts.clock.now()).await?;
+    let attempt = Attempt::at(&account.user, account.last_login_here_at, network);
+    attempt.count_password(accounts).await?;
     let wrong = || Error::new(Code::WrongPassword).param("password");
-    let is_right = place.verify(password, password_hash.as_deref()).await?.matches;
+    let trail = trail.by(account.user.id);
+    let typed = (password, wrong());
+    let right = password::check(accounts, &trail, (attempt, place), Some(account), typed).await?;
+    let RightPassword { user, hash: password_hash, attempt, place, .. } = right;
     drop(place);
-    let Some(password_hash) = password_hash.filter(|_| is_right) else {
-        let (email_folded, reason) = (user.email_folded.as_str(), Reason::InvalidCredentials);
-        let refusal = Refusal { guess: &guess, email_folded, user_id: Some(user.id), reason };
-        refusal.record(accounts, &trail.by(user.id), accounts.clock.now()).await?;
-        return Err(wrong());
-    };
     if user.disabled_at.is_some() {
         return Err(Code::AccountDisabled.into());
     }
-    let (now, trail) = (accounts.clock.now(), trail.by(user.id));
+    let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
         .await?
@@ -112,7 +108,7 @@ pub async fn verify_with_password(
     // The password may have been changed while it was checked.
     let verified = store::users::set_email_verified_with(&mut tx, user.id, &password_hash, now).await?;
     let verified = verified.ok_or_else(wrong)?;
-    guess.forget(&mut tx, now).await?;
+    attempt.forget_password(&mut tx, now).await?;
     record(accounts, &mut tx, &trail, user.id, now).await?;
     (accounts.hooks.accept_invitations)(&mut tx, &trail, &user, now).await?;
     (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;

@@ -7,7 +7,7 @@
 
 use crate::account::entries::record;
 use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
-use crate::sign_in::proofs::CountedCode;
+use crate::sign_in::attempts::CountedCode;
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::{MINUTE_MS, Time};
@@ -69,6 +69,18 @@ pub async fn is_there(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
 /// `second_factor_enrolment_required`.
 pub async fn require(tx: &mut Tx, user_id: UserId) -> Result<(), Error> {
     if is_there(tx, user_id).await? { Ok(()) } else { Err(Code::SecondFactorEnrolmentRequired.into()) }
+}
+
+/// Requires recent reauthentication of a person with a second factor: the password alone isn't enough then.
+///
+/// # Errors
+/// `reauthentication_required`.
+pub(crate) async fn require_fresh_session(accounts: &Accounts, session: Session) -> Result<(), Error> {
+    let has_factor = is_there(&mut accounts.db.read().await?, session.user_id).await?;
+    if has_factor && !accounts.is_fresh(session).await? {
+        return Err(Code::ReauthenticationRequired.into());
+    }
+    Ok(())
 }
 
 impl Accounts {

@@ -20,17 +20,17 @@ const ASSOCIATED_DATA: &str = "pending login";
 /// A person who has passed the first step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingLogin {
-    pub(crate) user_id: UserId,
-    pub(crate) first_step: FirstStep,
+    pub(super) user_id: UserId,
+    pub(super) factor: SealedFactor,
     /// `true` if the person asked to be remembered.
     pub remember_me: bool,
     /// Makes each sealed value unique. `None` before sealing, and for values sealed by an earlier version.
     nonce: Option<[u8; 16]>,
 }
 
-/// The first step of a sign-in.
+/// The factor that was proved in the first step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum FirstStep {
+pub(super) enum SealedFactor {
     /// The SHA-256 of the stored hash that the password was checked against: another password voids it.
     Password([u8; 32]),
     /// A sign-on with a provider.
@@ -39,14 +39,14 @@ pub(crate) enum FirstStep {
 
 /// A sign-on with a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SignOn {
-    pub(crate) connection_id: ConnectionId,
+pub(super) struct SignOn {
+    pub(super) connection_id: ConnectionId,
     /// When the person proved there who they are.
-    pub(crate) authenticated_at: Time,
+    pub(super) authenticated_at: Time,
     /// The lifetime of the session, in milliseconds.
-    pub(crate) session_ms: i64,
+    pub(super) session_ms: i64,
     /// `true` if a second factor was passed there that counts here.
-    pub(crate) has_passed_second_factor: bool,
+    pub(super) has_passed_second_factor: bool,
 }
 
 /// The text that is sealed.
@@ -64,13 +64,13 @@ struct Contents {
 }
 
 impl PendingLogin {
-    pub(crate) fn with_password(user_id: UserId, password_hash: &str, remember_me: bool) -> Self {
-        let first_step = FirstStep::Password(sha256(password_hash.as_bytes()));
-        Self { user_id, first_step, remember_me, nonce: None }
+    pub(super) fn with_password(user_id: UserId, password_hash: &str, remember_me: bool) -> Self {
+        let factor = SealedFactor::Password(sha256(password_hash.as_bytes()));
+        Self { user_id, factor, remember_me, nonce: None }
     }
 
-    pub(crate) fn with_sign_on(user_id: UserId, sign_on: SignOn) -> Self {
-        Self { user_id, first_step: FirstStep::SignOn(sign_on), remember_me: false, nonce: None }
+    pub(super) fn with_sign_on(user_id: UserId, sign_on: SignOn) -> Self {
+        Self { user_id, factor: SealedFactor::SignOn(sign_on), remember_me: false, nonce: None }
     }
 
     /// The person.
@@ -78,14 +78,22 @@ impl PendingLogin {
         self.user_id
     }
 
+    /// Returns the sign-on of this person that waits for its second step.
+    pub(super) fn sign_on_of(&self, user_id: UserId) -> Option<SignOn> {
+        match self.factor {
+            SealedFactor::SignOn(sign_on) if self.user_id == user_id => Some(sign_on),
+            _ => None,
+        }
+    }
+
     /// Returns the value for the browser, valid for [`PENDING_LOGIN_MS`] from now.
     ///
     /// # Errors
     /// The installation has no master key.
     pub fn seal(&self, accounts: &Accounts) -> Result<String, Error> {
-        let (password, sign_on) = match &self.first_step {
-            FirstStep::Password(hash) => (Some(*hash), None),
-            FirstStep::SignOn(sign_on) => {
+        let (password, sign_on) = match &self.factor {
+            SealedFactor::Password(hash) => (Some(*hash), None),
+            SealedFactor::SignOn(sign_on) => {
                 let id = sign_on.connection_id.to_string();
                 (None, Some((id, sign_on.authenticated_at.unix_ms(), sign_on.session_ms)))
             }
@@ -104,9 +112,9 @@ impl PendingLogin {
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
         let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, PENDING_LOGIN_MS)?;
         let Contents { user, password, sign_on, remember_me, nonce } = contents;
-        let first_step = match (password, sign_on) {
-            (Some(hash), None) => FirstStep::Password(hash),
-            (None, Some((id, authenticated_at_ms, session_ms))) => FirstStep::SignOn(SignOn {
+        let factor = match (password, sign_on) {
+            (Some(hash), None) => SealedFactor::Password(hash),
+            (None, Some((id, authenticated_at_ms, session_ms))) => SealedFactor::SignOn(SignOn {
                 connection_id: ConnectionId::parse(&id)?,
                 authenticated_at: Time::from_unix_ms(authenticated_at_ms),
                 session_ms,
@@ -115,14 +123,14 @@ impl PendingLogin {
             }),
             _ => return None,
         };
-        Some(Self { user_id: UserId::parse(&user)?, first_step, remember_me, nonce })
+        Some(Self { user_id: UserId::parse(&user)?, factor, remember_me, nonce })
     }
 
     /// Uses the value of a browser up: of several sessions that it could open, it opens one.
     ///
     /// # Errors
     /// `invalid_access_token` if it was used before.
-    pub(crate) async fn use_up(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
+    pub(super) async fn use_up(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
         let Some(nonce) = self.nonce else { return Ok(()) };
         let value_hash = sha256(&[ASSOCIATED_DATA.as_bytes(), &nonce].concat());
         let is_first = store::connections::use_once(tx, value_hash, now.plus_ms(PENDING_LOGIN_MS)).await?;

@@ -1,5 +1,5 @@
 //! Sign-on: a person comes from a provider. The values that the browser keeps meanwhile are sealed
-//! ([`pending`]); nothing is stored until the person is known.
+//! (`pending`); nothing is stored until the person is known.
 
 pub(crate) mod pending;
 mod provisioning;
@@ -7,20 +7,23 @@ mod provisioning;
 use crate::account::connections;
 use crate::rules::linking::{AccountWithAddress, Decision, EmailClaim, Facts, decide};
 use crate::rules::user_agents::UserAgent;
-use crate::sign_in::login::BrowserStep;
-use crate::sign_in::login::by_provider::{refuse_disabled, sign_on_browser};
+use crate::sign_in::attempts::Attempt;
+use crate::sign_in::session::{FirstFactor, FirstStep, counted, counted_step, open};
 use crate::{Accounts, Session, sessions, store};
 use db::Tx;
 use kernel::clock::{HOUR_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, UserId};
 use kernel::naming;
+use kernel::networks::Network;
 use kernel::secrets::sha256;
 use pending::PendingSignOn;
 use sign_on::{Callback, Identity, Provider};
 
 use crate::hooks::SignOnGrant;
 use crate::sign_in::pending_login::SignOn;
+use crate::sign_in::session::BrowserStep;
+use crate::store::sessions::SessionKind;
 use crate::store::users::User;
 use trail::{Action, Trail};
 
@@ -163,11 +166,38 @@ async fn resolve(
                 session_ms: i64::from(provider.settings.session_hours).saturating_mul(HOUR_MS),
                 has_passed_second_factor: identity.has_passed_second_factor,
             };
-            Ok(Outcome::Account(sign_on_browser(accounts, trail, (user, sign_on), user_agent).await?))
+            Ok(Outcome::Account(sign_in(accounts, trail, (user, sign_on), user_agent).await?))
         }
-        Resolution::Disabled(user) => Err(refuse_disabled(accounts, trail, &user).await),
+        Resolution::Disabled(user) => {
+            let attempt = Attempt::at(&user, None, Network::of(trail.address));
+            let error = attempt.refuse(accounts, &trail.by(user.id), Code::AccountDisabled).await;
+            counted(accounts, Err(error))
+        }
         Resolution::Conflict(pending) => Ok(Outcome::Conflict(pending)),
     }
+}
+
+/// Opens a session in a browser for a person who comes from a provider. If a code is required, the browser is
+/// asked for it in a second step, as after a password.
+///
+/// # Errors
+/// The connection has been removed or the account disabled meanwhile, or the database fails.
+async fn sign_in(
+    accounts: &Accounts,
+    trail: &Trail,
+    (user, sign_on): (User, SignOn),
+    user_agent: Option<&UserAgent>,
+) -> Result<BrowserStep, Error> {
+    let outcome = async {
+        let network = Network::of(trail.address);
+        let found = store::users::credentials_by_id(&mut accounts.db.read().await?, user.id, network).await?;
+        let attempt = Attempt::at(&user, found.and_then(|found| found.last_login_here_at), network);
+        let factor = FirstFactor::SignOn(sign_on);
+        let first = FirstStep { user, attempt, factor, remember_me: false, pending: None };
+        let step = open(accounts, trail, first, None, (SessionKind::Browser, user_agent)).await?;
+        step.ok_or(Code::SignOnExpired)?.browser_step(accounts).await
+    };
+    counted_step(accounts, outcome.await)
 }
 
 async fn who_is_connected(accounts: &Accounts, identity: &Identity) -> Result<Option<UserId>, Error> {

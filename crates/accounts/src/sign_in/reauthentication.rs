@@ -5,8 +5,8 @@
 use crate::factors::{passkeys, second_factor};
 use crate::jwt::TokenKind;
 use crate::rules::user_agents::UserAgent;
-use crate::sign_in::guesses::Guess;
-use crate::sign_in::proofs::{CountedCode, check_password, record_refusal};
+use crate::sign_in::attempts::{Attempt, CountedCode};
+use crate::sign_in::password;
 use crate::tokens::{SESSION_MS, sign};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -18,7 +18,7 @@ use kernel::networks::Network;
 use crate::factors::passkeys::Signed;
 use crate::factors::passkeys::ceremonies::Purpose;
 use crate::factors::second_factor::Passed;
-use crate::sign_in::login::BrowserLogin;
+use crate::sign_in::session::BrowserLogin;
 use crate::store::sessions::{Client, NewSession};
 use crate::store::users::Credentials;
 use trail::{Action, Trail};
@@ -95,7 +95,7 @@ async fn replace(
 ) -> Result<(Session, bool, Time), Error> {
     let evidence = Evidence::check(accounts, trail, session, proof.by).await?;
     match replace_by(accounts, trail, session, (proof, &evidence)).await {
-        Err(error) => Err(evidence.refused(accounts, trail, error).await),
+        Err(error) => Err(evidence.refuse(accounts, trail, session, error).await),
         replaced => replaced,
     }
 }
@@ -142,9 +142,8 @@ enum Evidence<'a> {
     Password {
         /// The stored hash that the password was checked against.
         hash: String,
-        guess: Guess,
+        attempt: Attempt,
         code: CountedCode<'a>,
-        account: Box<Credentials>,
     },
     Passkey(passkeys::Checked),
 }
@@ -160,20 +159,22 @@ impl<'a> Evidence<'a> {
                 return if is_own { Ok(Self::Passkey(checked)) } else { Err(Code::InvalidCredential.into()) };
             }
         };
-        let account = Box::new(account(accounts, trail, session).await?);
-        let right = check_password(accounts, trail, &account, ("password", password)).await?;
+        let account = account(accounts, trail, session).await?;
+        let right = password::check_own(accounts, trail, account, ("password", password)).await?;
         drop(right.place);
-        let (hash, guess) = (right.hash, right.guess);
-        match CountedCode::count(accounts, &guess, one_time_code).await {
-            Ok(code) => Ok(Self::Password { hash, guess, code, account }),
-            Err(error) => Err(recorded(accounts, trail, (&account, &guess), error).await),
+        let (hash, attempt) = (right.hash, right.attempt);
+        match CountedCode::count(accounts, &attempt, one_time_code).await {
+            Ok(code) => Ok(Self::Password { hash, attempt, code }),
+            Err(error) => Err(attempt.refuse_code(accounts, &trail.by(session.user_id), error).await),
         }
     }
 
     /// Records that the proof is refused, and returns the error.
-    async fn refused(&self, accounts: &Accounts, trail: &Trail, error: Error) -> Error {
+    async fn refuse(&self, accounts: &Accounts, trail: &Trail, session: Session, error: Error) -> Error {
         match self {
-            Self::Password { guess, account, .. } => recorded(accounts, trail, (account, guess), error).await,
+            Self::Password { attempt, .. } => {
+                attempt.refuse_code(accounts, &trail.by(session.user_id), error).await
+            }
             Self::Passkey(_) => error,
         }
     }
@@ -188,13 +189,13 @@ impl<'a> Evidence<'a> {
         now: Time,
     ) -> Result<Passed, Error> {
         match self {
-            Self::Password { hash, guess, code, .. } => {
+            Self::Password { hash, attempt, code } => {
                 // Another request may have changed the password while it was checked.
                 if !store::users::has_password(tx, user_id, hash).await? {
                     return Err(Code::InvalidAccessToken.into());
                 }
                 let passed = second_factor::check(accounts, tx, user_id, code, now).await?;
-                guess.forget(tx, now).await?;
+                attempt.forget_password(tx, now).await?;
                 Ok(passed)
             }
             Self::Passkey(checked) => {
@@ -215,14 +216,4 @@ async fn account(accounts: &Accounts, trail: &Trail, session: Session) -> Result
         return Err(Code::PasswordsDisabled.into());
     }
     Ok(account)
-}
-
-/// Records a refused proof, and returns its error.
-async fn recorded(
-    accounts: &Accounts,
-    trail: &Trail,
-    (account, guess): (&Credentials, &Guess),
-    error: Error,
-) -> Error {
-    record_refusal(accounts, trail, account, guess, &error).await.err().unwrap_or(error)
 }

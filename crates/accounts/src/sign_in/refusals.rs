@@ -1,16 +1,15 @@
-//! Records of a refused login: an audit entry, a count, and a mail to the owner.
+//! Records of a refused attempt: an audit entry, a count, and a mail to the owner.
 //!
 //! An address without an account is recorded by the same statements, so that the response time doesn't reveal
 //! which accounts exist.
 
 use serde_json::json;
 
-use crate::sign_in::guesses::Guess;
+use crate::sign_in::attempts::Attempt;
 use crate::{Accounts, store};
 use db::Tx;
 use kernel::clock::Time;
-use kernel::error::Error;
-use kernel::ids::UserId;
+use kernel::error::{Code, Error};
 use kernel::limiter::{self, Subject};
 use mail::posting::Draft;
 
@@ -27,7 +26,7 @@ const NETWORK_ENTRIES_PER_MINUTE: u32 = 60;
 /// The reason of a refusal. Its word in the audit trail never changes once released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub enum Reason {
+enum Reason {
     /// The account doesn't exist, or the password is wrong.
     InvalidCredentials,
     /// The caller has to wait after too many attempts.
@@ -47,35 +46,61 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Returns the reason that an error gives, if refusals with it are recorded.
+    fn of(code: Code) -> Option<Self> {
+        Some(match code {
+            Code::InvalidCredentials | Code::WrongPassword => Self::InvalidCredentials,
+            Code::TooManyAttempts => Self::TooManyAttempts,
+            Code::EmailNotVerified => Self::EmailNotVerified,
+            Code::AccountDisabled => Self::AccountDisabled,
+            Code::PasswordsDisabled => Self::PasswordsDisabled,
+            Code::SecondFactorRequired => Self::SecondFactorRequired,
+            Code::InvalidOneTimeCode => Self::InvalidOneTimeCode,
+            Code::InvalidCredential => Self::InvalidCredential,
+            _ => return None,
+        })
+    }
+
     fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// A refused login.
-#[derive(Clone, Copy, Debug)]
-pub struct Refusal<'a> {
-    pub guess: &'a Guess,
-    /// The address that was typed, folded.
-    pub email_folded: &'a str,
-    /// The account, if one exists.
-    pub user_id: Option<UserId>,
-    pub reason: Reason,
-}
+impl Attempt {
+    /// Records that the attempt is refused with this error, and returns the error.
+    pub(super) async fn refuse(&self, accounts: &Accounts, trail: &Trail, error: impl Into<Error>) -> Error {
+        let error = error.into();
+        let Some(reason) = Reason::of(error.code) else { return error };
+        let recorded = self.record(accounts, trail, reason, accounts.clock.now()).await;
+        recorded.err().unwrap_or(error)
+    }
 
-impl Refusal<'_> {
+    /// As [`Attempt::refuse`], if the error is that of a wrong code, or of one guess too many. Other errors leave
+    /// no record.
+    pub(super) async fn refuse_code(&self, accounts: &Accounts, trail: &Trail, error: Error) -> Error {
+        match error.code {
+            Code::InvalidOneTimeCode | Code::TooManyAttempts => self.refuse(accounts, trail, error).await,
+            _ => error,
+        }
+    }
+
     /// Counts a wrong password or code, adds an audit entry, and mails the owner at the tenth failure of a day.
-    pub async fn record(&self, accounts: &Accounts, trail: &Trail, now: Time) -> Result<(), Error> {
-        let is_failure = matches!(self.reason, Reason::InvalidCredentials | Reason::InvalidOneTimeCode);
-        let adds_entry = self.may_add_entry(accounts, now);
+    async fn record(
+        &self,
+        accounts: &Accounts,
+        trail: &Trail,
+        reason: Reason,
+        now: Time,
+    ) -> Result<(), Error> {
+        let is_failure = matches!(reason, Reason::InvalidCredentials | Reason::InvalidOneTimeCode);
+        let adds_entry = self.may_add_entry(accounts, reason, now);
         if !is_failure && !adds_entry {
             return Ok(());
         }
         let mut tx = accounts.db.write().await?;
         let mut sends_mail = false;
         if is_failure {
-            let failures =
-                store::login_guesses::count_failure(&mut tx, self.guess.account_hash(), now).await?;
+            let failures = store::login_guesses::count_failure(&mut tx, self.account_hash(), now).await?;
             sends_mail = failures == FAILURES_BEFORE_MAIL && self.is_address();
         }
         if sends_mail {
@@ -83,10 +108,11 @@ impl Refusal<'_> {
             let about =
                 About { address: trail.address.map(|address| address.to_string()), ..About::default() };
             let draft = Draft { template: Template::LoginsRefused, about };
-            accounts.outbox.post(&mut tx, &Sender::visitor(trail), &draft, self.email_folded, now).await?;
+            let sender = Sender::visitor(trail);
+            accounts.outbox.post(&mut tx, &sender, &draft, &self.email_folded, now).await?;
         }
         if adds_entry {
-            self.add_entry(accounts, &mut tx, trail, now).await?;
+            self.add_entry(accounts, &mut tx, trail, reason, now).await?;
         }
         tx.commit().await?;
         if sends_mail {
@@ -97,9 +123,9 @@ impl Refusal<'_> {
 
     /// Returns `true` if the audit trail may get another entry. Entries are limited: they are kept for long,
     /// and anyone can fail to log in.
-    fn may_add_entry(&self, accounts: &Accounts, now: Time) -> bool {
-        let (network, reason) = (self.guess.network().to_string(), self.reason.as_str());
-        let account = u128::from_be_bytes(*self.guess.account_hash().first_chunk().unwrap_or(&[0; 16]));
+    fn may_add_entry(&self, accounts: &Accounts, reason: Reason, now: Time) -> bool {
+        let (network, reason) = (self.network.to_string(), reason.as_str());
+        let account = u128::from_be_bytes(*self.account_hash().first_chunk().unwrap_or(&[0; 16]));
         let one = limiter::key_for("refused_login", Subject::Within(account, &format!("{network} {reason}")));
         let all = limiter::key_for("refused_logins", Subject::Text(&format!("{network} {reason}")));
         accounts.limiter.check(one, ENTRIES_PER_MINUTE, now).is_ok()
@@ -117,12 +143,13 @@ impl Refusal<'_> {
         accounts: &Accounts,
         tx: &mut Tx,
         trail: &Trail,
+        reason: Reason,
         now: Time,
     ) -> Result<(), Error> {
-        let email_sha256 = self.is_address().then(|| hex(&self.guess.account_hash()));
+        let email_sha256 = self.is_address().then(|| hex(&self.account_hash()));
         let target = self.user_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
         let event = Event { action: Action::SessionRefused, target, organization_id: None };
-        let detail = json!({"reason": self.reason.as_str(), "email_sha256": email_sha256});
+        let detail = json!({"reason": reason.as_str(), "email_sha256": email_sha256});
         Ok(trail::record_with(tx, trail, &event, &detail, now, &accounts.random).await?)
     }
 }
