@@ -27,9 +27,14 @@ impl Field for PartsField {
         };
         let mut parts = Some(Parts::default());
         for (name, value) in members {
+            let known = name.parse::<Component>().ok().filter(|part| Component::PARTS.contains(part));
+            // Nearly every part is read here, without its path.
+            if let (Some(part), Json::Integer(quantity @ Tokens::MIN..=Tokens::MAX)) = (known, &value) {
+                parts = parts.map(|parts| parts.with(part, *quantity));
+                continue;
+            }
             let path = format!("{}.{name}", at.path);
             let place = Location { path: &path, ..*at };
-            let known = name.parse::<Component>().ok().filter(|part| Component::PARTS.contains(part));
             let Some(part) = known else {
                 let message = format!("Unknown part `{name}`. Known parts are {}.", Self::names());
                 parts = problems.add(&place, "unknown_field", message);
