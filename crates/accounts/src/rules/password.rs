@@ -290,7 +290,8 @@ mod tests {
     #[test]
     fn personal_words_are_unique() {
         // `Augusta` is a word between spaces and between signs.
-        let words = ["ada.love", "augusta", "countess", "king", "king-noel", "noel"];
+        let words =
+            ["2345678", "4917012345678", "ada.love", "augusta", "countess", "king", "king-noel", "noel"];
         assert_eq!(personal_words(&ADA), words);
     }
 
