@@ -5,17 +5,17 @@
 
 use catalog::{OnDisconnect, UpstreamKind};
 use fuzz::fuzz_target;
-use gateway::Operation;
 use gateway::answer::StreamCleaner;
 use gateway::count::{Bounds, PricedParts, Settled};
 use gateway::request::{Injection, ModelRequest, Target, TargetOptions};
 use gateway::sse::Framer;
+use gateway::{Dialect, Operation};
 use hyper::body::Bytes;
 
 #[path = "../../crates/gateway/src/answer/stream/tests/leaving/story.rs"]
 mod story;
 
-use story::{KINDS, Story, check};
+use story::{Story, check};
 
 fuzz_target!(|input: &[u8]| {
     let mut bytes = input.iter().copied();
@@ -29,8 +29,8 @@ fuzz_target!(|input: &[u8]| {
         2 => Operation::Responses,
         _ => Operation::Messages,
     };
-    let kind = KINDS[usize::try_from(draw(6)).expect("a small number")];
-    if !operation.is_served_by(kind) {
+    let kind = UpstreamKind::ALL[usize::try_from(draw(6)).expect("a small number")];
+    if !Dialect::of(kind).has(operation) {
         return;
     }
     let place = usize::try_from(draw(1 << 16)).expect("a small number");

@@ -7,31 +7,22 @@
 use std::fmt;
 
 use fuzz::fuzz_target;
-use gateway::Operation;
 use gateway::request::{Injection, ModelRequest, Target, TargetOptions, watched_names};
+use gateway::{Dialect, Operation};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tollkeeper::catalog::UpstreamKind;
-
-const KINDS: [UpstreamKind; 6] = [
-    UpstreamKind::Vllm,
-    UpstreamKind::Sglang,
-    UpstreamKind::Llamacpp,
-    UpstreamKind::Tgi,
-    UpstreamKind::Openai,
-    UpstreamKind::Demo,
-];
 
 fuzz_target!(|body: &[u8]| {
     for operation in Operation::ALL {
         let Ok(request) = ModelRequest::read(operation, &body.to_vec().into()) else { continue };
         compare(operation, body);
-        for kind in KINDS {
+        for kind in UpstreamKind::ALL {
             let options =
                 TargetOptions { drops_searches: true, cache_salt: Some("salt"), ..TargetOptions::default() };
             let inject = Injection::default();
             let written = request.write_for(&Target {
-                kind,
+                dialect: Dialect::of(kind),
                 model: "other",
                 max_completion_tokens: 5,
                 inject,

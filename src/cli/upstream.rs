@@ -7,9 +7,10 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use catalog::{Catalog, Upstream, UpstreamKind};
-use gateway::health::{Listing, UpstreamModel, ignores_model_names, list_models};
-use gateway::probe::{Counting, Probe, probe, should_run};
+use catalog::{Catalog, Upstream};
+use gateway::Dialect;
+use gateway::health::{Listing, UpstreamModel, list_models};
+use gateway::probe::{Counting, Probe, probe};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -54,11 +55,12 @@ struct Finding {
 /// An upstream can't be queried, or lacks a model of a route.
 pub fn check(file: &Path, with_probes: bool, as_json: bool) -> Result<(), String> {
     let catalog = Catalog::load(file).map_err(|error| error.to_string())?;
-    let servers = || catalog.upstreams().iter().filter(|upstream| upstream.kind != UpstreamKind::Demo);
+    let is_demo = |upstream: &Upstream| Dialect::of(upstream.kind).is_demo;
+    let servers = || catalog.upstreams().iter().filter(|upstream| !is_demo(upstream));
     let runtime = super::runtime()?;
     let mut listings = runtime.block_on(list_models(servers())).into_iter();
     let findings = catalog.upstreams().iter().map(|upstream| {
-        let answer = if upstream.kind == UpstreamKind::Demo { None } else { listings.next() };
+        let answer = if is_demo(upstream) { None } else { listings.next() };
         Finding::new(&catalog, upstream, answer)
     });
     let mut findings: Vec<_> = findings.collect();
@@ -112,7 +114,8 @@ impl Finding {
                 };
                 for probe in &probes {
                     let path = probe.operation.path();
-                    let should_run = probe.is_stream && should_run(self.upstream.kind, probe.operation);
+                    let dialect = Dialect::of(self.upstream.kind);
+                    let should_run = probe.is_stream && dialect.counts_while_running(probe.operation);
                     match probe.counting {
                         Counting::Estimated => self.warnings.push(format!(
                             "`{}`: /v1{path}{} says no usage, so its tokens are estimated",
@@ -151,13 +154,13 @@ fn counting(probe: &Probe) -> String {
 
 /// Compares the routes to an upstream with its models.
 fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
-    let kind = finding.upstream.kind;
+    let dialect = Dialect::of(finding.upstream.kind);
     for model in catalog.models() {
         for route in model.routes.iter().filter(|route| route.upstream.id == finding.upstream.id) {
             let name = &route.model;
             let Some(served) = found.iter().find(|served| served.id == *name) else {
                 let message = format!("`{}` is routed to its `{name}`, which it doesn't list", model.id);
-                if ignores_model_names(kind) {
+                if dialect.ignores_model_names {
                     let ignored = format!("{message}; it answers with the model that it has");
                     finding.warnings.push(ignored);
                 } else {
@@ -179,7 +182,7 @@ fn compare(catalog: &Catalog, found: &[UpstreamModel], finding: &mut Finding) {
             }
             let limit =
                 model.context_length.map_or(model.max_tokens, |context| model.max_tokens.min(context));
-            if limit > theirs && kind != UpstreamKind::Llamacpp {
+            if limit > theirs && !dialect.shortens_answers {
                 finding.warnings.push(format!(
                     "`{}` allows answers of {limit} tokens, and `{name}` has a context of {theirs} there: it may refuse \
                      calls without a limit of their own",

@@ -65,6 +65,10 @@ pub enum UpstreamKind {
 }
 
 impl UpstreamKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] =
+        [Self::Vllm, Self::Sglang, Self::Llamacpp, Self::Tgi, Self::Openai, Self::Demo];
+
     /// Returns the word in the catalog file.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -76,31 +80,6 @@ impl UpstreamKind {
             Kind::Chat => true,
             Kind::Embeddings => self != Self::Tgi,
         }
-    }
-
-    /// Returns the path of the health check of an upstream of this kind, from the root of the server.
-    pub const fn health_path(self) -> Option<&'static str> {
-        match self {
-            Self::Vllm | Self::Sglang | Self::Llamacpp | Self::Tgi => Some("/health"),
-            Self::Openai | Self::Demo => None,
-        }
-    }
-
-    /// Returns `true` if an upstream of this kind can report its usage so far with every chunk of a stream
-    /// (`stream_options.continuous_usage_stats`).
-    pub const fn has_continuous_usage(self) -> bool {
-        matches!(self, Self::Vllm | Self::Sglang | Self::Demo)
-    }
-
-    /// Returns `true` if an upstream of this kind can report the number of tokens processed so far with every
-    /// chunk of a stream (`timings_per_token`).
-    pub const fn has_timings(self) -> bool {
-        matches!(self, Self::Llamacpp)
-    }
-
-    /// Returns `true` if an upstream of this kind keeps its cache of prompts apart by `cache_salt`.
-    pub const fn has_cache_salt(self) -> bool {
-        matches!(self, Self::Vllm | Self::Sglang)
     }
 }
 

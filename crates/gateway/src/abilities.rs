@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::answer::is_error;
 use crate::counters::Counters;
+use crate::dialect::Dialect;
 use crate::gateway::Gateway;
 use crate::json::Object;
 use crate::opening::MAX_ERROR_BYTES;
@@ -21,7 +22,7 @@ use crate::operation::Operation;
 use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, refused_field};
 use crate::sse::Framer;
 use crate::transport::{Transport, Transports, request_headers};
-use catalog::{Route, UpstreamKind};
+use catalog::Route;
 
 /// The time for which a refused field isn't sent.
 const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
@@ -144,13 +145,13 @@ pub(crate) fn after_refusal(
     field: InjectedField,
     sent: Injection,
     learned: Injection,
-    kind: UpstreamKind,
+    dialect: &Dialect,
 ) -> Option<Injection> {
     let limit = InjectedField::MaxTokens;
     // The client didn't send this field, and has a limit without it, so the call doesn't need it.
     let is_left_out = field == limit || sent.is_without(limit);
     let next = if is_left_out { learned.without(limit) } else { learned };
-    (!next.adds(field, kind)).then_some(next)
+    (!next.adds(field, dialect)).then_some(next)
 }
 
 /// A request that finds out which fields an upstream accepts.
@@ -179,12 +180,12 @@ impl Probe {
         let body = Bytes::from_static(probe_body(self.operation)?);
         let request = ModelRequest::read(self.operation, &body).ok()?;
         let upstream = self.transport.id();
-        let kind = self.transport.kind();
+        let dialect = self.transport.dialect();
         let mut inject = Injection::default();
         loop {
             let options = TargetOptions::default();
             let target =
-                Target { kind, model: &self.model, max_completion_tokens: PROBE_TOKENS, inject, options };
+                Target { dialect, model: &self.model, max_completion_tokens: PROBE_TOKENS, inject, options };
             let body = request.write_for(&target);
             let sent = self.transport.send(self.operation.path(), request_headers(None, true), body);
             let response = sent.await.ok()?;
@@ -245,8 +246,10 @@ const fn probe_body(operation: Operation) -> Option<&'static [u8]> {
 mod tests {
     use super::*;
     use InjectedField::{IncludeUsage, MaxTokens, TimingsPerToken};
-    use UpstreamKind::{Llamacpp, Openai};
+    use catalog::UpstreamKind;
 
+    const OPENAI: &Dialect = Dialect::of(UpstreamKind::Openai);
+    const LLAMACPP: &Dialect = Dialect::of(UpstreamKind::Llamacpp);
     const CHAT: Operation = Operation::ChatCompletions;
 
     #[test]
@@ -278,16 +281,16 @@ mod tests {
     fn call_whose_second_limit_is_refused_is_sent_without_it() {
         let all = Injection::default();
         let without = all.without(MaxTokens);
-        assert_eq!(after_refusal(MaxTokens, all, all, Openai), Some(without));
-        assert_eq!(after_refusal(MaxTokens, all, without, Openai), Some(without));
+        assert_eq!(after_refusal(MaxTokens, all, all, OPENAI), Some(without));
+        assert_eq!(after_refusal(MaxTokens, all, without, OPENAI), Some(without));
         // The refused field stays out when another field is refused later.
         let learned = all.without(IncludeUsage);
-        assert_eq!(after_refusal(IncludeUsage, without, learned, Openai), Some(learned.without(MaxTokens)));
+        assert_eq!(after_refusal(IncludeUsage, without, learned, OPENAI), Some(learned.without(MaxTokens)));
         // Other fields are left out only if the upstream also refuses them without the client's request.
-        assert_eq!(after_refusal(IncludeUsage, all, all, Openai), None);
-        assert_eq!(after_refusal(TimingsPerToken, all, all, Llamacpp), None);
+        assert_eq!(after_refusal(IncludeUsage, all, all, OPENAI), None);
+        assert_eq!(after_refusal(TimingsPerToken, all, all, LLAMACPP), None);
         assert_eq!(
-            after_refusal(TimingsPerToken, all, learned.without(TimingsPerToken), Llamacpp),
+            after_refusal(TimingsPerToken, all, learned.without(TimingsPerToken), LLAMACPP),
             Some(learned.without(TimingsPerToken))
         );
     }

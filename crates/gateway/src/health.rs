@@ -11,10 +11,11 @@ use serde::de::{IgnoredAny, MapAccess};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::abilities;
+use crate::dialect::Dialect;
 use crate::gateway::Gateway;
 use crate::lenient::{Gather, Lenient, Name};
 use crate::transport::{Transport, Transports};
-use catalog::{Upstream, UpstreamKind};
+use catalog::Upstream;
 
 /// The time between two checks of an upstream.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -45,10 +46,8 @@ pub async fn check_all(gateway: &Gateway) {
 }
 
 async fn check(gateway: &Gateway, upstream: &Arc<Upstream>) {
-    let (Ok(transport), Some(path)) = (gateway.transports().get(upstream), upstream.kind.health_path())
-    else {
-        return;
-    };
+    let path = Dialect::of(upstream.kind).health_path;
+    let (Ok(transport), Some(path)) = (gateway.transports().get(upstream), path) else { return };
     // A status below 500 comes from a working server, even from one without this path.
     let outcome = match timeout(TIMEOUT, transport.get_health(path)).await {
         Ok(Ok(status)) if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
@@ -175,12 +174,6 @@ async fn list_models_of(upstream: &Arc<Upstream>) -> Listing {
     let list: ModelList = serde_json::from_slice(&body)
         .map_err(|_| "`GET /models` answers with something else than a list of models".to_owned())?;
     Ok((list.models(), started.elapsed()))
-}
-
-/// Returns `true` if upstreams of this kind always answer with the model that they have, regardless of the
-/// requested name.
-pub const fn ignores_model_names(kind: UpstreamKind) -> bool {
-    matches!(kind, UpstreamKind::Llamacpp | UpstreamKind::Tgi)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 //!   its price and settles it, `opening` chooses and calls an upstream, and `streaming` forwards events.
 //! * `transport` has the connections to upstreams, `queue` their places, and `routing` chooses among routes.
 //!   `record` is a call's line in the log. `settlement` captures or releases the reservation, and `progress`
-//!   extends it in the meantime. `demo` is an upstream in this process. [`count_tokens`] counts a prompt without a
-//!   call. [`health`] checks whether upstreams work, `abilities` which fields they accept, and [`probe`] how they
-//!   count.
+//!   extends it in the meantime. `demo` is an upstream in this process, and [`Dialect`] has the differences
+//!   between kinds of upstreams. [`count_tokens`] counts a prompt without a call. [`health`] checks whether
+//!   upstreams work, `abilities` which fields they accept, and [`probe`] how they count.
 //!
 //! The protocol modules do no I/O: they turn bytes into bytes and decisions.
 //!
@@ -31,6 +31,7 @@ mod call;
 pub mod count;
 mod counters;
 mod demo;
+mod dialect;
 pub mod errors;
 mod gateway;
 pub mod health;
@@ -55,6 +56,7 @@ mod transport;
 
 pub use anthropic_headers::AnthropicHeaders;
 pub use call::{Answer, AnswerBody, Credential, ModelCall, call};
+pub use dialect::Dialect;
 pub use gateway::{Gateway, Parts, Settings};
 pub use media::MediaLoader;
 pub use operation::Operation;

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::call::Admitted;
 use crate::count::Settled;
+use crate::dialect::Dialect;
 use crate::gateway::Gateway;
 use crate::media::Loaded;
 use crate::prefix_cache;
@@ -21,7 +22,7 @@ use crate::routing::{self, Candidate};
 use crate::streaming::Relay;
 use crate::transport::Transport;
 use attempt::{Attempt, Times};
-use catalog::{Affinity, MediaUrls, Route, Upstream, UpstreamKind};
+use catalog::{Affinity, MediaUrls, Route, Upstream};
 use kernel::error::{Code, Error};
 use refusals::{Failure, Verdict};
 
@@ -141,7 +142,7 @@ async fn attempt(
     let upstream = &route.upstream;
     // Upstreams of another kind may support it.
     let unsupported = |error| Failure { may_move_on: true, ..Failure::last(error) };
-    call.request.check_kind(upstream.kind).map_err(unsupported)?;
+    call.request.check_dialect(transport.dialect()).map_err(unsupported)?;
     call.request.check_fields(upstream).map_err(unsupported)?;
     let outgoing = with_media(gateway, call, upstream, loaded).await.map_err(Failure::last)?;
     // If no upstream has a free place, the call waits for one here.
@@ -182,7 +183,7 @@ async fn with_media<'a>(
     upstream: &Upstream,
     loaded: &'a mut Option<Loaded>,
 ) -> Result<&'a ModelRequest, Error> {
-    let is_loaded_here = upstream.media_urls == MediaUrls::Fetch && upstream.kind != UpstreamKind::Demo;
+    let is_loaded_here = upstream.media_urls == MediaUrls::Fetch && !Dialect::of(upstream.kind).is_demo;
     if !is_loaded_here || call.request.web_media().next().is_none() {
         return Ok(&call.request);
     }

@@ -1,6 +1,5 @@
 //! The operations of models that clients call.
 
-use catalog::UpstreamKind;
 use keys::rules::permissions::Permission;
 
 /// An operation of a model, as a path of the public API and of upstreams.
@@ -48,14 +47,6 @@ impl Operation {
             Self::Completions => "text_completion",
             Self::Embeddings => "embeddings",
             Self::ChatCompletions | Self::Responses | Self::Messages => "chat",
-        }
-    }
-
-    /// Returns `true` if upstreams of this kind have the operation. TGI has neither responses nor messages.
-    pub const fn is_served_by(self, kind: UpstreamKind) -> bool {
-        match self {
-            Self::Responses | Self::Messages | Self::Embeddings => !matches!(kind, UpstreamKind::Tgi),
-            Self::ChatCompletions | Self::Completions => true,
         }
     }
 

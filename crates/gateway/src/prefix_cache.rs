@@ -12,9 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::answer::chunk::Chunk;
 use crate::count::MessageUsage;
+use crate::dialect::Dialect;
 use crate::json::{Edit, JsonError, Object, last_of_each_member, read_lax_value};
 use crate::operation::Operation;
-use catalog::{Upstream, UpstreamKind};
+use catalog::Upstream;
 use kernel::ids::OrganizationId;
 use kernel::secrets::sealing::DerivedKey;
 
@@ -30,14 +31,6 @@ pub(crate) use with_revealing_names;
 /// Members of answers, outside the usage, that reveal what was cached.
 const REVEALING: &[&str] = with_revealing_names![];
 
-/// Returns `true` if the upstream separates its cache by a salt in this operation.
-const fn has_salt(kind: UpstreamKind, operation: Operation) -> bool {
-    match operation {
-        Operation::ChatCompletions | Operation::Completions | Operation::Responses => kind.has_cache_salt(),
-        Operation::Embeddings | Operation::Messages => false,
-    }
-}
-
 /// Returns the salt for an organization's requests to an upstream, if the upstream separates its cache by one.
 pub(crate) fn salt(
     upstream: &Upstream,
@@ -45,15 +38,14 @@ pub(crate) fn salt(
     key: &DerivedKey,
     organization: OrganizationId,
 ) -> Option<String> {
-    let is_salted = !upstream.shared_prefix_cache && has_salt(upstream.kind, operation);
+    let is_salted = !upstream.shared_prefix_cache && Dialect::of(upstream.kind).has_salt(operation);
     is_salted.then(|| URL_SAFE_NO_PAD.encode(key.tag(organization.to_string().as_bytes())))
 }
 
 /// Returns `true` if clients mustn't learn what an upstream has cached.
 pub(crate) fn hides(upstream: &Upstream, operation: Operation) -> bool {
-    !upstream.shared_prefix_cache
-        && upstream.kind != UpstreamKind::Demo
-        && !has_salt(upstream.kind, operation)
+    let dialect = Dialect::of(upstream.kind);
+    !upstream.shared_prefix_cache && !dialect.is_demo && !dialect.has_salt(operation)
 }
 
 /// Removes what reveals the cache from an answer or an event, apart from its usage.

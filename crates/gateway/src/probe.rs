@@ -15,7 +15,7 @@ use crate::operation::Operation;
 use crate::request::{Injection, ModelRequest, Target, TargetOptions, named_field};
 use crate::sse::Framer;
 use crate::transport::{Transport, Transports, request_headers};
-use catalog::{Kind, Route, UpstreamKind};
+use catalog::{Kind, Route};
 
 /// The timeout of one call.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ pub async fn probe(route: &Route, kind: Kind) -> Result<Vec<Probe>, String> {
     let transport = Transports::default().get(&route.upstream)?;
     let operations = Operation::ALL.into_iter().filter(|operation| {
         let is_vectors = *operation == Operation::Embeddings;
-        is_vectors == (kind == Kind::Embeddings) && operation.is_served_by(route.upstream.kind)
+        is_vectors == (kind == Kind::Embeddings) && transport.dialect().has(*operation)
     });
     let mut probes = Vec::new();
     for operation in operations {
@@ -81,7 +81,7 @@ async fn ask(transport: &Arc<Transport>, route: &Route, operation: Operation, is
     let mut inject = Injection::default();
     loop {
         let target = Target {
-            kind: route.upstream.kind,
+            dialect: transport.dialect(),
             model: &route.model,
             max_completion_tokens: MAX_TOKENS,
             inject,
@@ -171,17 +171,6 @@ fn body(operation: Operation, is_stream: bool) -> String {
     };
     let stream = if is_stream { r#","stream":true"# } else { "" };
     format!(r#"{{"model":"-",{contents}{stream}}}"#)
-}
-
-/// Returns whether a kind of upstream should send a usage with each event of this operation's streams.
-pub const fn should_run(kind: UpstreamKind, operation: Operation) -> bool {
-    match operation {
-        Operation::ChatCompletions | Operation::Completions => {
-            kind.has_continuous_usage() || kind.has_timings()
-        }
-        Operation::Responses => kind.has_timings(),
-        Operation::Messages | Operation::Embeddings => false,
-    }
 }
 
 #[cfg(test)]

@@ -17,12 +17,13 @@ use kernel::error::{Code, Error};
 
 use crate::count::TextTokens;
 use crate::count::reading::{Description, Text};
+use crate::dialect::Dialect;
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
 use crate::lenient::Lenient;
 use crate::media::Content;
 use crate::names::{lookalike, misspelled, shown, unsupported};
 use crate::operation::Operation;
-use catalog::{Upstream, UpstreamKind};
+use catalog::Upstream;
 use contents::ContentsValue;
 use fields::Fields;
 use survey::{Scheme, Survey};
@@ -335,18 +336,17 @@ impl ModelRequest {
         rest.get(..MAX_BYTES).unwrap_or(rest)
     }
 
-    /// Fails if an upstream of this kind doesn't have the operation, or would report a wrong token count: llama.cpp
-    /// counts only one of several answers.
+    /// Fails if an upstream of this dialect doesn't have the operation, or would count only one of several answers.
     ///
     /// # Errors
     /// 503 `model_not_served`, or 400 `unsupported_parameter`.
-    pub fn check_kind(&self, kind: UpstreamKind) -> Result<(), Error> {
-        if !self.operation.is_served_by(kind) {
+    pub fn check_dialect(&self, dialect: &Dialect) -> Result<(), Error> {
+        if !dialect.has(self.operation) {
             let path = self.operation.path();
             let message = format!("No server behind the model `{}` has `/v1{path}`.", self.model);
             return Err(Error::new(Code::ModelNotServed).message(message));
         }
-        if kind != UpstreamKind::Llamacpp || self.operation == Operation::Embeddings {
+        if !dialect.counts_one_answer || self.operation == Operation::Embeddings {
             return Ok(());
         }
         let unsupported = |name: &'static str| {

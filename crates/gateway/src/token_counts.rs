@@ -8,18 +8,17 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::call::{ModelCall, read_request};
+use crate::dialect::Dialect;
 use crate::gateway::Gateway;
 use crate::opening::MAX_ERROR_BYTES;
 use crate::request::ModelRequest;
 use crate::transport::{Transport, request_headers};
 use billing::books::Lifetime;
 use billing::decision::{CallRequest, admit_free};
-use catalog::{Route, UpstreamKind};
+use catalog::Route;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 
-/// The path below the URL of an upstream.
-const PATH: &str = "/messages/count_tokens";
 /// The timeout of an upstream, which only runs its tokenizer and no model.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -81,10 +80,10 @@ async fn ask(
     organization: OrganizationId,
 ) -> Option<i64> {
     let upstream = &route.upstream;
-    let may_count = matches!(upstream.kind, UpstreamKind::Vllm | UpstreamKind::Llamacpp);
+    let path = Dialect::of(upstream.kind).prompt_count_path?;
     // Media that is loaded here for a call isn't loaded for a count.
     let has_media = request.web_media().next().is_some();
-    if !may_count || has_media || request.check_fields(upstream).is_err() {
+    if has_media || request.check_fields(upstream).is_err() {
         return None;
     }
     let transport = gateway.transports().get(upstream).ok()?;
@@ -92,15 +91,21 @@ async fn ask(
         return None;
     }
     let _place = transport.try_enter(organization)?;
-    let asked = timeout(UPSTREAM_TIMEOUT, send(call, request, route, &transport)).await;
+    let asked = timeout(UPSTREAM_TIMEOUT, send(call, request, route, &transport, path)).await;
     asked.ok().flatten().filter(|tokens| *tokens > 0)
 }
 
-async fn send(call: &ModelCall, request: &ModelRequest, route: &Route, transport: &Transport) -> Option<i64> {
+async fn send(
+    call: &ModelCall,
+    request: &ModelRequest,
+    route: &Route,
+    transport: &Transport,
+    path: &str,
+) -> Option<i64> {
     let mut headers = request_headers(telemetry::request_id(), false);
     let query = call.anthropic.add_to(&mut headers, &route.upstream);
     let body = request.write_for_count(&route.model);
-    let response = transport.send(&format!("{PATH}{query}"), headers, body).await.ok()?;
+    let response = transport.send(&format!("{path}{query}"), headers, body).await.ok()?;
     if response.status() != StatusCode::OK {
         return None;
     }

@@ -21,9 +21,10 @@ use tokio_rustls::rustls::ClientConfig;
 
 use crate::abilities::Abilities;
 use crate::breaker::{Breaker, Change, RetryBudget};
+use crate::dialect::Dialect;
 use crate::health::MAX_FAILURES;
 use crate::queue::{Place, Places};
-use catalog::{Upstream, UpstreamKind};
+use catalog::Upstream;
 use complaints::Complaints;
 use kernel::authorities;
 use kernel::error::with_causes;
@@ -159,9 +160,9 @@ impl Transport {
         &self.upstream.id
     }
 
-    /// Returns the kind of the upstream.
-    pub(crate) fn kind(&self) -> UpstreamKind {
-        self.upstream.kind
+    /// Returns the dialect of the upstream.
+    pub(crate) fn dialect(&self) -> &'static Dialect {
+        Dialect::of(self.upstream.kind)
     }
 
     /// Returns the fields that the upstream accepts, as far as it was probed.

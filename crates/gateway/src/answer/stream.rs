@@ -101,7 +101,7 @@ impl StreamCleaner {
         Self {
             operation: request.operation,
             wishes: Wishes { hides_cached: upstream.options.hides_cached_tokens, ..Wishes::of(request) },
-            has_injected_usage: upstream.inject.adds(InjectedField::ContinuousUsage, upstream.kind),
+            has_injected_usage: upstream.inject.adds(InjectedField::ContinuousUsage, upstream.dialect),
             model_there: upstream.model.to_owned(),
             model: request.model.clone(),
             secrets,

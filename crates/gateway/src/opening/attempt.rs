@@ -21,7 +21,7 @@ use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptio
 use crate::streaming::{BeginFailure, Relay};
 use crate::transport::{SendError, Transport, request_headers};
 use crate::{demo, prefix_cache};
-use catalog::{OnDisconnect, Route, UpstreamKind};
+use catalog::{OnDisconnect, Route};
 use kernel::error::{Code, Error};
 
 /// The maximum number of bytes of an answer that isn't streamed. A key has enough memory for it in addition to the
@@ -75,7 +75,7 @@ impl Attempt<'_> {
             timeout_at(until, self.begin(inject)).await.unwrap_or_else(|_| Err(self.time_out()))
         };
         let (mut body, mut inject) = begin(self.known_injection()).await?;
-        let is_demo = self.route.upstream.kind == UpstreamKind::Demo;
+        let is_demo = self.transport.dialect().is_demo;
         if is_stream {
             let mut place = place;
             // The loop ends, because each request is sent before the deadline for the first event.
@@ -147,7 +147,7 @@ impl Attempt<'_> {
     async fn without(&self, field: InjectedField, sent: Injection) -> Option<Injection> {
         let operation = self.call.request.operation;
         let learned = abilities::learn(self.gateway, self.transport, self.route, operation).await;
-        abilities::after_refusal(field, sent, learned, self.route.upstream.kind)
+        abilities::after_refusal(field, sent, learned, self.transport.dialect())
     }
 
     /// Reads a stream to its first event, which may be an error.
@@ -213,13 +213,14 @@ impl Attempt<'_> {
             hides_cached_tokens: prefix_cache::hides(upstream, self.call.request.operation),
         };
         let max_completion_tokens = limit.unwrap_or(self.call.max_tokens);
-        Target { kind: upstream.kind, model: &self.route.model, max_completion_tokens, inject, options }
+        let dialect = self.transport.dialect();
+        Target { dialect, model: &self.route.model, max_completion_tokens, inject, options }
     }
 
     /// Sends the request, and reads the head of the response.
     async fn ask(&self, inject: Injection, limit: Option<i64>) -> Result<Response, Failure> {
         let body = self.outgoing.write_for(&self.target(inject, limit));
-        if self.route.upstream.kind == UpstreamKind::Demo {
+        if self.transport.dialect().is_demo {
             let answer = demo::answer(
                 self.call.request.operation,
                 &body,

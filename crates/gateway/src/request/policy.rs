@@ -11,9 +11,10 @@ use kernel::error::Error;
 
 use super::ModelRequest;
 use super::survey::{Class, Scheme};
+use crate::dialect::Dialect;
 use crate::names::{is_like, shown, unsupported};
 use crate::operation::Operation;
-use catalog::{MediaUrls, Upstream, UpstreamKind};
+use catalog::{MediaUrls, Upstream};
 
 /// The fields that the operator's own servers don't get.
 const OWN_REFUSED: &[&str] = &[
@@ -295,7 +296,7 @@ pub(crate) fn gets_betas(upstream: &Upstream) -> bool {
     match look_up(upstream, "anthropic_beta") {
         Listed::Denied => false,
         Listed::Allowed => true,
-        Listed::Unlisted => upstream.kind != UpstreamKind::Openai,
+        Listed::Unlisted => !Dialect::of(upstream.kind).is_provider,
     }
 }
 
@@ -305,7 +306,7 @@ impl ModelRequest {
     /// # Errors
     /// 400 `unsupported_parameter`, with the name.
     pub fn check_fields(&self, upstream: &Upstream) -> Result<(), Error> {
-        let is_provider = upstream.kind == UpstreamKind::Openai;
+        let is_provider = Dialect::of(upstream.kind).is_provider;
         for name in &self.survey.fields {
             let is_refused = match look_up(upstream, name) {
                 Listed::Denied => true,
@@ -365,7 +366,7 @@ impl ModelRequest {
     /// servers have none, and programs such as Codex offer one in every call.
     pub(crate) fn drops_searches(&self, upstream: &Upstream) -> bool {
         let mut searches = self.survey.uses.iter().filter(|found| found.class == Class::OfferedSearch);
-        upstream.kind != UpstreamKind::Openai
+        !Dialect::of(upstream.kind).is_provider
             && searches.any(|found| matches!(look_up(upstream, &found.name), Listed::Unlisted))
     }
 }

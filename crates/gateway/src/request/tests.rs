@@ -1,4 +1,5 @@
 use super::*;
+use catalog::UpstreamKind;
 
 const HELLO: &str = r#""messages":[{"role":"user","content":"Hello"}]"#;
 
@@ -282,7 +283,7 @@ fn estimate_does_not_grow_with_bytes_that_are_not_text() {
 #[test]
 fn several_answers_are_not_for_llamacpp() {
     let refused = |members: &str| {
-        let error = with(members).check_kind(UpstreamKind::Llamacpp).unwrap_err();
+        let error = with(members).check_dialect(Dialect::of(UpstreamKind::Llamacpp)).unwrap_err();
         assert_eq!(error.code, Code::UnsupportedParameter);
         error.param.unwrap()
     };
@@ -290,10 +291,10 @@ fn several_answers_are_not_for_llamacpp() {
     assert_eq!(refused(r#","best_of":2,"n":1"#), "best_of");
     assert_eq!(refused(r#","n_cmpl":"2","n":1"#), "n_cmpl");
     for members in ["", r#","n":1,"best_of":1.0,"n_cmpl":null"#] {
-        assert!(with(members).check_kind(UpstreamKind::Llamacpp).is_ok(), "{members}");
+        assert!(with(members).check_dialect(Dialect::of(UpstreamKind::Llamacpp)).is_ok(), "{members}");
     }
     for kind in [UpstreamKind::Vllm, UpstreamKind::Sglang, UpstreamKind::Tgi, UpstreamKind::Openai] {
-        assert!(with(r#","n":2,"best_of":2"#).check_kind(kind).is_ok());
+        assert!(with(r#","n":2,"best_of":2"#).check_dialect(Dialect::of(kind)).is_ok());
     }
 }
 
@@ -387,17 +388,20 @@ fn parts_of_messages_are_counted_in_tool_results_too() {
 #[test]
 fn kinds_without_an_operation_are_not_asked() {
     let response = read_as(Operation::Responses, r#""input":"a""#).unwrap();
-    assert_eq!(response.check_kind(UpstreamKind::Tgi).unwrap_err().code, Code::ModelNotServed);
+    assert_eq!(
+        response.check_dialect(Dialect::of(UpstreamKind::Tgi)).unwrap_err().code,
+        Code::ModelNotServed
+    );
     for kind in [UpstreamKind::Vllm, UpstreamKind::Llamacpp, UpstreamKind::Openai] {
-        assert!(response.check_kind(kind).is_ok());
+        assert!(response.check_dialect(Dialect::of(kind)).is_ok());
     }
     // llama.cpp counts only one of several prompts.
     let several = read_as(Operation::Completions, r#""prompt":["a","b"]"#).unwrap();
-    let error = several.check_kind(UpstreamKind::Llamacpp).unwrap_err();
+    let error = several.check_dialect(Dialect::of(UpstreamKind::Llamacpp)).unwrap_err();
     assert_eq!((error.code, error.param.as_deref()), (Code::UnsupportedParameter, Some("prompt")));
-    assert!(several.check_kind(UpstreamKind::Vllm).is_ok());
+    assert!(several.check_dialect(Dialect::of(UpstreamKind::Vllm)).is_ok());
     let inputs = read_as(Operation::Embeddings, r#""input":["a","b"]"#).unwrap();
-    assert!(inputs.check_kind(UpstreamKind::Llamacpp).is_ok());
+    assert!(inputs.check_dialect(Dialect::of(UpstreamKind::Llamacpp)).is_ok());
 }
 
 /// An unpaired surrogate hides none of the text around it.

@@ -5,10 +5,10 @@ use hyper::body::Bytes;
 use input::json::Json;
 
 use super::{ModelRequest, json, policy};
+use crate::dialect::{Dialect, Limit, RunningCounts};
 use crate::errors;
 use crate::json::{Edit, Object};
 use crate::operation::Operation;
-use catalog::UpstreamKind;
 
 /// A member that is added so that the upstream counts, or obeys a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,16 +78,17 @@ impl Injection {
         }
     }
 
-    /// Returns whether a request for this kind of upstream may get the field.
-    pub const fn adds(self, field: InjectedField, kind: UpstreamKind) -> bool {
-        match field {
-            InjectedField::IncludeUsage => !self.without_include_usage,
+    /// Returns whether a request for an upstream of this dialect may get the field.
+    pub const fn adds(self, field: InjectedField, dialect: &Dialect) -> bool {
+        let is_known = match field {
+            InjectedField::IncludeUsage => true,
             InjectedField::ContinuousUsage => {
-                kind.has_continuous_usage() && !self.without_continuous_usage && !self.without_include_usage
+                matches!(dialect.running_counts, RunningCounts::Usage) && !self.without_include_usage
             }
-            InjectedField::TimingsPerToken => kind.has_timings() && !self.without_timings,
-            InjectedField::MaxTokens => matches!(kind, UpstreamKind::Openai) && !self.without_max_tokens,
-        }
+            InjectedField::TimingsPerToken => matches!(dialect.running_counts, RunningCounts::Timings),
+            InjectedField::MaxTokens => matches!(dialect.limit, Limit::Newer),
+        };
+        is_known && !self.is_without(field)
     }
 }
 
@@ -124,8 +125,8 @@ pub(crate) fn named_field(message: &str) -> Option<InjectedField> {
 /// The upstream that a request is written for.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The upstream's kind.
-    pub kind: UpstreamKind,
+    /// The upstream's dialect.
+    pub dialect: &'static Dialect,
     /// The model's name there.
     pub model: &'a str,
     /// The maximum number of tokens of each answer.
@@ -165,7 +166,7 @@ impl Target<'_> {
                 request.is_stream && request.operation.has_chunks() && !request.continuous_usage
             }
         };
-        is_for_it && self.inject.adds(field, self.kind)
+        is_for_it && self.inject.adds(field, self.dialect)
     }
 }
 
@@ -210,13 +211,10 @@ impl ModelRequest {
             }
         }
         let is_chat = self.operation == Operation::ChatCompletions;
-        let (needed, is_limited) = match upstream.kind {
-            UpstreamKind::Openai if is_chat => ("max_completion_tokens", self.asked_tokens().is_some()),
-            // TGI and older servers of llama.cpp don't know the newer name.
-            UpstreamKind::Tgi | UpstreamKind::Llamacpp => (name, self.max_tokens.is_some()),
-            UpstreamKind::Vllm | UpstreamKind::Sglang | UpstreamKind::Demo | UpstreamKind::Openai => {
-                (name, self.asked_tokens().is_some())
-            }
+        let (needed, is_limited) = match upstream.dialect.limit {
+            Limit::Newer if is_chat => ("max_completion_tokens", self.asked_tokens().is_some()),
+            Limit::Older => (name, self.max_tokens.is_some()),
+            Limit::Both | Limit::Newer => (name, self.asked_tokens().is_some()),
         };
         let limit = self.asked_tokens().map_or(most, |asked| asked.min(most)).to_string().into_bytes();
         if upstream.adds(InjectedField::MaxTokens, self) {
@@ -225,13 +223,13 @@ impl ModelRequest {
         if !is_limited {
             edit.set(needed, limit);
         }
-        if upstream.kind == UpstreamKind::Llamacpp
-            && let Some(predicted) = self.object.get("n_predict")
+        if let Some(name) = upstream.dialect.own_limit
+            && let Some(predicted) = self.object.get(name)
         {
             let is_within =
                 matches!(json(predicted), Ok(Json::Integer(tokens)) if (1..=most).contains(&tokens));
             if !is_within {
-                edit.set("n_predict", most.to_string().into_bytes());
+                edit.set(name, most.to_string().into_bytes());
             }
         }
     }

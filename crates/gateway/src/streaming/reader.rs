@@ -243,6 +243,7 @@ mod tests {
 
     use super::*;
     use crate::body::tests::served;
+    use crate::dialect::Dialect;
     use crate::operation::Operation;
     use crate::request::{Injection, ModelRequest, Target, TargetOptions};
     use catalog::UpstreamKind;
@@ -260,7 +261,7 @@ mod tests {
         let request = br#"{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}"#;
         let request = ModelRequest::read(Operation::ChatCompletions, &Bytes::from_static(request)).unwrap();
         let target = Target {
-            kind: UpstreamKind::Vllm,
+            dialect: Dialect::of(UpstreamKind::Vllm),
             model: "m",
             max_completion_tokens: 100,
             inject: Injection::default(),

@@ -1,6 +1,7 @@
 use super::*;
 use crate::answer::{PlainAnswer, PlainError};
 use crate::count::{Bounds, ReportedParts, Settled, Usage};
+use crate::dialect::Dialect;
 use crate::request::{Injection, TargetOptions};
 use crate::sse::Framer;
 
@@ -33,7 +34,7 @@ fn request(members: &str) -> ModelRequest {
 
 fn upstream(kind: UpstreamKind) -> Target<'static> {
     Target {
-        kind,
+        dialect: Dialect::of(kind),
         model: "org/Model",
         max_completion_tokens: 100,
         inject: Injection::default(),

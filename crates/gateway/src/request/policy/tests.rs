@@ -5,10 +5,9 @@ use hyper::body::Bytes;
 use kernel::error::Code;
 
 use super::*;
-use catalog::OnDisconnect;
+use catalog::{OnDisconnect, UpstreamKind};
 
 const OWN: [UpstreamKind; 5] = [Vllm, Sglang, Llamacpp, Tgi, Demo];
-const ALL: [UpstreamKind; 6] = [Vllm, Sglang, Llamacpp, Tgi, Openai, Demo];
 
 fn upstream(kind: UpstreamKind) -> Upstream {
     Upstream {
@@ -143,7 +142,7 @@ const CLIENTS: &[(&str, Operation, &str)] = &[
 fn real_clients_send_nothing_that_is_refused() {
     for (client, operation, members) in CLIENTS {
         let members = members.replace("CODEX_TOOLS", CODEX_TOOLS).replace("FUNCTION", FUNCTION);
-        for kind in ALL {
+        for kind in UpstreamKind::ALL {
             assert_eq!(refused_by(kind, *operation, &members), None, "{client} at {kind:?}");
         }
     }

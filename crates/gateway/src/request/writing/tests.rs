@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use catalog::UpstreamKind;
 
 const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}]"#;
 
@@ -10,7 +11,7 @@ const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}]"#;
 fn rewritten(members: &str, kind: UpstreamKind, inject: Injection) -> String {
     let body = Bytes::from(format!(r#"{{"model":"m",{MESSAGES}{members}}}"#));
     let upstream = Target {
-        kind,
+        dialect: Dialect::of(kind),
         model: "own/Model-1",
         max_completion_tokens: 100,
         inject,
@@ -272,8 +273,8 @@ proptest! {
         members.extend(options.map(|form| format!("\"stream_options\":{}", forms[form])));
         members.insert(at.min(members.len()), format!("{MESSAGES},\"model\": \"m\" , \"stream\":true"));
         let body = format!("{{\n{}\n}}", members.join(" ,\n "));
-        let kind = [Vllm, Sglang, Llamacpp, Tgi, Openai, Demo][kind];
-        let upstream = Target { kind, model: "M", max_completion_tokens: 100, inject: Injection::default(), options: TargetOptions::default() };
+        let kind = UpstreamKind::ALL[kind];
+        let upstream = Target { dialect: Dialect::of(kind), model: "M", max_completion_tokens: 100, inject: Injection::default(), options: TargetOptions::default() };
         let result = ModelRequest::read(Operation::ChatCompletions, &Bytes::from(body.clone())).unwrap().write_for(&upstream);
 
         let mut before: Map<String, Value> = serde_json::from_str(&body).unwrap();
@@ -284,7 +285,7 @@ proptest! {
         prop_assert_eq!(newer, (kind == Openai && asked.is_none()).then(|| json!(100)));
         let mut options = before.remove("stream_options").filter(|options| !options.is_null()).unwrap_or(json!({}));
         options["include_usage"] = json!(true);
-        if kind.has_continuous_usage() {
+        if matches!(kind, Vllm | Sglang | Demo) {
             options["continuous_usage_stats"] = json!(true);
         }
         prop_assert_eq!(after.remove("stream_options"), Some(options));
@@ -304,7 +305,7 @@ fn each_operation_is_written_with_its_own_limit() {
     let write = |operation: Operation, kind: UpstreamKind, members: &str| {
         let body = Bytes::from(format!(r#"{{"model":"m",{members}}}"#));
         let upstream = Target {
-            kind,
+            dialect: Dialect::of(kind),
             model: "own/Model-1",
             max_completion_tokens: 100,
             inject: Injection::default(),

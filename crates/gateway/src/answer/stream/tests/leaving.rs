@@ -6,6 +6,7 @@ use hyper::body::Bytes;
 use crate::Operation;
 use crate::answer::StreamCleaner;
 use crate::count::{Bounds, PricedParts, Settled};
+use crate::dialect::Dialect;
 use crate::request::{Injection, ModelRequest, Target, TargetOptions};
 use crate::sse::Framer;
 use catalog::{OnDisconnect, UpstreamKind};
@@ -13,7 +14,7 @@ use kernel::random::Random;
 
 mod story;
 
-use story::{KINDS, Story, check};
+use story::{Story, check};
 
 /// Draws numbers, which are the same for the same seed.
 struct Draw(u64);
@@ -30,8 +31,8 @@ fn stories() -> impl Iterator<Item = Story> {
     let seed = u64::from_le_bytes(Random::system().bytes()) >> 8;
     println!("seed {seed}");
     let operations = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Embeddings);
-    let pairs = operations.flat_map(|operation| KINDS.map(|kind| (operation, kind)));
-    let served = pairs.filter(|(operation, kind)| operation.is_served_by(*kind));
+    let pairs = operations.flat_map(|operation| UpstreamKind::ALL.map(|kind| (operation, kind)));
+    let served = pairs.filter(|(operation, kind)| Dialect::of(*kind).has(*operation));
     served.flat_map(move |(operation, kind)| {
         (0..3).map(move |more| {
             let mut draw = Draw(seed + more);

@@ -1,12 +1,10 @@
 //! Streams as upstreams send them, with their true usage, for the tests of the gateway and a fuzz target.
 
 use super::{
-    Bounds, Bytes, Framer, Injection, ModelRequest, OnDisconnect, Operation, PricedParts, Settled,
+    Bounds, Bytes, Dialect, Framer, Injection, ModelRequest, OnDisconnect, Operation, PricedParts, Settled,
     StreamCleaner, Target, TargetOptions, UpstreamKind,
 };
-use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
-
-pub const KINDS: [UpstreamKind; 6] = [Vllm, Sglang, Llamacpp, Tgi, Openai, Demo];
+use UpstreamKind::{Demo, Llamacpp, Sglang, Vllm};
 
 fn bounds() -> Bounds {
     Bounds {
@@ -161,7 +159,7 @@ impl Story {
     /// event after which its connection was closed.
     fn leave_after(&self, bytes: usize, on_disconnect: OnDisconnect) -> (Settled, i64) {
         let target = Target {
-            kind: self.kind,
+            dialect: Dialect::of(self.kind),
             model: "org/Model",
             max_completion_tokens: 100_000,
             inject: Injection::default(),

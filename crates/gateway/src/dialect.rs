@@ -1,0 +1,173 @@
+//! The differences between kinds of upstreams, one row per kind.
+
+use crate::operation::Operation;
+use catalog::UpstreamKind;
+
+/// The properties of a kind of upstream that determine how it is called, counted and checked.
+#[derive(Debug)]
+pub struct Dialect {
+    /// The operations that it has. Those with embeddings agree with [`UpstreamKind::serves`].
+    pub operations: &'static [Operation],
+    /// `true` for a provider that bills the operator, and gets only fields that are known to cost nothing extra.
+    pub is_provider: bool,
+    /// `true` for the upstream within this process.
+    pub is_demo: bool,
+    /// The path of its health check, from the root of the server.
+    pub health_path: Option<&'static str>,
+    /// The path below its URL that counts the tokens of a message's prompt.
+    pub prompt_count_path: Option<&'static str>,
+    /// The member of a request that limits the tokens of an answer.
+    pub limit: Limit,
+    /// A further limit, which takes precedence over the others.
+    pub own_limit: Option<&'static str>,
+    /// The counts that it can send with every chunk of a stream.
+    pub running_counts: RunningCounts,
+    /// The operations in which it separates its cache of prompts by `cache_salt`.
+    pub salted_operations: &'static [Operation],
+    /// `true` if it counts only one of several answers or prompts.
+    pub counts_one_answer: bool,
+    /// `true` if it answers with the model that it has, regardless of the requested name.
+    pub ignores_model_names: bool,
+    /// `true` if it shortens an answer whose limit exceeds the context, instead of refusing the call.
+    pub shortens_answers: bool,
+}
+
+/// The names of the limit of an answer: that of the operation, such as `max_tokens`, and `max_completion_tokens`,
+/// the newer one of chats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// Both are obeyed.
+    Both,
+    /// Only that of the operation is obeyed.
+    Older,
+    /// Both are obeyed. A chat without a limit gets the newer one, and the older one in addition.
+    Newer,
+}
+
+/// The counts that an upstream can send with every chunk of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RunningCounts {
+    None,
+    /// The usage so far (`stream_options.continuous_usage_stats`).
+    Usage,
+    /// The number of tokens processed so far (`timings_per_token`).
+    Timings,
+}
+
+/// The operations with a salt at servers that know `cache_salt`.
+const SALTED: &[Operation] = &[Operation::ChatCompletions, Operation::Completions, Operation::Responses];
+
+const VLLM: Dialect = Dialect {
+    operations: &Operation::ALL,
+    is_provider: false,
+    is_demo: false,
+    health_path: Some("/health"),
+    prompt_count_path: Some("/messages/count_tokens"),
+    limit: Limit::Both,
+    own_limit: None,
+    running_counts: RunningCounts::Usage,
+    salted_operations: SALTED,
+    counts_one_answer: false,
+    ignores_model_names: false,
+    shortens_answers: false,
+};
+
+const SGLANG: Dialect = Dialect { prompt_count_path: None, ..VLLM };
+
+const LLAMACPP: Dialect = Dialect {
+    operations: &Operation::ALL,
+    is_provider: false,
+    is_demo: false,
+    health_path: Some("/health"),
+    prompt_count_path: Some("/messages/count_tokens"),
+    // Its older versions don't know the newer name.
+    limit: Limit::Older,
+    own_limit: Some("n_predict"),
+    running_counts: RunningCounts::Timings,
+    salted_operations: &[],
+    counts_one_answer: true,
+    ignores_model_names: true,
+    shortens_answers: true,
+};
+
+const TGI: Dialect = Dialect {
+    operations: &[Operation::ChatCompletions, Operation::Completions],
+    is_provider: false,
+    is_demo: false,
+    health_path: Some("/health"),
+    prompt_count_path: None,
+    limit: Limit::Older,
+    own_limit: None,
+    running_counts: RunningCounts::None,
+    salted_operations: &[],
+    counts_one_answer: false,
+    ignores_model_names: true,
+    shortens_answers: false,
+};
+
+const OPENAI: Dialect = Dialect {
+    operations: &Operation::ALL,
+    is_provider: true,
+    is_demo: false,
+    health_path: None,
+    prompt_count_path: None,
+    limit: Limit::Newer,
+    own_limit: None,
+    running_counts: RunningCounts::None,
+    salted_operations: &[],
+    counts_one_answer: false,
+    ignores_model_names: false,
+    shortens_answers: false,
+};
+
+/// The demo speaks the protocol of vLLM, without a server.
+const DEMO: Dialect =
+    Dialect { is_demo: true, health_path: None, prompt_count_path: None, salted_operations: &[], ..VLLM };
+
+impl Dialect {
+    /// Returns the row of a kind.
+    pub const fn of(kind: UpstreamKind) -> &'static Self {
+        match kind {
+            UpstreamKind::Vllm => &VLLM,
+            UpstreamKind::Sglang => &SGLANG,
+            UpstreamKind::Llamacpp => &LLAMACPP,
+            UpstreamKind::Tgi => &TGI,
+            UpstreamKind::Openai => &OPENAI,
+            UpstreamKind::Demo => &DEMO,
+        }
+    }
+
+    /// Returns `true` if its upstreams have the operation.
+    pub fn has(&self, operation: Operation) -> bool {
+        self.operations.contains(&operation)
+    }
+
+    /// Returns `true` if its upstreams separate their cache of prompts by a salt in this operation.
+    pub(crate) fn has_salt(&self, operation: Operation) -> bool {
+        self.salted_operations.contains(&operation)
+    }
+
+    /// Returns `true` if its upstreams should count with each event of this operation's streams.
+    pub const fn counts_while_running(&self, operation: Operation) -> bool {
+        match self.running_counts {
+            RunningCounts::None => false,
+            RunningCounts::Usage => operation.has_chunks(),
+            RunningCounts::Timings => operation.has_chunks() || matches!(operation, Operation::Responses),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catalog::Kind;
+
+    #[test]
+    fn operations_are_those_of_the_models_that_a_kind_serves() {
+        for kind in UpstreamKind::ALL {
+            let dialect = Dialect::of(kind);
+            assert_eq!(dialect.has(Operation::Embeddings), kind.serves(Kind::Embeddings), "{kind:?}");
+            assert_eq!(dialect.has(Operation::ChatCompletions), kind.serves(Kind::Chat), "{kind:?}");
+        }
+    }
+}
