@@ -2,38 +2,12 @@
 //! `If-Match` of a change (docs/contract/README.md#concurrent-changes).
 
 use http::{HeaderMap, HeaderValue, header};
-use serde_json::json;
 
-use crate::call::Call;
-use crate::input::{Description, Input};
-use crate::state::State;
 use kernel::error::{Detail, Error};
 use kernel::version::{Expected, Version};
 
-/// An input together with the header `If-Match`, the versions that the caller expects.
-#[derive(Debug)]
-pub struct IfMatch<I>(pub Expected, pub I);
-
 /// The name of the header in the OpenAPI document.
 pub const IF_MATCH: &str = "If-Match";
-
-impl<S: State, I: Input<S>> Input<S> for IfMatch<I> {
-    const READS_BODY: bool = I::READS_BODY;
-
-    async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
-        let expected = expected(&call.headers)?;
-        Ok(Self(expected, I::read(state, call).await?))
-    }
-    fn describe() -> Description {
-        let mut description = I::describe();
-        let text = "The `ETag` from a read or an earlier change. If it is no longer current, the response is 412. \
-                    Separate several with commas; `*` matches any version.";
-        description
-            .headers
-            .push((IF_MATCH, json!({"type": "string", "description": text, "examples": ["*"]})));
-        description
-    }
-}
 
 /// Returns the value of `ETag` for a version.
 pub fn entity_tag(version: Version) -> Result<HeaderValue, Error> {
@@ -44,7 +18,7 @@ pub fn entity_tag(version: Version) -> Result<HeaderValue, Error> {
 ///
 /// # Errors
 /// 400 if it is malformed.
-fn expected(headers: &HeaderMap) -> Result<Expected, Error> {
+pub(crate) fn expected(headers: &HeaderMap) -> Result<Expected, Error> {
     let lines: Vec<_> = headers.get_all(header::IF_MATCH).iter().map(HeaderValue::as_bytes).collect();
     if lines.is_empty() {
         return Ok(Expected::Any);

@@ -11,7 +11,6 @@ use std::time::Duration;
 use axum::body::Bytes;
 use http::{HeaderMap, header};
 
-pub use crate::entity_tags::IfMatch;
 pub use crate::request_body::{BodyError, ReceivedBody};
 pub use ::input::fields::{Fields, Record};
 pub use kernel::patch::Patch;
@@ -19,6 +18,7 @@ pub use kernel::patch::Patch;
 use crate::body_limit::BodyLimit;
 use crate::call::Call;
 use crate::content_coding::{ContentCoding, check_as_sent};
+use crate::entity_tags;
 use crate::request_body;
 use crate::state::State;
 use ::input::fields::{self, Sent, object};
@@ -26,7 +26,8 @@ use ::input::json::{Json, Members};
 use ::input::schema::ObjectSchema;
 use kernel::error::{Code, Detail, Error};
 use kernel::shares::Holder;
-use serde_json::Value;
+use kernel::version::Expected;
+use serde_json::{Value, json};
 
 /// Maximum number of parameters of a query string, and of fields of an HTML form.
 pub const MAX_PARAMETERS: usize = 256;
@@ -69,6 +70,28 @@ impl<S: State> Input<S> for NoInput {
     }
     fn describe() -> Description {
         Description::default()
+    }
+}
+
+/// An input together with the header `If-Match`, the versions that the caller expects.
+#[derive(Debug)]
+pub struct IfMatch<I>(pub Expected, pub I);
+
+impl<S: State, I: Input<S>> Input<S> for IfMatch<I> {
+    const READS_BODY: bool = I::READS_BODY;
+
+    async fn read(state: &S, call: &mut Call<S::Credential>) -> Result<Self, Error> {
+        let expected = entity_tags::expected(&call.headers)?;
+        Ok(Self(expected, I::read(state, call).await?))
+    }
+    fn describe() -> Description {
+        let mut description = I::describe();
+        let text = "The `ETag` from a read or an earlier change. If it is no longer current, the response is 412. \
+                    Separate several with commas; `*` matches any version.";
+        description
+            .headers
+            .push((entity_tags::IF_MATCH, json!({"type": "string", "description": text, "examples": ["*"]})));
+        description
     }
 }
 

@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use axum::body::Body;
 use http::{Method, Response};
 
 use crate::body_limit::BodyLimit;
 use crate::call::Call;
 use crate::frame::Frame;
-use crate::reply::Body;
 use kernel::error::{Code, Error};
 use kernel::ids::RequestId;
 use kernel::shares::Holder;
