@@ -6,37 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::connections::Connections;
 use crate::migrate::{MigrateError, MigrationReport};
 use crate::postgres::{self, Begin, Postgres, Standby};
-use crate::sqlite::Sqlite;
+use crate::sqlite::{Backup, Sqlite};
 use crate::statement::sql;
 use crate::tx::{Inner, Shared, Tx};
 use crate::{Change, Error};
 use kernel::clock::Time;
 use kernel::futures::BoxFuture;
-
-/// A verified copy of a database.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Backup {
-    /// The schema version of the copy.
-    pub schema: i64,
-    pub size_bytes: u64,
-}
-
-/// The connections for one purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Connections {
-    /// `write`, `read` or `long_read`.
-    pub purpose: &'static str,
-    /// Open connections.
-    pub open: usize,
-    /// Connections that are checked out; for shared connections, the same as `open`.
-    pub in_use: usize,
-    /// Maximum number of open connections.
-    pub max: usize,
-    /// Tasks that wait for a connection, if known; otherwise 0.
-    pub waiting: usize,
-}
 
 /// The location of a database.
 #[derive(Clone)]

@@ -20,12 +20,14 @@
 //! `migrations`, one file per step and database.
 
 mod change;
+mod connections;
 mod constraint;
 mod database;
 mod error;
 mod migrate;
 mod page;
 mod postgres;
+mod running;
 pub mod sized;
 mod sqlite;
 mod statement;
@@ -35,12 +37,14 @@ mod value;
 pub mod window;
 
 pub use change::Change;
+pub use connections::Connections;
 pub use constraint::{Constraint, Reference};
-pub use database::{Backup, Connections, Db, Settings};
+pub use database::{Db, Settings};
 pub use error::Error;
 pub use migrate::{MigrateError, MigrationReport, newest_schema};
 pub use page::{Page, contains_pattern};
 pub use postgres::url::trusts_by_default;
+pub use sqlite::Backup;
 pub use statement::{Lock, Statement, sql};
 pub use tx::Tx;
 pub use uncommitted::Uncommitted;

@@ -27,10 +27,10 @@ use deadpool_postgres::{
 };
 use tokio::time::timeout;
 use tokio_postgres::Config;
-pub(super) use tokio_postgres::Statement as Prepared;
 use tokio_postgres::error::SqlState;
 
-use super::{Connections, Error};
+use super::Error;
+use crate::connections::Connections;
 use crate::constraint::{Constraint, Reference};
 use crate::statement::{Answer, Statement, Want};
 use connect::Connector;

@@ -16,9 +16,11 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::{Connections, Error};
+use super::Error;
+use crate::connections::Connections;
 use crate::statement::{Answer, Statement, Want};
 
+pub use backup::Backup;
 pub(super) use connection::{Access, Connection, create, map_error};
 
 /// The maximum wait for the writer, for a reader, and for the writer of another process.

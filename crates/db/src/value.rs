@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
+use tokio_postgres::Statement as Prepared;
+
 use crate::Error;
-use crate::postgres::Prepared;
 use kernel::clock::{Day, Month, Time};
 use kernel::ids::{CallerId, Id, IdText, Kind};
 use kernel::money::{Nano, Pico, Ppm};

@@ -5,21 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::SimpleQueryMessage;
 
-use super::session::PoolMode;
-
-/// Raises `synchronous_commit` if it allows commits to return before they are on disk, locally and on the
-/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept. `"true"`: until the end of the
-/// transaction; `"false"`: for the session.
-macro_rules! raise {
-    ($local:literal) => {
-        concat!(
-            "SELECT set_config('synchronous_commit', 'on', ",
-            $local,
-            ") WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
-        )
-    };
-}
-pub(super) use raise;
+use super::session::{PoolMode, raise};
 
 /// Makes every commit of the session durable; with a pooler, each transaction does it instead. Logs a warning
 /// at the first session that needed it.

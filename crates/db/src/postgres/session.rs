@@ -4,8 +4,6 @@
 //! transaction, a session's settings would affect other clients, so there each transaction begins with its own
 //! settings.
 
-use super::durability::raise;
-
 /// The way in which connections get a session of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum PoolMode {
@@ -15,6 +13,20 @@ pub(super) enum PoolMode {
     /// A pooler gives a session to each transaction, and in between to other clients.
     Transaction,
 }
+
+/// Raises `synchronous_commit` if it allows commits to return before they are on disk, locally and on the
+/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept. `"true"`: until the end of the
+/// transaction; `"false"`: for the session.
+macro_rules! raise {
+    ($local:literal) => {
+        concat!(
+            "SELECT set_config('synchronous_commit', 'on', ",
+            $local,
+            ") WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+        )
+    };
+}
+pub(super) use raise;
 
 /// Sets the maximum time of a statement, of a wait for a lock, and of idling inside a transaction, in
 /// milliseconds: a replica that hangs, or whose network hangs, must not keep its locks. Hanging replicas may

@@ -13,8 +13,16 @@ use std::path::Path;
 use rusqlite::OpenFlags;
 
 use super::{Sqlite, map_error};
-use crate::{Backup, Error};
+use crate::Error;
 use kernel::files;
+
+/// A verified copy of a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backup {
+    /// The schema version of the copy.
+    pub schema: i64,
+    pub size_bytes: u64,
+}
 
 impl Sqlite {
     /// Copies the database to `partial`, verifies the copy and publishes it as `file`, on a blocking thread.
