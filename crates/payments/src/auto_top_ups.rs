@@ -14,7 +14,7 @@ use trail::Action;
 
 use crate::store::auto_top_ups as store;
 use crate::store::{customers, payments as payment_store};
-use crate::{Payments, charging};
+use crate::{Payments, top_up_state};
 
 pub use crate::store::auto_top_ups::{AutoTopUp, PausedReason};
 
@@ -85,9 +85,9 @@ pub fn update<'a>(
         if !top_up.is_active()
             && let Some(id) = payment_store::top_up_under_way(&mut held, organization_id).await?
         {
-            charging::abandon(&mut held, id, now).await?;
+            top_up_state::abandon(&mut held, id, now).await?;
         }
-        charging::arm(payments, &booking, &mut held, &mut wallet).await?;
+        top_up_state::arm(payments, &booking, &mut held, &mut wallet).await?;
         let subject = (Action::AutoTopUpSet, organization_id.text());
         payments.record(&mut held, scope.trail(), subject, organization_id, now).await?;
         tx.commit().await?;

@@ -12,12 +12,13 @@ use stripe::{
 use tenants::access::OrgScope;
 use trail::{Action, Trail};
 
+use crate::Payments;
 use crate::processor::key;
 use crate::rules::verification::ORGANIZATION_ID;
 use crate::store::customers::{self, Customer};
 use crate::store::payments::Payment;
 use crate::store::stripe_tasks::{self, TaskKind};
-use crate::{Payments, checkout};
+use crate::stripe_customers::{self, forget_card, without_card};
 
 pub use crate::store::customers::SavedCard;
 
@@ -59,11 +60,11 @@ pub async fn open_page(
 pub fn begin<'a>(payments: &'a Payments, scope: &'a OrgScope) -> BoxFuture<'a, Result<String, Error>> {
     Box::pin(async move {
         let processor = payments.processor()?;
-        let customer = checkout::customer(payments, processor, scope.organization_id()).await?;
+        let customer = stripe_customers::find_or_create(payments, processor, scope.organization_id()).await?;
         look_at_set_up(payments, &customer).await?;
         match open_set_up(payments, scope, &customer).await? {
             Err(error) if error.lacks("customer") => {
-                let customer = checkout::replace_customer(payments, processor, &customer).await?;
+                let customer = stripe_customers::replace(payments, processor, &customer).await?;
                 let opened = open_set_up(payments, scope, &customer).await?;
                 opened.map_err(|error| payments.failed("opening a page to save a card", &error))
             }
@@ -187,17 +188,6 @@ pub(crate) async fn forget(
     let organization_id = customer.organization_id;
     customers::update(tx, &without_card(customer)).await?;
     payments.record(tx, trail, (Action::CardRemoved, organization_id.text()), organization_id, now).await
-}
-
-fn without_card(customer: Customer) -> Customer {
-    Customer {
-        method_id: None,
-        card_brand: None,
-        card_last4: None,
-        card_exp_month: None,
-        card_exp_year: None,
-        ..customer
-    }
 }
 
 /// Saves the card that a customer entered in a session.
@@ -351,25 +341,9 @@ pub async fn forget_detached(payments: &Payments, method_id: &str) -> Result<(),
     let mut tx = payments.db.write().await?;
     let customer = customers::lock(&mut tx, found.organization_id, now).await?;
     if let Some(customer) = customer.filter(|customer| customer.method_id.as_deref() == Some(method_id)) {
-        forget_missing(payments, &mut tx, customer, now).await?;
+        forget_card(payments, &mut tx, customer, now).await?;
     }
     Ok(tx.commit().await?)
-}
-
-/// Forgets the card of a locked customer, if any, after Stripe has lost it.
-pub(crate) async fn forget_missing(
-    payments: &Payments,
-    tx: &mut Tx,
-    customer: Customer,
-    now: Time,
-) -> Result<(), db::Error> {
-    if customer.method_id.is_none() {
-        return Ok(());
-    }
-    let organization_id = customer.organization_id;
-    customers::update(tx, &without_card(customer)).await?;
-    let subject = (Action::CardRemoved, organization_id.text());
-    payments.record(tx, &Trail::system(), subject, organization_id, now).await
 }
 
 /// Forgets the card of a deleted organization, schedules its detachment at Stripe, and ends any page for

@@ -4,89 +4,18 @@ use std::collections::BTreeMap;
 
 use billing::store::wallets;
 use db::{Tx, Uncommitted};
-use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
+use kernel::clock::{MINUTE_MS, Time};
 use kernel::error::{Code, Detail, Error};
-use kernel::ids::OrganizationId;
-use stripe::{CheckoutSession, Metadata, NewCustomer, NewPaymentSession};
-use tenants::store::organizations;
+use stripe::{CheckoutSession, Metadata, NewPaymentSession};
 
 use crate::processor::key;
 use crate::rules::verification::{ORGANIZATION_ID, PAYMENT_ID};
-use crate::store::customers::{self, Customer};
+use crate::store::customers::Customer;
 use crate::store::payments::{self as store, Kind, Payment, Status};
-use crate::{Payments, Processor, cards};
+use crate::{Payments, Processor, stripe_customers};
 
 /// Interval at which a payment that waits for its customer is compared with Stripe, in milliseconds.
 pub const LOOK_MS: i64 = 5 * MINUTE_MS;
-
-/// Returns an organization's customer at Stripe, creating it if needed.
-///
-/// # Errors
-/// 502 if Stripe can't be reached.
-pub(crate) async fn customer(
-    payments: &Payments,
-    processor: &Processor,
-    organization_id: OrganizationId,
-) -> Result<Customer, Error> {
-    if let Some(found) = customers::get(&mut payments.db.read().await?, organization_id).await? {
-        return Ok(found);
-    }
-    let made = make_customer(payments, processor, organization_id, "").await?;
-    let mut tx = payments.db.write().await?;
-    customers::insert(&mut tx, organization_id, &made, payments.clock.now()).await?;
-    let customer = customers::get(&mut tx, organization_id).await?;
-    tx.commit().await?;
-    customer.ok_or_else(|| Error::internal("a customer that was just added isn't there"))
-}
-
-/// Creates a customer at Stripe and returns its id. `after` is the id of the customer it replaces, or empty.
-async fn make_customer(
-    payments: &Payments,
-    processor: &Processor,
-    organization_id: OrganizationId,
-    after: &str,
-) -> Result<String, Error> {
-    let organization = organizations::detail(&mut payments.db.read().await?, organization_id).await?;
-    let organization = organization.ok_or(Code::OrganizationNotFound)?.organization;
-    let metadata = BTreeMap::from([(ORGANIZATION_ID.to_owned(), organization_id.text())]);
-    let new = NewCustomer { name: Some(organization.name.as_str()), email: None, metadata };
-    // Stripe replays its own errors for a day, so the key changes every hour. An unused customer is harmless.
-    let hour = payments.clock.now().unix_ms() / HOUR_MS;
-    let mut text = format!("customer:{organization_id}:{hour}");
-    if !after.is_empty() {
-        text = format!("{text}:{after}");
-    }
-    let made = processor.client.create_customer(&new, &key(text)?).await;
-    Ok(made.map_err(|error| payments.failed("making a customer", &error))?.id)
-}
-
-/// Replaces an organization's customer that Stripe doesn't have: it was deleted there, or belongs to another
-/// mode or account. Its saved card is gone too.
-///
-/// # Errors
-/// 502 if Stripe can't be reached.
-pub(crate) async fn replace_customer(
-    payments: &Payments,
-    processor: &Processor,
-    missing: &Customer,
-) -> Result<Customer, Error> {
-    let organization_id = missing.organization_id;
-    let made = make_customer(payments, processor, organization_id, &missing.customer_id).await?;
-    let now = payments.clock.now();
-    let mut tx = payments.db.write().await?;
-    let stored = customers::lock(&mut tx, organization_id, now).await?;
-    let stored = stored.ok_or_else(|| Error::internal("a customer is gone"))?;
-    // Skip if a concurrent request has replaced it.
-    if stored.customer_id == missing.customer_id {
-        tracing::warn!(%organization_id, missing = missing.customer_id, customer = made,
-            "Stripe doesn't have an organization's customer; creating a new one");
-        cards::forget_missing(payments, &mut tx, stored, now).await?;
-        customers::replace(&mut tx, organization_id, &made).await?;
-    }
-    let customer = customers::get(&mut tx, organization_id).await?;
-    tx.commit().await?;
-    customer.ok_or_else(|| Error::internal("a customer is gone"))
-}
 
 /// Returns a payment's metadata for Stripe.
 pub(crate) fn metadata(payment: &Payment) -> Metadata {
@@ -109,10 +38,10 @@ pub(crate) async fn open(
     if payment.session_id.is_some() || !payment.status.waits_for_customer() {
         return Ok(Uncommitted::new(payments.db.write().await?, payment));
     }
-    let customer = customer(payments, processor, payment.organization_id).await?;
+    let customer = stripe_customers::find_or_create(payments, processor, payment.organization_id).await?;
     let (customer, session) = match create_session(payments, processor, &payment, &customer).await? {
         Err(error) if error.lacks("customer") => {
-            let customer = replace_customer(payments, processor, &customer).await?;
+            let customer = stripe_customers::replace(payments, processor, &customer).await?;
             let session = create_session(payments, processor, &payment, &customer).await?;
             (customer, session)
         }

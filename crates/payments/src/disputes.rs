@@ -16,7 +16,7 @@ use crate::store::auto_top_ups::PausedReason;
 use crate::store::disputes::{self as store, Dispute};
 use crate::store::payments::{self as payment_store, Payment, Status};
 use crate::store::statements::Statement;
-use crate::{Payments, charging, settlement};
+use crate::{Payments, settlement, top_up_state};
 
 /// Books the difference between the amount the bank holds and the amount booked for a disputed payment.
 /// Returns `true` if they differed.
@@ -66,7 +66,7 @@ pub async fn book(payments: &Payments, payment: &Payment, dispute: &StripeDisput
     payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
     settlement::emit(payments, &mut tx, &payment, PaymentChange::Disputed, now).await?;
     if held > booked {
-        charging::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Disputed, None)).await?;
+        top_up_state::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Disputed, None)).await?;
     }
     tx.commit().await?;
     if held > booked {

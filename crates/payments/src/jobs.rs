@@ -14,7 +14,10 @@ use crate::store::payments::{self as payment_store, Payment};
 use crate::store::stripe_events::{self, StripeEvent};
 use crate::store::stripe_tasks::{self, Task, TaskKind};
 use crate::store::{auto_top_ups, customers, due, refunds as refund_store};
-use crate::{Payments, cards, charging, comparison, handling, payments as operations, refunds, settlement};
+use crate::{
+    Payments, cards, charging, comparison, handling, payments as operations, refunds, settlement,
+    top_up_state,
+};
 
 /// Maximum number of rows of a kind per run.
 const SLICE: i64 = 50;
@@ -136,7 +139,7 @@ fn shortened(error: &Error) -> String {
 async fn resume_top_ups(payments: &Payments) -> Result<(), Error> {
     let due = auto_top_ups::due(&mut payments.db.read().await?, payments.clock.now(), SLICE).await?;
     for organization_id in due {
-        charging::resume(payments, organization_id).await?;
+        top_up_state::resume(payments, organization_id).await?;
     }
     Ok(())
 }

@@ -7,6 +7,8 @@
 //! - [`forms`] makes one payment per form, however often it's submitted.
 //! - [`cards`] saves and detaches an organization's card, [`auto_top_ups`] configures automatic charges, and
 //!   [`charging`] makes them.
+//! - `stripe_customers` has the customers of organizations at Stripe, and `top_up_state` pauses and resumes
+//!   automatic charges.
 //! - `taxes` asks Stripe for the tax on a charge, and reads the tax of a payment.
 //! - [`inbound`] receives events from Stripe, stores and acknowledges them. [`handling`] processes them by
 //!   reading the object from Stripe, since event payloads aren't trusted.
@@ -38,7 +40,9 @@ pub mod rules;
 pub mod settings;
 pub mod settlement;
 pub mod store;
+mod stripe_customers;
 mod taxes;
+mod top_up_state;
 
 use std::ops::Deref;
 use std::sync::Arc;

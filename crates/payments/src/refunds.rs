@@ -22,7 +22,7 @@ use crate::store::auto_top_ups::PausedReason;
 use crate::store::payments::{self as payment_store, Payment, Status as PaymentStatus};
 use crate::store::refunds as store;
 use crate::store::statements::Statement;
-use crate::{Payments, charging, checkout, orphans, settlement};
+use crate::{Payments, checkout, orphans, settlement, top_up_state};
 
 pub use crate::store::refunds::{Refund, Status};
 
@@ -112,7 +112,7 @@ async fn begin(
         .record(&mut tx, trail, (Action::PaymentRefunded, id.text()), payment.organization_id, now)
         .await?;
     settlement::emit(payments, &mut tx, &payment, PaymentChange::Refunded, now).await?;
-    charging::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Refunded, None)).await?;
+    top_up_state::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Refunded, None)).await?;
     tx.commit().await?;
     payments.counters.count(Outcome::Refunded);
     payments.tenants.outbox.notify_one();
@@ -340,7 +340,7 @@ async fn book_new(payments: &Payments, payment: &Payment, made: &stripe::Refund)
     let subject = (Action::PaymentRefunded, payment.id.text());
     payments.record(&mut tx, &trail, subject, payment.organization_id, now).await?;
     settlement::emit(payments, &mut tx, &payment, PaymentChange::Refunded, now).await?;
-    charging::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Refunded, None)).await?;
+    top_up_state::stop(payments, &booking, &mut tx, &mut wallet, (PausedReason::Refunded, None)).await?;
     tx.commit().await?;
     payments.counters.count(Outcome::Refunded);
     payments.tenants.outbox.notify_one();

@@ -20,7 +20,7 @@ use crate::store::payments::{self as store, Kind, Payment, Status};
 use crate::store::statements::{self, Statement};
 use crate::store::{auto_top_ups, customers};
 use crate::taxes::{self, Paid};
-use crate::{Payments, Processor, cards, charging, orphans};
+use crate::{Payments, Processor, cards, orphans, top_up_state};
 
 /// Period in which opening the page of a payment may be retried, in milliseconds. Stripe remembers an
 /// idempotency key for a day.
@@ -56,7 +56,7 @@ pub async fn settle(payments: &Payments, payment: &Payment) -> Result<Payment, E
 async fn reopen(payments: &Payments, processor: &Processor, payment: &Payment) -> Result<Payment, Error> {
     let now = payments.clock.now();
     if payment.status == Status::ActionRequired {
-        charging::ask_for_action(payments, payment).await?;
+        top_up_state::ask_for_action(payments, payment).await?;
         return Ok(payment.clone());
     }
     if payment.created_at.plus_ms(OPENING_MS) > now {
@@ -87,7 +87,7 @@ pub async fn settle_session(
 }
 
 /// Handles the payment intent of a payment. One that hasn't succeeded changes nothing, however many events
-/// arrive: [`charging`] handles declines.
+/// arrive: [`crate::charging`] handles declines.
 ///
 /// # Errors
 /// Same as for [`settle`].
@@ -175,7 +175,7 @@ async fn credit(
         top_up.failures = 0;
         auto_top_ups::put(&mut tx, &top_up, top_up.updated_at).await?;
     }
-    charging::arm(payments, &booking, &mut tx, &mut wallet).await?;
+    top_up_state::arm(payments, &booking, &mut tx, &mut wallet).await?;
     findings::remove(&mut tx, &paid.id.text()).await?;
     orphans::note(&mut tx, &paid, now).await?;
     payments
@@ -238,7 +238,7 @@ async fn give_up(payments: &Payments, payment: &Payment, why: &str) -> Result<Pa
         ..stored
     };
     store::update(&mut tx, &canceled, booking.now).await?;
-    charging::arm(payments, &booking, &mut tx, &mut wallet).await?;
+    top_up_state::arm(payments, &booking, &mut tx, &mut wallet).await?;
     tx.commit().await?;
     Ok(canceled)
 }

@@ -7,11 +7,12 @@ use kernel::clock::{DAY_MS, Time};
 use kernel::currencies::ChargeUnit;
 use kernel::error::Error;
 
-use super::{arm, end, fail, fail_without_card, stop};
+use super::{fail, fail_without_card};
 use crate::rules::top_ups::{self, Charge, Gap};
 use crate::store::auto_top_ups::{self, AutoTopUp, PausedReason};
 use crate::store::payments::{self as store, Payment, Status};
 use crate::taxes::Tax;
+use crate::top_up_state::{arm, end, stop};
 use crate::{Payments, notices};
 
 /// The failure code of a charge that waits for the next day.
