@@ -47,6 +47,7 @@ mod progress;
 mod queue;
 mod record;
 pub mod request;
+mod revealing_names;
 mod routing;
 mod settlement;
 pub mod sse;

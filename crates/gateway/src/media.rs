@@ -46,7 +46,7 @@ pub struct MediaLoader {
 }
 
 /// The loaded content of an address.
-pub(crate) struct Content {
+struct Content {
     /// The media type without parameters: `image/png`.
     media_type: String,
     bytes: Vec<u8>,
@@ -92,7 +92,7 @@ impl MediaLoader {
             LoadError::NotLoaded => not_loaded(media.first().map_or("messages", |media| media.within)),
         };
         let contents = contents.map_err(explain)?;
-        let body = request.body_with(&contents);
+        let body = request.body_with(|media| Some(contents.get(media.url.as_str())?.in_place_of(media.form)));
         let memory = memory.try_take(holder, body.len()).ok_or(Code::ServerBusy)?;
         Ok(Loaded { request: ModelRequest::read(request.operation, &body)?, _memory: memory })
     }
@@ -225,7 +225,7 @@ impl Reading<'_> {
 
 impl Content {
     /// Returns the text that replaces an address.
-    pub(crate) fn in_place_of(&self, form: Form) -> String {
+    fn in_place_of(&self, form: Form) -> String {
         use base64::Engine as _;
         use base64::engine::general_purpose::STANDARD;
         let Self { media_type, bytes, .. } = self;

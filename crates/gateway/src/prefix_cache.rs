@@ -15,18 +15,10 @@ use crate::count::MessageUsage;
 use crate::dialect::Dialect;
 use crate::json::{Edit, JsonError, Object, last_of_each_member, read_lax_value};
 use crate::operation::Operation;
+use crate::revealing_names::with_revealing_names;
 use catalog::Upstream;
 use kernel::ids::OrganizationId;
 use kernel::secrets::sealing::DerivedKey;
-
-/// Returns these names and the names of members outside the usage that reveal what was cached: those of llama.cpp,
-/// SGLang, vLLM and providers. An answer is read with them, because only members that were read can be removed.
-macro_rules! with_revealing_names {
-    ($($name:literal $(,)?)*) => {
-        &[$($name,)* "prompt_progress", "__verbose", "sglext", "metrics", "x_groq", "usage_breakdown", "stats"]
-    };
-}
-pub(crate) use with_revealing_names;
 
 /// Members of answers, outside the usage, that reveal what was cached.
 const REVEALING: &[&str] = with_revealing_names![];

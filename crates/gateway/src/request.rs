@@ -4,12 +4,12 @@
 //! the body for an upstream.
 
 mod contents;
+mod field_lists;
 mod fields;
 mod policy;
 mod survey;
+mod tools;
 mod writing;
-
-use std::collections::BTreeMap;
 
 use hyper::body::Bytes;
 use input::json::{Json, Members};
@@ -20,7 +20,6 @@ use crate::count::reading::{Description, Text};
 use crate::dialect::Dialect;
 use crate::json::{JsonError, MAX_DEPTH, Object, check_depth};
 use crate::lenient::Lenient;
-use crate::media::Content;
 use crate::names::{lookalike, misspelled, shown, unsupported};
 use crate::operation::Operation;
 use catalog::Upstream;
@@ -212,16 +211,16 @@ impl ModelRequest {
         self.survey.media.iter().filter(|media| media.scheme == Scheme::Web)
     }
 
-    /// Returns the body with contents in place of the web addresses.
-    pub(crate) fn body_with(&self, contents: &BTreeMap<&str, Content>) -> Bytes {
+    /// Returns the body with these texts in place of the web addresses. An address without a text stays.
+    pub(crate) fn body_with(&self, text_of: impl Fn(&Media) -> Option<String>) -> Bytes {
         let text = self.object.text();
         let mut places: Vec<_> = self.web_media().collect();
         places.sort_by_key(|media| media.place.start);
         let (mut body, mut copied) = (Vec::with_capacity(text.len()), 0);
         for media in places {
-            let Some(content) = contents.get(media.url.as_str()) else { continue };
+            let Some(replacement) = text_of(media) else { continue };
             body.extend_from_slice(text.get(copied..media.place.start).unwrap_or_default());
-            body.extend_from_slice(content.in_place_of(media.form).as_bytes());
+            body.extend_from_slice(replacement.as_bytes());
             copied = media.place.end;
         }
         body.extend_from_slice(text.get(copied..).unwrap_or_default());

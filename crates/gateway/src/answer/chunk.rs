@@ -7,7 +7,7 @@ use crate::count::reading::Text;
 use crate::count::{ChoiceText, ChunkCounts, Usage, service_tier};
 use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name};
-use crate::prefix_cache::with_revealing_names;
+use crate::revealing_names::with_revealing_names;
 
 /// The members of an answer, streamed or plain, that are read besides `choices`.
 const NAMES: &[&str] = with_revealing_names!["model", "usage", "service_tier", "timings", "error", "object"];

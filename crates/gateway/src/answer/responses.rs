@@ -8,7 +8,8 @@ use crate::count::reading::Text;
 use crate::count::{ChoiceText, ChunkCounts, Searches, TextTokens, Usage, service_tier};
 use crate::json::{JsonError, Object};
 use crate::lenient::Lenient;
-use crate::prefix_cache::{hidden_usage, with_revealing_names};
+use crate::prefix_cache::hidden_usage;
+use crate::revealing_names::with_revealing_names;
 use crate::sse::Frame;
 
 /// The members of an event that are read.

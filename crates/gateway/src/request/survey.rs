@@ -1,10 +1,11 @@
 //! The parts of a request besides its text: its fields, its tools, and what it refers to or wants loaded. They are
-//! collected in one pass over the body; [`policy`] decides which of them an upstream gets.
+//! collected in one pass over the body; [`policy`](super::policy) decides which of them an upstream gets.
 //!
 //! Names are compared as the laxest reader would ([`names`](crate::names)), in the objects whose members are known:
 //! the request itself, the items of a conversation, the parts of their contents, and tools. What users put into a
 //! function call, a schema or the like isn't checked.
 
+mod addresses;
 mod items;
 mod media;
 mod searches;
@@ -18,7 +19,8 @@ use kernel::error::{Detail, Error};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::policy;
+use super::field_lists::{is_harmless, listed};
+use super::tools::Class;
 use crate::count::quantity;
 use crate::json::JsonError;
 use crate::lenient::Name;
@@ -38,7 +40,7 @@ const CONTENTS: [&str; 4] = ["messages", "input", "prompt", "system"];
 
 /// The names of all members of requests that are known here.
 static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    super::NAMES.iter().chain(&CONTENTS).chain(&["tools"]).copied().chain(policy::listed()).collect()
+    super::NAMES.iter().chain(&CONTENTS).chain(&["tools"]).copied().chain(listed()).collect()
 });
 
 /// The parts found in a request.
@@ -59,22 +61,6 @@ pub(super) struct Use {
     /// Its name in errors and lists: `tools.web_search`.
     pub(super) name: Cow<'static, str>,
     pub(super) class: Class,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Class {
-    /// A tool that the client runs.
-    ClientTool,
-    /// A tool that a server runs.
-    HostedTool,
-    /// A web search that is offered among other tools and that the request doesn't force.
-    OfferedSearch,
-    /// A tool of another type.
-    UnknownTool,
-    /// Something stored at a server, by its id.
-    Reference,
-    /// A value of a field that may cost more.
-    Costly,
 }
 
 impl Survey {
@@ -180,7 +166,7 @@ impl<'a> Walker<'a> {
             "web_search_options" => self.survey.searches.has_options = true,
             _ => {}
         }
-        match policy::is_harmless(name, value) {
+        match is_harmless(name, value) {
             true => Ok(()),
             false => self.note(shown(name), Class::Costly),
         }

@@ -4,7 +4,7 @@
 use hyper::body::Bytes;
 use input::json::Json;
 
-use super::{ModelRequest, json, policy};
+use super::{ModelRequest, json, tools};
 use crate::dialect::{Dialect, Limit, RunningCounts};
 use crate::errors;
 use crate::json::{Edit, Object};
@@ -182,7 +182,7 @@ impl ModelRequest {
         }
         self.inject(&mut edit, upstream);
         if upstream.options.drops_searches
-            && let Some(tools) = self.object.get("tools").and_then(policy::without_searches)
+            && let Some(tools) = self.object.get("tools").and_then(tools::without_searches)
         {
             edit.set("tools", tools);
         }

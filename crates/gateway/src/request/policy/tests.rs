@@ -5,6 +5,9 @@ use hyper::body::Bytes;
 use kernel::error::Code;
 
 use super::*;
+use crate::operation::Operation;
+use crate::request::field_lists::listed;
+use crate::request::tools::without_searches;
 use catalog::{OnDisconnect, UpstreamKind};
 
 const OWN: [UpstreamKind; 5] = [Vllm, Sglang, Llamacpp, Tgi, Demo];

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::Walker;
 use super::media::{Form, has_scheme};
-use super::{Class, Walker};
 use crate::count::quantity;
 use crate::lenient::Name;
 use crate::operation::Operation;
-use crate::request::policy;
+use crate::request::tools::{self, Class};
 
 /// The members of items and parts that are read.
 const PART_NAMES: &[&str] = &[
@@ -251,9 +251,9 @@ impl<'a> Walk<'_, 'a> {
                         Ok(Name(kind)) => kind,
                         Err(_) => Cow::Borrowed(""),
                     };
-                    searches_web = policy::is_web_search(&kind);
+                    searches_web = tools::is_web_search(&kind);
                     if value.get() != "null" {
-                        let (name, class) = policy::tool(&kind, is_inner);
+                        let (name, class) = tools::tool(&kind, is_inner);
                         walker.note(name, class)?;
                     }
                 }
@@ -278,7 +278,7 @@ impl<'a> Walk<'_, 'a> {
                 }
                 "environment" => {
                     let value: &'a RawValue = members.next_value()?;
-                    if !policy::is_local_environment(value.get()) {
+                    if !tools::is_local_environment(value.get()) {
                         walker.note("tools.environment", Class::HostedTool)?;
                     }
                 }
