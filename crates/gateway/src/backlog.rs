@@ -10,7 +10,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::holding;
-use crate::gateway::LARGE_BYTES;
+use crate::memory::LARGE_BYTES;
 use kernel::shares::{Holder, Permit, SharedBound};
 
 /// The maximum number of bytes that wait for a slow client. Most answers fit, so their places at upstreams are free

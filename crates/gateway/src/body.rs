@@ -12,7 +12,7 @@ use kernel::turns::Turns;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::demo::DemoAnswer;
-use crate::gateway::can_have;
+use crate::memory::{can_have, grown};
 use crate::transport::sockets::SocketState;
 
 /// The timeout for the end of a body after its last event.
@@ -22,8 +22,6 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 const UNKNOWN_BYTES: usize = 64 << 10;
 /// The memory of a piece that has been read but not appended: hyper's buffer has at most about 400 KiB.
 const PIECE_BYTES: usize = 512 << 10;
-/// The minimum growth of a large buffer.
-const MIN_GROWTH: usize = 256 << 10;
 /// The number of bytes that are kept of a body that is too long.
 const TAIL_BYTES: usize = 16 << 10;
 /// The time between two attempts to take memory, and the total time for all attempts.
@@ -232,13 +230,6 @@ pub(crate) async fn wait_to_grow(memory: &mut Permit, length: usize) -> Result<(
     wait_for_memory(memory, grown(length) + PIECE_BYTES).await
 }
 
-/// Returns the capacity to which a large buffer of this length grows. It is only a little more, because it counts
-/// as memory.
-pub(crate) const fn grown(length: usize) -> usize {
-    let more = length / 16;
-    length + if more < MIN_GROWTH { MIN_GROWTH } else { more }
-}
-
 /// An answer with its memory, until its last byte is written.
 struct HeldAnswer {
     body: Bytes,
@@ -271,7 +262,7 @@ pub(crate) mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::gateway::{LARGE_BYTES, MAX_MEMORY_BYTES};
+    use crate::memory::{LARGE_BYTES, MAX_MEMORY_BYTES};
     use crate::opening::MAX_PLAIN_BYTES;
     use crate::sse::MAX_EVENT_BYTES;
     use crate::transport::sockets::SocketConnector;

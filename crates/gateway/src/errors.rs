@@ -16,6 +16,8 @@ use crate::lenient::{Gather, Lenient, Name};
 
 pub use meaning::UpstreamError;
 
+/// The maximum number of bytes that are read of an upstream's error.
+pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 /// The maximum number of characters of a message.
 pub const MAX_MESSAGE_CHARS: usize = 1_000;
 /// The maximum number of entries that a message includes from a list of invalid fields.

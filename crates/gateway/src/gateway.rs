@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::balances::SeenBalances;
 use crate::counters::Counters;
 use crate::media::MediaLoader;
+use crate::memory::{LARGE_BYTES, MAX_MEMORY_BYTES};
 use crate::transport::Transports;
 use billing::Billing;
 use catalog::CurrentCatalog;
@@ -26,17 +27,6 @@ use metrics::Metrics;
 
 /// The timeout for settling cut calls when the server stops.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The length from which a body is read on a thread of its own.
-pub(crate) const LARGE_BYTES: usize = 256 << 10;
-
-/// The maximum number of bytes of requests whose answers haven't begun, and of answers that aren't written yet.
-pub(crate) const MAX_MEMORY_BYTES: usize = 256 << 20;
-
-/// Returns `true` if a holder can get this much of the memory while no one else has any.
-pub(crate) fn can_have(holder: Holder, bytes: usize) -> bool {
-    SharedBound::new(MAX_MEMORY_BYTES).none(holder).grow_to(bytes)
-}
 
 /// The handle of the gateway. Cloning it is cheap.
 #[derive(Clone)]

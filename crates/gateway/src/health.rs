@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::abilities;
 use crate::dialect::Dialect;
 use crate::gateway::Gateway;
+use crate::learning;
 use crate::lenient::{Gather, Lenient, Name};
 use crate::transport::{Transport, Transports};
 use catalog::Upstream;
@@ -21,8 +21,6 @@ use catalog::Upstream;
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The timeout of a check.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of consecutive failed checks after which an upstream counts as down.
-pub(crate) const MAX_FAILURES: u32 = 3;
 /// The timeout of a request for the models.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -30,7 +28,7 @@ const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn watch(gateway: Gateway) {
     loop {
         check_all(&gateway).await;
-        abilities::publish(gateway.transports(), gateway.counters(), &gateway.clock);
+        learning::publish(gateway.transports(), gateway.counters(), &gateway.clock);
         gateway.report_memory();
         sleep(INTERVAL).await;
     }

@@ -1,13 +1,14 @@
 //! The gateway for model calls (docs/contract/gateway.md): a call is admitted, forwarded to an upstream, counted
 //! and settled.
 //!
-//! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `call` reserves
-//!   its price and settles it, `opening` chooses and calls an upstream, and `streaming` forwards events.
+//! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `admission` checks
+//!   it, `call` reserves its price and settles it, `opening` chooses and calls an upstream, and `streaming` forwards
+//!   events.
 //! * `transport` has the connections to upstreams, `queue` their places, and `routing` chooses among routes.
 //!   `record` is a call's line in the log. `settlement` captures or releases the reservation, and `progress`
 //!   extends it in the meantime. `demo` is an upstream in this process, and [`Dialect`] has the differences
 //!   between kinds of upstreams. [`count_tokens`] counts a prompt without a call. [`health`] checks whether
-//!   upstreams work, `abilities` which fields they accept, and [`probe`] how they count.
+//!   upstreams work, `learning` which fields they accept, and [`probe`] how they count.
 //!
 //! The protocol modules do no I/O: they turn bytes into bytes and decisions.
 //!
@@ -21,6 +22,7 @@
 //! [`media`] loads remote media of a request, so that the upstream gets them inline.
 
 mod abilities;
+mod admission;
 pub mod answer;
 mod anthropic_headers;
 mod backlog;
@@ -36,8 +38,10 @@ pub mod errors;
 mod gateway;
 pub mod health;
 pub mod json;
+mod learning;
 mod lenient;
 pub mod media;
+mod memory;
 mod names;
 mod opening;
 mod operation;
@@ -55,8 +59,9 @@ mod streaming;
 mod token_counts;
 mod transport;
 
+pub use admission::{Credential, ModelCall};
 pub use anthropic_headers::AnthropicHeaders;
-pub use call::{Answer, AnswerBody, Credential, ModelCall, call};
+pub use call::{Answer, AnswerBody, call};
 pub use dialect::Dialect;
 pub use gateway::{Gateway, Parts, Settings};
 pub use media::MediaLoader;

@@ -2,6 +2,7 @@
 //! plain answer has arrived. Another upstream may only be tried before that.
 
 mod attempt;
+mod failure;
 mod refusals;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use crate::call::Admitted;
+use crate::admission::Admitted;
 use crate::count::Settled;
 use crate::dialect::Dialect;
 use crate::gateway::Gateway;
@@ -23,8 +24,8 @@ use crate::streaming::Relay;
 use crate::transport::Transport;
 use attempt::{Attempt, Times};
 use catalog::{Affinity, MediaUrls, Route, Upstream};
+use failure::{Failure, Verdict};
 use kernel::error::{Code, Error};
-use refusals::{Failure, Verdict};
 
 #[cfg(test)]
 pub(crate) use attempt::MAX_PLAIN_BYTES;
@@ -32,8 +33,6 @@ pub(crate) use attempt::too_long_error;
 
 /// The maximum number of upstreams that a call tries.
 const MAX_ATTEMPTS: usize = 3;
-/// The maximum number of bytes that are read of an upstream's error.
-pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// An answer that has begun.
 pub(crate) enum Opened {

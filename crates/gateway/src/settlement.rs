@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::Admitted;
+use crate::admission::Admitted;
 use crate::count::Settled;
 use crate::counters::{Counters, Outcome};
 use crate::gateway::Gateway;

@@ -9,8 +9,7 @@ use std::ops::Range;
 
 use hyper::body::Bytes;
 
-use crate::body::grown;
-use crate::gateway::LARGE_BYTES;
+use crate::memory::{LARGE_BYTES, grown};
 
 /// The maximum number of bytes of an event, with its blank line: as many as a plain answer may have, because
 /// servers send images and whole responses as one event.

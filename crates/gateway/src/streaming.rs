@@ -14,10 +14,10 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::admission::Admitted;
 use crate::answer::StreamCleaner;
 use crate::backlog::{Backlog, ClientLeft, Pace};
 use crate::body::UpstreamBody;
-use crate::call::{Admitted, COMMENT, COMMENT_INTERVAL};
 use crate::count::Bounds;
 use crate::counters::Outcome;
 use crate::errors::{self, UpstreamError};
@@ -40,6 +40,10 @@ const MAX_WAITING_PIECES: usize = 4;
 /// The minimum time that a client gets for the rest of its stream, and for the last event, once its call is
 /// settled.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time between two comments.
+pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+pub(crate) const COMMENT: Bytes = Bytes::from_static(b": waiting\n\n");
 
 /// The events of an answer.
 #[derive(Debug)]

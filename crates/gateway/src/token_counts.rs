@@ -7,10 +7,10 @@ use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::call::{ModelCall, read_request};
+use crate::admission::{ModelCall, read_request};
 use crate::dialect::Dialect;
+use crate::errors::MAX_ERROR_BYTES;
 use crate::gateway::Gateway;
-use crate::opening::MAX_ERROR_BYTES;
 use crate::request::ModelRequest;
 use crate::transport::{Transport, request_headers};
 use billing::books::Lifetime;

@@ -22,7 +22,6 @@ use tokio_rustls::rustls::ClientConfig;
 use crate::abilities::Abilities;
 use crate::breaker::{Breaker, Change, RetryBudget};
 use crate::dialect::Dialect;
-use crate::health::MAX_FAILURES;
 use crate::queue::{Place, Places};
 use catalog::Upstream;
 use complaints::Complaints;
@@ -37,6 +36,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The maximum number of idle connections to an upstream.
 const MAX_IDLE: usize = 256;
 
+/// The number of consecutive failed checks after which an upstream counts as down.
+const MAX_FAILURES: u32 = 3;
 /// The maximum number of bytes of a list of models.
 const MAX_MODELS_BYTES: usize = 8 << 20;
 

@@ -8,18 +8,16 @@ use hyper::body::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use super::{Admitted, Answer, AnswerBody};
+use super::{Answer, AnswerBody};
+use crate::admission::Admitted;
 use crate::opening::Opened;
 use crate::operation::Operation;
-use crate::streaming::{self, Events};
+use crate::streaming::{self, COMMENT, COMMENT_INTERVAL, Events};
 use kernel::error::Error;
 
 /// The wait for the first event after which the client's answer begins without it, with a comment. Load balancers
 /// close idle connections after a minute or less.
 const FIRST_COMMENT_AFTER: Duration = Duration::from_secs(10);
-/// The time between two comments.
-pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
-pub(crate) const COMMENT: Bytes = Bytes::from_static(b": waiting\n\n");
 
 /// The client of a call, until its answer begins.
 pub(super) type Client = oneshot::Sender<Result<Answer, Error>>;
@@ -50,7 +48,7 @@ impl Recipient {
         if let Self::Waiting(client) = self {
             tokio::select! {
                 biased;
-                () = client.closed() => return call.finish_without_client(opening).await,
+                () = client.closed() => return finish_without_client(call, opening).await,
                 opened = &mut opening => return Some(opened),
                 () = sleep(FIRST_COMMENT_AFTER), if is_stream => {}
             }
@@ -61,7 +59,7 @@ impl Recipient {
             drop(sender.try_send(COMMENT));
             tokio::select! {
                 biased;
-                () = sender.closed() => return call.finish_without_client(opening).await,
+                () = sender.closed() => return finish_without_client(call, opening).await,
                 opened = &mut opening => return Some(opened),
                 () = sleep(COMMENT_INTERVAL) => {}
             }
@@ -116,4 +114,18 @@ impl Recipient {
 /// Sends the answer; a client that has left doesn't need it.
 fn send(client: Client, answer: Result<Answer, Error>) {
     client.send(answer).unwrap_or_default();
+}
+
+/// Waits for the beginning of an answer whose client has left, to get its usage: a client pays for what the
+/// upstream has done up to the moment the client leaves, just like a client that stays. Returns `None` if the
+/// answer isn't awaited.
+///
+/// An answer that isn't streamed is awaited to its end. Some servers, such as vLLM, would stop, but none
+/// reports how much it had done by then.
+async fn finish_without_client(
+    call: &Admitted,
+    opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
+) -> Option<Result<Opened, Error>> {
+    call.stage.leave();
+    if call.stage.is_awaited() { Some(opening.await) } else { None }
 }

@@ -8,19 +8,19 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::refusals::{Failure, Verdict};
-use super::{MAX_ERROR_BYTES, Opened};
-use crate::abilities;
+use super::Opened;
+use super::failure::{Failure, Verdict};
+use crate::admission::Admitted;
 use crate::answer::{PlainAnswer, PlainError, StreamCleaner, tier_at_the_end, usage_at_the_end};
 use crate::body::{ReadError, UpstreamBody, Whole, holding};
-use crate::call::Admitted;
 use crate::count::Settled;
+use crate::errors::MAX_ERROR_BYTES;
 use crate::gateway::Gateway;
 use crate::queue::Place;
 use crate::request::{InjectedField, Injection, ModelRequest, Target, TargetOptions, named_field};
 use crate::streaming::{BeginFailure, Relay};
 use crate::transport::{SendError, Transport, request_headers};
-use crate::{demo, prefix_cache};
+use crate::{demo, learning, prefix_cache};
 use catalog::{OnDisconnect, Route};
 use kernel::error::{Code, Error};
 
@@ -146,8 +146,8 @@ impl Attempt<'_> {
     /// the request, and thus the message, so whether it is true is checked without the client's request.
     async fn without(&self, field: InjectedField, sent: Injection) -> Option<Injection> {
         let operation = self.call.request.operation;
-        let learned = abilities::learn(self.gateway, self.transport, self.route, operation).await;
-        abilities::after_refusal(field, sent, learned, self.transport.dialect())
+        let learned = learning::learn(self.gateway, self.transport, self.route, operation).await;
+        learning::after_refusal(field, sent, learned, self.transport.dialect())
     }
 
     /// Reads a stream to its first event, which may be an error.

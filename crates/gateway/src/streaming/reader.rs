@@ -11,9 +11,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Ending;
 use crate::answer::{Cleaned, StreamCleaner};
-use crate::body::{UpstreamBody, grown, wait_to_grow};
+use crate::body::{UpstreamBody, wait_to_grow};
 use crate::count::{Bounds, Settled};
-use crate::gateway::LARGE_BYTES;
+use crate::memory::{LARGE_BYTES, grown};
 use crate::sse::{Frame, Framer};
 use catalog::OnDisconnect;
 use kernel::shares::Permit;
