@@ -15,13 +15,16 @@
 
 pub mod activation;
 mod book;
+mod catalog_upstreams;
 mod catalogs;
 mod components;
 mod conditions;
 mod current;
 mod difference;
 pub mod discounts;
+mod kind;
 mod model;
+mod price;
 mod rate;
 mod reading;
 mod refusals;
@@ -46,7 +49,9 @@ pub use components::{Component, PartPrices, Parts, PerPart};
 pub use conditions::{CallFacts, Conditions, Hours, ServiceTier};
 pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;
-pub use model::{Kind, MaxTokensPolicy, Model, Price, VolumeDiscount};
+pub use kind::Kind;
+pub use model::{MaxTokensPolicy, Model};
+pub use price::{Price, VolumeDiscount};
 pub use rate::{ComponentPrices, MAX_CALL_PRICE, Tokens, cost, rate};
 pub use reading::Environment;
 use reading::{ParsedModel, Rules};

@@ -1,24 +1,10 @@
-//! Models, their prices, and volume discounts.
+//! Models.
 
 use serde::Deserialize;
-use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::book;
-use super::{Affinity, CallFacts, Conditions, PartPrices, Route};
+use super::{Affinity, CallFacts, Kind, Price, Route};
 use kernel::clock::Time;
-use kernel::money::{Pico, Ppm};
-
-/// The kind of a model.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, EnumString, IntoStaticStr, VariantArray)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum Kind {
-    /// Chat completions.
-    Chat,
-    Embeddings,
-}
-
-db::words!(Kind);
 
 /// The handling of a call that asks for more tokens than its key or its model allows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
@@ -87,35 +73,4 @@ impl Model {
         let holding = self.prices_at(call.time).iter().filter(|price| price.conditions.hold(call));
         holding.max_by_key(|price| price.conditions.rank())
     }
-}
-
-/// The prices of a model's components from an instant on, for all calls or under conditions.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Price {
-    /// The first instant at which it is in force. All prices of a model from an instant on replace all of its
-    /// earlier prices.
-    pub effective_at: Time,
-    pub conditions: Conditions,
-    /// The number by which usage refers to it.
-    pub version: i64,
-    /// A token of the prompt, or of the input of an embedding.
-    pub prompt: Pico,
-    /// The price of a prompt token that came from the upstream's cache, at most `prompt`. `None`: the price is
-    /// `prompt`, and bills don't list these tokens separately.
-    pub cached_prompt: Option<Pico>,
-    /// A token of the answer; 0 for embeddings.
-    pub completion: Pico,
-    /// The other components that have a price of their own.
-    pub parts: PartPrices,
-}
-
-/// A volume discount: tokens above the threshold cost this fraction less
-/// (docs/contract/billing.md#volume-discounts).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct VolumeDiscount {
-    /// Tokens in a calendar month.
-    pub threshold: i64,
-    /// From 0 to 1.
-    pub discount: Ppm,
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::tests::model;
-use crate::{CatalogError, Environment};
+use crate::{Catalog, CatalogError, Environment};
 use kernel::clock::Time;
 use kernel::random::Random;
 use kernel::secrets::files::CREDENTIAL_RULE;
