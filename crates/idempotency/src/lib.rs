@@ -14,7 +14,7 @@ pub mod store;
 use std::sync::Arc;
 
 use db::{Db, Tx};
-use kernel::clock::{Clock, DAY_MS, SECOND_MS};
+use kernel::clock::{Clock, DAY_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::random::Random;
 use kernel::secrets::sealing::Sealer;
@@ -29,8 +29,14 @@ pub use db::Uncommitted;
 pub const RETENTION_MS: i64 = DAY_MS;
 /// The time for which a request keeps its claim, in milliseconds. No operation takes that long.
 pub const LEASE_MS: i64 = 60 * SECOND_MS;
+
 /// The maximum number of rows that are read or removed at a time.
 const SLICE: i64 = 500;
+
+/// Returns the time at or after which no lease taken now can end.
+fn never(now: Time) -> Time {
+    now.plus_ms(2 * LEASE_MS)
+}
 
 /// The handle; cheap to clone.
 #[derive(Clone)]

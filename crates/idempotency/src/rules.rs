@@ -1,6 +1,6 @@
 //! The decision about a request with a key, by the row of its key.
 
-use crate::LEASE_MS;
+use crate::never;
 use crate::store::Found;
 use kernel::clock::Time;
 
@@ -33,14 +33,10 @@ fn has_ended(leased_until: Time, now: Time) -> bool {
     leased_until <= now || leased_until >= never(now)
 }
 
-/// Returns the time at or after which no lease taken now can end.
-pub fn never(now: Time) -> Time {
-    now.plus_ms(2 * LEASE_MS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LEASE_MS;
 
     #[test]
     fn decision_follows_from_content_answer_and_lease() {

@@ -1,7 +1,6 @@
 //! The table `idempotency_keys`. A row without an answer belongs to a request that is running.
 
-use crate::LEASE_MS;
-use crate::rules::never;
+use crate::{LEASE_MS, never};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 

@@ -30,6 +30,7 @@ use posting::Outbox;
 
 pub mod bounds;
 mod delivery;
+mod kinds;
 pub mod posting;
 pub mod sending;
 pub mod smtp;

@@ -19,9 +19,11 @@ mod oauth;
 mod openid;
 mod providers;
 pub mod reading;
+mod secrets;
 pub mod settings;
 
 pub use documents::check;
 pub use identity::Identity;
 pub use openid::{Callback, read_id_token};
-pub use providers::{Begun, Provider, Providers, Secrets};
+pub use providers::{Begun, Provider, Providers};
+pub use secrets::Secrets;

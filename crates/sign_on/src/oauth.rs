@@ -11,7 +11,7 @@ use oauth2::{
 use serde::{Deserialize, Serialize};
 
 use crate::client::{Client, NoResponse};
-use crate::providers::Secrets;
+use crate::secrets::Secrets;
 use crate::settings::Settings;
 
 /// The fields of a response in addition to the access token.

@@ -5,9 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, Notify};
 
 use crate::client::{Client, NoResponse};
@@ -18,6 +15,7 @@ use crate::logout::Logout;
 use crate::oauth::{self, Endpoints, ExchangeError};
 use crate::openid::{Callback, TokenError, Use, verify};
 use crate::reading::{self, FileError, ProvidersFile};
+use crate::secrets::Secrets;
 use crate::settings::{Kind, Settings};
 use kernel::clock::{Clock, HOUR_MS, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
@@ -48,32 +46,6 @@ pub struct Providers {
     current: ArcSwap<Vec<Arc<Provider>>>,
     reload_requested: Notify,
     log_requested: AtomicBool,
-}
-
-/// The random values of a sign-on, which the browser keeps sealed.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Secrets {
-    pub(crate) state: String,
-    pub(crate) nonce: String,
-    pub(crate) verifier: String,
-}
-
-impl Secrets {
-    fn generate(random: &Random) -> Self {
-        let value = || URL_SAFE_NO_PAD.encode(random.bytes::<32>());
-        Self { state: value(), nonce: value(), verifier: value() }
-    }
-
-    /// Returns the value that names the sign-on, valid only once.
-    pub fn state(&self) -> &str {
-        &self.state
-    }
-}
-
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
 }
 
 /// A sign-on that has begun.

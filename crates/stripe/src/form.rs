@@ -2,7 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::values::Metadata;
+use crate::values::{Created, Metadata, PAGE};
 
 /// Characters to encode in values: all except the unreserved characters of RFC 3986.
 const IN_VALUES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -81,6 +81,18 @@ impl Form {
 /// Returns an encoded path segment.
 pub(crate) fn segment(id: &str) -> String {
     utf8_percent_encode(id, IN_VALUES).to_string()
+}
+
+impl Created<'_> {
+    /// Returns the parameters of a list.
+    pub(crate) fn query(&self) -> Query {
+        let mut query = Query::new();
+        query.number("limit", PAGE);
+        query.optional_number("created[gte]", self.from);
+        query.optional_number("created[lt]", self.until);
+        query.optional("starting_after", self.after);
+        query
+    }
 }
 
 #[cfg(test)]

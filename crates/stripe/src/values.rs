@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::form::Query;
-
 /// Keys and values that a caller attaches to an object. Stripe keeps at most 50, with keys of up to 40 and
 /// values of up to 500 characters.
 pub type Metadata = BTreeMap<String, String>;
@@ -97,17 +95,6 @@ pub struct Created<'a> {
 
 /// Maximum number of objects per page.
 pub(crate) const PAGE: i64 = 100;
-
-impl Created<'_> {
-    pub(crate) fn query(&self) -> Query {
-        let mut query = Query::new();
-        query.number("limit", PAGE);
-        query.optional_number("created[gte]", self.from);
-        query.optional_number("created[lt]", self.until);
-        query.optional("starting_after", self.after);
-        query
-    }
-}
 
 /// Deserializes a missing or null value as an empty map.
 pub(crate) fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {

@@ -1,30 +1,17 @@
 //! The current request: set on the thread while the future of a request is polled.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use crate::current_id::CurrentId;
 use crate::trace::Trace;
 use kernel::ids::RequestId;
 
 thread_local! {
-    static REQUEST: Cell<Option<RequestId>> = const { Cell::new(None) };
     static TRACE: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
-}
-
-/// Returns the id of the current request, or of the request that caused the current work.
-pub fn request_id() -> Option<RequestId> {
-    // An error means that the thread is ending.
-    REQUEST.try_with(Cell::get).unwrap_or_default()
-}
-
-/// Calls `f` as part of this request.
-pub(crate) fn with_request_id<T>(id: RequestId, f: impl FnOnce() -> T) -> T {
-    let mut no_trace = None;
-    let _guard = CurrentGuard::enter(Some(id), &mut no_trace);
-    f()
 }
 
 /// Returns the trace of the current request, if it is traced.
@@ -58,16 +45,15 @@ impl<F: Future + Unpin> Future for InRequest<F> {
 
 /// Restores the previous request when it is dropped, also by a panic.
 struct CurrentGuard<'a> {
-    previous: Option<RequestId>,
+    _id: CurrentId,
     /// Keeps the previous trace while its own is set.
     trace: Option<&'a mut Option<Arc<Trace>>>,
 }
 
 impl<'a> CurrentGuard<'a> {
     fn enter(id: Option<RequestId>, trace: &'a mut Option<Arc<Trace>>) -> Self {
-        let previous = REQUEST.try_with(|request| request.replace(id)).unwrap_or_default();
         let trace = trace.is_some().then_some(trace);
-        let mut guard = Self { previous, trace };
+        let mut guard = Self { _id: CurrentId::enter(id), trace };
         guard.swap();
         guard
     }
@@ -83,7 +69,6 @@ impl<'a> CurrentGuard<'a> {
 impl Drop for CurrentGuard<'_> {
     fn drop(&mut self) {
         self.swap();
-        REQUEST.try_with(|request| request.set(self.previous)).unwrap_or_default();
     }
 }
 
@@ -94,6 +79,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::current_id::request_id;
 
     #[tokio::test]
     async fn request_is_current_inside_its_future_only() {

@@ -13,7 +13,7 @@ use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanExporter,
 use tokio::time::Instant;
 
 use crate::collector::Collector;
-use crate::current;
+use crate::{current, current_id};
 
 /// Maximum number of queued items.
 pub(crate) const CAPACITY: usize = 8_192;
@@ -175,7 +175,7 @@ impl LogProcessor for Queue<BatchLogProcessor> {
         }
         // The bridge puts the place in our code here, but lines aren't events with a name.
         record.set_event_name("");
-        if let Some(id) = current::request_id() {
+        if let Some(id) = current_id::request_id() {
             record.add_attribute("tollkeeper.request_id", id.to_string());
         }
         if let Some(trace) = current::trace() {

@@ -5,6 +5,7 @@
 
 mod collector;
 mod current;
+mod current_id;
 mod export;
 mod settings;
 mod trace;
@@ -32,7 +33,8 @@ use opentelemetry_sdk::trace::{
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-pub use current::{InRequest, request_id};
+pub use current::InRequest;
+pub use current_id::request_id;
 pub use export::Load;
 pub use settings::{Header, Settings};
 pub use trace::{Ending, QueueSpan, Span, Trace};

@@ -7,7 +7,7 @@ use opentelemetry::trace::{Span as _, SpanContext, SpanKind, Status, TraceContex
 use opentelemetry::{Context, KeyValue, SpanId, TraceId};
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer, Span as SdkSpan};
 
-use crate::current;
+use crate::current_id::{request_id, with_request_id};
 use kernel::ids::{OrganizationId, RequestId};
 
 /// Maximum number of spans in a trace besides the request's own; the others are counted.
@@ -19,7 +19,7 @@ pub(crate) struct Ids(RandomIdGenerator);
 
 impl IdGenerator for Ids {
     fn new_trace_id(&self) -> TraceId {
-        current::request_id().map_or_else(|| self.0.new_trace_id(), |id| TraceId::from(id.as_u128()))
+        request_id().map_or_else(|| self.0.new_trace_id(), |id| TraceId::from(id.as_u128()))
     }
 
     fn new_span_id(&self) -> SpanId {
@@ -66,7 +66,7 @@ struct State {
 impl Trace {
     pub(crate) fn begin(tracer: &SdkTracer, parent: &Context, request_id: RequestId) -> Self {
         let builder = tracer.span_builder("request").with_kind(SpanKind::Server);
-        let span = current::with_request_id(request_id, || tracer.build_with_context(builder, parent));
+        let span = with_request_id(request_id, || tracer.build_with_context(builder, parent));
         let root = span.span_context().clone();
         let state = State { current: root.clone(), span: Some(span), begun: 0, organization: None };
         Self { tracer: tracer.clone(), request_id, root, state: Mutex::new(state) }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use crate::bounds::{self, Bounds, CLOCK_SKEW_MS, Counter, WINDOW_MS};
-use crate::store::outbox::Template;
+use crate::kinds::Template;
 use db::sized::{Sizes, values};
 use db::{Tx, sql};
 use kernel::addresses::PlainMailbox;
