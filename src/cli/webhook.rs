@@ -17,8 +17,9 @@ use trail::Trail;
 use webhooks::Webhooks;
 use webhooks::deliveries::State;
 use webhooks::endpoints::{self, Change, Created, New, Rotated, Webhook};
-use webhooks::owners::{Owner, Target};
+use webhooks::owners::Owner;
 use webhooks::rules::urls::WebhookUrl;
+use webhooks::targets::Target;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

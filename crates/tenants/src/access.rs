@@ -9,20 +9,24 @@ mod caller;
 mod callers;
 mod invitations;
 mod locked;
+mod locks;
 mod members;
 mod organizations;
 mod project_members;
+mod project_roles;
 mod projects;
 mod sign_ons;
 
 pub use caller::{Caller, KeyKind, KeyLimits};
 pub use callers::{CallerScope, PersonScope};
 pub use invitations::{InvitationScope, LockedInvitation};
-pub use locked::{LockedTx, lock_for_sign_on, lock_invitation};
+pub use locked::LockedTx;
+pub use locks::{lock_for_sign_on, lock_invitation};
 pub use members::{LockedMember, MemberScope};
 pub use organizations::{FoundOrganization, LockedOrganization, OrgScope};
 pub use project_members::ProjectMemberScope;
-pub use projects::{FoundProject, LockedProject, ProjectPath, ProjectScope, Roles, roles};
+pub use project_roles::{Roles, roles};
+pub use projects::{FoundProject, LockedProject, ProjectPath, ProjectScope};
 pub use sign_ons::SignedInBy;
 
 use accounts::second_factor;

@@ -2,7 +2,7 @@
 //! that the page is about.
 
 use crate::access::CallerScope;
-use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
+use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::store;
 use db::Page;
 use kernel::error::Error;
@@ -12,6 +12,8 @@ use crate::Tenants;
 use crate::store::navigation::{Entry, Place};
 use crate::store::organization_members as members;
 use crate::store::standings;
+
+pub use crate::store::navigation::{Organization, Person, Project};
 
 /// The maximum number of organizations in a [`Navigation`]: more don't fit into a menu.
 pub const MAX_ORGANIZATIONS: i64 = 20;
@@ -27,31 +29,6 @@ pub struct Navigation {
     pub organization: Option<Organization>,
     /// The project that the page is about, if the person has a role in it.
     pub project: Option<Project>,
-}
-
-/// The person who looks at the page.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Person {
-    pub username: String,
-    pub email: String,
-    /// `true` if the person is an operator.
-    pub is_operator: bool,
-}
-
-/// An organization with the person's role.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Organization {
-    pub id: OrganizationId,
-    pub name: String,
-    pub role: OrganizationRole,
-}
-
-/// A project with the person's effective role.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Project {
-    pub id: ProjectId,
-    pub name: String,
-    pub role: ProjectRole,
 }
 
 /// Returns the navigation for the caller on a page about this organization and project, in one statement.

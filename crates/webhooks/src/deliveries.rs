@@ -7,7 +7,7 @@ use tenants::ListPage;
 use trail::Action;
 
 use crate::endpoints::{record, require_enabled};
-use crate::owners::{Target, TargetDelivery};
+use crate::targets::{Target, TargetDelivery};
 use crate::{Webhooks, store};
 
 pub use crate::client::Outcome;

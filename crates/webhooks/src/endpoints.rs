@@ -12,9 +12,10 @@ use tenants::ListPage;
 use tenants::rules::counts;
 use trail::{Action, Event};
 
-use crate::owners::{OwnedTx, Owner, Target};
+use crate::owners::{OwnedTx, Owner};
 use crate::rules::signing::WebhookSecret;
 use crate::rules::urls::WebhookUrl;
+use crate::targets::Target;
 use crate::{Webhooks, store};
 
 pub use crate::store::endpoints::{DisabledReason, Webhook};

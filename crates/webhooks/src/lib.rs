@@ -2,7 +2,8 @@
 //! Webhooks 1.0.0 (docs/contract/webhooks.md).
 //!
 //! - [`access`] creates the scopes of organizations' webhooks: permission to read or change one. [`owners`]
-//!   defines the lock under which webhooks of both kinds of owners change.
+//!   defines the lock under which webhooks of both kinds of owners change, and [`targets`] names the webhook or
+//!   delivery that an operation is about.
 //! - [`new_ids`] assigns an id to a form in advance.
 //! - [`endpoints`] contains the operations on webhooks, [`deliveries`] those on deliveries.
 //! - [`sending`] claims due deliveries, which the crate `events` queues in the transaction that causes an
@@ -24,6 +25,7 @@ pub mod rules;
 pub mod seals;
 pub mod sending;
 pub mod store;
+pub mod targets;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use kernel::ids::{DeliveryId, EventId};
 use trail::Trail;
 use webhooks::Webhooks;
 use webhooks::deliveries::{self as operations, Delivery, State};
-use webhooks::owners::{Target, TargetDelivery};
+use webhooks::targets::{Target, TargetDelivery};
 
 /// The JSON output for a delivery.
 #[derive(Serialize)]

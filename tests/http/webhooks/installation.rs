@@ -13,8 +13,9 @@ use tollkeeper::operators::roles;
 use tollkeeper::trail::{self, Filter, Trail};
 use tollkeeper::webhooks::deliveries::{self, Delivery, State};
 use tollkeeper::webhooks::endpoints::{self, Change, DisabledReason, New, Webhook};
-use tollkeeper::webhooks::owners::{Owner, Target, TargetDelivery};
+use tollkeeper::webhooks::owners::Owner;
 use tollkeeper::webhooks::rules::urls::WebhookUrl;
+use tollkeeper::webhooks::targets::{Target, TargetDelivery};
 
 use super::{cause, hook, run_on, send};
 use support::receiver::{OK, Receiver};

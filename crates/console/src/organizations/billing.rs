@@ -16,6 +16,7 @@ use billing::credits::{self, Credit};
 use billing::summary::{self, Summary};
 use kernel::clock::Time;
 use kernel::error::Error;
+use kernel::ids::OrganizationId;
 use tenants::access::OrgScope;
 use tenants::roles::OrganizationAction;
 use web::forms::Filters;
@@ -54,6 +55,16 @@ pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
 /// Returns `true` if the person can pay. Actions that they can't do aren't offered.
 fn may_pay(console: &Console, shell: &Shell) -> bool {
     console.payments.is_on() && shell.may(OrganizationAction::ManageBilling)
+}
+
+/// Returns the currency of an organization's wallet.
+async fn currency(console: &Console, organization_id: OrganizationId) -> Result<String, Error> {
+    Ok(billing::limits::read(&console.billing, organization_id).await?.wallet.currency)
+}
+
+/// Returns the link to the payments of an organization.
+fn payments_link(console: &Console, organization_id: OrganizationId) -> String {
+    console.link(&format!("/organizations/{organization_id}/billing/payments"))
 }
 
 #[derive(Template)]

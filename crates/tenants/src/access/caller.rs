@@ -11,7 +11,7 @@ use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
 
 use super::SignedInBy;
-use super::projects::{Roles, roles};
+use super::project_roles::{Roles, roles};
 use crate::store::organizations::Requirements;
 
 /// A person with an access token, or an API key that acts for people.

@@ -1,6 +1,6 @@
 //! Scopes of projects; the tables in [`crate::roles`] decide.
 
-use crate::roles::{OrganizationRole, ProjectAction, ProjectRole, effective_project_role};
+use crate::roles::{OrganizationRole, ProjectAction, ProjectRole};
 use crate::rules::key_bounds::Bounds;
 use crate::rules::membership::Grantor;
 use crate::store;
@@ -10,8 +10,9 @@ use kernel::futures::BoxFuture;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
 use crate::Tenants;
-use crate::store::standings::{self, Extra, ProjectAndOrganization, StandingWith};
+use crate::store::standings::{self, Extra, ProjectAndOrganization};
 
+use super::project_roles::Roles;
 use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
@@ -143,55 +144,6 @@ pub struct LockedProject<T> {
     pub grantor: Grantor<ProjectRole>,
     /// The project, or the row that was read instead.
     pub found: T,
-}
-
-/// A person's roles in a project that exists.
-#[derive(Clone, Copy, Debug)]
-pub struct Roles {
-    /// The role in the organization.
-    pub organization_role: Option<OrganizationRole>,
-    /// The effective role in the project.
-    pub role: Option<ProjectRole>,
-}
-
-impl Roles {
-    /// Returns `true` if both roles are at least those of the other person.
-    pub fn cover(self, other: Self) -> bool {
-        self.organization_role >= other.organization_role && self.role >= other.role
-    }
-
-    /// Returns the lower role of both people, in the organization and in the project.
-    pub(super) fn lower(self, other: Self) -> Self {
-        Self {
-            organization_role: self.organization_role.min(other.organization_role),
-            role: self.role.min(other.role),
-        }
-    }
-
-    /// Returns the roles and the extra row; 404 without the organization or the project.
-    fn from_standing<T>(standing: Option<StandingWith<T>>) -> Result<(Self, Option<T>), Error> {
-        let standing = standing.ok_or(Code::OrganizationNotFound)?;
-        let (organization_role, project) =
-            (standing.organization_role, standing.project.ok_or(Code::ProjectNotFound)?);
-        let role = effective_project_role(organization_role, project.role, project.open_to_organization);
-        Ok((Self { organization_role, role }, standing.found))
-    }
-}
-
-/// Returns a person's roles in an organization and one of its projects.
-///
-/// # Errors
-/// 404, from the outside in.
-pub async fn roles(
-    tx: &mut Tx,
-    organization_id: OrganizationId,
-    project_id: Option<ProjectId>,
-    user_id: UserId,
-) -> Result<Roles, Error> {
-    Ok(Roles::from_standing::<()>(
-        standings::in_project(tx, organization_id, project_id, user_id, ()).await?,
-    )?
-    .0)
 }
 
 /// A project that exists, the caller's roles, and an extra row. Nothing is allowed yet.

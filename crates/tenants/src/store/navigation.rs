@@ -1,10 +1,34 @@
 //! The contents of a page's navigation, in one statement.
 
-use crate::navigation::{Organization, Person, Project};
-use crate::roles::effective_project_role;
+use crate::roles::{OrganizationRole, ProjectRole, effective_project_role};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
+
+/// The person who looks at the page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Person {
+    pub username: String,
+    pub email: String,
+    /// `true` if the person is an operator.
+    pub is_operator: bool,
+}
+
+/// An organization with the person's role.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Organization {
+    pub id: OrganizationId,
+    pub name: String,
+    pub role: OrganizationRole,
+}
+
+/// A project with the person's effective role.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Project {
+    pub id: ProjectId,
+    pub name: String,
+    pub role: ProjectRole,
+}
 
 /// The subject of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,8 +12,7 @@ use tenants::access::OrgScope;
 use web::forms::ObjectForm;
 use web::input::NoInput;
 
-use super::payments::{currency, list_link};
-use super::{Tab, card};
+use super::{Tab, card, currency, payments_link};
 use crate::conflicts;
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
@@ -73,7 +72,7 @@ pub async fn create(
 ) -> Result<Page, Error> {
     let organization_id = visit.scope.organization_id();
     if !console.payments.is_on() {
-        return Page::see_other(&list_link(&console, organization_id));
+        return Page::see_other(&payments_link(&console, organization_id));
     }
     let link = console.link(&format!("/organizations/{organization_id}/billing/auto-top-up"));
     let top_up = auto_top_ups::read(&console.payments, organization_id).await?;

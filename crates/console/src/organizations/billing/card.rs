@@ -10,8 +10,7 @@ use payments::cards::{self, SavedCard};
 use tenants::access::OrgScope;
 use web::input::NoInput;
 
-use super::Tab;
-use super::payments::list_link;
+use super::{Tab, payments_link};
 use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
@@ -53,7 +52,7 @@ pub async fn create(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Res
     match cards::begin(&console.payments, &visit.scope).await {
         Ok(_) => Page::done(&card_link(&console, organization_id), Done::CardPageReady),
         Err(error) if error.code == Code::PaymentsDisabled => {
-            Page::see_other(&list_link(&console, organization_id))
+            Page::see_other(&payments_link(&console, organization_id))
         }
         Err(error) => Err(error),
     }

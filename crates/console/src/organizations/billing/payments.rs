@@ -7,7 +7,6 @@ use api::gate::{PaymentScope, Visit};
 use api::paging::PageQuery;
 use askama::Template;
 use kernel::error::Error;
-use kernel::ids::OrganizationId;
 use payments::auto_top_ups::{self, AutoTopUp};
 use payments::cards::{self, SavedCard};
 use payments::payments::{self as operations, Payment};
@@ -16,7 +15,7 @@ use tenants::roles::OrganizationAction;
 use web::forms::Filters;
 use web::input::NoInput;
 
-use super::{Tab, auto_top_up, card};
+use super::{Tab, auto_top_up, card, currency, payments_link};
 use crate::console::Console;
 use crate::listing::Listing;
 use crate::page::Page;
@@ -60,19 +59,9 @@ pub async fn list(
     })
 }
 
-/// Returns the currency of an organization's wallet.
-pub async fn currency(console: &Console, organization_id: OrganizationId) -> Result<String, Error> {
-    Ok(billing::limits::read(&console.billing, organization_id).await?.wallet.currency)
-}
-
-/// Returns the link to the payments of an organization.
-pub fn list_link(console: &Console, organization_id: OrganizationId) -> String {
-    console.link(&format!("/organizations/{organization_id}/billing/payments"))
-}
-
 /// Returns the link to a payment.
 pub fn payment_link(console: &Console, payment: &Payment) -> String {
-    format!("{}/{}", list_link(console, payment.organization_id), payment.id)
+    format!("{}/{}", payments_link(console, payment.organization_id), payment.id)
 }
 
 #[derive(Template)]

@@ -11,7 +11,7 @@ use web::input::NoInput;
 use super::card_link;
 use crate::console::Console;
 use crate::notices::Done;
-use crate::organizations::billing::payments::list_link;
+use crate::organizations::billing::payments_link;
 use crate::page::Page;
 use crate::shell::Shell;
 
@@ -45,7 +45,7 @@ pub async fn create(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Res
             Page::done(&card_link(&console, organization_id), Done::CardRemoved)
         }
         Err(error) if error.code == Code::PaymentsDisabled => {
-            Page::see_other(&list_link(&console, organization_id))
+            Page::see_other(&payments_link(&console, organization_id))
         }
         Err(error) => Err(error),
     }

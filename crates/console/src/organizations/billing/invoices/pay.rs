@@ -8,7 +8,8 @@ use web::input::NoInput;
 
 use crate::console::Console;
 use crate::notices::Done;
-use crate::organizations::billing::payments::{list_link, payment_link};
+use crate::organizations::billing::payments::payment_link;
+use crate::organizations::billing::payments_link;
 use crate::page::Page;
 
 /// Make the payment of an invoice, and lead to its page.
@@ -25,7 +26,7 @@ pub async fn create(console: Console, visit: Visit<InvoiceScope>, _: NoInput) ->
     match made.await {
         Ok(payment) => Page::see_other(&payment_link(&console, &payment)),
         Err(error) if error.code == Code::PaymentsDisabled => {
-            Page::see_other(&list_link(&console, organization_id))
+            Page::see_other(&payments_link(&console, organization_id))
         }
         Err(error) if error.code == Code::InvoiceNotOpen => {
             let list = console.link(&format!("/organizations/{organization_id}/billing/invoices"));

@@ -10,10 +10,11 @@ use tenants::access::OrgScope;
 use web::forms::ObjectForm;
 use web::input::NoInput;
 
-use super::{currency, list_link, payment_link};
+use super::payment_link;
 use crate::console::Console;
 use crate::form_view::{FormView, Labels};
 use crate::organizations::billing::Tab;
+use crate::organizations::billing::{currency, payments_link};
 use crate::page::Page;
 use crate::shell::Shell;
 use crate::show;
@@ -59,7 +60,7 @@ pub async fn create(
     };
     let new_id = match error.code {
         Code::PaymentsDisabled => {
-            return Page::see_other(&list_link(&console, visit.scope.organization_id()));
+            return Page::see_other(&payments_link(&console, visit.scope.organization_id()));
         }
         // The payment exists, so the same form finds it again.
         Code::ProcessorUnavailable => form.sent(NEW_ID).to_owned(),
