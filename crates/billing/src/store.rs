@@ -1,5 +1,6 @@
 //! SQL, one file per family of tables. Every function takes a transaction first.
 
+mod amounts;
 pub mod audit;
 pub mod audit_state;
 pub mod auto_top_ups;

@@ -9,7 +9,7 @@ use crate::rules::audit::{
     BudgetRow, CreditRow, CreditUseRow, Deadline, Finding, InvoiceRow, ItemRow, MovementRow, NoteRow,
     PaymentRow, ReservedRow, WalletRow,
 };
-use crate::store::usage::days::whole_and_rest;
+use crate::store::amounts::whole_and_rest;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};

@@ -3,7 +3,7 @@
 
 use super::budgets::parts;
 use crate::rules::budgets::Period;
-use crate::store::usage::days::whole_and_rest;
+use crate::store::amounts::whole_and_rest;
 use crate::store::wallets::nano;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Day, Time};

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use crate::rules::budgets::{Period, Subject, Thresholds};
-use crate::store::usage::days::{PICO_PER_WHOLE, whole_and_rest};
+use crate::store::amounts::{PICO_PER_WHOLE, whole_and_rest};
 use crate::store::wallets::nano;
 use db::sized::Sizes;
 use db::{FromRow, Page, Row, Tx, sql};

@@ -200,7 +200,7 @@ pub async fn set_status(tx: &mut Tx, invoice: &Invoice, now: Time) -> Result<(),
         .execute(tx)
         .await?;
     if invoice.status != Status::Open {
-        payment_pages::end_of_invoice(tx, invoice, now).await?;
+        payment_pages::end_of_invoice(tx, invoice.organization_id, invoice.id, now).await?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::rules::invoicing::BilledUsage;
+use crate::store::amounts::PICO_PER_WHOLE;
 use crate::store::usage::day_parts;
-use crate::store::usage::days::PICO_PER_WHOLE;
 use crate::store::usage::reports::amount;
 use crate::store::wallets::nano;
 use catalog::Parts;

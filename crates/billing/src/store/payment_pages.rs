@@ -2,10 +2,9 @@
 //! purpose. The crate `payments`, which depends on billing and so can't be called by it, runs the tasks, and
 //! writes these tables otherwise.
 
-use crate::store::invoices::Invoice;
 use db::{Tx, sql};
 use kernel::clock::Time;
-use kernel::ids::OrganizationId;
+use kernel::ids::{InvoiceId, OrganizationId};
 
 /// The statement that requests the end of the pages of an invoice. `COALESCE` keeps SQLite from the index of all
 /// sessions.
@@ -24,9 +23,14 @@ pub const CANCEL_OF_INVOICE: &str =
 ///
 /// # Errors
 /// The database fails.
-pub async fn end_of_invoice(tx: &mut Tx, invoice: &Invoice, now: Time) -> Result<(), db::Error> {
+pub async fn end_of_invoice(
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+    id: InvoiceId,
+    now: Time,
+) -> Result<(), db::Error> {
     for text in [EXPIRE_OF_INVOICE, CANCEL_OF_INVOICE] {
-        sql(text).bind(invoice.organization_id).bind(invoice.id).bind(now).defer(tx).await?;
+        sql(text).bind(organization_id).bind(id).bind(now).defer(tx).await?;
     }
     Ok(())
 }

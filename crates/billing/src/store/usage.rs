@@ -2,6 +2,7 @@
 //! of these rows. [`reports`] reads daily rows and sums; [`day_parts`] reads what rows count in addition to
 //! tokens; [`costs`] adds and reads the operator's costs of calls; [`retention`] deletes old events.
 
+mod accumulation;
 pub mod charges;
 pub mod costs;
 pub mod day_parts;
@@ -9,5 +10,6 @@ pub mod days;
 pub mod recording;
 pub mod reports;
 pub mod retention;
+pub mod sum_keys;
 pub mod sums;
 pub mod totals;

@@ -1,7 +1,7 @@
 //! Reads of daily rows, their sums, totals and events.
 
 use crate::rules::audit::{DailyKey, DailyRow, EventRow, SumKey, SumRow, TotalRow, UsageSums};
-use crate::store::usage::days::whole_and_rest;
+use crate::store::amounts::whole_and_rest;
 use crate::store::usage::{day_parts, recording};
 use catalog::Parts;
 use db::{FromRow, Row, Statement, Tx, sql};

@@ -3,9 +3,9 @@
 
 use std::sync::LazyLock;
 
-use super::days::{Accumulation, AmountSum, RowLimits, stored_amount};
+use super::accumulation::{Accumulation, AmountSum, RowLimits};
 use crate::rules::periods::Range;
-use crate::store::usage::days::whole_and_rest;
+use crate::store::amounts::{stored_amount, whole_and_rest};
 use db::sized::{Sizes, values};
 use db::{Row, Tx, sql};
 use kernel::clock::Day;

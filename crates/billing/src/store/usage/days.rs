@@ -2,11 +2,13 @@
 
 use std::sync::LazyLock;
 
+use super::accumulation::{Accumulation, RowLimits, tokens_fit};
 use super::recording::RatedEvent;
-use super::sums::{SumGroup, SumKey};
+use super::sum_keys::{SumGroup, SumKey};
 use super::totals::{Subject, Totals};
 use crate::books::locked_budgets::Spender;
 use crate::rules::invoicing::BilledUsage;
+use crate::store::amounts::{PICO_PER_WHOLE, stored_amount, whole_and_rest};
 use crate::store::wallets::nano;
 use catalog::{Component, Kind, Parts};
 use db::sized::{Sizes, values};
@@ -15,11 +17,6 @@ use kernel::clock::{Day, Month};
 use kernel::ids::{CallerId, OrganizationId, ProjectId};
 use kernel::money::{Nano, Pico};
 
-/// The number of pico per whole unit of the currency. Amounts are stored and summed in two parts, so that
-/// they stay exact beyond 64 bits of pico.
-pub(in crate::store) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
-/// Maximum pico of a row without whole units, in either direction.
-const MAX_PICO: i128 = 4_000_000_000_000_000_000;
 /// Maximum amount of a row in whole units of the currency, in either direction: in nano it is nearly 64 bits.
 const MAX_WHOLE: i128 = 9_200_000_000;
 /// Maximum tokens of either kind in a row, in either direction.
@@ -163,18 +160,6 @@ impl DailySums {
     }
 }
 
-/// Returns the stored form of an amount: whole units of the currency, and pico.
-pub(super) fn stored_amount(amount: Pico) -> Result<(i64, i64), db::Error> {
-    let units = amount.units();
-    let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
-        true => (0, units),
-        false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
-    };
-    let part =
-        |part| i64::try_from(part).map_err(|_| db::Error::Internal(format!("{amount} passes 64 bits")));
-    Ok((part(whole)?, part(pico)?))
-}
-
 /// Returns the sums of both; `None` if a row can't hold them.
 fn sum_of_parts(one: Parts, other: Parts) -> Option<Parts> {
     let mut sums = one;
@@ -220,92 +205,10 @@ impl FromRow for DailyRow {
     }
 }
 
-/// Returns the amount of two columns.
-pub(in crate::store) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
-    Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
-}
-
 const COLUMNS: usize = 16;
-
-/// The parts of a statement that adds to rows of a table with the columns `requests`, `prompt_tokens`,
-/// `completion_tokens`, `amount_whole` and `amount_pico`.
-///
-/// No sum exceeds 64 bits: a row that would overflow isn't changed. Pico are carried into whole units only when they
-/// would exceed the limit of a row.
-pub(super) struct Accumulation {
-    /// The sums of these columns, for SET.
-    pub set: String,
-    /// The resulting amount of the row, in whole units and pico.
-    whole: String,
-    pico: String,
-    /// The condition for rows that can hold the sums.
-    pub fits: String,
-}
-
-impl Accumulation {
-    /// Returns the parts for a table whose rows have these limits, in either direction.
-    pub fn of(table: &str, most: RowLimits) -> Self {
-        let AmountSum { whole, pico, fits: amount_fits } = AmountSum::of(table, "amount", most);
-        let set = format!(
-            "requests = {table}.requests + excluded.requests,
-             prompt_tokens = {table}.prompt_tokens + excluded.prompt_tokens,
-             completion_tokens = {table}.completion_tokens + excluded.completion_tokens,
-             amount_whole = {whole},
-             amount_pico = {pico}"
-        );
-        let [prompt, completion] =
-            ["prompt_tokens", "completion_tokens"].map(|column| tokens_fit(table, column, most.half_tokens));
-        let fits = format!("{prompt} AND {completion} AND {amount_fits}");
-        Self { set, whole, pico, fits }
-    }
-}
-
-/// The parts of a statement that adds to an amount of two columns, `…_whole` and `…_pico`.
-pub(super) struct AmountSum {
-    /// The resulting amount of the row, in whole units and pico.
-    pub whole: String,
-    pub pico: String,
-    /// The condition for rows that can hold the sum.
-    pub fits: String,
-}
-
-impl AmountSum {
-    /// Returns the parts for the amount of this name.
-    pub fn of(table: &str, name: &str, most: RowLimits) -> Self {
-        let (old, new) = (format!("{table}.{name}_pico"), format!("excluded.{name}_pico"));
-        let (half, per_whole) = (MAX_PICO / 2, PICO_PER_WHOLE);
-        let fits = format!("{old} / 2 + {new} / 2 BETWEEN -{half} AND {half}");
-        let pico = format!(
-            "(CASE WHEN {fits} THEN {old} + {new} ELSE {old} % {per_whole} + {new} % {per_whole} END)"
-        );
-        let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
-        let whole = format!("({table}.{name}_whole + excluded.{name}_whole + {carry})");
-        // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole units.
-        let most_whole = most.whole + 2;
-        let fits = format!(
-            "{table}.{name}_whole + excluded.{name}_whole + {old} / {per_whole} + {new} / {per_whole}
-                 BETWEEN -{most_whole} AND {most_whole}"
-        );
-        Self { whole, pico, fits }
-    }
-}
-
-/// The limits of a row.
-#[derive(Clone, Copy)]
-pub(super) struct RowLimits {
-    /// Whole units of the currency.
-    pub whole: i128,
-    /// Half of the tokens of either kind.
-    pub half_tokens: i64,
-}
 
 /// The limits of a daily row.
 const DAILY_LIMITS: RowLimits = RowLimits { whole: MAX_WHOLE, half_tokens: MAX_TOKENS / 2 + 1 };
-
-/// Returns the condition for rows that can hold the sum of a column of tokens.
-fn tokens_fit(table: &str, column: &str, half: i64) -> String {
-    format!("{table}.{column} / 2 + excluded.{column} / 2 BETWEEN -{half} AND {half}")
-}
 
 /// The number by which a server raises `additions` of a daily row with each addition. Earlier versions, which
 /// don't keep `usage_daily_sums` or `usage_totals`, raise it by 1 or 0, and triggers keep these tables for them.

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use crate::rules::periods::Range;
 use crate::rules::usage_groups::{Groups, Period};
+use crate::store::amounts::whole_and_rest;
 use crate::store::usage::day_parts;
-use crate::store::usage::days::whole_and_rest;
 use crate::store::usage::sums;
 use catalog::{Component, Kind};
 use db::{FromRow, Row, Statement, Tx, sql};

@@ -3,33 +3,17 @@
 
 use std::sync::LazyLock;
 
-use super::days::{Accumulation, DailySums, RowLimits};
+use super::accumulation::{Accumulation, RowLimits};
+use super::days::DailySums;
 use db::sized::{Sizes, values};
 use db::{Tx, sql};
-use kernel::clock::Day;
-use kernel::ids::{CallerId, OrganizationId, ProjectId};
 
-/// The model or caller whose usage is added up.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum SumGroup<'a> {
-    Model(&'a str),
-    Caller(CallerId),
-}
+pub use super::sum_keys::{SumGroup, SumKey};
 
 /// Value of `grouped_by` in rows of models.
 pub const MODEL: &str = "model";
 /// Value of `grouped_by` in rows of callers.
 pub const CALLER: &str = "caller";
-
-/// The key of a row.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct SumKey<'a> {
-    pub organization_id: OrganizationId,
-    pub project_id: ProjectId,
-    pub day: Day,
-    pub group: SumGroup<'a>,
-    pub kind: &'static str,
-}
 
 /// The limits of a row, which must exceed those of a daily row. The sum of two halves of tokens, each rounded
 /// towards zero, is at most one below that of the wholes, so no sum of tokens up to this limit passes 64 bits.

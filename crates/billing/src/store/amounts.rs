@@ -1,0 +1,26 @@
+//! Amounts in two columns: whole units of the currency, and pico.
+
+use kernel::money::Pico;
+
+/// The number of pico per whole unit of the currency. Amounts are stored and summed in two parts, so that
+/// they stay exact beyond 64 bits of pico.
+pub(super) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
+/// Maximum pico of a row without whole units, in either direction.
+pub(super) const MAX_PICO: i128 = 4_000_000_000_000_000_000;
+
+/// Returns the amount of two columns.
+pub(super) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
+    Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
+}
+
+/// Returns the stored form of an amount: whole units of the currency, and pico.
+pub(super) fn stored_amount(amount: Pico) -> Result<(i64, i64), db::Error> {
+    let units = amount.units();
+    let (whole, pico) = match (-MAX_PICO..=MAX_PICO).contains(&units) {
+        true => (0, units),
+        false => (units / PICO_PER_WHOLE, units % PICO_PER_WHOLE),
+    };
+    let part =
+        |part| i64::try_from(part).map_err(|_| db::Error::Internal(format!("{amount} passes 64 bits")));
+    Ok((part(whole)?, part(pico)?))
+}
