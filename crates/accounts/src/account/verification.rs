@@ -1,7 +1,6 @@
 //! Verification of an e-mail address by a mailed link.
 
 use crate::account::passwords::{self, NewPassword};
-use crate::sign_in::attempts::Attempt;
 use crate::sign_in::password::{self, RightPassword};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
@@ -87,14 +86,8 @@ pub async fn verify_with_password(
     let token = MailToken::parse(token).ok_or_else(refused)?;
     let network = Network::of(trail.address);
     let account = token_account(accounts, &token, network).await?;
-    // Take the place first: a refusal because of the full queue doesn't count as a login attempt.
-    let place = accounts.hasher.acquire_place(network)?;
-    let attempt = Attempt::at(&account.user, account.last_login_here_at, network);
-    attempt.count_password(accounts).await?;
-    let wrong = || Error::new(Code::WrongPassword).param("password");
     let trail = trail.by(account.user.id);
-    let typed = (password, wrong());
-    let right = password::check(accounts, &trail, (attempt, place), Some(account), typed).await?;
+    let right = password::check_own(accounts, &trail, account, ("password", password)).await?;
     let RightPassword { user, hash: password_hash, attempt, place, .. } = right;
     drop(place);
     if user.disabled_at.is_some() {
@@ -107,7 +100,7 @@ pub async fn verify_with_password(
         .ok_or_else(refused)?;
     // The password may have been changed while it was checked.
     let verified = store::users::set_email_verified_with(&mut tx, user.id, &password_hash, now).await?;
-    let verified = verified.ok_or_else(wrong)?;
+    let verified = verified.ok_or_else(|| Error::new(Code::WrongPassword).param("password"))?;
     attempt.forget_password(&mut tx, now).await?;
     record(accounts, &mut tx, &trail, user.id, now).await?;
     (accounts.hooks.accept_invitations)(&mut tx, &trail, &user, now).await?;

@@ -9,6 +9,7 @@ use tollkeeper::ids::UserId;
 use tollkeeper::kernel::secrets::token::MailToken;
 use tollkeeper::tenants::roles::OrganizationRole;
 use tollkeeper::tenants::store::invitations;
+use tollkeeper::trail::{self, Filter};
 
 use super::{NEW_PASSWORD, access_token, forgot, login, mails, register, reset, text};
 use support::http::{Answer, Call};
@@ -336,4 +337,22 @@ async fn older_verification_link_sets_no_password_of_a_verified_account(world: W
     let answer = take_over(&world, &token, NEW_PASSWORD, NEW_PASSWORD).send().await;
     assert_page(&answer, 400, "This link no longer works");
     login(&world, "victim", PASSWORD).data().await;
+}
+
+/// Every reason for which a password is refused leaves an entry, also at the page of a link.
+#[on_each_database]
+async fn refused_passwords_at_the_page_of_a_link_leave_entries(world: World) {
+    register(&world, "victim", PASSWORD).await;
+    let token = world.mailed_token(VICTIM).await;
+    let mut waits = 0;
+    for _ in 0..30 {
+        let answer = confirm(&world, &token, "Wrong-Lamp-Tower-4").send().await;
+        waits += u32::from(answer.status == 429);
+    }
+    assert!(waits > 0);
+    let filter = Filter { action: "session.refused".to_owned(), limit: 100, ..Filter::default() };
+    let found = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
+    let mut reasons: Vec<_> = found.into_iter().map(|entry| text(&entry.detail.unwrap(), "reason")).collect();
+    reasons.sort();
+    assert_eq!(reasons, ["invalid_credentials", "too_many_attempts"]);
 }
