@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::books::locked_budgets::{LockedBudgets, Spender};
+use crate::books::locked_budgets::LockedBudgets;
+use crate::rules::budgets::Spender;
 use crate::store::call_progress::{self, InterruptedCall};
 use crate::store::reservations::DueReservation;
 use crate::{Billing, calls, reservations, store, usage};

@@ -13,13 +13,6 @@ const KNOWN: &[&str] = &[
      gate/invoices, gate/model_calls, gate/models, gate/public, gate/service, gate/sessions, \
      gate/tenants, gate/webhooks, messages, model_calls, models, openapi, organizations, pages, \
      pages/docs, paging, responses, routes, state, well_known",
-    "api: service/usage/event, service/usage/parts",
-    "billing: bookkeeping/credits, bookkeeping/invoice_changes",
-    "billing: books/batch, books/call_costs, books/corrections, books/credit_notes, books/events, \
-     books/extensions, books/locked_budgets, books/locked_wallets, books/open_months, \
-     books/operations, store/months, store/usage/costs, store/usage/days, store/usage/reports, \
-     store/usage/sums",
-    "billing: recount/evidence/usage, recount/usage",
 ];
 
 /// The names of a module from the root of its crate.

@@ -36,16 +36,6 @@ pub struct NewCredit {
     pub expires_at: Option<Time>,
 }
 
-/// Refuses an amount that overflows the wallet.
-pub(super) fn check_fits(amount: Nano, wallet: &Wallet) -> Result<(), String> {
-    let after = Nano::from_units(wallet.posted.units() + amount.units());
-    if amount.to_i64().is_none() || after.to_i64().is_none() {
-        let max = Nano::from_units(i64::MAX.into());
-        return Err(format!("--amount {amount} is too much: a wallet holds at most {max}"));
-    }
-    Ok(())
-}
-
 impl NewCredit {
     fn source(&self) -> Source {
         if self.is_grant { Source::Grant } else { Source::Purchase }
@@ -77,7 +67,7 @@ impl NewCredit {
     /// Checks everything that depends on the wallet.
     fn check_against_wallet(&self, wallet: &Wallet, now: Time) -> Result<(), String> {
         check_payable(self.amount, &wallet.currency)?;
-        check_fits(self.amount, wallet)?;
+        wallet.check_fits(self.amount)?;
         if self.expires_at.is_some_and(|until| until <= now) {
             return Err(format!("--expires-at must lie ahead; it is {now} now"));
         }

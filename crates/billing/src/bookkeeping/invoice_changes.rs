@@ -14,7 +14,7 @@ use crate::store::ledger::{Account, Movement, Transfer};
 use crate::store::wallets::Wallet;
 use trail::{Action, Trail};
 
-use super::{OperatorError, check_payable, credits};
+use super::{OperatorError, check_payable};
 use crate::books::booking::{Booking, Deposit, Refund};
 
 /// The result of a change.
@@ -50,7 +50,7 @@ pub async fn mark_paid(
     }
     let amount = amount.unwrap_or_else(|| currencies::payable(invoice.due, &invoice.currency));
     check_payment(amount, &invoice)?;
-    credits::check_fits(amount, &wallet).map_err(OperatorError::Invalid)?;
+    wallet.check_fits(amount).map_err(OperatorError::Invalid)?;
     let payment = Deposit {
         movement: Movement::Payment,
         key: format!("payment:{id}"),

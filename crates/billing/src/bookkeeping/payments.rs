@@ -70,7 +70,7 @@ pub async fn receive(
     wallet: &mut Wallet,
     receipt: Receipt<'_>,
 ) -> Result<Credit, Error> {
-    super::credits::check_fits(receipt.amount, wallet).map_err(Error::internal)?;
+    wallet.check_fits(receipt.amount).map_err(Error::internal)?;
     let deposit = Deposit {
         movement: Movement::Payment,
         key: receipt.key(),

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{self, CountedEvent, RecordingContext};
-use super::locked_budgets::{LockedBudgets, Spender};
+use super::locked_budgets::LockedBudgets;
 use super::locked_wallets::{Charges, LockedWallets, NewReservations, ReservationTimes};
 use super::operations::{Answers, Batch, CallReservation, Outcome, UsageEvent};
 use super::{call_costs, corrections, extensions, open_months};
 use crate::Billing;
+use crate::rules::budgets::Spender;
 use crate::store::reservations::{self, ReservedAmount};
 use crate::store::usage::days::{self, DailyKey, DailySums};
 use crate::store::usage::recording::InsertReport;

@@ -9,48 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::operations::{BudgetRefusal, ReserveError};
 use crate::Billing;
-use crate::rules::budgets::{self as rules, Subject};
+use crate::rules::budgets::{self as rules, Spender, Subject};
 use crate::store::budget_alerts::{self, ReachedThreshold};
 use crate::store::budgets::{self, Budget, Use};
 use crate::store::reservations::{NewReservation, ReservedAmount};
 use db::Tx;
 use events::data::BudgetReached;
 use kernel::clock::{Day, Time};
-use kernel::ids::{BudgetId, CallerId, OrganizationId, ProjectId};
+use kernel::ids::{BudgetId, OrganizationId};
 use kernel::money::{Nano, Pico};
-
-/// The caller of usage and of reservations, with its project and organization: each may have budgets.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Spender {
-    pub(crate) organization_id: OrganizationId,
-    pub(crate) project_id: ProjectId,
-    /// `None` if it isn't known, as for some users.
-    pub(crate) caller: Option<CallerId>,
-}
-
-impl Spender {
-    fn subjects(self) -> impl Iterator<Item = Subject> {
-        let api_key = match self.caller {
-            Some(CallerId::ApiKey(id)) => Some(Subject::ApiKey(id)),
-            Some(CallerId::User(_)) | None => None,
-        };
-        let outer = [Subject::Organization(self.organization_id), Subject::Project(self.project_id)];
-        outer.into_iter().chain(api_key)
-    }
-}
-
-impl From<&ReservedAmount> for Spender {
-    fn from(reserved: &ReservedAmount) -> Self {
-        let ReservedAmount { organization_id, project_id, caller, .. } = *reserved;
-        Self { organization_id, project_id, caller }
-    }
-}
-
-impl From<&NewReservation> for Spender {
-    fn from(new: &NewReservation) -> Self {
-        Self { organization_id: new.organization_id, project_id: new.project_id, caller: Some(new.caller) }
-    }
-}
 
 /// Budgets whose wallets are locked.
 pub(crate) struct LockedBudgets {

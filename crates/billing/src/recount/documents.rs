@@ -8,7 +8,7 @@ use kernel::clock::{Day, Month, Time};
 use super::evidence::{CreditedRow, DayRow, InvoiceRow, MovementRow, NoteRow};
 use super::prices::{self, PriceList};
 use super::quantities::Quantities;
-use super::usage::UseKey;
+use super::quantities::UseKey;
 use super::{finding, nano};
 use crate::rules::audit::{Drift, Invariant};
 

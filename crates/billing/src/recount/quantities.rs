@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use super::pico;
+use kernel::clock::Day;
+
 /// Parts of the prompt. Cached tokens, which are older than parts, have their own column.
 const OF_PROMPT: [&str; 4] = ["cache_write_5m", "cache_write_1h", "audio_prompt", "image_prompt"];
 const OF_COMPLETION: [&str; 2] = ["reasoning", "audio_completion"];
@@ -119,6 +122,42 @@ impl std::fmt::Display for Quantities {
         let Self { prompt, cached, completion, parts } = self;
         write!(f, "{prompt} ({cached} cached) + {completion} tokens")?;
         parts.iter().try_for_each(|(name, quantity)| write!(f, ", {name} {quantity}"))
+    }
+}
+
+/// Usage that has one price: of one day, model and kind.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct UseKey {
+    pub day: Day,
+    pub model: String,
+    pub kind: String,
+    pub version: i64,
+}
+
+impl std::fmt::Display for UseKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { day, model, kind, version } = self;
+        write!(f, "{day} {model} {kind} price {version}")
+    }
+}
+
+/// Quantities, and their cost in picos.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Used {
+    pub quantities: Quantities,
+    pub amount: i128,
+}
+
+impl Used {
+    pub fn add(&mut self, other: &Self) {
+        self.quantities.add(&other.quantities, 1);
+        self.amount = self.amount.saturating_add(other.amount);
+    }
+}
+
+impl std::fmt::Display for Used {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} for {}", self.quantities, pico(self.amount))
     }
 }
 

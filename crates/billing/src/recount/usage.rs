@@ -2,53 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use kernel::clock::{Day, HOUR_MS, MINUTE_MS, Time};
+use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
 use super::conditions;
 use super::evidence::{CallsRow, CreditedRow, DayRow, EventPlace, EventsRow};
 use super::prices::{Price, PriceList};
-use super::quantities::{Quantities, REQUEST};
+use super::quantities::{REQUEST, UseKey, Used};
 use super::{finding, pico};
 use crate::rules::audit::{Drift, Invariant};
 
 /// The time after its recording at which every server is certain to have a price, in milliseconds.
 const KNOWN_MS: i64 = HOUR_MS;
-
-/// Usage that has one price: of one day, model and kind.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct UseKey {
-    pub day: Day,
-    pub model: String,
-    pub kind: String,
-    pub version: i64,
-}
-
-impl std::fmt::Display for UseKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { day, model, kind, version } = self;
-        write!(f, "{day} {model} {kind} price {version}")
-    }
-}
-
-/// Quantities, and their cost in picos.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Used {
-    pub quantities: Quantities,
-    pub amount: i128,
-}
-
-impl Used {
-    pub fn add(&mut self, other: &Self) {
-        self.quantities.add(&other.quantities, 1);
-        self.amount = self.amount.saturating_add(other.amount);
-    }
-}
-
-impl std::fmt::Display for Used {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} for {}", self.quantities, pico(self.amount))
-    }
-}
 
 /// Returns the cost of quantities at a price, if it differs from this amount.
 fn other_cost(price: &Price, used: &Used) -> Option<String> {

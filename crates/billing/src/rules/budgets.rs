@@ -6,7 +6,7 @@ use std::fmt;
 use db::{FromValue, Value};
 use kernel::clock::{Day, Time};
 use kernel::error::{Code, Error};
-use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
+use kernel::ids::{ApiKeyId, CallerId, OrganizationId, ProjectId};
 use kernel::money::{Nano, Pico};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
@@ -50,6 +50,27 @@ impl Subject {
             Self::Project(_) => Scope::Project,
             Self::ApiKey(_) => Scope::ApiKey,
         }
+    }
+}
+
+/// The caller of usage and of reservations, with its project and organization: each may have budgets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Spender {
+    pub organization_id: OrganizationId,
+    pub project_id: ProjectId,
+    /// `None` if it isn't known, as for some users.
+    pub caller: Option<CallerId>,
+}
+
+impl Spender {
+    /// Returns what may have budgets that the usage counts in.
+    pub fn subjects(self) -> impl Iterator<Item = Subject> {
+        let api_key = match self.caller {
+            Some(CallerId::ApiKey(id)) => Some(Subject::ApiKey(id)),
+            Some(CallerId::User(_)) | None => None,
+        };
+        let outer = [Subject::Organization(self.organization_id), Subject::Project(self.project_id)];
+        outer.into_iter().chain(api_key)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use crate::rules::budgets::Spender;
 use crate::store::wallets::nano;
 use db::sized::{Sizes, values};
 use db::{Tx, sql};
@@ -85,6 +86,19 @@ pub struct ReservedAmount {
     /// `None` for calls of users by earlier versions, which didn't store them.
     pub caller: Option<CallerId>,
     pub amount: Nano,
+}
+
+impl From<&ReservedAmount> for Spender {
+    fn from(reserved: &ReservedAmount) -> Self {
+        let ReservedAmount { organization_id, project_id, caller, .. } = *reserved;
+        Self { organization_id, project_id, caller }
+    }
+}
+
+impl From<&NewReservation> for Spender {
+    fn from(new: &NewReservation) -> Self {
+        Self { organization_id: new.organization_id, project_id: new.project_id, caller: Some(new.caller) }
+    }
 }
 
 db::row!(ReservedAmount { id, organization_id, project_id, caller: "api_key_id", amount: "amount_nano" });

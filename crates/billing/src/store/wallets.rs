@@ -91,6 +91,19 @@ impl Wallet {
         Nano::from_units(self.available().units() + self.credit_limit(demo).units())
     }
 
+    /// Refuses an amount by which the balance overflows.
+    ///
+    /// # Errors
+    /// The message for an operator, which names `--amount`.
+    pub fn check_fits(&self, amount: Nano) -> Result<(), String> {
+        let after = Nano::from_units(self.posted.units() + amount.units());
+        if amount.to_i64().is_none() || after.to_i64().is_none() {
+            let max = Nano::from_units(i64::MAX.into());
+            return Err(format!("--amount {amount} is too much: a wallet holds at most {max}"));
+        }
+        Ok(())
+    }
+
     /// Adds an amount, which may be negative, to the posted balance.
     pub fn post(&mut self, to_wallet: Nano) {
         self.posted = Nano::from_units(self.posted.units() + to_wallet.units());

@@ -13,10 +13,7 @@ use input::types::{Integer, one_of};
 use kernel::error::{Detail, Error};
 use kernel::ids::{ApiKeyId, ProjectId, UserId};
 
-use super::parts::{PartsField, check_parts};
-
-/// Tokens of an event; negative in a correction.
-pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
+use super::parts::{PartsField, Tokens, check_parts};
 
 /// An event, read from its fields.
 #[derive(Debug)]

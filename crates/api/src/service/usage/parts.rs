@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::event::Tokens;
 use catalog::{Component, Parts};
 use input::fields::{Field, Fields, Location, Problems};
 use input::json::Json;
 use input::schema::{ObjectSchema, Property};
 use input::types::Integer;
+
+/// Tokens of an event; negative in a correction.
+pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
 
 /// The other quantities of an event, by the names of components.
 #[derive(Debug, Default)]

@@ -7,8 +7,7 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Day, Month, Time};
 
 use super::NANO_PER_WHOLE;
-use crate::recount::quantities::{self, Quantities, REQUEST};
-use crate::recount::usage::{UseKey, Used};
+use crate::recount::quantities::{self, Quantities, REQUEST, UseKey, Used};
 
 const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
 /// Number of events that a statement sums up.

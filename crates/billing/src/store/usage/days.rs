@@ -6,7 +6,7 @@ use super::accumulation::{Accumulation, RowLimits, tokens_fit};
 use super::recording::RatedEvent;
 use super::sum_keys::{SumGroup, SumKey};
 use super::totals::{Subject, Totals};
-use crate::books::locked_budgets::Spender;
+use crate::rules::budgets::Spender;
 use crate::rules::invoicing::BilledUsage;
 use crate::store::amounts::{PICO_PER_WHOLE, stored_amount, whole_and_rest};
 use crate::store::wallets::nano;
