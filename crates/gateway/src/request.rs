@@ -265,7 +265,7 @@ impl ModelRequest {
     }
 
     /// Returns the maximum number of seconds of audio in the prompt; 0 without audio. Inline audio has at least
-    /// [`LEAST_AUDIO_BYTES_PER_S`], and the body has at least its bytes.
+    /// 4,000 bytes per second, and the body has at least its bytes.
     pub fn most_audio_seconds(&self) -> i64 {
         let Contents { parts, .. } = self.contents;
         if parts.audios == 0 {
