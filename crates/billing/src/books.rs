@@ -9,6 +9,7 @@ mod batch;
 pub mod booking;
 mod call_costs;
 mod corrections;
+mod counted;
 mod credit_notes;
 mod events;
 mod extensions;
@@ -29,11 +30,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use batch::BatchError;
-pub use call_costs::CallCost;
 use operations::{Answers, Batch, NotDone, Queued, send};
 pub use operations::{
-    BudgetRefusal, CallReservation, Extension, Lifetime, Operation, Outcome, Record, Release, Reservation,
-    Reserve, ReserveError, UsageEvent,
+    BudgetRefusal, CallCost, CallReservation, Extension, Lifetime, Operation, Outcome, Record, Release,
+    Reservation, Reserve, ReserveError, UsageEvent,
 };
 use queue::{Entry, Queue};
 

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::events::{self, CountedEvent, RecordingContext};
+use super::counted::CountedEvent;
+use super::events::{self, RecordingContext};
 use super::locked_budgets::LockedBudgets;
 use super::locked_wallets::{Charges, LockedWallets, NewReservations, ReservationTimes};
 use super::operations::{Answers, Batch, CallReservation, Outcome, UsageEvent};
@@ -131,7 +132,9 @@ async fn run_operations(
     }
 
     // 6. Record the operator's costs of the calls.
-    call_costs::add(tx, &recorded.counted).await?;
+    if !call_costs::add(tx, &recorded.counted).await? {
+        return Err(BatchError::Overflow);
+    }
 
     // 7. End the reservations that are captured or released, and free their money.
     let mut ended = end_reservations(tx, &recorded.counted, &named, batch).await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::events::{self as recorded, CountedEvent, Verdict};
+use super::counted::{self as recorded, CountedEvent, Verdict};
 use super::operations::UsageEvent;
 use crate::Billing;
 use catalog::Price;

@@ -1,59 +1,21 @@
 //! Recording of events: determines which of them are new.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 
-use super::call_costs::CallCost;
 use super::corrections;
+use super::counted::{CountedEvent, FinalEvent, Verdict};
 use super::operations::{Outcome, UsageEvent};
 use crate::Billing;
-use crate::rules::events::Refusal;
 use crate::store::usage::recording::{self, InsertReport, NewEvent, RatedEvent};
 use db::Tx;
 use kernel::clock::{Month, Time};
-use kernel::ids::{OrganizationId, ReservationId};
+use kernel::ids::OrganizationId;
 use kernel::places::in_order;
 
 /// The outcomes of events in their order, and the new ones.
 pub(super) struct RecordedEvents<'a> {
     pub(super) outcomes: Vec<Outcome>,
     pub(super) counted: Vec<CountedEvent<'a>>,
-}
-
-/// A new event.
-pub(super) struct CountedEvent<'a> {
-    pub(super) event: FinalEvent<'a>,
-    /// The month in which it is billed; for a correction, that of the corrected event.
-    pub(super) billed_month: Month,
-    pub(super) reservation_id: Option<ReservationId>,
-    /// The operator's cost of the call.
-    pub(super) cost: Option<&'a CallCost>,
-}
-
-/// A rated event in a compact form, as a batch has many of them.
-pub(super) enum FinalEvent<'a> {
-    AsReported(&'a RatedEvent),
-    /// A correction, completed from the event that it corrects.
-    Completed(Box<RatedEvent>),
-}
-
-impl Deref for FinalEvent<'_> {
-    type Target = RatedEvent;
-
-    fn deref(&self) -> &RatedEvent {
-        match self {
-            Self::AsReported(event) => event,
-            Self::Completed(event) => event,
-        }
-    }
-}
-
-/// The outcome of the first event of a key.
-pub(super) enum Verdict<'a> {
-    New(FinalEvent<'a>, Month),
-    /// An event with this payload hash was recorded before.
-    Stored([u8; 32]),
-    Refused(Refusal),
 }
 
 /// The conditions under which the events of a transaction are recorded.

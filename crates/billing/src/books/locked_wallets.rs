@@ -4,8 +4,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::booking::{Booking, Refund};
+use super::counted::CountedEvent;
 use super::credit_notes::{self, CreditedMonth};
-use super::events::CountedEvent;
 use super::locked_budgets::LockedBudgets;
 use super::operations::{CallReservation, Lifetime, Reservation, Reserve, ReserveError};
 use crate::rules::books::{self, Source};

@@ -1,16 +1,18 @@
 //! The operations of the queue, and their answers.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
-use super::call_costs::CallCost;
 use crate::rules::events::Refusal;
 use crate::settings::Settings;
 use crate::store::call_progress::Progress;
 use crate::store::reservations::NewReservation;
+use crate::store::usage::costs::CostSums;
 use crate::store::usage::recording::RatedEvent;
 use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
 use kernel::ids::{OrganizationId, ReservationId};
-use kernel::money::Nano;
+use kernel::money::{Nano, Pico};
 
 /// An operation, whose type determines the type of its answer. It is done completely or not at all.
 pub trait Operation {
@@ -74,6 +76,25 @@ pub struct UsageEvent {
     pub reservation_id: Option<ReservationId>,
     /// The operator's cost of the call; `None` if it isn't known, or if another event has it.
     pub cost: Option<Box<CallCost>>,
+}
+
+/// The operator's cost of a whole call, and its list price; also for an event of the rest of a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CallCost {
+    pub upstream: Arc<str>,
+    pub prompt_tokens: i64,
+    pub completion_tokens: i64,
+    /// The list price.
+    pub amount: Pico,
+    pub cost: Pico,
+}
+
+impl CallCost {
+    /// Returns it as sums of one request.
+    pub(super) fn sums(&self) -> CostSums {
+        let Self { prompt_tokens, completion_tokens, amount, cost, .. } = *self;
+        CostSums { requests: 1, prompt_tokens, completion_tokens, amount, cost }
+    }
 }
 
 /// The outcome of an event.
