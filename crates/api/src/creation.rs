@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::Api;
 use crate::gate::{Access, Call};
-use crate::routes::{Route, route};
+use crate::row::{Route, route};
 use idempotency::{Attempt, Begun, Request, Uncommitted};
 use kernel::error::{Code, Detail, Error};
 use kernel::futures::BoxFuture;

@@ -1,6 +1,7 @@
 //! The endpoints of both listeners: HTTP only.
 //!
-//! * [`routes`] is the table of endpoints, each with its access and its handler.
+//! * [`routes`] is the table of endpoints, each with its access and its handler; [`row`] is a row of it, [`paths`] has
+//!   what also holds for paths without a route.
 //! * [`gate`] reads the credential and the path; `tenants::access` and `keys::access` decide.
 //! * The handlers of the public listener are laid out like the URLs: without `/v1` and every `{…}`, the words
 //!   of a URL are the handler's path; a verb follows if the URL ends in a noun.
@@ -25,6 +26,7 @@ pub mod creation;
 pub mod csv;
 pub mod dates;
 pub mod embeddings;
+mod frame;
 pub mod gate;
 pub mod invoice_page;
 pub mod members;
@@ -35,10 +37,12 @@ pub mod openapi;
 pub mod organizations;
 pub mod pages;
 pub mod paging;
+pub mod paths;
 pub mod prices;
 pub mod refusals;
 pub mod responses;
 pub mod routes;
+pub mod row;
 pub mod service;
 pub mod settings;
 pub mod state;

@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 use crate::Api;
 use crate::creation::IDEMPOTENCY_KEY;
 use crate::gate::Visitor;
-use crate::routes::{self, Route, is_model_call};
+use crate::paths::is_model_call;
+use crate::row::Route;
 use input::schema::{ObjectSchema, Property};
 use kernel::error::{Code, Error};
 use web::input::{self as inputs, NoInput};
@@ -52,7 +53,8 @@ pub async fn read(api: Api, _: Visitor, _: NoInput) -> Result<RenderedJson<Docum
     let text = match api.openapi.get() {
         Some(text) => text.clone(),
         None => {
-            let text = reply::to_json(&Document(document(&api.public_url, &api.service_url)))?;
+            let text =
+                reply::to_json(&Document(document(&(api.table)(), &api.public_url, &api.service_url)))?;
             api.openapi.get_or_init(|| text).clone()
         }
     };
@@ -64,8 +66,8 @@ mod handler_docs {
     include!(concat!(env!("OUT_DIR"), "/handler_docs.rs"));
 }
 
-/// Returns the document of every route on both listeners; the URLs are those of the listeners.
-pub fn document(public_url: &str, service_url: &str) -> Value {
+/// Returns the document of these routes; the URLs are those of the listeners.
+pub fn document(routes: &[Route], public_url: &str, service_url: &str) -> Value {
     let servers = Servers::new(public_url, service_url);
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
@@ -74,10 +76,13 @@ pub fn document(public_url: &str, service_url: &str) -> Value {
     settings.contract = Contract::Serialize;
     let mut generator = settings.into_generator();
     let mut paths: Map<String, Value> = Map::new();
-    for route in routes::table() {
+    for route in routes {
         let item = paths.entry(openapi_path(route.path)).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
-            item.insert(route.method.as_str().to_lowercase(), operation(&route, &servers, &mut generator));
+            item.insert(
+                route.method.as_str().to_lowercase(),
+                operation(route, routes, &servers, &mut generator),
+            );
         }
     }
     let mut schemas = generator.take_definitions(true);
@@ -131,7 +136,7 @@ fn openapi_path(path: &str) -> String {
     path.replace("{*", "{")
 }
 
-fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) -> Value {
+fn operation(route: &Route, routes: &[Route], servers: &Servers, generator: &mut SchemaGenerator) -> Value {
     let input = (route.input)();
     let mut parameters: Vec<Value> = path_parameters::of(route.path).map(path_parameter).collect();
     parameters.extend(input.query.iter().flat_map(|schema| &schema.properties).map(query_parameter));
@@ -147,7 +152,7 @@ fn operation(route: &Route, servers: &Servers, generator: &mut SchemaGenerator) 
         "description": if description.is_empty() { access } else { format!("{description}\n\n{access}") },
         "tags": [tag(route)],
         "parameters": parameters,
-        "responses": responses(route, generator),
+        "responses": responses(route, routes, generator),
         "security": route.access.scheme.iter().chain(&route.access.other_scheme).map(|scheme| json!({*scheme: []})).collect::<Vec<_>>(),
         "x-access": access::of(route),
         "x-error-codes": errors::codes(route).iter().map(|code| code.as_str()).collect::<Vec<_>>(),
@@ -304,7 +309,7 @@ fn example_of(schema: &Value) -> Value {
     }
 }
 
-fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
+fn responses(route: &Route, routes: &[Route], generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let schema = (route.reply)(generator);
     let mut success = response("Success", route.content_type, schema);
@@ -316,7 +321,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         content
             .insert(kind.to_owned(), if is_text { json!({"schema": {"type": "string"}}) } else { json!({}) });
     }
-    if let (Some(links), Some(success)) = (links(route), success.as_object_mut()) {
+    if let (Some(links), Some(success)) = (links(route, routes), success.as_object_mut()) {
         success.insert("links".into(), links);
     }
     if let (true, Some(headers)) =
@@ -359,12 +364,12 @@ fn codes_by_status(route: &Route) -> BTreeMap<u16, Vec<&'static str>> {
 }
 
 /// Returns the links from a POST to the operations on the created object.
-fn links(route: &Route) -> Option<Value> {
+fn links(route: &Route, routes: &[Route]) -> Option<Value> {
     if route.method != Method::POST || route.error_shape() == ErrorShape::Page {
         return None;
     }
     let below = format!("{}/{{", route.path);
-    let link = |other: Route| {
+    let link = |other: &Route| {
         let (id, _) = other.path.strip_prefix(&below)?.split_once('}')?;
         // A new invitation names its id like the path does.
         let field = match id {
@@ -383,7 +388,7 @@ fn links(route: &Route) -> Option<Value> {
         let name = other.operation.id;
         Some((name.to_owned(), json!({"operationId": name, "parameters": parameters})))
     };
-    let links: Map<_, _> = routes::table().into_iter().filter_map(link).collect();
+    let links: Map<_, _> = routes.iter().filter_map(link).collect();
     (!links.is_empty()).then(|| links.into())
 }
 

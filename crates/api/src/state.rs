@@ -8,16 +8,12 @@ use billing::Billing;
 use catalog::CurrentCatalog;
 use cluster::feed::Feed;
 use gateway::Gateway;
-use http::{Method, Response};
 use hyper::body::Bytes;
 use idempotency::Idempotency;
 use kernel::clock::Clock;
-use kernel::error::{Code, Error};
-use kernel::ids::RequestId;
 use kernel::limiter::Limiter;
 use kernel::limits::Limits;
 use kernel::secrets::Secret;
-use kernel::shares::Holder;
 use keys::Keys;
 use metrics::Metrics;
 use monitor::Monitor;
@@ -25,15 +21,13 @@ use operators::Operators;
 use payments::Payments;
 use tenants::Tenants;
 use web::Frame;
-use web::body_limit::BodyLimit;
-use web::reply::Body;
-use web::route::{ErrorShape, State};
 use webhooks::Webhooks;
 
-use crate::gate::{self, Call, Credential};
-use crate::pages::docs::Docs;
+use crate::pages::docs::rendered::Docs;
 use crate::settings::Console;
-use crate::{pages, routes};
+
+/// A row of the table of routes.
+pub type Route = web::route::Route<Api>;
 
 /// The handles of the subjects; cheap to clone.
 #[derive(Clone)]
@@ -76,6 +70,8 @@ pub struct Parts {
     pub console: Console,
     /// The URL of the service listener.
     pub service_url: String,
+    /// The table of routes, which the document and the reference describe.
+    pub table: fn() -> Vec<Route>,
     /// The OpenAPI document, made when it is first read.
     pub openapi: OnceLock<Bytes>,
     /// The pages of the API reference, made when one is first read.
@@ -135,45 +131,5 @@ impl From<Api> for Payments {
 impl From<Api> for Monitor {
     fn from(api: Api) -> Self {
         api.monitor.clone()
-    }
-}
-
-impl State for Api {
-    type Credential = Credential;
-
-    fn frame(&self) -> &Arc<Frame> {
-        &self.frame
-    }
-
-    async fn check_again(&self, call: &mut Call) -> Result<(), Error> {
-        gate::check_again(self, call).await
-    }
-
-    async fn confirm(&self) -> Result<(), Error> {
-        Ok(self.monitor.db.confirm().await?)
-    }
-
-    fn holder(&self, call: &Call) -> Holder {
-        call.credential.holder().unwrap_or(Holder::Network(call.address))
-    }
-
-    fn error_shape(path: &str) -> ErrorShape {
-        routes::error_shape(path)
-    }
-
-    fn no_route(code: Code, method: &Method, path: &str) -> Error {
-        routes::no_route(code, method, path)
-    }
-
-    fn is_model_path(path: &str) -> bool {
-        routes::is_model_path(path)
-    }
-
-    fn error_page(error: &Error, request_id: RequestId) -> Response<Body> {
-        pages::error_response(error, request_id)
-    }
-
-    fn body_limit(path: &str) -> BodyLimit {
-        routes::body_limit(path)
     }
 }

@@ -40,7 +40,8 @@ fn schemathesis_finds_nothing() {
     let decision = server.ask("/service/v1/authorize", &call).bare();
     let document = folder.0.join("openapi.json");
     let urls = [server.public, server.service].map(|address| format!("http://{address}"));
-    let text = tollkeeper::api::openapi::document(&urls[0], &urls[1]).to_string();
+    let text =
+        tollkeeper::api::openapi::document(&tollkeeper::api::routes::table(), &urls[0], &urls[1]).to_string();
     std::fs::write(&document, text).unwrap();
     let setup = json!({
         "public": server.public.to_string(),

@@ -21,7 +21,8 @@ struct Operation {
 /// without optimization.
 pub fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
-    DOCUMENT.get_or_init(|| openapi::document("http://127.0.0.1:8080", "http://127.0.0.1:8081"))
+    DOCUMENT
+        .get_or_init(|| openapi::document(&routes::table(), "http://127.0.0.1:8080", "http://127.0.0.1:8081"))
 }
 
 fn operations() -> &'static [Operation] {

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::routes::{Route, is_model_call};
+use crate::paths::is_model_call;
+use crate::row::Route;
 use kernel::error::Code;
 
 /// Returns who may call the operation: a sentence, and the required roles if any. Project roles are the effective

@@ -4,9 +4,9 @@
 mod fields;
 mod guides;
 mod reference;
+pub mod rendered;
 mod words;
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use askama::Template;
@@ -21,6 +21,7 @@ use crate::{Api, pages};
 use guides::{Guide, Guides};
 use kernel::error::{Code, Error};
 use reference::{Reference, Subject};
+use rendered::Docs;
 use web::input::{Description, Input, NoInput};
 use web::reply::{self, Body, Reply};
 use web::route::Operation;
@@ -68,43 +69,36 @@ struct UnknownSubject<'a> {
     reference: &'a Reference,
 }
 
-/// The pages of the reference.
-#[derive(Debug)]
-pub struct Docs {
-    overview: Bytes,
-    unknown: Bytes,
-    subjects: BTreeMap<String, Bytes>,
+/// Returns the pages of the reference.
+fn render_all(api: &Api) -> Result<Docs, Error> {
+    let routes = (api.table)();
+    let document = openapi::document(&routes, &api.public_url, &api.service_url);
+    let reference = Reference::new(&document, &routes);
+    let guides = Guides::new(&api.public_url);
+    let subjects = reference.subjects.iter().map(|subject| {
+        let page = SubjectPage { reference: &reference, subject };
+        Ok((subject.slug.clone(), render(&page)?))
+    });
+    let tools = guides.tools.iter().map(|guide| {
+        let page = ToolPage { reference: &reference, guide };
+        Ok((guide.slug.clone(), render(&page)?))
+    });
+    let all_tools = render(&ToolsPage { reference: &reference, guides: &guides })?;
+    let pages = subjects.chain(tools).chain([Ok((TOOLS.to_owned(), all_tools))]);
+    Ok(Docs {
+        overview: render(&Overview { reference: &reference })?,
+        unknown: render(&UnknownSubject { reference: &reference })?,
+        subjects: pages.collect::<Result<_, Error>>()?,
+    })
 }
 
-impl Docs {
-    fn new(api: &Api) -> Result<Self, Error> {
-        let reference = Reference::new(&openapi::document(&api.public_url, &api.service_url));
-        let guides = Guides::new(&api.public_url);
-        let subjects = reference.subjects.iter().map(|subject| {
-            let page = SubjectPage { reference: &reference, subject };
-            Ok((subject.slug.clone(), render(&page)?))
-        });
-        let tools = guides.tools.iter().map(|guide| {
-            let page = ToolPage { reference: &reference, guide };
-            Ok((guide.slug.clone(), render(&page)?))
-        });
-        let all_tools = render(&ToolsPage { reference: &reference, guides: &guides })?;
-        let pages = subjects.chain(tools).chain([Ok((TOOLS.to_owned(), all_tools))]);
-        Ok(Self {
-            overview: render(&Overview { reference: &reference })?,
-            unknown: render(&UnknownSubject { reference: &reference })?,
-            subjects: pages.collect::<Result<_, Error>>()?,
-        })
-    }
-
-    /// Returns the pages, made at the first call.
-    fn of(api: &Api) -> Result<&Self, Error> {
-        match api.docs.get() {
-            Some(docs) => Ok(docs),
-            None => {
-                let docs = Self::new(api)?;
-                Ok(api.docs.get_or_init(|| docs))
-            }
+/// Returns the pages of the reference, made at the first call.
+fn docs(api: &Api) -> Result<&Docs, Error> {
+    match api.docs.get() {
+        Some(docs) => Ok(docs),
+        None => {
+            let docs = render_all(api)?;
+            Ok(api.docs.get_or_init(|| docs))
         }
     }
 }
@@ -167,7 +161,7 @@ pub const LIST: Operation = Operation::new("get_reference_page");
 ///
 /// The page explains authentication, responses and errors, and lists all operations.
 pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<DocsPage, Error> {
-    Ok(DocsPage { html: Docs::of(&api)?.overview.clone(), code: None })
+    Ok(DocsPage { html: docs(&api)?.overview.clone(), code: None })
 }
 
 pub const READ: Operation = Operation::new("get_reference_subject_page");
@@ -177,7 +171,7 @@ pub const READ: Operation = Operation::new("get_reference_subject_page");
 /// Each has its fields, errors, callers, and examples for curl and Python. Other pages explain how to use the service
 /// from common tools.
 pub async fn read(api: Api, _: Visitor, SubjectPath(slug): SubjectPath) -> Result<DocsPage, Error> {
-    let docs = Docs::of(&api)?;
+    let docs = docs(&api)?;
     Ok(match docs.subjects.get(&slug) {
         Some(html) => DocsPage { html: html.clone(), code: None },
         None => DocsPage { html: docs.unknown.clone(), code: Some(Code::UnknownPath) },

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::fields::{self, Field, text};
 use super::words::Words;
 use crate::openapi::CODES_OF_ANY_REQUEST;
-use crate::routes;
+use crate::row::Route;
 use kernel::error::Code;
 
 /// All that the pages show.
@@ -70,7 +70,7 @@ pub struct ErrorCode {
 
 impl Reference {
     /// Arranges a document.
-    pub fn new(document: &Value) -> Self {
+    pub fn new(document: &Value, routes: &[Route]) -> Self {
         let tags = document.get("tags").and_then(Value::as_array).into_iter().flatten();
         let schema = |name: &str| {
             let schema = document.pointer(&format!("/components/schemas/{name}"));
@@ -83,7 +83,7 @@ impl Reference {
                 .and_then(Value::as_str)
                 .unwrap_or_default()
                 .to_owned(),
-            subjects: tags.map(|tag| subject(document, tag)).collect(),
+            subjects: tags.map(|tag| subject(document, routes, tag)).collect(),
             codes: all_codes(),
             error_fields: vec![
                 ("In the envelope", schema("EnvelopedError")),
@@ -111,7 +111,7 @@ pub fn slug(title: &str) -> String {
     title.to_lowercase().replace(' ', "-").replace('\'', "")
 }
 
-fn subject(document: &Value, tag: &Value) -> Subject {
+fn subject(document: &Value, routes: &[Route], tag: &Value) -> Subject {
     let name = text(tag, "name");
     let paths = document.get("paths").and_then(Value::as_object).into_iter().flat_map(Map::iter);
     let mut operations: Vec<_> = paths
@@ -122,9 +122,8 @@ fn subject(document: &Value, tag: &Value) -> Subject {
         .map(|(path, method, one)| operation(document, path, method, one))
         .collect();
     // In the order of the table of routes: a document's paths are sorted by their name.
-    let table = routes::table();
     operations.sort_by_key(|one| {
-        table
+        routes
             .iter()
             .position(|route| route.method == *one.method && route.path.replace("{*", "{") == one.path)
     });

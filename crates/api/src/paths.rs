@@ -1,0 +1,94 @@
+//! Groups of paths, which also answer requests without a route: forms of errors, and limits of bodies.
+
+use http::Method;
+
+use kernel::error::{Code, Error};
+use web::body_limit::{BodyLimit, MAX_FORM_BYTES};
+use web::route::ErrorShape;
+
+/// The maximum number of bytes in the body of a management call.
+const MAX_MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
+/// The maximum number of bytes in the body of a model call.
+const MAX_MODEL_CALL_BODY_BYTES: usize = 16 * 1024 * 1024;
+/// The maximum number of bytes in a body on the service listener.
+const MAX_SERVICE_BODY_BYTES: usize = 1024 * 1024;
+/// The paths of model calls.
+const MODEL_CALLS: [&str; 5] =
+    ["/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"];
+/// The path of the model catalog, whose answers have no envelope, as the SDKs of model providers read them.
+const MODELS: &str = "/v1/models";
+/// The methods of Gemini's API that have a body.
+const GEMINI_METHODS: [&str; 7] = [
+    "generateContent",
+    "streamGenerateContent",
+    "embedContent",
+    "batchEmbedContents",
+    "countTokens",
+    "predict",
+    "batchGenerateContent",
+];
+/// The path of messages, whose errors have the form of Anthropic's API.
+const MESSAGES: &str = "/v1/messages";
+/// The paths of pages for people.
+const PAGES: [&str; 6] =
+    ["/verify-email", "/reset-password", "/change-email", "/invitations/accept", "/docs", "/console"];
+
+/// The paths of management, whose answers are in the envelope.
+const MANAGEMENT: [&str; 3] = ["/v1/auth", "/v1/organizations", "/v1/billing"];
+
+/// Returns the format of errors under this path, including paths without a route: in the envelope for management. All others
+/// below `/v1/` are read by the SDKs of model providers (docs/contract/README.md#answers).
+pub fn error_shape(path: &str) -> ErrorShape {
+    if PAGES.into_iter().any(|page| is_below(path, page)) {
+        ErrorShape::Page
+    } else if is_below(path, MESSAGES) {
+        ErrorShape::Anthropic
+    } else if MANAGEMENT.into_iter().any(|root| is_below(path, root)) {
+        ErrorShape::Enveloped
+    } else {
+        ErrorShape::Bare
+    }
+}
+
+/// Returns `true` if a path is this page, or below it.
+fn is_below(path: &str, page: &str) -> bool {
+    path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns `true` if a path belongs to model calls.
+pub fn is_model_call(path: &str) -> bool {
+    MODEL_CALLS.into_iter().any(|page| is_below(path, page))
+}
+
+/// Returns `true` if a path belongs to model calls or to the catalog.
+pub fn is_model_path(path: &str) -> bool {
+    is_model_call(path) || is_below(path, MODELS)
+}
+
+/// Returns the error of a request without a route. A request in the form of Gemini's API, whose SDKs put the
+/// method behind a colon, gets a hint about the supported API.
+pub fn no_route(code: Code, method: &Method, path: &str) -> Error {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let is_gemini = method == Method::POST
+        && last.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
+        || path.starts_with("/v1beta/");
+    if !is_gemini {
+        return code.into();
+    }
+    Error::new(Code::UnknownPath).message(
+        "Gemini's API isn't supported. Call `POST /v1/chat/completions` in OpenAI's format with the same key.",
+    )
+}
+
+/// Returns the limits of a body under this path.
+pub fn body_limit(path: &str) -> BodyLimit {
+    if path.starts_with("/service/") {
+        BodyLimit::service(MAX_SERVICE_BODY_BYTES)
+    } else if path.starts_with("/v1/auth/") {
+        BodyLimit::public(MAX_FORM_BYTES)
+    } else if is_model_call(path) {
+        BodyLimit::model_call(MAX_MODEL_CALL_BODY_BYTES)
+    } else {
+        BodyLimit::public(MAX_MANAGEMENT_BODY_BYTES)
+    }
+}
