@@ -17,13 +17,14 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use outbound::{Connection, Dialer, HttpUrl};
+use outbound::{Connection, Dialer};
 use tokio::time::timeout;
 
 use crate::names::shown;
 use crate::request::{Form, Media, ModelRequest};
 use kernel::error::{Code, Error};
 use kernel::shares::{Holder, Permit, SharedBound};
+use kernel::urls::HttpUrl;
 
 /// The maximum number of bytes of all media of a call.
 pub const MAX_BYTES: usize = 20 << 20;
@@ -132,7 +133,7 @@ impl MediaLoader {
         memory: Permit,
     ) -> Result<Content, LoadError> {
         // The fragment after `#` isn't sent.
-        let url = url.split('#').next().and_then(|url| HttpUrl::parse(url, MAX_URL_CHARS));
+        let url = url.split('#').next().and_then(|url| HttpUrl::parse_of_customer(url, MAX_URL_CHARS));
         let url = url.filter(|url| self.dialer.allows_private() || url.has_usual_port());
         let url = url.ok_or(LoadError::NotLoaded)?;
         let stream = self.dialer.dial(&url).await.map_err(|_| LoadError::NotLoaded)?;

@@ -1,5 +1,5 @@
 //! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
-//! that don't print, names and addresses, versions, rate limits, shared bounds and turns, threads of a lower priority, TOML documents, lines of CSV.
+//! that don't print, names, addresses and URLs, versions, rate limits, shared bounds and turns, threads of a lower priority, TOML documents, lines of CSV.
 //!
 //! No I/O, apart from the files of [`secrets::files`].
 
@@ -15,6 +15,7 @@ pub mod error;
 pub mod fair_queue;
 pub mod files;
 pub mod futures;
+pub mod hosts;
 pub mod ids;
 pub mod io_turns;
 pub mod limiter;

@@ -1,12 +1,117 @@
-//! URLs and origins of the configuration.
+//! URLs with `http` or `https`, of the configuration and of customers, and their origins.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 
 use http::Uri;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::document::values::text;
+use crate::hosts;
+
+/// A URL: `http` or `https` with a host, without a login or fragment. Its text is kept unchanged.
+///
+/// It prints without its path, which may contain a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HttpUrl {
+    text: String,
+    uri: Uri,
+}
+
+impl HttpUrl {
+    /// Reads a URL of at most `max_bytes` bytes.
+    pub fn parse(text: &str, max_bytes: usize) -> Option<Self> {
+        if text.len() > max_bytes || text.contains('#') {
+            return None;
+        }
+        let uri: Uri = text.parse().ok()?;
+        let authority = uri.authority()?;
+        let has_port = authority.as_str() != authority.host();
+        let is_whole = matches!(uri.scheme_str(), Some("http" | "https"))
+            && !authority.host().is_empty()
+            && !authority.as_str().contains('@')
+            && (!has_port || authority.port_u16().is_some_and(|port| port != 0));
+        is_whole.then(|| Self { text: text.to_owned(), uri })
+    }
+
+    /// Reads a URL that a customer chose. Characters outside ASCII must be encoded, as browsers send them, and the
+    /// host has no final dot, with which certificates don't match.
+    pub fn parse_of_customer(text: &str, max_bytes: usize) -> Option<Self> {
+        let url = Self::parse(text, max_bytes)?;
+        (text.bytes().all(|byte| byte.is_ascii_graphic()) && !url.host().ends_with('.')).then_some(url)
+    }
+
+    /// Reads a URL without a query, to which paths are appended, and drops its trailing slashes.
+    fn parse_base(text: &str, max_bytes: usize) -> Option<Self> {
+        let url = Self::parse(text, max_bytes).filter(|url| url.uri.query().is_none())?;
+        Some(Self { text: text.trim_end_matches('/').to_owned(), ..url })
+    }
+
+    /// Returns the whole URL.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the URL with its parts.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.uri.scheme_str() == Some("https")
+    }
+
+    /// Returns `true` if the host is this machine or in a private network, judging by its name.
+    pub fn is_private(&self) -> bool {
+        hosts::is_private(self.host())
+    }
+
+    /// Returns the host. An IPv6 address is returned without brackets.
+    pub fn host(&self) -> &str {
+        self.uri.host().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// Returns the address that the host is written as; `None` for a name.
+    pub fn address(&self) -> Option<IpAddr> {
+        hosts::address(self.host())
+    }
+
+    /// Returns the port.
+    pub fn port(&self) -> u16 {
+        self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+    }
+
+    /// Returns `true` if the port is the default of the scheme, or one that no system service uses.
+    pub fn has_usual_port(&self) -> bool {
+        let port = self.port();
+        port == if self.is_https() { 443 } else { 80 } || port >= 1_024
+    }
+
+    /// Returns the `host` header, without the default port, as HTTP clients send it.
+    pub fn host_header(&self) -> &str {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        authority.strip_suffix(if self.is_https() { ":443" } else { ":80" }).unwrap_or(authority)
+    }
+
+    /// Returns the target of a request: the path with the query.
+    pub fn target(&self) -> &str {
+        self.uri.path_and_query().map_or("/", |target| target.as_str())
+    }
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        write!(f, "{}://{authority}", self.uri.scheme_str().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// The URL under which users reach the public listener: `http` or `https`, without a trailing slash.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -16,10 +121,9 @@ impl PublicUrl {
     /// Maximum length. Every token holds the URL twice, and the length of tokens is limited too.
     pub const MAX_BYTES: usize = 256;
 
-    /// Reads a URL with a host and optionally a path, but no login, query or fragment.
+    /// Reads a URL with a host and optionally a port and a path, but no login, query or fragment.
     pub fn parse(text: &str) -> Option<Self> {
-        let uri = http_uri(text).filter(|_| text.len() <= Self::MAX_BYTES)?;
-        uri.query().is_none().then(|| Self(text.trim_end_matches('/').to_owned()))
+        HttpUrl::parse_base(text, Self::MAX_BYTES).map(|url| Self(url.text))
     }
 
     pub fn as_str(&self) -> &str {
@@ -36,13 +140,8 @@ impl<'de> Deserialize<'de> for PublicUrl {
 
 /// The URL below which another server has its operations, such as `http://10.0.0.5:8000/v1`: `http` or `https`,
 /// without a trailing slash.
-///
-/// It prints without its path, which may contain a secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct BaseUrl {
-    text: String,
-    uri: Uri,
-}
+pub struct BaseUrl(HttpUrl);
 
 impl BaseUrl {
     /// Maximum length.
@@ -50,58 +149,26 @@ impl BaseUrl {
 
     /// Reads a URL with a host and optionally a port and a path, but no login, query or fragment.
     pub fn parse(text: &str) -> Option<Self> {
-        let uri = http_uri(text).filter(|uri| uri.query().is_none() && text.len() <= Self::MAX_BYTES)?;
-        let has_port = uri.authority().is_some_and(|authority| authority.as_str() != authority.host());
-        let text = text.trim_end_matches('/').to_owned();
-        (!has_port || uri.port_u16().is_some_and(|port| port != 0)).then_some(Self { text, uri })
+        HttpUrl::parse_base(text, Self::MAX_BYTES).map(Self)
     }
+}
 
-    /// Returns the whole URL, to which the path of an operation is appended.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Returns the URL with its parts.
-    pub fn uri(&self) -> &Uri {
-        &self.uri
-    }
-
-    pub fn is_https(&self) -> bool {
-        self.uri.scheme_str() == Some("https")
-    }
-
-    /// Returns `true` if the host is this machine or in a private network, judging by its name.
-    pub fn is_private(&self) -> bool {
-        let host = self.uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
-            Ok(IpAddr::V4(address)) => {
-                // 100.64.0.0/10 is the space that networks share (RFC 6598).
-                let [first, second, ..] = address.octets();
-                let is_shared = first == 100 && (64..128).contains(&second);
-                address.is_loopback() || address.is_private() || address.is_link_local() || is_shared
-            }
-            Ok(IpAddr::V6(address)) => {
-                address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
-            }
-            Err(_) => {
-                let name = host.trim_end_matches('.').to_lowercase();
-                let is_private = |last| ["localhost", "local", "internal", "svc", "lan"].contains(&last);
-                name.rsplit_once('.').is_none_or(|(_, last)| is_private(last))
-            }
-        }
+impl Deref for BaseUrl {
+    type Target = HttpUrl;
+    fn deref(&self) -> &HttpUrl {
+        &self.0
     }
 }
 
 impl fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
-        write!(f, "{}://{authority}", self.uri.scheme_str().unwrap_or_default())
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
 impl fmt::Debug for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -114,45 +181,26 @@ impl<'de> Deserialize<'de> for BaseUrl {
 
 /// Reads an origin as browsers send it, for instance `https://app.example.com`, and returns it in lower case.
 pub fn parse_origin(text: &str) -> Option<String> {
-    let uri = http_uri(text)?;
+    let uri = HttpUrl::parse(text, usize::MAX)?.uri;
     let origin = format!("{}://{}", uri.scheme_str()?, uri.authority()?).to_lowercase();
     (origin == text.to_lowercase()).then_some(origin)
 }
 
-/// Returns `true` if the host of a URL is this machine, by its name or its address.
-pub fn is_loopback(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// Reads an `http` or `https` URL with a host and without login and fragment.
-fn http_uri(text: &str) -> Option<Uri> {
-    let uri: Uri = text.parse().ok()?;
-    let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));
-    let http = matches!(uri.scheme_str(), Some("http" | "https"));
-    (http && host && !text.contains('#')).then_some(uri)
+/// Returns the origin of a URL as browsers write it (RFC 6454, section 6.2).
+pub fn origin_of(url: &str) -> Option<String> {
+    let url: Uri = url.parse().ok()?;
+    let scheme = url.scheme_str()?;
+    let (host, port) = (url.host()?.to_ascii_lowercase(), url.port_u16());
+    let default = if scheme == "https" { 443 } else { 80 };
+    Some(match port.filter(|port| *port != default) {
+        Some(port) => format!("{scheme}://{host}:{port}"),
+        None => format!("{scheme}://{host}"),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_names_and_addresses_of_this_machine_are_loopback() {
-        for (text, expected) in [
-            ("http://localhost:3000", true),
-            ("http://LOCALHOST/x?y", true),
-            ("http://127.8.0.1", true),
-            ("http://[::1]:1/", true),
-            ("http://localhost.example.com", false),
-            ("http://127.0.0.1.example.com", false),
-            ("http://10.0.0.1", false),
-            ("http://[::2]", false),
-        ] {
-            assert_eq!(is_loopback(&text.parse().unwrap()), expected, "{text}");
-        }
-    }
 
     #[test]
     fn public_url_drops_trailing_slashes() {
@@ -163,6 +211,9 @@ mod tests {
             ("api.example.com", None),
             ("ftp://example.com", None),
             ("https://", None),
+            ("https://example.com:0", None),
+            ("https://example.com:99999", None),
+            ("https://example.com:", None),
             ("https://me@example.com", None),
             ("https://example.com/?a=b", None),
             ("https://example.com/#top", None),
@@ -200,38 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn private_hosts_are_told_by_their_names() {
-        let private = [
-            "127.0.0.1",
-            "10.1.2.3",
-            "172.16.0.1",
-            "192.168.1.1",
-            "169.254.1.1",
-            "100.64.0.1",
-            "[::1]",
-            "[fd00::1]",
-            "[fe80::1]",
-            "[::ffff:10.0.0.1]",
-            "localhost",
-            "vllm",
-            "vllm.models.svc",
-            "vllm.models.svc.cluster.local",
-            "GPU.INTERNAL.",
-        ];
-        let public = [
-            "192.0.2.1",
-            "100.128.0.1",
-            "172.32.0.1",
-            "[2001:db8::1]",
-            "api.example.com",
-            "internal.example.com",
-            "10.example.com",
-        ];
-        for (hosts, expected) in [(&private[..], true), (&public[..], false)] {
-            for host in hosts {
-                let url = BaseUrl::parse(&format!("http://{host}:8000/v1")).unwrap();
-                assert_eq!((url.is_private(), url.is_https()), (expected, false), "{host}");
-            }
+    fn origins_are_written_like_browsers_do() {
+        for (url, origin) in [
+            ("https://Tollkeeper.example/console", "https://tollkeeper.example"),
+            ("https://tollkeeper.example:443", "https://tollkeeper.example"),
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin_of(url).as_deref(), Some(origin));
         }
     }
 

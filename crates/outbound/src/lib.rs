@@ -4,9 +4,6 @@
 //! is refused. Otherwise it is made to one of the addresses that were checked, so a change of the name in the
 //! meantime has no effect. No proxy from the environment is used.
 
-pub mod addresses;
-mod urls;
-
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,10 +16,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use addresses::is_global;
-use kernel::authorities;
-
-pub use urls::HttpUrl;
+use kernel::urls::HttpUrl;
+use kernel::{authorities, hosts};
 
 /// The timeout for connecting to one of several addresses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
@@ -116,9 +111,9 @@ impl Dialer {
 
     /// Returns the addresses of a host, all of which are allowed.
     async fn addresses(&self, url: &HttpUrl) -> Result<Vec<IpAddr>, DialError> {
-        let addresses = match url.host().parse::<IpAddr>() {
-            Ok(address) => vec![address],
-            Err(_) => (self.network.resolve)(url.host().to_owned(), url.port()).await.unwrap_or_default(),
+        let addresses = match url.address() {
+            Some(address) => vec![address],
+            None => (self.network.resolve)(url.host().to_owned(), url.port()).await.unwrap_or_default(),
         };
         if addresses.is_empty() {
             tracing::debug!(?url, "can't connect to a customer's host: its name has no address");
@@ -149,7 +144,7 @@ impl Dialer {
                 return false;
             }
         };
-        addresses.iter().all(|address| is_global(*address) && !own.contains(address))
+        addresses.iter().all(|address| hosts::is_public(*address) && !own.contains(address))
     }
 
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, DialError> {

@@ -14,9 +14,8 @@ use hyper_util::rt::TokioExecutor;
 use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
 use tokio_rustls::rustls::RootCertStore;
 
-use kernel::authorities;
 use kernel::error::with_causes;
-use kernel::urls;
+use kernel::{authorities, hosts};
 
 /// The maximum duration of a request, from connecting to the end of the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -111,7 +110,7 @@ impl<'c> AsyncHttpClient<'c> for Client {
 pub(crate) fn check_safe(url: &Uri) -> Result<(), NoResponse> {
     match url.scheme_str() {
         Some("https") => Ok(()),
-        Some("http") if urls::is_loopback(url) => Ok(()),
+        Some("http") if url.host().is_some_and(hosts::is_loopback) => Ok(()),
         _ => Err(NoResponse("its address isn't `https`".to_owned())),
     }
 }

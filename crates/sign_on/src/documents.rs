@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::client::{Client, NoResponse, check_safe};
 use crate::settings::{Kind, Settings};
-use kernel::urls;
+use kernel::hosts;
 
 /// The metadata of a provider, with its keys.
 pub(crate) struct Documents {
@@ -73,14 +73,15 @@ impl Documents {
             names_issuer: more.authorization_response_iss_parameter_supported,
             keys: CoreJsonWebKeySet::new(Vec::new()),
         };
-        let is_local = issuer.parse().is_ok_and(|issuer: Uri| urls::is_loopback(&issuer));
+        let is_loopback = |url: &Uri| url.host().is_some_and(hosts::is_loopback);
+        let is_local = issuer.parse().is_ok_and(|issuer: Uri| is_loopback(&issuer));
         for endpoint in [&documents.authorization_endpoint, &documents.token_endpoint, &documents.jwks_uri] {
             let uri: Uri = endpoint
                 .parse()
                 .map_err(|_| NoResponse(format!("{url} has an endpoint that isn't a URL")))?;
             check_safe(&uri)?;
             // A provider elsewhere has no business on this machine.
-            if urls::is_loopback(&uri) && !is_local {
+            if is_loopback(&uri) && !is_local {
                 return Err(NoResponse(format!("{url} names an endpoint on this machine")));
             }
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use kernel::hosts;
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode, SslNegotiation, TargetSessionAttrs};
@@ -122,9 +123,7 @@ pub fn trusts_by_default(url: &str) -> bool {
 fn is_on_another_machine(host: &Config) -> bool {
     let named = |host: &Host| match host {
         Host::Unix(_) => false,
-        Host::Tcp(name) => {
-            name != "localhost" && !name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-        }
+        Host::Tcp(name) => !hosts::is_loopback(name),
     };
     match host.get_hostaddrs() {
         [] => host.get_hosts().iter().any(named),
@@ -191,7 +190,7 @@ fn session_attrs(value: Option<&str>, purpose: Purpose, hosts: usize) -> Result<
 /// A host of the URL.
 struct HostEntry {
     host: Host,
-    address: Option<std::net::IpAddr>,
+    address: Option<IpAddr>,
     port: Option<u16>,
 }
 

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::env::VarError;
 use std::path::Path;
 
-use http::Uri;
-
 use kernel::document::{DeTable, DeValue, Spanned, did_you_mean, shown};
+use kernel::hosts;
 use kernel::ids::OrganizationId;
 use kernel::secrets::{Secret, files};
-use kernel::urls;
+use kernel::urls::HttpUrl;
 
 use super::{Report, start};
 use crate::settings::{Kind, Link, Membership, Provision, Role, Settings, fold_domain};
@@ -188,13 +187,10 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
     fn issuer(&self, kind: Kind) -> Option<String> {
         let what = "a URL that starts with `https://` (`http://` on this machine only), without login, query or fragment";
         let issuer = self.optional("issuer", what, |value| {
-            let text = value.as_str().filter(|text| text.len() <= 255)?;
-            let uri: Uri = text.parse().ok()?;
-            let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
-            let is_safe = uri.scheme_str() == Some("https")
-                || (uri.scheme_str() == Some("http") && urls::is_loopback(&uri));
-            let is_plain = uri.query().is_none() && !text.contains('#') && !authority.host().is_empty();
-            (is_safe && is_plain).then(|| text.to_owned())
+            let text = value.as_str()?;
+            let url = HttpUrl::parse(text, 255)?;
+            let is_safe = url.is_https() || hosts::is_loopback(url.host());
+            (is_safe && url.uri().query().is_none()).then(|| text.to_owned())
         })?;
         match (issuer, kind) {
             (Some(issuer), _) => {

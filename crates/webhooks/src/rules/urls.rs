@@ -1,13 +1,11 @@
 //! The URL of a webhook (docs/contract/webhooks.md#addresses).
 
 use std::fmt;
-use std::net::IpAddr;
 use std::ops::Deref;
 
-use outbound::HttpUrl;
-use outbound::addresses::is_global;
-
+use kernel::hosts;
 use kernel::texts::Problem;
+use kernel::urls::HttpUrl;
 
 /// The URL to which events are sent.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,7 +17,7 @@ impl WebhookUrl {
 
     /// Parses a URL.
     pub fn parse(text: &str) -> Option<Self> {
-        HttpUrl::parse(text, Self::MAX_CHARS).map(Self)
+        HttpUrl::parse_of_customer(text, Self::MAX_CHARS).map(Self)
     }
 
     /// Rejects URLs that obviously don't lead to the public internet over TLS. The name's addresses are
@@ -34,11 +32,10 @@ impl WebhookUrl {
         if !self.is_https() {
             return Err(Problem::new("https_required", "must begin with `https://`"));
         }
-        let port = self.port();
-        if port != 443 && port < 1_024 {
+        if !self.has_usual_port() {
             return Err(Problem::new("port_not_allowed", "must have port 443, or one from 1024 on"));
         }
-        if self.host().parse::<IpAddr>().is_ok_and(|address| !is_global(address)) {
+        if self.address().is_some_and(|address| !hosts::is_public(address)) {
             let message = "must have an address of the public Internet";
             return Err(Problem::new("address_not_allowed", message));
         }

@@ -15,6 +15,7 @@ use webauthn_rs::prelude::{
 use webauthn_rs::{Webauthn, WebauthnBuilder};
 
 use kernel::error::Error;
+use kernel::hosts;
 
 /// The name of the service in the windows of browsers.
 const NAME: &str = "tollkeeper";
@@ -191,7 +192,7 @@ pub fn has_address(url: &str) -> bool {
 }
 
 fn address(url: &Url) -> Option<IpAddr> {
-    url.host_str()?.trim_matches(['[', ']']).parse().ok()
+    hosts::address(url.host_str()?)
 }
 
 /// Returns `true` if the text is the base64url of the bytes.
