@@ -13,10 +13,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use argon2::password_hash::phc::{Output, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
-use subtle::ConstantTimeEq;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use unicode_normalization::UnicodeNormalization;
 
@@ -41,6 +39,9 @@ const MAX_PASSWORD_BYTES: usize = 2_048;
 const MAX_MEMORY_KIB: u32 = 256 * 1_024;
 const MAX_PASSES: u32 = 16;
 const MAX_LANES: u32 = 16;
+/// The length of the shortest stored hash that is checked. The parser bounds the salt to 8 to 48 bytes, and the hash
+/// to 64.
+const MIN_HASH_BYTES: usize = 16;
 
 /// The fraction of the places that one network may take, as a divisor. The result is rounded up.
 const NETWORK_SHARE_DIVISOR: usize = 8;
@@ -174,7 +175,7 @@ impl Place {
             return Err(Error::internal("a password that is too long reached the hasher"));
         }
         let (password, salt) = (Secret::new(password), self.shared().random.bytes::<SALT_BYTES>());
-        let unhashed = self.with_current_params(salt.to_vec(), vec![0; HASH_BYTES]);
+        let unhashed = self.with_current_params(&salt)?;
         self.run(move |memory| {
             let hash = unhashed.compute(&password, memory)?;
             Ok(PhcHash { hash, ..unhashed }.to_phc())
@@ -198,14 +199,13 @@ impl Place {
         let can_match = account.is_some() && password.len() <= MAX_PASSWORD_BYTES;
         let needs_rehash =
             account.as_ref().is_some_and(|stored| !stored.has_params(&self.shared().current_params));
-        let stored =
-            account.unwrap_or_else(|| self.with_current_params(vec![0; SALT_BYTES], vec![0; HASH_BYTES]));
+        let stored = account.map_or_else(|| self.with_current_params(&[0; SALT_BYTES]), Ok)?;
         let end = password.floor_char_boundary(MAX_PASSWORD_BYTES);
         let password = Secret::new(password.get(..end).unwrap_or_default());
         self.run(move |memory| {
-            let hash = stored.compute(&password, memory)?;
-            let same = bool::from(hash.ct_eq(&stored.hash));
-            Ok(Verdict { matches: same & can_match, needs_rehash })
+            // Hashes are compared in constant time.
+            let is_same = stored.compute(&password, memory)? == stored.hash;
+            Ok(Verdict { matches: is_same & can_match, needs_rehash })
         })
         .await
     }
@@ -214,8 +214,13 @@ impl Place {
         &self.permits.shared
     }
 
-    fn with_current_params(&self, salt: Vec<u8>, hash: Vec<u8>) -> PhcHash {
-        PhcHash { params: self.shared().current_params.clone(), salt, hash }
+    /// Returns the current parameters with a salt, and zeros in place of the hash.
+    fn with_current_params(&self, salt: &[u8; SALT_BYTES]) -> Result<PhcHash, Error> {
+        Ok(PhcHash {
+            params: self.shared().current_params.clone(),
+            salt: Salt::new(salt).map_err(Error::internal)?,
+            hash: Output::new(&[0; HASH_BYTES]).map_err(Error::internal)?,
+        })
     }
 
     /// Runs one hash when its turn comes. If the future is dropped while it waits, it leaves the queue. If it
@@ -223,7 +228,7 @@ impl Place {
     /// busy.
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Vec<Block>) -> Result<T, argon2::Error> + Send + 'static,
+        work: impl FnOnce(&mut Vec<Block>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let turn = Arc::clone(&self.shared().running).acquire_owned().await.map_err(Error::internal)?;
         let permits = Arc::clone(&self.permits);
@@ -236,7 +241,7 @@ impl Place {
         };
         let hashed = self.shared().threads.run(hash).await;
         let hashed = hashed.ok_or_else(|| Error::internal("no threads for hashes"))?;
-        hashed.map_err(Error::internal)?.map_err(Error::internal)
+        hashed.map_err(Error::internal)?
     }
 }
 
@@ -256,8 +261,8 @@ impl Shared {
 /// A parsed PHC string: `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
 struct PhcHash {
     params: Params,
-    salt: Vec<u8>,
-    hash: Vec<u8>,
+    salt: Salt,
+    hash: Output,
 }
 
 impl PhcHash {
@@ -268,42 +273,33 @@ impl PhcHash {
 
     /// Parses the output of [`PhcHash::to_phc`], with any parameters within the bounds.
     fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.strip_prefix("$argon2id$v=19$")?.split('$');
-        let (params, salt, hash) = (parts.next()?, parts.next()?, parts.next()?);
-        let mut params = params.split(',');
-        let mut number = |key: &str, max: u32| -> Option<u32> {
-            let value = params.next()?.strip_prefix(key)?.parse().ok()?;
-            (value <= max).then_some(value)
-        };
-        let memory = number("m=", MAX_MEMORY_KIB)?;
-        let passes = number("t=", MAX_PASSES)?;
-        let lanes = number("p=", MAX_LANES)?;
-        if parts.next().is_some() || params.next().is_some() {
-            return None;
-        }
-        let salt = STANDARD_NO_PAD.decode(salt).ok()?;
-        let hash = STANDARD_NO_PAD.decode(hash).ok()?;
-        if !(8..=64).contains(&salt.len()) || !(16..=64).contains(&hash.len()) {
-            return None;
-        }
-        Some(Self { params: Params::new(memory, passes, lanes, None).ok()?, salt, hash })
+        let phc = PasswordHash::new(text).ok()?;
+        let (memory, passes, lanes) = parameters(&Params::try_from(&phc).ok()?);
+        let params = Params::new(memory, passes, lanes, None).ok()?;
+        let parsed = Self { params, salt: phc.salt?, hash: phc.hash? };
+        let is_bounded = memory <= MAX_MEMORY_KIB
+            && passes <= MAX_PASSES
+            && lanes <= MAX_LANES
+            && parsed.hash.len() >= MIN_HASH_BYTES;
+        // The library also accepts other algorithms, other orders and missing parameters, which we never write.
+        (is_bounded && parsed.to_phc() == text).then_some(parsed)
     }
 
     fn to_phc(&self) -> String {
         let (memory, passes, lanes) = parameters(&self.params);
-        let (salt, hash) = (STANDARD_NO_PAD.encode(&self.salt), STANDARD_NO_PAD.encode(&self.hash));
-        format!("$argon2id$v=19$m={memory},t={passes},p={lanes}${salt}${hash}")
+        format!("$argon2id$v=19$m={memory},t={passes},p={lanes}${}${}", self.salt, self.hash)
     }
 
     /// Computes the hash of this password with these parameters and this salt, as long as the stored one.
-    fn compute(&self, password: &Secret, memory: &mut Vec<Block>) -> Result<Vec<u8>, argon2::Error> {
+    fn compute(&self, password: &Secret, memory: &mut Vec<Block>) -> Result<Output, Error> {
         // A letter can be typed in several ways (é, or e and an accent), and each must log in.
         let normal: String = password.expose().nfc().collect();
         memory.resize(self.params.block_count(), Block::new());
         let mut hash = vec![0; self.hash.len()];
         Argon2::new(Algorithm::Argon2id, Version::V0x13, self.params.clone())
-            .hash_password_into_with_memory(normal.as_bytes(), &self.salt, &mut hash, memory)?;
-        Ok(hash)
+            .hash_password_into_with_memory(normal.as_bytes(), &self.salt, &mut hash, memory)
+            .map_err(Error::internal)?;
+        Output::new(&hash).map_err(Error::internal)
     }
 }
 

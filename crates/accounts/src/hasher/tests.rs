@@ -1,5 +1,8 @@
 //! Tests of the hasher and its queue.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
 use super::*;
 
 fn hasher() -> Hasher {
@@ -37,6 +40,16 @@ async fn unknown_user_never_matches() {
 async fn composed_and_decomposed_letters_match() {
     let stored = place(&hasher(), 1).hash("Caf\u{e9} 2026").await.unwrap();
     assert!(place(&hasher(), 1).verify("Cafe\u{301} 2026", Some(&stored)).await.unwrap().matches);
+}
+
+#[tokio::test]
+async fn hashes_that_are_stored_already_are_read() {
+    // Made by OpenSSL from the salt "0123456789abcdef".
+    let stored =
+        "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$04LEriRLpoCMiRvzxOyZi2hYlaj8uBOASFKrn61tIOg";
+    let place = place(&hasher(), 1);
+    assert_eq!(place.verify("Correct horse 7", Some(stored)).await.unwrap(), verdict(true, false));
+    assert_eq!(place.verify("Correct horse 8", Some(stored)).await.unwrap(), verdict(false, false));
 }
 
 #[tokio::test]
@@ -79,6 +92,11 @@ async fn damaged_hash_is_an_internal_error() {
         ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", "CTFhFdXPJO1aFaMaO6Mm"),
         ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", &long),
         ("p=1", "p=1,x=2"),
+        ("p=1", "p=1,p=1"),
+        ("p=1", "p=01"),
+        (",p=1", ""),
+        (",p=1", ",p=1,keyid=AAAA"),
+        ("$v=19", ""),
         ("m=19456,t=2", "t=2,m=19456"),
         ("c29tZXNhbHQ", "c2"),
         ("c29tZXNhbHQ", "c29tZXNhbHQ="),
