@@ -1,8 +1,8 @@
 //! Migration of the schema to this binary's version.
 //!
-//! Each step has one file per database. All pending steps run in one transaction, and in one process at a time:
-//! on PostgreSQL with an advisory lock of that transaction, on SQLite with a lock on a file next to the
-//! database. A newer schema is refused.
+//! Each step has one file per database, named by its number and its name. All pending steps run in one
+//! transaction, and in one process at a time: on PostgreSQL with an advisory lock of that transaction, on SQLite
+//! with a lock on a file next to the database. A newer schema is refused.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -20,18 +20,6 @@ use crate::Error;
 use crate::postgres::{self, Postgres};
 use crate::sqlite::{self, Access, Connection, Sqlite};
 
-/// Defines a step from its version, name and file, with the texts for both databases.
-macro_rules! step {
-    ($version:literal, $name:literal, $file:literal) => {
-        Step {
-            version: $version,
-            name: concat!("V", $version, "__", $name),
-            sqlite: include_str!(concat!("../migrations/sqlite/", $file)),
-            postgres: include_str!(concat!("../migrations/postgres/", $file)),
-        }
-    };
-}
-
 struct Step {
     version: i64,
     name: &'static str,
@@ -39,55 +27,8 @@ struct Step {
     postgres: &'static str,
 }
 
-/// All steps, in order. Released steps never change.
-const STEPS: &[Step] = &[
-    step!(1, "initial_schema", "0001_initial_schema.sql"),
-    step!(2, "accounts", "0002_accounts.sql"),
-    step!(3, "tenants", "0003_tenants.sql"),
-    step!(4, "old_sessions", "0004_old_sessions.sql"),
-    step!(5, "money", "0005_money.sql"),
-    step!(6, "last_uses", "0006_last_uses.sql"),
-    step!(7, "audit_state", "0007_audit_state.sql"),
-    step!(8, "usage_by_month", "0008_usage_by_month.sql"),
-    step!(9, "members_and_invitations", "0009_members_and_invitations.sql"),
-    step!(10, "passwords_and_growth", "0010_passwords_and_growth.sql"),
-    step!(11, "login_networks", "0011_login_networks.sql"),
-    step!(12, "addresses_to_fold", "0012_addresses_to_fold.sql"),
-    step!(13, "bounds", "0013_bounds.sql"),
-    step!(14, "key_rotation", "0014_key_rotation.sql"),
-    step!(15, "price_versions", "0015_price_versions.sql"),
-    step!(16, "callers", "0016_callers.sql"),
-    step!(17, "service_clock", "0017_service_clock.sql"),
-    step!(18, "credit_notes", "0018_credit_notes.sql"),
-    step!(19, "invoice_issuers", "0019_invoice_issuers.sql"),
-    step!(20, "usage_totals", "0020_usage_totals.sql"),
-    step!(21, "cached_tokens", "0021_cached_tokens.sql"),
-    step!(22, "call_progress", "0022_call_progress.sql"),
-    step!(23, "account_settings", "0023_account_settings.sql"),
-    step!(24, "lists_of_organizations", "0024_lists_of_organizations.sql"),
-    step!(25, "movements", "0025_movements.sql"),
-    step!(26, "idempotency_keys", "0026_idempotency_keys.sql"),
-    step!(27, "ends_of_keys", "0027_ends_of_keys.sql"),
-    step!(28, "second_factors", "0028_second_factors.sql"),
-    step!(29, "passkeys", "0029_passkeys.sql"),
-    step!(30, "operators", "0030_operators.sql"),
-    step!(31, "sign_on", "0031_sign_on.sql"),
-    step!(32, "required_sign_on", "0032_required_sign_on.sql"),
-    step!(33, "budgets", "0033_budgets.sql"),
-    step!(34, "webhooks", "0034_webhooks.sql"),
-    step!(35, "expiry_events", "0035_expiry_events.sql"),
-    step!(36, "payments", "0036_payments.sql"),
-    step!(37, "operator_webhooks", "0037_operator_webhooks.sql"),
-    step!(38, "payment_tax", "0038_payment_tax.sql"),
-    step!(39, "usage_daily_sums", "0039_usage_daily_sums.sql"),
-    step!(40, "first_credits", "0040_first_credits.sql"),
-    step!(41, "heartbeat", "0041_heartbeat.sql"),
-    step!(42, "dispute_bookings", "0042_dispute_bookings.sql"),
-    step!(43, "brought_forward", "0043_brought_forward.sql"),
-    step!(44, "evidence", "0044_evidence.sql"),
-    step!(45, "price_components", "0045_price_components.sql"),
-    step!(46, "daily_costs", "0046_daily_costs.sql"),
-];
+/// All steps, in order: the files of `migrations/`, listed by `build.rs`. Released steps never change.
+const STEPS: &[Step] = include!(concat!(env!("OUT_DIR"), "/steps.rs"));
 
 /// Sets step 1 to its present name in the history of a database that an earlier build migrated. Arguments: the
 /// new checksum, which covers the name, and the old one.
