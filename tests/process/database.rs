@@ -20,52 +20,8 @@ use tollkeeper::ids::UserId;
 use tollkeeper::random::Random;
 
 use support::database::copy_template;
+use support::postgres::Cluster;
 use support::{Database, on_each_database};
-
-/// Statements that undo steps 39 to 46.
-fn undo_last_steps(db: &Db) -> &'static [&'static str] {
-    match db.is_postgres() {
-        true => &[
-            "DROP TABLE daily_costs",
-            "ALTER TABLE price_versions DROP COLUMN components",
-            "DROP TABLE conditional_prices",
-            "ALTER TABLE usage_events DROP COLUMN parts",
-            "DROP TABLE usage_daily_parts",
-            "ALTER TABLE credited_usage DROP COLUMN parts",
-            "DROP TABLE payment_statements",
-            "DROP TABLE credit_limit_changes",
-            "ALTER TABLE payments DROP COLUMN maximum_minor",
-            "DROP TRIGGER invoices_brought_forward_no_rewrite ON invoices",
-            "ALTER TABLE invoices DROP COLUMN brought_forward_nano",
-            "ALTER TABLE payment_disputes DROP COLUMN bookings",
-            "DROP TABLE heartbeat",
-            "ALTER TABLE wallets DROP COLUMN has_demo_credit",
-            "DROP TABLE first_credits",
-            "DROP FUNCTION add_to_usage_daily_sums CASCADE",
-            "DROP TABLE usage_daily_sums",
-        ],
-        false => &[
-            "DROP TABLE daily_costs",
-            "ALTER TABLE price_versions DROP COLUMN components",
-            "DROP TABLE conditional_prices",
-            "ALTER TABLE usage_events DROP COLUMN parts",
-            "DROP TABLE usage_daily_parts",
-            "ALTER TABLE credited_usage DROP COLUMN parts",
-            "DROP TABLE payment_statements",
-            "DROP TABLE credit_limit_changes",
-            "ALTER TABLE payments DROP COLUMN maximum_minor",
-            "DROP TRIGGER invoices_brought_forward_no_rewrite",
-            "ALTER TABLE invoices DROP COLUMN brought_forward_nano",
-            "ALTER TABLE payment_disputes DROP COLUMN bookings",
-            "DROP TABLE heartbeat",
-            "ALTER TABLE wallets DROP COLUMN has_demo_credit",
-            "DROP TABLE first_credits",
-            "DROP TRIGGER usage_daily_insert_sums",
-            "DROP TRIGGER usage_daily_update_sums",
-            "DROP TABLE usage_daily_sums",
-        ],
-    }
-}
 
 /// A folder that is removed at the end of the test.
 struct Folder(PathBuf);
@@ -112,6 +68,29 @@ fn with_db(database: Database, test: impl AsyncFnOnce(Db)) {
             }
         };
         test(Db::open(&settings).unwrap()).await;
+    });
+}
+
+/// Runs the test with an empty database.
+fn with_empty(database: Database, test: impl AsyncFnOnce(Settings)) {
+    database.block_on(async {
+        let folder = Folder::new();
+        let settings = match database {
+            Database::Sqlite => Settings::Sqlite { path: folder.0.join("new folder").join("tollkeeper.db") },
+            Database::Postgres => {
+                Settings::Postgres { url: Cluster::shared().unwrap().empty_database().await }
+            }
+        };
+        test(settings).await;
+    });
+}
+
+/// Runs the test on a database with the schema of an earlier version.
+fn with_schema(database: Database, version: i64, test: impl AsyncFnOnce(Db)) {
+    with_empty(database, async |settings| {
+        let db = Db::open(&settings).unwrap();
+        db.migrate_to(version).await.unwrap();
+        test(db).await;
     });
 }
 

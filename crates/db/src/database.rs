@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::connections::Connections;
-use crate::migrate::{MigrateError, MigrationReport};
+use crate::migrate::{MigrateError, MigrationReport, newest_schema};
 use crate::postgres::{self, Begin, Postgres, Standby};
 use crate::sqlite::{Backup, Sqlite};
 use crate::statement::sql;
@@ -151,9 +151,14 @@ impl Db {
     /// Only this function creates an SQLite file, so that a lost file is noticed and not replaced by an empty
     /// one.
     pub fn migrate(&self) -> BoxFuture<'_, Result<MigrationReport, MigrateError>> {
+        self.migrate_to(newest_schema())
+    }
+
+    /// Like [`Db::migrate`], to the version of an earlier binary, for tests of later steps.
+    pub fn migrate_to(&self, version: i64) -> BoxFuture<'_, Result<MigrationReport, MigrateError>> {
         match &self.driver {
-            Driver::Sqlite(sqlite) => Box::pin(sqlite.migrate()),
-            Driver::Postgres(postgres) => Box::pin(postgres.migrate()),
+            Driver::Sqlite(sqlite) => Box::pin(sqlite.migrate(version)),
+            Driver::Postgres(postgres) => Box::pin(postgres.migrate(version)),
         }
     }
 

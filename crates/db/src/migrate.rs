@@ -104,15 +104,15 @@ impl From<Error> for MigrateError {
 }
 
 impl Sqlite {
-    /// Creates the file if it is missing and runs all pending steps, on a blocking thread.
-    pub(super) async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
+    /// Creates the file if it is missing and runs the pending steps up to `version`, on a blocking thread.
+    pub(super) async fn migrate(&self, version: i64) -> Result<MigrationReport, MigrateError> {
         let path = self.path().to_owned();
-        let work = tokio::task::spawn_blocking(move || migrate_sqlite(&path));
+        let work = tokio::task::spawn_blocking(move || migrate_sqlite(&path, version));
         work.await.map_err(|error| Error::from_join(&error))?
     }
 }
 
-fn migrate_sqlite(path: &Path) -> Result<MigrationReport, MigrateError> {
+fn migrate_sqlite(path: &Path, version: i64) -> Result<MigrationReport, MigrateError> {
     sqlite::create(path)?;
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".migrate-lock");
@@ -134,7 +134,7 @@ fn migrate_sqlite(path: &Path) -> Result<MigrationReport, MigrateError> {
         let version = "SELECT COALESCE(MAX(version), 0) FROM refinery_schema_history";
         driver.query_row(version, [], |row| row.get(0)).map_err(map)?
     };
-    let runner = runner(found, |step| step.sqlite)?;
+    let runner = runner(found, version, |step| step.sqlite)?;
     if found > 0 {
         driver.execute(RENAME_FIRST_STEP, first_step_checksums(|step| step.sqlite)?).map_err(map)?;
     }
@@ -149,8 +149,8 @@ fn restrict_to_owner(file: &File) -> std::io::Result<()> {
 }
 
 impl Postgres {
-    /// Runs all pending steps on a separate connection, without a statement timeout.
-    pub(super) async fn migrate(&self) -> Result<MigrationReport, MigrateError> {
+    /// Runs the pending steps up to `version` on a separate connection, without a statement timeout.
+    pub(super) async fn migrate(&self, version: i64) -> Result<MigrationReport, MigrateError> {
         let map = |error: tokio_postgres::Error| postgres::map_error(&error);
         // Dropping the client, also by cancellation, closes the connection, which rolls back.
         let client = self.connect_for_migration().await?;
@@ -164,7 +164,7 @@ impl Postgres {
         } else {
             0
         };
-        let runner = runner(found, |step| step.postgres)?;
+        let runner = runner(found, version, |step| step.postgres)?;
         if found > 0 {
             let (new, former) = first_step_checksums(|step| step.postgres)?;
             let checksums: [(&(dyn ToSql + Sync), Type); 2] = [(&new, Type::TEXT), (&former, Type::TEXT)];
@@ -215,15 +215,15 @@ impl AsyncQuery<Vec<Migration>> for InTransaction<'_> {
 
 impl AsyncMigrate for InTransaction<'_> {}
 
-/// Returns a runner of all steps after version `found`.
-fn runner(found: i64, text: fn(&Step) -> &'static str) -> Result<Runner, MigrateError> {
-    let steps = STEPS.iter().map(|step| Migration::unapplied(step.name, text(step)));
+/// Returns a runner of the steps after version `found`, up to `version`.
+fn runner(found: i64, version: i64, text: fn(&Step) -> &'static str) -> Result<Runner, MigrateError> {
+    if found > version {
+        return Err(MigrateError::Newer { found, known: version });
+    }
+    let steps = STEPS.iter().filter(|step| step.version <= version);
+    let steps = steps.map(|step| Migration::unapplied(step.name, text(step)));
     let steps =
         steps.collect::<Result<Vec<_>, _>>().map_err(|error| MigrateError::Other(error.to_string()))?;
-    let known = steps.iter().map(|step| i64::from(step.version())).max().unwrap_or(0);
-    if found > known {
-        return Err(MigrateError::Newer { found, known });
-    }
     Ok(Runner::new(&steps).set_grouped(true))
 }
 

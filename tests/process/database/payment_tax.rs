@@ -2,41 +2,8 @@
 
 use tollkeeper::db::{Db, sql};
 
-use super::{undo_last_steps, with_db};
+use super::with_schema;
 use support::{Database, on_each_database};
-
-/// Makes the schema that of step 37.
-pub async fn undo(db: &Db) {
-    let mut tx = db.write().await.unwrap();
-    let texts = [
-        "ALTER TABLE payments DROP COLUMN is_taxed",
-        "ALTER TABLE payments DROP COLUMN tax_minor",
-        "ALTER TABLE payments DROP COLUMN tax_calculation_id",
-        "ALTER TABLE payments DROP COLUMN receipt_url",
-        "ALTER TABLE payments DROP COLUMN returned_tax_minor",
-        "ALTER TABLE payment_refunds DROP COLUMN tax_minor",
-        "ALTER TABLE payment_disputes DROP COLUMN tax_minor",
-        "DROP TABLE auto_top_ups",
-        "CREATE TABLE auto_top_ups (
-             organization_id TEXT NOT NULL PRIMARY KEY,
-             is_enabled BIGINT NOT NULL,
-             threshold_nano BIGINT NOT NULL,
-             restore_to_nano BIGINT NOT NULL,
-             monthly_cap_nano BIGINT,
-             paused_reason TEXT CHECK (paused_reason IN ('declined', 'authentication_required', 'monthly_cap',
-                 'no_payment_method', 'refunded', 'disputed')),
-             failures BIGINT NOT NULL DEFAULT 0,
-             next_try_at BIGINT,
-             created_at BIGINT NOT NULL,
-             updated_at BIGINT NOT NULL)",
-        "CREATE INDEX auto_top_ups_next_try_at ON auto_top_ups (next_try_at) WHERE next_try_at IS NOT NULL",
-        "DELETE FROM refinery_schema_history WHERE version >= 38",
-    ];
-    for text in undo_last_steps(db).iter().chain(&texts) {
-        sql(*text).execute(&mut tx).await.unwrap_or_else(|error| panic!("{text}: {error}"));
-    }
-    tx.commit().await.unwrap();
-}
 
 const PAUSE_FOR_TAX: &str = "UPDATE auto_top_ups SET paused_reason = 'tax_location', updated_at = 9";
 
@@ -49,8 +16,7 @@ async fn run(db: &Db, text: &'static str) -> Result<u64, tollkeeper::db::Error> 
 
 #[on_each_database]
 fn payments_of_earlier_servers_have_no_tax(database: Database) {
-    with_db(database, async |db| {
-        undo(&db).await;
+    with_schema(database, 37, async |db| {
         let pay = async |text: &'static str| assert_eq!(run(&db, text).await.unwrap(), 1, "{text}");
         pay("INSERT INTO payments (id, organization_id, kind, amount_minor, currency, status, refunded_minor, caller, created_at,
                  updated_at) VALUES ('payment_1', 'org_1', 'credit', 2500, 'USD', 'succeeded', 500, 'c', 1, 1)")

@@ -4,23 +4,9 @@ use std::collections::BTreeSet;
 
 use tollkeeper::db::{Db, MigrateError, Settings, sql};
 
-use super::{Folder, undo_last_steps, with_db};
+use super::{Folder, with_db, with_empty, with_schema};
 use support::postgres::Cluster;
 use support::{Database, on_each_database, on_postgres};
-
-/// Runs the test on an empty database.
-fn with_empty(database: Database, test: impl AsyncFnOnce(Settings)) {
-    database.block_on(async {
-        let folder = Folder::new();
-        let settings = match database {
-            Database::Sqlite => Settings::Sqlite { path: folder.0.join("new folder").join("tollkeeper.db") },
-            Database::Postgres => {
-                Settings::Postgres { url: Cluster::shared().unwrap().empty_database().await }
-            }
-        };
-        test(settings).await;
-    });
-}
 
 #[on_each_database]
 fn concurrent_migrations_succeed(database: Database) {
@@ -102,85 +88,9 @@ fn former_name_of_the_first_step_is_replaced(database: Database) {
 const FORMER_SQLITE: &str = "6982400371564119087";
 const FORMER_POSTGRES: &str = "17427646340283582940";
 
-/// Statements that undo the steps after 22.
-const UNDO_LATER_STEPS: [&str; 62] = [
-    "ALTER TABLE sessions DROP COLUMN kind",
-    "ALTER TABLE sessions DROP COLUMN last_seen_at",
-    "ALTER TABLE sessions DROP COLUMN address",
-    "ALTER TABLE sessions DROP COLUMN user_agent",
-    "DROP TABLE email_changes",
-    "DROP INDEX invitations_list",
-    "DROP INDEX audit_log_organization_id_actor_id",
-    "DROP INDEX audit_log_organization_id_action_id",
-    "DROP INDEX audit_log_organization_id_target_id",
-    "DROP INDEX ledger_transactions_organization_id_happened_at",
-    "DROP INDEX credits_organization_id_created_at",
-    "DROP TABLE idempotency_keys",
-    "DROP INDEX api_keys_organization_id_expires_at",
-    "DROP INDEX api_key_secrets_ends_at",
-    "ALTER TABLE sessions DROP COLUMN authenticated_at",
-    "DROP TABLE totp",
-    "DROP TABLE totp_enrolments",
-    "DROP TABLE recovery_codes",
-    "DROP TABLE passkey_handles",
-    "DROP TABLE passkeys",
-    "DROP TABLE used_ceremonies",
-    "DROP INDEX users_operator_since",
-    "ALTER TABLE users DROP COLUMN disabled_at",
-    "ALTER TABLE users DROP COLUMN operator_since",
-    "ALTER TABLE organizations DROP COLUMN require_second_factor",
-    "ALTER TABLE outbox DROP COLUMN last_error",
-    "DROP TABLE first_account",
-    "DROP TABLE connections",
-    "DROP INDEX sessions_connection_id",
-    "ALTER TABLE sessions DROP COLUMN connection_id",
-    "DROP TABLE used_sign_on_values",
-    "ALTER TABLE organization_members DROP COLUMN managed_by",
-    "ALTER TABLE organizations DROP COLUMN require_sign_on",
-    "DROP INDEX invoices_open",
-    "DROP TABLE budgets",
-    "DROP TABLE budget_uses",
-    "DROP TABLE budget_alerts",
-    "ALTER TABLE wallets DROP COLUMN budgets",
-    "DROP INDEX wallets_low_not_mailed",
-    "ALTER TABLE wallets DROP COLUMN alert_below_nano",
-    "ALTER TABLE wallets DROP COLUMN low_at",
-    "ALTER TABLE wallets DROP COLUMN low_posted_nano",
-    "ALTER TABLE wallets DROP COLUMN low_mailed_at",
-    "DROP TABLE webhooks",
-    "DROP TABLE webhook_events",
-    "DROP TABLE webhook_deliveries",
-    "DROP INDEX credits_expiry_not_announced",
-    "ALTER TABLE credits DROP COLUMN expiry_announced_at",
-    "DROP INDEX api_keys_expiry_not_announced",
-    "ALTER TABLE api_keys DROP COLUMN expiry_announced_at",
-    "DROP TABLE payment_disputes",
-    "DROP TABLE payment_refunds",
-    "DROP TABLE payments",
-    "DROP TABLE payment_customers",
-    "DROP TABLE auto_top_ups",
-    "DROP TABLE stripe_events",
-    "DROP TABLE stripe_tasks",
-    "DROP TABLE payment_findings",
-    "DROP TABLE payment_comparisons",
-    "ALTER TABLE wallets DROP COLUMN top_up_below_nano",
-    "DROP TABLE installation",
-    "DROP TABLE operator_announcements",
-];
-
-/// Statements that undo step 22.
-const UNDO_PROGRESS: [&str; 6] = [
-    "ALTER TABLE reservations DROP COLUMN prompt_tokens",
-    "ALTER TABLE reservations DROP COLUMN cached_prompt_tokens",
-    "ALTER TABLE reservations DROP COLUMN completion_tokens",
-    "ALTER TABLE reservations DROP COLUMN estimated",
-    "ALTER TABLE reservations DROP COLUMN closed",
-    "DELETE FROM refinery_schema_history WHERE version >= 22",
-];
-
 #[on_each_database]
 fn reservations_of_earlier_servers_have_no_progress(database: Database) {
-    with_db(database, async |db| {
+    with_schema(database, 21, async |db| {
         let insert = async |id: &'static str| {
             let mut tx = db.write().await.unwrap();
             sql("INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano,
@@ -192,11 +102,6 @@ fn reservations_of_earlier_servers_have_no_progress(database: Database) {
             .unwrap();
             tx.commit().await.unwrap();
         };
-        let mut tx = db.write().await.unwrap();
-        for text in undo_last_steps(&db).iter().chain(&UNDO_LATER_STEPS).chain(&UNDO_PROGRESS) {
-            sql(*text).execute(&mut tx).await.unwrap();
-        }
-        tx.commit().await.unwrap();
         insert("res_1").await;
         let migrated = db.migrate().await.unwrap();
         assert_eq!((migrated.from, migrated.applied[0].as_str()), (21, "V22__call_progress"));
@@ -209,30 +114,6 @@ fn reservations_of_earlier_servers_have_no_progress(database: Database) {
                 .unwrap();
         assert_eq!(rows, [("res_1".to_owned(), None, 0, 0), ("res_2".to_owned(), None, 0, 0)]);
     });
-}
-
-/// Removes the totals of step 20 and all later steps, as if they had not run.
-async fn undo_totals(db: &Db) {
-    let triggers: &[&str] = match db.is_postgres() {
-        true => &["DROP FUNCTION add_to_usage_totals CASCADE"],
-        false => &["DROP TRIGGER usage_daily_insert_total", "DROP TRIGGER usage_daily_update_total"],
-    };
-    let others = [
-        "ALTER TABLE price_versions DROP COLUMN cached_prompt_pico",
-        "ALTER TABLE usage_events DROP COLUMN cached_prompt_tokens",
-        "ALTER TABLE usage_events DROP COLUMN estimated",
-        "ALTER TABLE usage_daily DROP COLUMN cached_prompt_tokens",
-        "ALTER TABLE credited_usage DROP COLUMN cached_prompt_tokens",
-        "DROP TABLE usage_totals",
-        "ALTER TABLE usage_daily DROP COLUMN additions",
-        "DELETE FROM refinery_schema_history WHERE version >= 20",
-    ];
-    let mut tx = db.write().await.unwrap();
-    let later = undo_last_steps(db).iter().chain(&UNDO_LATER_STEPS);
-    for text in later.chain(&UNDO_PROGRESS).chain(triggers).chain(&others) {
-        sql(*text).execute(&mut tx).await.unwrap();
-    }
-    tx.commit().await.unwrap();
 }
 
 /// Adds to a daily row as servers before step 20 do.
@@ -295,8 +176,7 @@ async fn totals(db: &Db) -> Vec<String> {
 
 #[on_each_database]
 fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers(database: Database) {
-    with_db(database, async |db| {
-        undo_totals(&db).await;
+    with_schema(database, 19, async |db| {
         add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
         // Only a correction.
@@ -352,8 +232,7 @@ async fn sums(db: &Db) -> Vec<String> {
 
 #[on_each_database]
 fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers(database: Database) {
-    with_db(database, async |db| {
-        undo_totals(&db).await;
+    with_schema(database, 19, async |db| {
         add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
         add_to_day(&db, ["org_1", "proj_1", "user_1", "m"], 5, -3).await;

@@ -2,26 +2,8 @@
 
 use tollkeeper::db::{Db, Lock, sql};
 
-use super::{insert_user, payment_tax, with_db};
+use super::{insert_user, with_schema};
 use support::{Database, on_each_database};
-
-/// Makes the schema that of step 36.
-async fn undo(db: &Db) {
-    payment_tax::undo(db).await;
-    let mut tx = db.write().await.unwrap();
-    let mut texts = vec![
-        "DROP TABLE installation",
-        "DROP TABLE operator_announcements",
-        "DELETE FROM refinery_schema_history WHERE version >= 37",
-    ];
-    if db.is_postgres() {
-        texts.push("ALTER TABLE webhooks ALTER COLUMN organization_id SET NOT NULL");
-    }
-    for text in texts {
-        sql(text).execute(&mut tx).await.unwrap();
-    }
-    tx.commit().await.unwrap();
-}
 
 /// The columns `previous_ends_at`, `disabled_reason`, `failing_since` and `is_enabled` of a webhook.
 type State = (Option<i64>, Option<String>, Option<i64>, i64);
@@ -36,8 +18,7 @@ async fn webhooks(db: &Db) -> Vec<(String, Option<String>, Vec<u8>, Option<Vec<u
 
 #[on_each_database]
 fn webhooks_of_earlier_servers_stay_and_go_with_their_organization(database: Database) {
-    with_db(database, async |db| {
-        undo(&db).await;
+    with_schema(database, 36, async |db| {
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_1", "a@example.com", "ada").await.unwrap();
         for text in [
