@@ -5,6 +5,8 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::texts::is_control;
+use serde::{Serialize, Serializer};
+
 use super::{addresses, usernames};
 
 pub use super::texts::{Problem, fold};
@@ -22,6 +24,13 @@ impl Name {
     fn of(display: impl Into<String>) -> Self {
         let display = display.into();
         Self { folded: fold(&display), display }
+    }
+}
+
+/// Written in the form that is shown.
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.display)
     }
 }
 

@@ -203,11 +203,7 @@ impl KeyAction {
 impl ApiKey {
     /// Returns the restrictions to compare with those of a calling key.
     pub fn bounds(&self) -> Bounds<'_> {
-        Bounds {
-            allowed_ips: self.allowed_ips.as_ref(),
-            rate_limit: self.rate_limit,
-            expires_at: self.expires_at,
-        }
+        self.restrictions.bounds(self.expires_at)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Operations on API keys. Each checks the caller's right again under the lock that it needs, and adds an audit
 //! entry. The functions of [`crate::store::api_keys`] that write also announce the change to every replica.
 
-use crate::rules::permissions::Permissions;
 use crate::rules::rotation::grace_period_end;
 use crate::secret::ApiKeySecret;
 use crate::store;
@@ -11,43 +10,25 @@ use kernel::clock::{HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId};
-use kernel::naming::Name;
-use kernel::patch::Patch;
 use kernel::version::{Expected, Version};
 use tenants::access::ProjectScope;
-use tenants::rules::allowed_ips::AllowedIps;
 use tenants::rules::counts::{self, CountedKind};
 
-use crate::store::api_keys::{Filter, NewApiKey, NewSecret};
+use crate::store::api_keys::{Filter, NewSecret};
 use db::Page;
 use trail::{Action, Event};
 
-pub use crate::store::api_keys::{ApiKey, StatusFilter};
+pub use crate::store::api_keys::{ApiKey, Attributes, Restrictions, StatusFilter};
 
 use super::Keys;
 use super::access::{KeyScope, Rotation};
-
-/// The restrictions of a key; `None` for no restriction.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Restrictions {
-    pub allowed_ips: Option<AllowedIps>,
-    /// Requests per minute.
-    pub rate_limit: Option<i64>,
-    /// Maximum number of tokens per request.
-    pub max_tokens: Option<i64>,
-    /// Models of the catalog that the key may use.
-    pub models: Option<Vec<String>>,
-}
 
 /// A key to create.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct New {
     /// The id, from [`new_ids`](crate::new_ids); `None` to generate one.
     pub id: Option<ApiKeyId>,
-    /// Unique within the project.
-    pub name: Name,
-    pub description: Option<String>,
-    pub permissions: Permissions,
+    pub attributes: Attributes,
     /// The time of its expiry, in the future; `None` for never.
     pub expires_at: Option<Time>,
     pub restrictions: Restrictions,
@@ -73,52 +54,21 @@ pub fn create<'a>(
 ) -> BoxFuture<'a, Result<Uncommitted<Created>, Error>> {
     Box::pin(async move {
         let now = keys.clock.now();
-        let New { id: chosen_id, name, description, permissions, expires_at, restrictions } = new;
+        let New { id: chosen_id, attributes, expires_at, restrictions } = new;
         let id = chosen_id.unwrap_or_else(|| ApiKeyId::new(now, &keys.random));
         let secret = ApiKeySecret::generate(&keys.settings.prefix, &keys.random);
         let sealed = sealed_copy(keys, &secret, id)?;
-        let row = NewApiKey {
-            id,
-            organization_id: scope.organization_id(),
-            project_id: scope.project_id(),
-            name: &name.display,
-            name_folded: &name.folded,
-            description: description.as_deref(),
-            permissions,
-            allowed_ips: restrictions.allowed_ips.as_ref(),
-            rate_limit: restrictions.rate_limit,
-            max_tokens: restrictions.max_tokens,
-            models: restrictions.models.as_deref(),
-            created_by: scope.user_id(),
-            expires_at,
-        };
-        scope.check_key_bounds(&row.bounds())?;
+        scope.check_key_bounds(&restrictions.bounds(expires_at))?;
         let mut tx = keys.db.write().await?;
         let (mut held, project) = scope.lock_and_recheck(&mut tx).await?;
         check_is_new(&mut held, chosen_id).await?;
         counts::check_limit(&keys.limits, CountedKind::ApiKeys, project.found.detail.api_keys_count)?;
         let creator =
             accounts::store::users::by_id(&mut held, scope.user_id()).await?.ok_or(Code::InsufficientRole)?;
-        store::api_keys::insert(&mut held, &row, now).await?;
-        let new_secret =
-            NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by: scope.rotated_by() };
-        store::api_keys::insert_secret(&mut held, id, new_secret, now).await?;
-        let (action, target) = (Action::ApiKeyCreated, id.to_string());
-        let event = Event { action, target, organization_id: Some(scope.organization_id()) };
-        trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
-        let place = (scope.organization_id(), scope.project_id());
-        emit(keys, &mut tx, place, id, ApiKeyChange::Created, now).await?;
-        let Restrictions { allowed_ips, rate_limit, max_tokens, models } = restrictions;
         let api_key = ApiKey {
             id,
-            name: name.display,
-            name_folded: name.folded,
-            description,
-            permissions,
-            allowed_ips,
-            rate_limit,
-            max_tokens,
-            models,
+            attributes,
+            restrictions,
             created_at: now,
             updated_at: now,
             expires_at,
@@ -128,6 +78,15 @@ pub fn create<'a>(
             created_by_email: creator.email,
             created_by_username: creator.username,
         };
+        let place = (scope.organization_id(), scope.project_id());
+        store::api_keys::insert(&mut held, place, &api_key).await?;
+        let new_secret =
+            NewSecret { hash: secret.hash(), sealed: sealed.as_deref(), rotated_by: scope.rotated_by() };
+        store::api_keys::insert_secret(&mut held, id, new_secret, now).await?;
+        let (action, target) = (Action::ApiKeyCreated, id.to_string());
+        let event = Event { action, target, organization_id: Some(scope.organization_id()) };
+        trail::record(&mut tx, scope.trail(), &event, now, &keys.random).await?;
+        emit(keys, &mut tx, place, id, ApiKeyChange::Created, now).await?;
         Ok(Uncommitted::new(tx, Created { api_key, secret }))
     })
 }
@@ -171,37 +130,8 @@ pub fn list<'a>(
     })
 }
 
-/// A change of a key; `None` keeps a value. Its expiry can't be changed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
-    pub name: Option<Name>,
-    pub description: Patch<String>,
-    pub permissions: Option<Permissions>,
-    pub allowed_ips: Patch<AllowedIps>,
-    /// Requests per minute.
-    pub rate_limit: Patch<i64>,
-    /// Maximum number of tokens per request.
-    pub max_tokens: Patch<i64>,
-    /// Models of the catalog that the key may use.
-    pub models: Patch<Vec<String>>,
-}
-
-impl Change {
-    /// Returns the key after the change, with the old `updated_at`.
-    fn onto(self, before: ApiKey) -> ApiKey {
-        let mut key = before;
-        if let Some(name) = self.name {
-            (key.name, key.name_folded) = (name.display, name.folded);
-        }
-        key.description = self.description.onto(key.description);
-        key.permissions = self.permissions.unwrap_or(key.permissions);
-        key.allowed_ips = self.allowed_ips.onto(key.allowed_ips);
-        key.rate_limit = self.rate_limit.onto(key.rate_limit);
-        key.max_tokens = self.max_tokens.onto(key.max_tokens);
-        key.models = self.models.onto(key.models);
-        key
-    }
-}
+/// A change of a key: sets some of its values. The expiry can't be changed.
+pub type Change = Box<dyn FnOnce(&mut Attributes, &mut Restrictions) + Send>;
 
 /// A key that was just changed.
 #[derive(Clone, Debug)]
@@ -226,7 +156,8 @@ pub fn update<'a>(
         let (mut held, before) = scope.lock_and_recheck(&mut tx).await?;
         let now = keys.clock.now();
         expected.check(before.version(now)?)?;
-        let mut row = change.onto(before.clone());
+        let mut row = before.clone();
+        change(&mut row.attributes, &mut row.restrictions);
         scope.check_key_bounds(&row.bounds())?;
         if row != before {
             row.updated_at = now;

@@ -14,7 +14,10 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, UserId};
+use kernel::naming::Name;
 use kernel::version::Version;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tenants::access::LockedTx;
 use tenants::rules::allowed_ips::AllowedIps;
 
@@ -25,22 +28,46 @@ pub use secrets::{
     replace_secret, set_sealed,
 };
 
+/// The values of a key that people set, except for its restrictions: in requests, in its row and in replies.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct Attributes {
+    /// The name, of 1 to 100 characters.
+    #[schemars(with = "String")]
+    pub name: Name,
+    /// A text of up to 1,000 characters.
+    pub description: Option<String>,
+    /// The permissions of the key.
+    pub permissions: Permissions,
+}
+
+/// The restrictions of a key; null if not set.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ApiKeyRestrictions")]
+pub struct Restrictions {
+    /// The addresses and networks from which the key may be used; null for any.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub allowed_ips: Option<AllowedIps>,
+    /// The maximum number of requests per minute.
+    pub rate_limit: Option<i64>,
+    /// The maximum number of tokens per request.
+    pub max_tokens: Option<i64>,
+    /// The models that the key may use; null for all.
+    pub models: Option<Vec<String>>,
+}
+
+impl Restrictions {
+    /// Returns those to compare with those of a calling key.
+    pub fn bounds(&self, expires_at: Option<Time>) -> Bounds<'_> {
+        Bounds { allowed_ips: self.allowed_ips.as_ref(), rate_limit: self.rate_limit, expires_at }
+    }
+}
+
 /// A row of `api_keys`, with its creator and last use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApiKey {
     pub id: ApiKeyId,
-    pub name: String,
-    /// The folded name, unique within the project.
-    pub name_folded: String,
-    pub description: Option<String>,
-    pub permissions: Permissions,
-    pub allowed_ips: Option<AllowedIps>,
-    /// Requests per minute.
-    pub rate_limit: Option<i64>,
-    /// Maximum number of tokens per request.
-    pub max_tokens: Option<i64>,
-    /// Models that the key may use.
-    pub models: Option<Vec<String>>,
+    pub attributes: Attributes,
+    pub restrictions: Restrictions,
     pub created_at: Time,
     /// The last change by a person.
     pub updated_at: Time,
@@ -63,14 +90,8 @@ impl ApiKey {
     pub fn version(&self, now: Time) -> Result<Version, Error> {
         let Self {
             id,
-            name,
-            name_folded: _,
-            description,
-            permissions,
-            allowed_ips,
-            rate_limit,
-            max_tokens,
-            models,
+            attributes,
+            restrictions,
             created_at,
             updated_at,
             expires_at,
@@ -80,10 +101,9 @@ impl ApiKey {
             created_by_email,
             created_by_username,
         } = self;
-        let restrictions = (allowed_ips, rate_limit, max_tokens, models);
         let times = (created_at, updated_at, expires_at, self.has_expired(now));
         let creator = (created_by, created_by_email, created_by_username);
-        Version::of(&(id, name, description, permissions, restrictions, times, creator))
+        Version::of(&(id, attributes, restrictions, times, creator))
     }
 }
 
@@ -101,14 +121,17 @@ impl FromRow for ApiKey {
         let (last_used_at, last_used_ip) = last_use(row)?;
         Ok(Self {
             id: row.get("id")?,
-            name: row.get("name")?,
-            name_folded: row.get("name_folded")?,
-            description: row.get("description")?,
-            permissions: permissions(row)?,
-            allowed_ips: allowed_ips(row)?,
-            rate_limit: row.get("rate_limit")?,
-            max_tokens: row.get("max_tokens")?,
-            models: string_list(row, "models")?,
+            attributes: Attributes {
+                name: Name { display: row.get("name")?, folded: row.get("name_folded")? },
+                description: row.get("description")?,
+                permissions: permissions(row)?,
+            },
+            restrictions: Restrictions {
+                allowed_ips: allowed_ips(row)?,
+                rate_limit: row.get("rate_limit")?,
+                max_tokens: row.get("max_tokens")?,
+                models: string_list(row, "models")?,
+            },
             created_at: row.get("created_at")?,
             updated_at: row.get("updated_at")?,
             expires_at: row.get("expires_at")?,
@@ -149,56 +172,33 @@ fn allowed_ips(row: &Row) -> Result<Option<AllowedIps>, db::Error> {
         .map_err(|_| db::Error::Internal("allowed_ips can't be read".into()))
 }
 
-/// The values of a new key.
-pub struct NewApiKey<'a> {
-    pub id: ApiKeyId,
-    pub organization_id: OrganizationId,
-    pub project_id: ProjectId,
-    pub name: &'a str,
-    /// The folded name, unique within the project.
-    pub name_folded: &'a str,
-    pub description: Option<&'a str>,
-    pub permissions: Permissions,
-    pub allowed_ips: Option<&'a AllowedIps>,
-    /// Requests per minute.
-    pub rate_limit: Option<i64>,
-    /// Maximum number of tokens per request.
-    pub max_tokens: Option<i64>,
-    /// Models that the key may use.
-    pub models: Option<&'a [String]>,
-    pub created_by: UserId,
-    pub expires_at: Option<Time>,
-}
-
-impl NewApiKey<'_> {
-    /// Returns the restrictions to compare with those of a calling key.
-    pub fn bounds(&self) -> Bounds<'_> {
-        Bounds { allowed_ips: self.allowed_ips, rate_limit: self.rate_limit, expires_at: self.expires_at }
-    }
-}
-
 /// Adds a key without a secret; [`insert_secret`] adds that.
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.
-pub async fn insert(tx: &mut LockedTx<'_>, new: &NewApiKey<'_>, now: Time) -> Result<(), db::Error> {
+pub async fn insert(
+    tx: &mut LockedTx<'_>,
+    (organization_id, project_id): (OrganizationId, ProjectId),
+    key: &ApiKey,
+) -> Result<(), db::Error> {
+    let ApiKey { attributes, restrictions, .. } = key;
     sql("INSERT INTO api_keys (id, organization_id, project_id, name, name_folded, description, permissions, allowed_ips,
                                rate_limit, max_tokens, models, created_by, created_at, updated_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, $14)")
-    .bind(new.id)
-    .bind(new.organization_id)
-    .bind(new.project_id)
-    .bind(new.name)
-    .bind(new.name_folded)
-    .bind(new.description)
-    .bind(new.permissions.to_string())
-    .bind(addresses(new.allowed_ips)?)
-    .bind(new.rate_limit)
-    .bind(new.max_tokens)
-    .bind(new.models.map(|ids| json(&ids)).transpose()?)
-    .bind(new.created_by)
-    .bind(now)
-    .bind(new.expires_at)
+    .bind(key.id)
+    .bind(organization_id)
+    .bind(project_id)
+    .bind(&attributes.name.display)
+    .bind(&attributes.name.folded)
+    .bind(attributes.description.clone())
+    .bind(attributes.permissions.to_string())
+    .bind(addresses(restrictions.allowed_ips.as_ref())?)
+    .bind(restrictions.rate_limit)
+    .bind(restrictions.max_tokens)
+    .bind(restrictions.models.as_ref().map(json).transpose()?)
+    .bind(key.created_by)
+    .bind(key.created_at)
+    .bind(key.expires_at)
     .defer(tx)
     .await
 }
@@ -227,17 +227,18 @@ pub async fn has_existed(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<bool, db::
 /// # Errors
 /// `Unique` with `ApiKeyName`.
 pub async fn update(tx: &mut LockedTx<'_>, key: &ApiKey) -> Result<(), db::Error> {
+    let ApiKey { attributes, restrictions, .. } = key;
     sql("UPDATE api_keys SET name = $2, name_folded = $3, description = $4, permissions = $5, allowed_ips = $6,
                 rate_limit = $7, max_tokens = $8, models = $9, updated_at = $10 WHERE id = $1")
     .bind(key.id)
-    .bind(&key.name)
-    .bind(&key.name_folded)
-    .bind(key.description.clone())
-    .bind(key.permissions.to_string())
-    .bind(addresses(key.allowed_ips.as_ref())?)
-    .bind(key.rate_limit)
-    .bind(key.max_tokens)
-    .bind(key.models.as_ref().map(json).transpose()?)
+    .bind(&attributes.name.display)
+    .bind(&attributes.name.folded)
+    .bind(attributes.description.clone())
+    .bind(attributes.permissions.to_string())
+    .bind(addresses(restrictions.allowed_ips.as_ref())?)
+    .bind(restrictions.rate_limit)
+    .bind(restrictions.max_tokens)
+    .bind(restrictions.models.as_ref().map(json).transpose()?)
     .bind(key.updated_at)
     .defer(tx)
     .await?;

@@ -19,10 +19,10 @@ use kernel::error::{Code, Error};
 use kernel::ids::ApiKeyId;
 use keys::Keys;
 use keys::access::KeyScope;
-use keys::api_keys::{self, ApiKey as ApiKeyRow, Changed, Created, KeyList, StatusFilter};
-use keys::rules::permissions::Permissions;
+use keys::api_keys::{
+    self, ApiKey as ApiKeyRow, Attributes, Changed, Created, KeyList, Restrictions, StatusFilter,
+};
 use tenants::access::ProjectScope;
-use tenants::rules::allowed_ips::AllowedIps;
 use web::input::{Body, IfMatch, NoInput, Query};
 use web::reply::{Enveloped, Versioned, ok, private, versioned};
 use web::route::Operation;
@@ -31,20 +31,6 @@ pub use bodies::{CreateApiKey, UpdateApiKey};
 pub use end_rotation::end_rotation;
 pub use rotate::rotate;
 
-/// The restrictions of a key; null if not set.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ApiKeyRestrictions")]
-pub struct Restrictions {
-    /// The addresses and networks from which the key may be used; null for any.
-    allowed_ips: Option<Vec<String>>,
-    /// The maximum number of requests per minute.
-    rate_limit: Option<i64>,
-    /// The maximum number of tokens per request.
-    max_tokens: Option<i64>,
-    /// The models that the key may use; null for all.
-    models: Option<Vec<String>>,
-}
-
 /// A new key. Only this reply and that of a rotation hold its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedApiKey {
@@ -52,12 +38,8 @@ pub struct CreatedApiKey {
     id: ApiKeyId,
     /// The secret.
     key: String,
-    /// The name, of 1 to 100 characters.
-    name: String,
-    /// A text of up to 1,000 characters.
-    description: Option<String>,
-    /// The permissions of the key.
-    permissions: Permissions,
+    #[serde(flatten)]
+    attributes: Attributes,
     /// The time of its creation.
     created_at: Time,
     /// The time of its expiry; null for never.
@@ -89,15 +71,13 @@ pub async fn create(
     let created = api_keys::create(&keys, &scope, body.into()).await?;
     Ok(created.map(|Created { api_key, secret }| {
         private(CreatedApiKey {
-            restrictions: restrictions(&api_key),
             created_by: created_by(&api_key),
             id: api_key.id,
             key: secret.expose().to_owned(),
-            name: api_key.name,
-            description: api_key.description,
-            permissions: api_key.permissions,
+            attributes: api_key.attributes,
             created_at: api_key.created_at,
             expires_at: api_key.expires_at,
+            restrictions: api_key.restrictions,
         })
     }))
 }
@@ -127,12 +107,8 @@ pub enum Status {
 pub struct ListedApiKey {
     /// The id.
     id: ApiKeyId,
-    /// The name, of 1 to 100 characters.
-    name: String,
-    /// A text of up to 1,000 characters.
-    description: Option<String>,
-    /// The permissions of the key.
-    permissions: Permissions,
+    #[serde(flatten)]
+    attributes: Attributes,
     /// The time of its creation.
     created_at: Time,
     /// The time of its expiry; null for never.
@@ -156,9 +132,7 @@ pub async fn list(
     let api_keys = api_keys.into_iter().map(|row| ListedApiKey {
         id: row.id,
         status: status(&row, now),
-        name: row.name,
-        description: row.description,
-        permissions: row.permissions,
+        attributes: row.attributes,
         created_at: row.created_at,
         expires_at: row.expires_at,
         last_used_at: row.last_used_at,
@@ -171,12 +145,8 @@ pub async fn list(
 pub struct ApiKey {
     /// The id.
     id: ApiKeyId,
-    /// The name, of 1 to 100 characters.
-    name: String,
-    /// A text of up to 1,000 characters.
-    description: Option<String>,
-    /// The permissions of the key.
-    permissions: Permissions,
+    #[serde(flatten)]
+    attributes: Attributes,
     /// The time of its creation.
     created_at: Time,
     /// The time of its expiry; null for never.
@@ -212,23 +182,20 @@ pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Versi
     let totals = totals::api_key(&billing, &scope).await?;
     let (row, now) = (scope.into_api_key(), billing.clock.now());
     let version = row.version(now)?;
-    let (restrictions, created_by) = (restrictions(&row), created_by(&row));
     let data = ApiKey {
         id: row.id,
         status: status(&row, now),
-        name: row.name,
-        description: row.description,
-        permissions: row.permissions,
+        created_by: created_by(&row),
+        attributes: row.attributes,
         created_at: row.created_at,
         expires_at: row.expires_at,
-        restrictions,
+        restrictions: row.restrictions,
         usage: Usage {
             total_requests: totals.requests,
             total_tokens: totals.tokens,
             last_used_at: row.last_used_at,
             last_used_ip: row.last_used_ip,
         },
-        created_by,
     };
     Ok(versioned(version, data))
 }
@@ -238,12 +205,8 @@ pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Versi
 pub struct UpdatedApiKey {
     /// The id.
     id: ApiKeyId,
-    /// The name, of 1 to 100 characters.
-    name: String,
-    /// A text of up to 1,000 characters.
-    description: Option<String>,
-    /// The permissions of the key.
-    permissions: Permissions,
+    #[serde(flatten)]
+    attributes: Attributes,
     /// The time of the last change.
     updated_at: Time,
     /// The restrictions of the key.
@@ -268,14 +231,11 @@ pub async fn update(
     IfMatch(expected, Body(body)): IfMatch<Body<UpdateApiKey>>,
 ) -> Result<Versioned<UpdatedApiKey>, Error> {
     let Changed { api_key: row, version } = api_keys::update(&keys, &scope, &expected, body.into()).await?;
-    let restrictions = restrictions(&row);
     let data = UpdatedApiKey {
         id: row.id,
-        name: row.name,
-        description: row.description,
-        permissions: row.permissions,
+        attributes: row.attributes,
         updated_at: row.updated_at,
-        restrictions,
+        restrictions: row.restrictions,
     };
     Ok(versioned(version, data))
 }
@@ -296,19 +256,6 @@ pub async fn delete(
 
 fn status(row: &ApiKeyRow, now: Time) -> Status {
     if row.has_expired(now) { Status::Expired } else { Status::Active }
-}
-
-fn restrictions(row: &ApiKeyRow) -> Restrictions {
-    Restrictions {
-        allowed_ips: row.allowed_ips.as_ref().map(texts),
-        rate_limit: row.rate_limit,
-        max_tokens: row.max_tokens,
-        models: row.models.clone(),
-    }
-}
-
-fn texts(list: &AllowedIps) -> Vec<String> {
-    list.texts().map(str::to_owned).collect()
 }
 
 fn created_by(row: &ApiKeyRow) -> PersonBrief {

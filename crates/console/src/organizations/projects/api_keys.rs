@@ -143,13 +143,15 @@ fn permissions_in_short(permissions: Permissions) -> String {
 /// Returns the restrictions of a key in one line; empty if it has none.
 fn restrictions_in_short(key: &ApiKey) -> String {
     let count = |count: usize, noun: &str| show::count(i64::try_from(count).unwrap_or(i64::MAX), noun);
-    let addresses = key.allowed_ips.as_ref().map(|list| {
+    let restrictions = &key.restrictions;
+    let addresses = restrictions.allowed_ips.as_ref().map(|list| {
         let entries = list.texts().count();
         if entries == 1 { "1 address".to_owned() } else { format!("{entries} addresses") }
     });
-    let rate = key.rate_limit.map(|rate| format!("{} per minute", show::count(rate, "request")));
-    let tokens = key.max_tokens.map(|tokens| format!("{} per request", show::count(tokens, "token")));
-    let models = key.models.as_ref().map(|models| count(models.len(), "model"));
+    let rate = restrictions.rate_limit.map(|rate| format!("{} per minute", show::count(rate, "request")));
+    let tokens =
+        restrictions.max_tokens.map(|tokens| format!("{} per request", show::count(tokens, "token")));
+    let models = restrictions.models.as_ref().map(|models| count(models.len(), "model"));
     [addresses, rate, tokens, models].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
@@ -161,13 +163,14 @@ fn list_link(console: &Console, scope: &KeyScope) -> String {
 
 /// Fills in the fields of a key that can be changed.
 fn filled(key: &ApiKey) -> Result<FormView, Error> {
+    let ApiKey { attributes, restrictions, .. } = key;
     FormView::new(LABELS)
-        .with("name", &key.name)
-        .with("description", key.description.as_deref().unwrap_or_default())
-        .with_all("permissions", key.permissions.iter().map(Permission::as_str))
-        .with_all("restrictions.allowed_ips", key.allowed_ips.iter().flat_map(|list| list.texts()))
-        .with_optional("restrictions.rate_limit", key.rate_limit)
-        .with_optional("restrictions.max_tokens", key.max_tokens)
-        .with_all("restrictions.models", key.models.iter().flatten())
+        .with("name", &attributes.name.display)
+        .with("description", attributes.description.as_deref().unwrap_or_default())
+        .with_all("permissions", attributes.permissions.iter().map(Permission::as_str))
+        .with_all("restrictions.allowed_ips", restrictions.allowed_ips.iter().flat_map(|list| list.texts()))
+        .with_optional("restrictions.rate_limit", restrictions.rate_limit)
+        .with_optional("restrictions.max_tokens", restrictions.max_tokens)
+        .with_all("restrictions.models", restrictions.models.iter().flatten())
         .versioned()
 }

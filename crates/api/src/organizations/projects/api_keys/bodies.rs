@@ -6,7 +6,7 @@ use input::record;
 use input::types::{DescriptionText, Integer, ModelIds, Name};
 use kernel::clock::Time;
 use kernel::patch::Patch;
-use keys::api_keys::{Change, New, Restrictions};
+use keys::api_keys::{Attributes, Change, New, Restrictions};
 use keys::rules::api_keys::{check_expiry, unknown_models};
 use keys::rules::permissions::Permissions;
 use tenants::rules::allowed_ips::AllowedIps;
@@ -107,9 +107,11 @@ impl From<CreateApiKey> for New {
         let CreateRestrictions { allowed_ips, rate_limit, max_tokens, models } = body.restrictions;
         Self {
             id: None,
-            name: body.name.into(),
-            description: body.description.map(|text| text.0),
-            permissions: body.permissions,
+            attributes: Attributes {
+                name: body.name.into(),
+                description: body.description.map(|text| text.0),
+                permissions: body.permissions,
+            },
             expires_at: body.expires_at,
             restrictions: Restrictions {
                 allowed_ips,
@@ -123,41 +125,30 @@ impl From<CreateApiKey> for New {
 
 impl From<UpdateApiKey> for Change {
     fn from(body: UpdateApiKey) -> Self {
-        let restrictions = match body.restrictions {
-            Patch::Keep => UpdateRestrictions::keep(),
-            Patch::Clear => UpdateRestrictions::clear(),
-            Patch::Set(restrictions) => restrictions,
-        };
-        Self {
-            name: body.name.map(Into::into),
-            description: body.description.map(|text| text.0),
-            permissions: body.permissions,
-            allowed_ips: restrictions.allowed_ips,
-            rate_limit: restrictions.rate_limit.map(|rate| rate.0),
-            max_tokens: restrictions.max_tokens.map(|tokens| tokens.0),
-            models: restrictions.models.map(|ids| ids.0),
-        }
+        Box::new(move |attributes, restrictions| {
+            if let Some(name) = body.name {
+                attributes.name = name.into();
+            }
+            let description = body.description.map(|text| text.0);
+            attributes.description = description.onto(attributes.description.take());
+            attributes.permissions = body.permissions.unwrap_or(attributes.permissions);
+            match body.restrictions {
+                Patch::Keep => {}
+                Patch::Clear => *restrictions = Restrictions::default(),
+                Patch::Set(patch) => *restrictions = patch.onto(std::mem::take(restrictions)),
+            }
+        })
     }
 }
 
 impl UpdateRestrictions {
-    /// Returns a patch that keeps all restrictions.
-    const fn keep() -> Self {
-        Self {
-            allowed_ips: Patch::Keep,
-            rate_limit: Patch::Keep,
-            max_tokens: Patch::Keep,
-            models: Patch::Keep,
-        }
-    }
-
-    /// Returns a patch that removes all restrictions.
-    const fn clear() -> Self {
-        Self {
-            allowed_ips: Patch::Clear,
-            rate_limit: Patch::Clear,
-            max_tokens: Patch::Clear,
-            models: Patch::Clear,
+    /// Returns the restrictions after the patch.
+    fn onto(self, before: Restrictions) -> Restrictions {
+        Restrictions {
+            allowed_ips: self.allowed_ips.onto(before.allowed_ips),
+            rate_limit: self.rate_limit.map(|rate| rate.0).onto(before.rate_limit),
+            max_tokens: self.max_tokens.map(|tokens| tokens.0).onto(before.max_tokens),
+            models: self.models.map(|ids| ids.0).onto(before.models),
         }
     }
 }

@@ -59,7 +59,7 @@ pub async fn create(
 
 async fn show(console: &Console, visit: &Visit<KeyScope>, form: FormView) -> Result<Page, Error> {
     let key = visit.scope.api_key();
-    let models = options::models(console, key.models.iter().flatten().map(String::as_str));
+    let models = options::models(console, key.restrictions.models.iter().flatten().map(String::as_str));
     let page = EditPage { shell: Shell::read(console, &visit.person).await?, form, models, key };
     Page::with_form(&page.form, &page)
 }

@@ -82,13 +82,14 @@ pub fn tools(console: &Console, key: &ApiKey, secret: &str) -> Vec<Tool> {
 /// Returns a call that the key may make, and that this server answers.
 fn call(console: &Console, key: &ApiKey) -> Call {
     let catalog = console.catalog.now();
-    let is_allowed =
-        |id: &String| key.models.as_ref().is_none_or(|models| models.iter().any(|model| model == id));
+    let is_allowed = |id: &String| {
+        key.restrictions.models.as_ref().is_none_or(|models| models.iter().any(|model| model == id))
+    };
     let served = |kind: Kind| {
         let mut models = catalog.models().filter(|model| model.kind == kind && !model.routes.is_empty());
         models.find(|model| is_allowed(&model.id)).map(|model| model.id.clone())
     };
-    let may = |permission| key.permissions.contains(permission);
+    let may = |permission| key.attributes.permissions.contains(permission);
     if let Some(model) = served(Kind::Chat).filter(|_| may(Permission::Chat)) {
         return Call::Chat(model);
     }
