@@ -132,7 +132,8 @@ impl Event {
     pub fn payload_hash(&self) -> [u8; 32] {
         let used = &self.usage;
         let mut text = String::with_capacity(160);
-        push_number(&mut text, self.time.unix_ms());
+        let mut digits = itoa::Buffer::new();
+        text.push_str(digits.format(self.time.unix_ms()));
         text.push('|');
         if let Caller::User(user) = &used.caller {
             text.push_str(user.project_id.short_text().as_str());
@@ -140,13 +141,13 @@ impl Event {
         }
         text.push_str(used.caller.id().short_text().as_str());
         text.push('|');
-        push_number(&mut text, i64::try_from(used.model.len()).unwrap_or(i64::MAX));
+        text.push_str(digits.format(used.model.len()));
         for part in [":", &*used.model, "|", used.kind.as_str(), "|"] {
             text.push_str(part);
         }
-        push_number(&mut text, used.prompt_tokens);
+        text.push_str(digits.format(used.prompt_tokens));
         text.push('|');
-        push_number(&mut text, used.completion_tokens);
+        text.push_str(digits.format(used.completion_tokens));
         // Writing to a `String` can't fail.
         if let Some(id) = used.reservation_id {
             write!(text, "|reservation:{id}").ok();
@@ -168,25 +169,6 @@ impl Event {
         }
         sha256(text.as_bytes())
     }
-}
-
-/// Appends a number in decimal, faster than the formatter.
-fn push_number(text: &mut String, number: i64) {
-    let mut digits = [b'0'; 20];
-    let (mut rest, mut length) = (number.unsigned_abs(), 0);
-    for slot in digits.iter_mut().rev() {
-        *slot = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-        length += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    if number < 0 {
-        text.push('-');
-    }
-    let digits = digits.get(digits.len() - length..).unwrap_or_default();
-    text.push_str(std::str::from_utf8(digits).unwrap_or_default());
 }
 
 /// Records events, and returns an outcome for each, in their order. They are durable when this returns.
@@ -403,19 +385,5 @@ fn usage_event(event: Event, rated: RatedUsage, cost: Option<Box<CallCost>>) -> 
         },
         reservation_id: used.reservation_id,
         cost,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn push_number_matches_formatter() {
-        for number in [0, 1, -1, 9, 10, -10, 1_773_050_400_000, i64::MAX, i64::MIN] {
-            let mut text = String::new();
-            push_number(&mut text, number);
-            assert_eq!(text, number.to_string());
-        }
     }
 }
