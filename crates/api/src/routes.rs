@@ -311,6 +311,7 @@ mod tests {
 
     use super::*;
     use crate::paths::body_limit;
+    use web::body_limit::BodyLimit;
 
     #[test]
     fn every_operation_has_its_own_id() {

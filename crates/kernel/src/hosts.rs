@@ -93,6 +93,63 @@ pub fn address(host: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
+    /// The ranges that each former check refused.
+    const CHECKS: [(&str, &[&str]); 3] = [
+        ("loopback: origins, providers of sign-ons, passkeys, PostgreSQL", &["127.0.0.0/8", "::1/128"]),
+        (
+            "private: upstreams, Stripe",
+            &[
+                "10.0.0.0/8",
+                "100.64.0.0/10",
+                "127.0.0.0/8",
+                "169.254.0.0/16",
+                "172.16.0.0/12",
+                "192.168.0.0/16",
+                "::1/128",
+                "fc00::/7",
+                "fe80::/10",
+            ],
+        ),
+        (
+            "not global: webhooks, media",
+            &[
+                "0.0.0.0/8",
+                "10.0.0.0/8",
+                "100.64.0.0/10",
+                "127.0.0.0/8",
+                "168.63.129.16/32",
+                "169.254.0.0/16",
+                "172.16.0.0/12",
+                "192.0.0.0/24",
+                "192.0.2.0/24",
+                "192.88.99.0/24",
+                "192.168.0.0/16",
+                "198.18.0.0/15",
+                "198.51.100.0/24",
+                "203.0.113.0/24",
+                "224.0.0.0/4",
+                "240.0.0.0/4",
+                "::/3",
+                "::/128",
+                "::ffff:0:0/96",
+                "64:ff9b::/96",
+                "64:ff9b:1::/48",
+                "100::/64",
+                "2001::/23",
+                "2001:db8::/32",
+                "2002::/16",
+                "3fff::/20",
+                "4000::/2",
+                "5f00::/16",
+                "8000::/1",
+                "fc00::/7",
+                "fe80::/10",
+                "fec0::/10",
+                "ff00::/8",
+            ],
+        ),
+    ];
+
     /// Returns an address with its representations in IPv6.
     fn forms(address: IpAddr) -> Vec<IpAddr> {
         let IpAddr::V4(v4) = address else { return vec![address] };
@@ -109,62 +166,7 @@ mod tests {
 
     #[test]
     fn ranges_that_a_check_has_ever_refused_are_not_public() {
-        let checks: [(&str, &[&str]); 3] = [
-            ("loopback: origins, providers of sign-ons, passkeys, PostgreSQL", &["127.0.0.0/8", "::1/128"]),
-            (
-                "private: upstreams, Stripe",
-                &[
-                    "10.0.0.0/8",
-                    "100.64.0.0/10",
-                    "127.0.0.0/8",
-                    "169.254.0.0/16",
-                    "172.16.0.0/12",
-                    "192.168.0.0/16",
-                    "::1/128",
-                    "fc00::/7",
-                    "fe80::/10",
-                ],
-            ),
-            (
-                "not global: webhooks, media",
-                &[
-                    "0.0.0.0/8",
-                    "10.0.0.0/8",
-                    "100.64.0.0/10",
-                    "127.0.0.0/8",
-                    "168.63.129.16/32",
-                    "169.254.0.0/16",
-                    "172.16.0.0/12",
-                    "192.0.0.0/24",
-                    "192.0.2.0/24",
-                    "192.88.99.0/24",
-                    "192.168.0.0/16",
-                    "198.18.0.0/15",
-                    "198.51.100.0/24",
-                    "203.0.113.0/24",
-                    "224.0.0.0/4",
-                    "240.0.0.0/4",
-                    "::/3",
-                    "::/128",
-                    "::ffff:0:0/96",
-                    "64:ff9b::/96",
-                    "64:ff9b:1::/48",
-                    "100::/64",
-                    "2001::/23",
-                    "2001:db8::/32",
-                    "2002::/16",
-                    "3fff::/20",
-                    "4000::/2",
-                    "5f00::/16",
-                    "8000::/1",
-                    "fc00::/7",
-                    "fe80::/10",
-                    "fec0::/10",
-                    "ff00::/8",
-                ],
-            ),
-        ];
-        for (check, ranges) in checks {
+        for (check, ranges) in CHECKS {
             for range in ranges {
                 let range: IpNet = range.parse().unwrap();
                 for address in [range.network(), range.broadcast()].into_iter().flat_map(forms) {

@@ -200,7 +200,7 @@ mod tests {
             "info": {"version": evil}, "servers": [{"url": evil}], "tags": [{"name": evil, "description": evil}],
             "paths": {evil: {"get": operation}}, "components": {"schemas": {"EnvelopedError": schema}},
         });
-        let reference = Reference::new(&document);
+        let reference = Reference::new(&document, &[]);
         let subject = &reference.subjects[0];
         assert_eq!(subject.operations.len(), 1);
         for html in [
