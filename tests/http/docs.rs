@@ -16,7 +16,7 @@ use support::world::World;
 
 /// Returns the document that the server of a test has.
 fn document(world: &World) -> Value {
-    openapi::document(&world.app.api.public_url, &world.app.api.service_url)
+    openapi::document(&(world.app.api.table)(), &world.app.api.public_url, &world.app.api.service_url)
 }
 
 /// Returns all pages by their path, the overview first.

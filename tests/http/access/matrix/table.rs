@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use tollkeeper::api::routes::{Route, is_model_call};
+use tollkeeper::api::paths::is_model_call;
+use tollkeeper::api::routes::Route;
 
 use super::scene::Caller;
 
