@@ -57,12 +57,12 @@ macro_rules! record {
             fn read(fields: &mut $crate::fields::Fields<'_, $state>) -> Option<Self> {
                 $(
                     let $field: Option<$type> = fields
-                        .described(concat!($($description),*))
+                        .described(concat!($($description,)*))
                         .$method(stringify!($field) $(, $default)?);
                 )+
                 $($(
                     let $extra: Option<$extra_type> = fields
-                        .described(concat!($($extra_description),*))
+                        .described(concat!($($extra_description,)*))
                         .$extra_method(stringify!($extra) $(, $extra_default)?);
                 )+)?
                 $(
