@@ -11,6 +11,7 @@ mod call_costs;
 mod corrections;
 mod counted;
 mod credit_notes;
+mod debts;
 mod events;
 mod extensions;
 pub(crate) mod locked_budgets;

@@ -1,7 +1,7 @@
 //! Finding out which fields an upstream accepts, among those added to streams so that it counts tokens.
 //!
 //! If an upstream refuses a field, the gateway sends it a small request of its own, and remembers only the answer
-//! to that. A tenant chooses the content of its requests, and so influences what the upstream answers to them.
+//! to that. Answers to a tenant's requests depend on what the tenant sends, so nothing is learned from them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,6 +16,7 @@ use kernel::error::Error;
 use kernel::ids::{CreditId, InvoiceId, LedgerTransactionId, OrganizationId};
 use kernel::money::Nano;
 
+use super::debts::debts_of_open_months;
 use crate::store::credits;
 use crate::store::invoices::Invoice;
 use crate::store::ledger::{self, Account, Movement, Transfer};
@@ -473,31 +474,4 @@ async fn use_credit(
 ) -> Result<(), db::Error> {
     credits::set_remaining(tx, part.credit_id, part.remaining).await?;
     credits::add_use(tx, organization_id, month, part.credit_id, part.amount).await
-}
-
-/// Returns the debts of the months that aren't billed yet, whose sum is `not_billed`. A debt that belongs to no
-/// month counts as the debt of the oldest month. `decreases` are the amounts by which daily rows were lowered but that
-/// aren't posted yet.
-async fn debts_of_open_months(
-    tx: &mut Tx,
-    wallet: &Wallet,
-    not_billed: Nano,
-    decreases: &BTreeMap<Month, Nano>,
-) -> Result<BTreeMap<Month, Nano>, db::Error> {
-    let mut debts = BTreeMap::new();
-    if not_billed <= Nano::ZERO {
-        return Ok(debts);
-    }
-    let (id, first) = (wallet.organization_id, wallet.open_month);
-    let mut rest = not_billed.units();
-    if store::months::has_later(tx, id, first).await? {
-        for charged in store::months::charges_from(tx, id, first.plus(1)).await? {
-            let decrease = decreases.get(&charged.month).copied().unwrap_or(Nano::ZERO);
-            let debt = (charged.unpaid.units() + decrease.units()).clamp(0, rest);
-            rest -= debt;
-            debts.insert(charged.month, Nano::from_units(debt));
-        }
-    }
-    debts.insert(first, Nano::from_units(rest));
-    Ok(debts)
 }

@@ -116,8 +116,8 @@ fn send(client: Client, answer: Result<Answer, Error>) {
     client.send(answer).unwrap_or_default();
 }
 
-/// Waits for the beginning of an answer whose client has left, to get its usage: a client pays for what the
-/// upstream has done up to the moment the client leaves, just like a client that stays. Returns `None` if the
+/// Waits for the beginning of an answer whose client has left, to get its usage. A client pays for the upstream's
+/// work up to the moment it leaves, just like a client that stays. Returns `None` if the
 /// answer isn't awaited.
 ///
 /// An answer that isn't streamed is awaited to its end. Some servers, such as vLLM, would stop, but none
