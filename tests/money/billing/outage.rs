@@ -74,8 +74,10 @@ fn tell(backend: &str, clock: &FakeClock, start: &Start) {
     story += "2026-01-31 09:00  10 were bought, 1000000 tokens were used, and the service stops\n";
 
     set_time(clock, "2026-02-03T09:00:00Z");
+    let back_at = clock.now();
     let server = start.run();
     server.wait_until_job("billing");
+    start.wait_until_seen(back_at);
     story += &format!("2026-02-03 09:00  the service is back\n2026-02-03 09:00  {}\n", wallet(start).0);
     let reader = server.log_in("ada");
     assert_eq!(invoices(&server, &reader, &place), [] as [Value; 0], "{}", server.log());

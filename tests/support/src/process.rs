@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
+use tollkeeper::clock::Time;
 use tollkeeper::config::Config;
-use tollkeeper::db::Settings;
+use tollkeeper::db::{Db, Settings, sql};
 
 use super::http::Answer;
-use super::world::{ALLOW_FSYNC_OFF, CREDIT_LIMIT, FIRST_CREDIT, PASSWORD, mailed_token};
+use super::world::{ALLOW_FSYNC_OFF, CREDIT_LIMIT, FIRST_CREDIT, PASSWORD, mailed_token, runtime};
 
 /// Returns the program under test: cargo names it; where a test binary is started without cargo, it is in the folder above.
 pub fn binary() -> PathBuf {
@@ -111,6 +112,18 @@ impl Start {
             Some((_, url)) => Settings::Postgres { url: url.to_str().unwrap().to_owned() },
             None => Settings::Sqlite { path: self.data_dir().join("tollkeeper.db") },
         }
+    }
+
+    /// Waits until a server has stored that it has run at this time or later. Only then does its uptime begin, so
+    /// only then can a test move the beginning to the past.
+    pub fn wait_until_seen(&self, time: Time) {
+        let db = Db::open(&self.database_settings()).unwrap();
+        let is_seen = async || {
+            let seen = sql("SELECT COUNT(*) FROM service_clock WHERE last_seen_at >= $1").bind(time);
+            let (rows,): (i64,) = seen.one(&mut db.read().await.unwrap()).await.unwrap();
+            rows == 1
+        };
+        assert!(until(|| runtime().block_on(is_seen())), "no server has stored a time from {time} on");
     }
 
     /// Runs a command to its end.
