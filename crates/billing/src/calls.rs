@@ -9,7 +9,7 @@ use crate::rules::call_rest::{CallRest, call_rest};
 use crate::store::call_progress::InterruptedCall;
 use crate::store::usage::recording::{self, Payer, StoredEvent};
 use crate::usage::{self, Caller, CostedEvent, Event, GATEWAY_SOURCE, Outcome, RestOfCall, Usage};
-use catalog::{Component, ComponentPrices, Kind, Parts, ServiceTier, Tokens};
+use catalog::{Component, ComponentPrices, EventParts, Kind, ServiceTier, Tokens};
 use kernel::error::Error;
 use kernel::ids::{CallerId, ModelCallId};
 use kernel::money::Pico;
@@ -116,7 +116,7 @@ fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
             prompt_tokens: tokens.prompt,
             completion_tokens: tokens.completion,
             cached_prompt_tokens: cached,
-            parts: tokens.parts,
+            parts: tokens.parts.into(),
             rest: Some(RestOfCall { prompt_tokens: event.usage.prompt_tokens }),
             reservation_id: None,
             corrects,
@@ -187,7 +187,7 @@ pub(crate) fn interrupted_event(billing: &Billing, call: &InterruptedCall) -> Op
             prompt_tokens: call.progress.prompt_tokens,
             completion_tokens: call.progress.completion_tokens,
             cached_prompt_tokens: call.progress.cached_prompt_tokens,
-            parts: Parts::default(),
+            parts: EventParts::default(),
             service_tier: ServiceTier::default(),
             is_estimated: call.progress.is_estimated,
             rest: None,

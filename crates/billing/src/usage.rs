@@ -10,7 +10,7 @@ use crate::rules::events::{self, Reason};
 use crate::rules::rating;
 use crate::store::usage::recording::{self, Payer, RatedEvent};
 use catalog::{
-    CallFacts, Catalog, Component, ComponentPrices, Kind, Model, Parts, Price, ServiceTier, Tokens,
+    CallFacts, Catalog, Component, ComponentPrices, EventParts, Kind, Model, Price, ServiceTier, Tokens,
 };
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
@@ -65,7 +65,7 @@ pub struct Usage {
     /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
     /// Other quantities; negative in a correction. The request itself isn't among them, except in corrections.
-    pub parts: Parts,
+    pub parts: EventParts,
     /// The tier of the answer, which may determine the price.
     pub service_tier: ServiceTier,
     /// The counts are estimates.
@@ -91,7 +91,7 @@ impl Usage {
             prompt: self.prompt_tokens,
             cached_prompt: self.cached_prompt_tokens.unwrap_or(0),
             completion: self.completion_tokens,
-            parts: self.parts,
+            parts: self.parts.to_parts(),
         }
     }
 }
@@ -311,12 +311,12 @@ async fn stored_outcome(
 }
 
 /// The price version of an event, and its price.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct EventPrice {
     version: i64,
     amount: Pico,
     /// The parts of the event, including its request if that has a price.
-    parts: Parts,
+    parts: EventParts,
 }
 
 fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refusal> {
@@ -326,7 +326,7 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     events::check_tokens(used.corrects.is_some(), used.tokens())?;
     if used.corrects.is_some() {
         // A correction has the price of the event that it corrects, which is looked up when it is recorded.
-        return Ok(EventPrice { parts: used.parts, ..EventPrice::default() });
+        return Ok(EventPrice { parts: used.parts.clone(), ..EventPrice::default() });
     }
     // The model may have been retired since its use, or during the call; the usage still has a price.
     let model = catalog.find_any(&used.model);
@@ -334,11 +334,14 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     events::check_kind(model, used.kind, used.tokens())?;
     let price = price_of(model, event).ok_or_else(|| events::no_price(&model.id))?;
     let is_charged = price.has(Component::Request) && used.rest.is_none();
-    let parts = if is_charged { used.parts.with(Component::Request, 1) } else { used.parts };
-    let amount = rating::rate(price, Tokens { parts, ..used.tokens() })
+    let mut tokens = used.tokens();
+    if is_charged {
+        tokens.parts.set(Component::Request, 1);
+    }
+    let amount = rating::rate(price, tokens)
         .filter(|amount| *amount <= events::MAX_CALL_PRICE)
         .ok_or_else(events::too_expensive)?;
-    Ok(EventPrice { version: price.version, amount, parts })
+    Ok(EventPrice { version: price.version, amount, parts: tokens.parts.into() })
 }
 
 /// Returns the list price of the whole call of an event, and its cost to the operator at these costs. `None` if

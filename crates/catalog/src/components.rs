@@ -196,13 +196,13 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
 
     /// Returns the parts that have another value than the default, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Component, T)> + '_ {
-        let all = Component::ALL.iter().copied().zip(self.0);
-        all.filter(|(_, value)| *value != T::default())
+        let all = Component::ALL.iter().zip(&self.0);
+        all.filter(|(_, value)| **value != T::default()).map(|(part, value)| (*part, *value))
     }
 
     /// Returns `true` if every part has the default value.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|value| *value == T::default())
+        self.0 == [T::default(); COMPONENTS]
     }
 
     /// Returns the stored form of the parts: `cache_write_5m:12 reasoning:30`.
@@ -251,6 +251,9 @@ impl Parts {
 
     /// Returns the sum of the parts of these tokens; `None` if it exceeds 64 bits.
     pub fn sum_of(&self, whole: Component) -> Option<i64> {
+        if self.is_empty() {
+            return Some(0);
+        }
         self.iter()
             .filter(|(part, _)| part.whole() == Some(whole))
             .try_fold(0_i64, |sum, (_, quantity)| sum.checked_add(quantity))
@@ -291,6 +294,33 @@ impl Parts {
             rest = after;
         }
         Some(parts)
+    }
+}
+
+/// The parts of an event. Most events have none, and batches hold many events, so without parts it is one word.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventParts(Option<Box<Parts>>);
+
+impl From<Parts> for EventParts {
+    fn from(parts: Parts) -> Self {
+        Self((!parts.is_empty()).then(|| Box::new(parts)))
+    }
+}
+
+impl EventParts {
+    /// Returns the quantities.
+    pub fn to_parts(&self) -> Parts {
+        self.0.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Returns the stored form of the quantities, as [`Parts::to_codes`].
+    pub fn to_codes(&self) -> Option<String> {
+        self.0.as_deref().and_then(Parts::to_codes)
+    }
+
+    /// Returns the form of [`Parts::to_text`].
+    pub fn to_text(&self) -> Option<String> {
+        self.0.as_deref().and_then(Parts::to_text)
     }
 }
 

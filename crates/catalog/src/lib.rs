@@ -45,7 +45,7 @@ use kernel::money::Pico;
 
 pub use book::{BEGINNING, DiscountVersion, PriceBook};
 pub use catalogs::{Catalogs, Shared};
-pub use components::{Component, PartPrices, Parts, PerPart};
+pub use components::{Component, EventParts, PartPrices, Parts, PerPart};
 pub use conditions::{CallFacts, Conditions, Hours, ServiceTier};
 pub use current::{CurrentCatalog, Status};
 pub use difference::Difference;

@@ -179,6 +179,9 @@ impl Tokens {
     pub fn is_valid(self) -> bool {
         let Self { prompt, cached_prompt, completion, parts } = self;
         let fits = |rest: Option<i64>| rest.is_some_and(|rest| rest >= 0);
+        if parts.is_empty() {
+            return completion >= 0 && (0..=prompt).contains(&cached_prompt);
+        }
         prompt >= 0
             && completion >= 0
             && cached_prompt >= 0

@@ -201,7 +201,7 @@ impl Hold {
                 prompt_tokens: used.prompt_tokens,
                 completion_tokens: used.completion_tokens,
                 cached_prompt_tokens: used.cached_prompt_tokens,
-                parts: used.parts,
+                parts: used.parts.into(),
                 service_tier: used.service_tier,
                 is_estimated: used.estimated,
                 rest: None,

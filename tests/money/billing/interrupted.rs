@@ -12,7 +12,7 @@ use tollkeeper::billing::reservations::{Progress, Reservation, extend_call, rele
 use tollkeeper::billing::store::reservations::NewReservation;
 use tollkeeper::billing::usage::{Caller, Event, GATEWAY_SOURCE, Outcome, Usage};
 use tollkeeper::billing::{audit, reservations};
-use tollkeeper::catalog::{ComponentPrices, Kind, Parts, ServiceTier};
+use tollkeeper::catalog::{ComponentPrices, EventParts, Kind, ServiceTier};
 use tollkeeper::clock::HOUR_MS;
 use tollkeeper::db::sql;
 use tollkeeper::error::Code;
@@ -134,7 +134,7 @@ impl Scene {
             prompt_tokens: prompt,
             completion_tokens: completion,
             cached_prompt_tokens: cached,
-            parts: Parts::default(),
+            parts: EventParts::default(),
             service_tier,
             is_estimated: false,
             rest: None,

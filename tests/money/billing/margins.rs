@@ -67,7 +67,7 @@ fn event(world: &World, customer: &ApiKeyId, id: &str, used: Tokens) -> Event {
             prompt_tokens: used.prompt,
             completion_tokens: used.completion,
             cached_prompt_tokens: Some(used.cached_prompt).filter(|cached| *cached != 0),
-            parts: used.parts,
+            parts: used.parts.into(),
             service_tier: ServiceTier::default(),
             is_estimated: false,
             rest: None,

@@ -120,7 +120,7 @@ impl Record<()> for UsageRecord {
             prompt_tokens: prompt_tokens?.0,
             completion_tokens: completion_tokens?.0,
             cached_prompt_tokens: cached_prompt_tokens?.map(|tokens| tokens.0),
-            parts: parts?.0,
+            parts: parts?.0.into(),
             service_tier: service_tier?.0,
             is_estimated: is_estimated?,
             rest: None,

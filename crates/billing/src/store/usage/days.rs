@@ -127,7 +127,7 @@ impl DailySums {
             prompt_tokens: event.prompt_tokens,
             completion_tokens: event.completion_tokens,
             cached_prompt_tokens: event.cached_prompt_tokens.unwrap_or_default(),
-            parts: event.parts,
+            parts: event.parts.to_parts(),
             amount: event.amount,
         }
     }

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use catalog::{Kind, Parts, Tokens};
+use catalog::{EventParts, Kind, Parts, Tokens};
 use db::sized::{Sizes, values};
 use db::{FromRow, Row, Statement, Tx, Value, sql};
 use kernel::clock::{Month, Time};
@@ -73,7 +73,7 @@ pub struct RatedEvent {
     /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
     /// Other quantities; 0 or negative in a correction.
-    pub parts: Parts,
+    pub parts: EventParts,
     /// The counts are estimates.
     pub is_estimated: bool,
     /// The version of its price.
@@ -95,7 +95,7 @@ impl RatedEvent {
             prompt: self.prompt_tokens,
             cached_prompt: self.cached_prompt_tokens.unwrap_or(0),
             completion: self.completion_tokens,
-            parts: self.parts,
+            parts: self.parts.to_parts(),
         }
     }
 
