@@ -17,7 +17,7 @@
 //! - [`Change`] is the announcement of a transaction to the replicas that cache data.
 //!
 //! The drivers are in `sqlite` and `postgres`; no other crate names them. The steps of the schema are in
-//! `migrations`, one file per step and database.
+//! `migrations`, one file per step, or one per step and database.
 
 mod change;
 mod connections;

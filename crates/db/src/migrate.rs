@@ -1,6 +1,6 @@
 //! Migration of the schema to this binary's version.
 //!
-//! Each step has one file per database, named by its number and its name. All pending steps run in one
+//! Each step is one file, named by its number and its name, or one file per database. All pending steps run in one
 //! transaction, and in one process at a time: on PostgreSQL with an advisory lock of that transaction, on SQLite
 //! with a lock on a file next to the database. A newer schema is refused.
 
