@@ -29,7 +29,8 @@ fuzz_target!(|input: &[u8]| {
         2 => Operation::Responses,
         _ => Operation::Messages,
     };
-    let kind = UpstreamKind::ALL[usize::try_from(draw(6)).expect("a small number")];
+    let kinds = UpstreamKind::ALL;
+    let kind = kinds[usize::try_from(draw(kinds.len() as u64)).expect("a small number")];
     if !Dialect::of(kind).has(operation) {
         return;
     }

@@ -3,7 +3,8 @@
 use crate::operation::Operation;
 use catalog::UpstreamKind;
 
-/// The properties of a kind of upstream that determine how it is called, counted and checked.
+/// The properties of a kind of upstream that determine how it is called, counted and checked
+/// (docs/operations.md#kinds-of-upstreams).
 #[derive(Debug)]
 pub struct Dialect {
     /// The operations that it has. Those with embeddings agree with [`UpstreamKind::serves`].
@@ -159,7 +160,10 @@ impl Dialect {
 
 #[cfg(test)]
 mod tests {
+    use hyper::body::Bytes;
+
     use super::*;
+    use crate::request::{Injection, ModelRequest, Target, TargetOptions};
     use catalog::Kind;
 
     #[test]
@@ -168,6 +172,66 @@ mod tests {
             let dialect = Dialect::of(kind);
             assert_eq!(dialect.has(Operation::Embeddings), kind.serves(Kind::Embeddings), "{kind:?}");
             assert_eq!(dialect.has(Operation::ChatCompletions), kind.serves(Kind::Chat), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn streams_of_each_kind_get_what_makes_it_count() {
+        use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
+        let both = r#""stream_options":{"include_usage":true,"continuous_usage_stats":true}"#;
+        let usage = r#""stream_options":{"include_usage":true}"#;
+        let timings = r#""timings_per_token":true,"stream_options":{"include_usage":true}"#;
+        let cases =
+            [(Vllm, both), (Sglang, both), (Llamacpp, timings), (Tgi, usage), (Openai, usage), (Demo, both)];
+        assert_eq!(cases.map(|(kind, _)| kind), UpstreamKind::ALL);
+        let written = |kind, members: &str| {
+            let messages = r#""messages":[{"role":"user","content":"Hi"}]"#;
+            let body = Bytes::from(format!(r#"{{"model":"m",{messages},{members}}}"#));
+            let upstream = Target {
+                dialect: Dialect::of(kind),
+                model: "own/Model-1",
+                max_completion_tokens: 100,
+                inject: Injection::default(),
+                options: TargetOptions::default(),
+            };
+            let text = ModelRequest::read(Operation::ChatCompletions, &body).unwrap().write_for(&upstream);
+            std::str::from_utf8(&text).unwrap().replace(&format!("{messages},"), "")
+        };
+        for (kind, injected) in cases {
+            let expected = format!(r#"{{"model":"own/Model-1","max_tokens":1,"stream":true,{injected}}}"#);
+            assert_eq!(written(kind, r#""max_tokens":1,"stream":true"#), expected, "{kind:?}");
+            let plain = r#"{"model":"own/Model-1","max_tokens":1,"stream":false}"#;
+            assert_eq!(written(kind, r#""max_tokens":1,"stream":false"#), plain, "{kind:?}");
+        }
+    }
+
+    /// Returns the end of a kind's row in the table of kinds in docs/operations.md.
+    fn row(kind: UpstreamKind) -> String {
+        let Dialect { operations, health_path, running_counts, salted_operations, .. } = Dialect::of(kind);
+        let names: Vec<_> = operations
+            .iter()
+            .map(|operation| format!("`{}`", operation.path().trim_start_matches('/')))
+            .collect();
+        let is_complete = operations.len() == Operation::ALL.len();
+        let operations = if is_complete { "all".to_owned() } else { names.join(", ") };
+        let health = health_path.map_or_else(|| "none".to_owned(), |path| format!("`{path}`"));
+        let counts = match running_counts {
+            RunningCounts::None => "at the end",
+            RunningCounts::Usage => "with every event, by `continuous_usage_stats`",
+            RunningCounts::Timings => "with every event, by `timings_per_token`",
+        };
+        let cache = if salted_operations.is_empty() { "shared" } else { "separate" };
+        format!("| {operations} | {health} | {counts} | {cache} |")
+    }
+
+    #[test]
+    fn table_of_kinds_has_each_kind_with_its_properties() {
+        let text = include_str!("../../../docs/operations.md");
+        for kind in UpstreamKind::ALL {
+            let start = format!("| `{}` | ", kind.as_str());
+            let mut rows = text.lines().filter(|line| line.starts_with(&start));
+            let found = rows.next().unwrap_or_else(|| panic!("no row begins with {start:?}"));
+            assert!(found.ends_with(&row(kind)) && rows.next().is_none(), "{found}\n{}", row(kind));
         }
     }
 }

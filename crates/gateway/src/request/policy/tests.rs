@@ -1,6 +1,6 @@
 //! The fields that each kind of upstream gets, and a check that popular programs send nothing that is refused.
 
-use UpstreamKind::{Demo, Llamacpp, Openai, Sglang, Tgi, Vllm};
+use UpstreamKind::{Openai, Vllm};
 use hyper::body::Bytes;
 use kernel::error::Code;
 
@@ -10,7 +10,10 @@ use crate::request::field_lists::listed;
 use crate::request::tools::without_searches;
 use catalog::{OnDisconnect, UpstreamKind};
 
-const OWN: [UpstreamKind; 5] = [Vllm, Sglang, Llamacpp, Tgi, Demo];
+/// Returns the kinds of the operator's own servers.
+fn own() -> impl Iterator<Item = UpstreamKind> {
+    UpstreamKind::ALL.into_iter().filter(|kind| *kind != Openai)
+}
 
 fn upstream(kind: UpstreamKind) -> Upstream {
     Upstream {
@@ -154,7 +157,7 @@ fn real_clients_send_nothing_that_is_refused() {
 #[test]
 fn searches_that_codex_offers_stay_away_from_ones_own_servers() {
     let offered = r#""tools":[{"type":"web_search","external_web_access":false},{"type":"function","name":"f"}, {"type":"web_search_preview_2025_03_11"}]"#;
-    for kind in OWN {
+    for kind in own() {
         let upstream = upstream(kind);
         for (choice, is_dropped) in [
             ("", true),
@@ -205,7 +208,7 @@ fn fields_that_reach_past_a_call_are_refused() {
         (Messages, r#""mcp_servers":[{"url":"https://x"}]"#, "mcp_servers"),
     ];
     for (operation, members, name) in by_own {
-        for kind in OWN {
+        for kind in own() {
             assert_eq!(
                 refused_by(kind, *operation, members).as_deref(),
                 Some(*name),

@@ -73,22 +73,7 @@ fn model_and_limit_are_written() {
 }
 
 #[test]
-fn streams_get_what_makes_the_upstream_count() {
-    let both = r#""stream_options":{"include_usage":true,"continuous_usage_stats":true}"#;
-    let usage = r#""stream_options":{"include_usage":true}"#;
-    for (kind, injected) in [
-        (Vllm, both.to_owned()),
-        (Sglang, both.to_owned()),
-        (Demo, both.to_owned()),
-        (Openai, usage.to_owned()),
-        (Tgi, usage.to_owned()),
-        (Llamacpp, format!(r#""timings_per_token":true,{usage}"#)),
-    ] {
-        let expected = format!(r#"{{"model":"own/Model-1","max_tokens":1,"stream":true,{injected}}}"#);
-        assert_eq!(of_kind(r#","max_tokens":1,"stream":true"#, kind), expected, "{kind:?}");
-        let plain = r#"{"model":"own/Model-1","max_tokens":1,"stream":false}"#;
-        assert_eq!(of_kind(r#","max_tokens":1,"stream":false"#, kind), plain, "{kind:?}");
-    }
+fn options_of_a_stream_are_completed() {
     let stream = |options: &str| {
         let members = format!(r#","max_tokens":1,"stream":true,"stream_options":{options}"#);
         let text = of_kind(&members, Vllm);
@@ -256,7 +241,7 @@ proptest! {
         at in 0_usize..6,
         asked in proptest::option::of(1_i64..200),
         options in proptest::option::of(0_usize..4),
-        kind in 0_usize..6,
+        kind in 0_usize..UpstreamKind::ALL.len(),
     ) {
         let texts = ["1.50", "\"a\\u0062\\n\"", "[ {\"model\" :\"x\"}, -0 ]", "{\"max_tokens\":9}"];
         let mut members: Vec<String> = Vec::new();
@@ -282,14 +267,14 @@ proptest! {
         prop_assert_eq!(after.remove("model"), Some(json!("M")));
         prop_assert_eq!(after.remove("max_tokens"), Some(json!(asked.unwrap_or(100).min(100))));
         let newer = after.remove("max_completion_tokens");
-        prop_assert_eq!(newer, (kind == Openai && asked.is_none()).then(|| json!(100)));
+        prop_assert_eq!(newer, (upstream.dialect.limit == Limit::Newer && asked.is_none()).then(|| json!(100)));
         let mut options = before.remove("stream_options").filter(|options| !options.is_null()).unwrap_or(json!({}));
         options["include_usage"] = json!(true);
-        if matches!(kind, Vllm | Sglang | Demo) {
+        if upstream.dialect.running_counts == RunningCounts::Usage {
             options["continuous_usage_stats"] = json!(true);
         }
         prop_assert_eq!(after.remove("stream_options"), Some(options));
-        prop_assert_eq!(after.remove("timings_per_token").is_some(), kind == Llamacpp);
+        prop_assert_eq!(after.remove("timings_per_token").is_some(), upstream.dialect.running_counts == RunningCounts::Timings);
         before.remove("model");
         before.remove("max_tokens");
         prop_assert_eq!(after, before);
