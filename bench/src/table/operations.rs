@@ -1,6 +1,8 @@
 //! Every operation and its floor, in the order of the table of routes.
 
+use hyper::Method;
 use serde_json::{Value, json};
+use tollkeeper::api::routes::{self, Route};
 
 use super::call::{Call, Pool};
 use super::world::{PASSWORDS, World};
@@ -85,7 +87,7 @@ pub struct Operation {
     /// The difference from others of the same route.
     pub variant: &'static str,
     pub floor: Floor,
-    pub call: fn(&World) -> Result<Call, String>,
+    pub call: Box<dyn Fn(&World) -> Result<Call, String> + Send + Sync>,
 }
 
 /// The routes below these paths that have no row, and the reason.
@@ -130,22 +132,61 @@ impl Operation {
     }
 }
 
-const fn op(route: &'static str, floor: Floor, call: fn(&World) -> Result<Call, String>) -> Operation {
-    Operation { route, variant: "", floor, call }
+fn op(route: &'static str, floor: Floor, call: fn(&World) -> Result<Call, String>) -> Operation {
+    variant(route, "", floor, call)
 }
 
-const fn variant(
+fn variant(
     route: &'static str,
     variant: &'static str,
     floor: Floor,
     call: fn(&World) -> Result<Call, String>,
 ) -> Operation {
-    Operation { route, variant, floor, call }
+    Operation { route, variant, floor, call: Box::new(call) }
 }
 
-/// Groups in the order of the table of routes.
-pub fn groups() -> [(&'static str, Vec<Operation>); 9] {
-    [
+/// Groups in the order of the table of routes; then the reads without a row of their own.
+pub fn groups() -> Vec<(&'static str, Vec<Operation>)> {
+    let mut groups = own_groups();
+    let measured: Vec<_> = routes_of(&groups).collect();
+    let others = routes::table()
+        .into_iter()
+        .filter(|route| !measured.contains(&name(route).as_str()) && reason(route).is_none());
+    groups.push(("Other reads", others.filter_map(|route| read(&route)).collect()));
+    groups
+}
+
+/// Returns the names of the measured routes, as often as they have rows.
+fn routes_of(groups: &[(&'static str, Vec<Operation>)]) -> impl Iterator<Item = &'static str> {
+    groups.iter().flat_map(|(_, operations)| operations).map(|operation| operation.route)
+}
+
+/// Returns the name of a route in this table.
+fn name(route: &Route) -> String {
+    format!("{} {}", route.method, route.path)
+}
+
+/// Returns the reason why a route isn't measured.
+fn reason(route: &Route) -> Option<&'static str> {
+    UNMEASURED.iter().find(|(path, _)| route.path.starts_with(path)).map(|(_, reason)| *reason)
+}
+
+/// Returns the row of a read that needs only the path of an organization or a project; `None` for another route.
+fn read(route: &Route) -> Option<Operation> {
+    let parents: [(&str, fn(&World) -> &str); 2] =
+        [(PROJECT, |w| &w.project), (ORGANIZATION, |w| &w.organization)];
+    let (rest, parent) =
+        parents.into_iter().find_map(|(start, parent)| Some((route.path.strip_prefix(start)?, parent)))?;
+    if route.method != Method::GET || rest.contains('{') {
+        return None;
+    }
+    let floor = if route.handler.ends_with("::list") { Floor::Page } else { Floor::Point };
+    let call = move |w: &World| Ok(get(w, &format!("{}{rest}", parent(w))));
+    Some(Operation { route: name(route).leak(), variant: "", floor, call: Box::new(call) })
+}
+
+fn own_groups() -> Vec<(&'static str, Vec<Operation>)> {
+    vec![
         ("Authentication", authentication()),
         ("Organizations", organizations()),
         ("Projects", projects()),
@@ -538,13 +579,9 @@ fn events(w: &World, key: &str, count: usize) -> Result<Value, String> {
 
 /// Returns the routes without a row, each with its reason if it has one.
 pub fn unmeasured() -> Vec<(String, Option<&'static str>)> {
-    let measured: Vec<_> =
-        groups().into_iter().flat_map(|(_, operations)| operations).map(|op| op.route).collect();
-    let routes = tollkeeper::api::routes::table().into_iter().map(|route| {
-        let reason =
-            UNMEASURED.iter().find(|(path, _)| route.path.starts_with(path)).map(|(_, reason)| *reason);
-        (format!("{} {}", route.method, route.path), reason)
-    });
+    let groups = groups();
+    let measured: Vec<_> = routes_of(&groups).collect();
+    let routes = routes::table().into_iter().map(|route| (name(&route), reason(&route)));
     routes.filter(|(route, _)| !measured.contains(&route.as_str())).collect()
 }
 
@@ -565,12 +602,20 @@ mod tests {
 
     #[test]
     fn only_routes_are_measured() {
-        let routes: Vec<_> = tollkeeper::api::routes::table()
-            .iter()
-            .map(|route| format!("{} {}", route.method, route.path))
-            .collect();
-        for operation in groups().into_iter().flat_map(|(_, operations)| operations) {
-            assert!(routes.iter().any(|known| known == operation.route), "{}", operation.route);
+        let routes: Vec<_> = routes::table().iter().map(name).collect();
+        for route in routes_of(&groups()) {
+            assert!(routes.iter().any(|known| known == route), "{route}");
         }
+    }
+
+    #[test]
+    fn reads_of_an_organization_or_a_project_need_no_row() {
+        let found: Vec<_> = routes::table().iter().filter_map(read).collect();
+        let floor =
+            |path: &str| found.iter().find(|row| row.route == format!("GET {path}")).map(|row| row.floor);
+        assert_eq!(floor(&format!("{ORGANIZATION}/limits")), Some(Floor::Point));
+        assert_eq!(floor(&format!("{PROJECT}/api-keys")), Some(Floor::Page));
+        assert_eq!(floor(&format!("{PROJECT}/api-keys/{{key_id}}")), None);
+        assert_eq!(floor("/v1/models"), None);
     }
 }
