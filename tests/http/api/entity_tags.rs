@@ -9,6 +9,7 @@ use tollkeeper::accounts::jwt::TokenKind;
 use tollkeeper::db::sql;
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
+use super::api_keys::fields;
 use support::http::{Answer, Call};
 use support::on_each_database;
 use support::world::{Place, TestUser, World};
@@ -71,16 +72,11 @@ async fn tag_changes_with_everything_that_a_read_shows_but_usage(world: World) {
         ),
         (
             key,
-            vec![
-                json!({"name": "k2"}),
-                json!({"description": "new"}),
-                json!({"permissions": ["chat", "models"]}),
-                json!({"restrictions": {"allowed_ips": ["127.0.0.1"]}}),
-                json!({"restrictions": {"rate_limit": 100}}),
-                json!({"restrictions": {"max_tokens": 100}}),
-                json!({"restrictions": {"models": ["svc-1"]}}),
-                json!({"description": null}),
-            ],
+            fields::all()
+                .iter()
+                .map(|field| field.body(&field.changed))
+                .chain([json!({"description": null})])
+                .collect(),
         ),
         (
             organization,

@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
+use super::fields;
 use support::on_each_database;
 use support::twin::{Twin, settle};
 use support::world::{Place, START, TestUser, World};
@@ -19,34 +20,30 @@ fn key_path(place: &Place, key: &str) -> String {
 async fn merge_patch_changes_only_its_fields(world: World) {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
-    let body = json!({"name": "Prod", "description": "old", "permissions": ["chat"], "expires_at": "2027-01-01T00:00:00Z",
-        "restrictions": {"allowed_ips": ["127.0.0.1"], "rate_limit": 600, "max_tokens": 100, "models": ["svc-1"]}});
+    let all = fields::all();
+    let body = fields::with(json!({"expires_at": "2027-01-01T00:00:00Z"}), &all, |field| &field.sent);
     let (key, _) = world.key(&ada, &place, &body).await;
     let path = key_path(&place, &key);
-    let restrictions =
-        json!({"allowed_ips": ["127.0.0.1"], "rate_limit": 600, "max_tokens": 100, "models": ["svc-1"]});
-    let mut now = json!({"id": key, "name": "Prod", "description": "old", "permissions": ["chat"], "updated_at": START,
-        "restrictions": restrictions});
+    let mut now = fields::with(json!({"id": key, "updated_at": START}), &all, |field| &field.shown);
     world.clock.advance_ms(1_000);
     // A patch without a change leaves no trace.
-    for patch in
-        [json!({}), json!({"restrictions": {}}), json!({"name": "Prod", "permissions": ["chat", "chat"]})]
-    {
+    let same = all.iter().map(|field| field.body(&field.sent));
+    for patch in [json!({}), json!({"restrictions": {}})].into_iter().chain(same) {
         assert_eq!(put(&world, &ada, &path, &patch).await, now, "{patch}");
     }
-    let steps = [
-        (json!({"name": " prod "}), "/name", json!("prod")),
+    let mut steps = Vec::new();
+    for field in &all {
+        steps.push((field.body(&field.changed), field.place, field.shown_changed.clone()));
+    }
+    steps.extend([
         (json!({"description": null}), "/description", json!(null)),
-        (json!({"permissions": ["files", "models"]}), "/permissions", json!(["models", "files"])),
-        (json!({"restrictions": {"rate_limit": 5}}), "/restrictions/rate_limit", json!(5)),
         (json!({"restrictions": {"allowed_ips": null}}), "/restrictions/allowed_ips", json!(null)),
-        (json!({"restrictions": {"models": ["svc-1-pro"]}}), "/restrictions/models", json!(["svc-1-pro"])),
         (
             json!({"restrictions": null}),
             "/restrictions",
             json!({"allowed_ips": null, "rate_limit": null, "max_tokens": null, "models": null}),
         ),
-    ];
+    ]);
     for (patch, pointer, value) in steps {
         world.clock.advance_ms(1);
         *now.pointer_mut(pointer).unwrap() = value;
@@ -54,8 +51,9 @@ async fn merge_patch_changes_only_its_fields(world: World) {
         assert_eq!(put(&world, &ada, &path, &patch).await, now, "{patch}");
     }
     let read = world.get(&path).bearer(&ada.access_token).data().await;
-    for field in ["id", "name", "description", "permissions", "restrictions"] {
-        assert_eq!(read[field], now[field]);
+    now.as_object_mut().unwrap().remove("updated_at");
+    for (name, value) in now.as_object().unwrap() {
+        assert_eq!(read[name], *value);
     }
     assert_eq!(
         (&read["created_at"], &read["expires_at"]),
@@ -72,16 +70,20 @@ async fn invalid_patches_are_refused(world: World) {
     let path = key_path(&place, &key);
     let call =
         async |body: &Value| world.call(Method::PUT, &path).json(body).bearer(&ada.access_token).send().await;
+    for field in fields::all() {
+        let refused = field.invalid.iter().map(|(value, rest)| (value.clone(), *rest));
+        let is_removable = field.default == Some(Value::Null);
+        for (value, rest) in refused.chain((!is_removable).then_some((Value::Null, " required"))) {
+            let (body, detail) = (field.body(&value), field.detail(rest));
+            let answer = call(&body).await;
+            let details = answer.details();
+            assert_eq!((answer.status, details.len()), (400, 1), "{body}: {details:?}");
+            assert!(details[0].starts_with(&detail), "{body}: {details:?}");
+        }
+    }
     for (body, detail) in [
-        (json!({"name": null}), "name required"),
-        (json!({"permissions": null}), "permissions required"),
-        (json!({"permissions": []}), "permissions empty"),
         (json!({"expires_at": "2027-01-01T00:00:00Z"}), "expires_at unknown_field"),
         (json!({"restrictions": []}), "restrictions wrong_type"),
-        (json!({"restrictions": {"allowed_ips": []}}), "restrictions.allowed_ips empty"),
-        (json!({"restrictions": {"models": []}}), "restrictions.models empty"),
-        (json!({"restrictions": {"models": ["svc-1", "x"]}}), "restrictions.models[1] unknown_model"),
-        (json!({"restrictions": {"rate_limit": 0}}), "restrictions.rate_limit out_of_range"),
         (json!({"restriction": null}), "restriction unknown_field"),
     ] {
         let answer = call(&body).await;
@@ -98,21 +100,13 @@ async fn concurrent_patches_lose_nothing(world: World) {
     let place = world.place(&ada, "Acme").await;
     let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
     let path = key_path(&place, &key);
-    let patches = [
-        json!({"name": "new"}),
-        json!({"description": "new"}),
-        json!({"permissions": ["chat"]}),
-        json!({"restrictions": {"rate_limit": 7}}),
-        json!({"restrictions": {"max_tokens": 8}}),
-        json!({"restrictions": {"models": ["svc-1"]}}),
-        json!({"restrictions": {"allowed_ips": ["::1"]}}),
-    ];
+    let all = fields::all();
+    let patches: Vec<_> = all.iter().map(|field| field.body(&field.changed)).collect();
     futures_util::future::join_all(patches.iter().map(|patch| put(&world, &ada, &path, patch))).await;
     let key = world.get(&path).bearer(&ada.access_token).data().await;
-    assert_eq!((&key["name"], &key["description"]), (&json!("new"), &json!("new")));
-    assert_eq!(key["permissions"], json!(["chat"]));
-    let all = json!({"allowed_ips": ["::1"], "rate_limit": 7, "max_tokens": 8, "models": ["svc-1"]});
-    assert_eq!(key["restrictions"], all);
+    for field in &all {
+        assert_eq!(key.pointer(field.place), Some(&field.shown_changed), "{}", field.place);
+    }
 }
 
 #[on_each_database]
