@@ -205,6 +205,7 @@ pub(crate) async fn record_uncounted(
     let mut outcomes: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
     // The events that go through the queue of writes, and their places.
     let (mut sent, mut places) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
+    let mut unpriced = Vec::new();
     for (place, CostedEvent { mut event, cost }) in events.into_iter().enumerate() {
         match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
@@ -216,9 +217,13 @@ pub(crate) async fn record_uncounted(
                 sent.push(usage_event(event, rated, cost));
                 places.push(place);
             }
-            Err(outcome) => outcomes.push((place, outcome)),
+            Err(Unrated::NoPayer(refusal)) => outcomes.push((place, Outcome::Refused(refusal))),
+            Err(Unrated::NoPrice(payer, payload_hash, refusal)) => {
+                unpriced.push(UnpricedEvent { place, event, payer, payload_hash, refusal });
+            }
         }
     }
+    outcomes.extend(unpriced_outcomes(billing, unpriced).await?);
     if !sent.is_empty() {
         let recorded = books::submit(billing, Record(sent)).await?;
         outcomes.extend(places.into_iter().zip(recorded));
@@ -254,32 +259,29 @@ struct RatedUsage {
     priced: EventPrice,
 }
 
-/// Rates an event, or returns its outcome if it can't be rated.
+/// The reason why an event can't be rated.
+enum Unrated {
+    NoPayer(Refusal),
+    /// With its payer and its payload's hash.
+    NoPrice(Payer, [u8; 32], Refusal),
+}
+
+/// Rates an event.
 async fn rate(
     billing: &Billing,
     catalog: &Catalog,
     event: &Event,
     now: Time,
-) -> Result<Result<RatedUsage, Outcome>, Error> {
+) -> Result<Result<RatedUsage, Unrated>, Error> {
     let payer = match payer(billing, &event.usage.caller).await? {
         Ok(payer) => payer,
-        Err(refusal) => return Ok(Err(Outcome::Refused(refusal))),
+        Err(refusal) => return Ok(Err(Unrated::NoPayer(refusal))),
     };
     let payload_hash = event.payload_hash();
-    match price(catalog, event, now) {
-        Ok(priced) => Ok(Ok(RatedUsage { payer, payload_hash, priced })),
-        Err(refusal) => {
-            let is_unknown = refusal.reason == Reason::UnknownModel;
-            let outcome = stored_outcome(billing, event, payer, payload_hash, refusal).await?;
-            if is_unknown && billing.catalog.is_outdated() && matches!(outcome, Outcome::Refused(_)) {
-                // The catalog in force may have the model.
-                let message = "This server's catalog is out of date, and doesn't have every model of this \
-                    batch: nothing was done, send it again to another server.";
-                return Err(Error::new(Code::NotReady).message(message));
-            }
-            Ok(Err(outcome))
-        }
-    }
+    let priced = price(catalog, event, now);
+    Ok(priced
+        .map(|priced| RatedUsage { payer, payload_hash, priced })
+        .map_err(|refusal| Unrated::NoPrice(payer, payload_hash, refusal)))
 }
 
 /// Returns the payer of a caller's usage, or the reason why it has none.
@@ -292,22 +294,45 @@ pub(crate) async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<P
     }
 }
 
-/// Returns the outcome of an event that can't be rated now. If it was counted earlier, when its model still
-/// existed, it is a duplicate.
-async fn stored_outcome(
-    billing: &Billing,
-    event: &Event,
+/// An event that has a payer but no price.
+struct UnpricedEvent {
+    place: usize,
+    event: Event,
     payer: Payer,
     payload_hash: [u8; 32],
     refusal: Refusal,
-) -> Result<Outcome, Error> {
-    let key = (payer.organization_id, &*event.source, &*event.id);
-    let stored = recording::stored_hashes(&mut billing.db().read().await?, &[key]).await?;
-    Ok(match stored.first().copied().flatten() {
-        Some(hash) if hash == payload_hash => Outcome::Duplicate,
-        Some(_) => Outcome::Conflict,
-        None => Outcome::Refused(refusal),
-    })
+}
+
+/// Returns the outcomes of events that have no price now, with their places. An event that was counted earlier,
+/// when its model still existed, is a duplicate.
+async fn unpriced_outcomes(
+    billing: &Billing,
+    unpriced: Vec<UnpricedEvent>,
+) -> Result<Vec<(usize, Outcome)>, Error> {
+    if unpriced.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<_> = unpriced
+        .iter()
+        .map(|UnpricedEvent { payer, event, .. }| (payer.organization_id, &*event.source, &*event.id))
+        .collect();
+    let stored = recording::stored_hashes(&mut billing.db().read().await?, &keys).await?;
+    let mut outcomes = Vec::with_capacity(unpriced.len());
+    for (one, stored) in unpriced.into_iter().zip(stored) {
+        let outcome = match stored {
+            Some(hash) if hash == one.payload_hash => Outcome::Duplicate,
+            Some(_) => Outcome::Conflict,
+            None if one.refusal.reason == Reason::UnknownModel && billing.catalog.is_outdated() => {
+                // The catalog in force may have the model.
+                let message = "This server's catalog is out of date, and doesn't have every model of this \
+                    batch: nothing was done, send it again to another server.";
+                return Err(Error::new(Code::NotReady).message(message));
+            }
+            None => Outcome::Refused(one.refusal),
+        };
+        outcomes.push((one.place, outcome));
+    }
+    Ok(outcomes)
 }
 
 /// The price version of an event, and its price.
