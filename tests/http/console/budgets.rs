@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tollkeeper::tenants::roles::OrganizationRole;
 
+use support::billed::budgets_path;
 use support::console::{Browser, hidden};
 use support::on_each_database;
 use support::world::{Place, TestUser, World};
@@ -27,7 +28,7 @@ impl<'a> Scene<'a> {
     }
 
     async fn budgets(&self) -> Vec<Value> {
-        let path = format!("{}/billing/budgets", self.place.organization_path());
+        let path = budgets_path(&self.place.organization);
         let data = self.world.get(&path).bearer(&self.ada.access_token).data().await;
         data["budgets"].as_array().unwrap().clone()
     }

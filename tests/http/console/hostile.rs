@@ -61,7 +61,7 @@ async fn every_field_of_every_page_is_escaped(world: World) {
     assert_harmless(&browser.post(&world, &invite, &invitation).send().await, &invite);
 
     let budget = json!({"name": HOSTILE, "scope": "api_key", "api_key_id": key, "period": "day", "limit": 1});
-    let path = format!("/v1/organizations/{}/billing/budgets", place.organization);
+    let path = billed::budgets_path(&place.organization);
     let budget = world.call(Method::POST, &path).json(&budget).bearer(&user.access_token).data().await;
     let webhook =
         json!({"url": "https://example.com/?a='1'&b=2", "description": HOSTILE, "events": ["invoice.paid"]});

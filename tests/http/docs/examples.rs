@@ -260,7 +260,7 @@ async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, e
         "get_budget" | "update_budget" | "delete_budget" => {
             let body = json!({"name": number.to_string(), "scope": "project", "project_id": scene.place.project,
                 "period": "day", "limit": 1_000});
-            let path = format!("{}/billing/budgets", scene.place.organization_path());
+            let path = billed::budgets_path(&scene.place.organization);
             let budget = world.post(&path, &body).bearer(owner).data().await;
             example.replace_id("budget", &id(&budget));
         }

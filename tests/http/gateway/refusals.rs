@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Scene, with_catalog, with_upstream};
+use support::billed::budgets_path;
 use support::upstream::{Step, json_answer, plain};
 use support::{Database, on_each_database};
 
@@ -134,7 +135,7 @@ fn limits_of_key_model_and_money_hold(database: Database) {
 fn budget_refuses_before_the_upstream_is_asked(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
         let world = &scene.world;
-        let path = format!("{}/billing/budgets", scene.place.organization_path());
+        let path = budgets_path(&scene.place.organization);
         let budget = json!({"name": "Tiny", "scope": "organization", "period": "total", "limit": "0.000000001",
             "hard": true});
         world.post(&path, &budget).bearer(&scene.ada.access_token).data().await;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{MODEL, Scene, with_catalog, with_settings, with_upstream};
 use tollkeeper::db::sql;
 
+use support::billed::budgets_path;
 use support::http::Answer;
 use support::upstream::{Received, Upstream, json_answer};
 use support::{Database, on_each_database};
@@ -178,7 +179,7 @@ fn call_without_a_limit_gets_the_models_default(database: Database) {
         body["max_tokens"] = json!(900);
         scene.chat(&body).bare().await;
         assert_eq!(last_body(scene)["max_tokens"], 900, "a call may ask for more");
-        let path = format!("{}/billing/budgets", scene.place.organization_path());
+        let path = budgets_path(&scene.place.organization);
         let budget = json!({"name": "Small", "scope": "organization", "period": "total", "limit": "0.009", "hard": true});
         scene.world.post(&path, &budget).bearer(&scene.ada.access_token).data().await;
         scene.chat(&of_tool_1(chat())).bare().await;

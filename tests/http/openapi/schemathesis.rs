@@ -3,6 +3,7 @@
 
 use serde_json::json;
 
+use support::billed::budgets_path;
 use support::process::Start;
 use support::python::python;
 use support::world::{Folder, PASSWORD};
@@ -33,7 +34,7 @@ fn schemathesis_finds_nothing() {
     let invitations = format!("/v1/organizations/{}/invitations", ids[3]);
     let guest = json!({"email": "guest@example.com"});
     let invited = server.post(&invitations, &guest).bearer(&ada.access_token).data();
-    let budgets = format!("/v1/organizations/{}/billing/budgets", ids[3]);
+    let budgets = budgets_path(ids[3]);
     let budget = json!({"name": "Most", "scope": "organization", "period": "total", "limit": 1_000_000});
     let budget = server.post(&budgets, &budget).bearer(&ada.access_token).data();
     let call = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 10});

@@ -37,7 +37,7 @@ impl<'a> Scene<'a> {
     }
 
     fn path(&self) -> String {
-        format!("{}/billing/budgets", self.place.organization_path())
+        billed::budgets_path(&self.place.organization)
     }
 
     async fn create(&self, body: &Value) -> Answer {

@@ -8,6 +8,7 @@ use tollkeeper::db::{Db, sql};
 use tollkeeper::trail::Trail;
 
 use crate::audit::drop_triggers;
+use support::billed::budgets_path;
 use support::transcript::{Books, with_books};
 use support::{Database, on_each_database};
 
@@ -40,12 +41,12 @@ async fn create_history(books: &mut Books<'_>) {
     books.run_scheduler().await;
     let last = books.invoices().await[3].id;
     invoice_changes::give_up(&books.world.app.billing, last, &Trail::operator()).await.unwrap();
-    create_budget(books).await;
+    limit_all_usage(books).await;
 }
 
 /// Creates a budget for all usage until now.
-async fn create_budget(books: &mut Books<'_>) {
-    let path = format!("{}/billing/budgets", books.place.organization_path());
+async fn limit_all_usage(books: &mut Books<'_>) {
+    let path = budgets_path(&books.place.organization);
     let body = json!({"name": "All", "scope": "organization", "period": "total", "limit": 1_000});
     let ada = books.world.session(books.ada.id).await;
     books.world.post(&path, &body).bearer(&ada.access_token).data().await;

@@ -3,6 +3,7 @@
 use http::Method;
 use serde_json::json;
 
+use support::billed::budgets_path;
 use support::shop::with_shop;
 use support::world::World;
 use support::{Database, on_each_database};
@@ -80,7 +81,7 @@ fn no_key_moves_money_from_a_card(database: Database) {
             world.get(&shop.path(path)).bearer(&key).data().await;
         }
         let budget = json!({"name": "Month", "scope": "organization", "limit": 5, "period": "month"});
-        let path = format!("{}/billing/budgets", place.organization_path());
+        let path = budgets_path(&place.organization);
         world.post(&path, &budget).bearer(&key).data().await;
     });
 }

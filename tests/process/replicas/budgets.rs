@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::run_on;
+use support::billed::budgets_path;
 use support::chance::Chance;
 use support::process::{Place, usage_event};
 use support::replicas::{Fleet, text};
@@ -28,7 +29,7 @@ fn hard_budget_is_never_passed_by_a_call(database: Database) {
         let fleet = replicas.run();
         let ada = fleet.sign_up("ada");
         let place = fleet.settle(&ada, "Acme");
-        let path = format!("/v1/organizations/{}/billing/budgets", place.organization());
+        let path = budgets_path(place.organization());
         let body =
             json!({"name": "Most", "scope": "organization", "period": "total", "limit": LIMIT, "hard": true});
         let budget = fleet.post(&path, &body).bearer(&ada.access_token).data();

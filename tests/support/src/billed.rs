@@ -226,9 +226,14 @@ pub async fn payment(world: &World, place: &Place) -> String {
     payment_id.to_string()
 }
 
+/// Returns the path of an organization's budgets.
+pub fn budgets_path(organization: &str) -> String {
+    format!("/v1/organizations/{organization}/billing/budgets")
+}
+
 /// Creates a budget that no call passes. Returns its id.
 pub async fn budget(world: &World, owner: &TestUser, place: &Place) -> String {
-    let path = format!("{}/billing/budgets", place.organization_path());
+    let path = budgets_path(&place.organization);
     let body =
         serde_json::json!({"name": "Most", "scope": "organization", "period": "total", "limit": 1_000_000});
     id(&world.post(&path, &body).bearer(&owner.access_token).data().await)

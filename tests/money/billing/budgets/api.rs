@@ -1,5 +1,6 @@
 //! The operations on budgets.
 
+use support::billed::budgets_path;
 use support::on_each_database;
 use support::world::World;
 use tollkeeper::db::sql;
@@ -178,7 +179,7 @@ async fn project_and_key_are_of_the_organization(world: World) {
     assert_eq!((refused.status, refused.code().as_str()), (404, "api_key_not_found"));
     // Another organization's budget isn't found here.
     let made = scene.budget("organization", "day", "1", true).await.0;
-    let path = format!("{}/billing/budgets/{made}", theirs.organization_path());
+    let path = format!("{}/{made}", budgets_path(&theirs.organization));
     assert_eq!(
         world.get(&path).bearer(&bob.access_token).refused().await,
         (404, "budget_not_found".to_owned())
@@ -261,7 +262,7 @@ async fn names_are_unique_in_the_organization(world: World) {
     assert_eq!((taken.status, taken.code().as_str()), (409, "name_taken"), "{}", taken.text);
     assert_eq!(rename("other").await.status, 200);
     let elsewhere = world.place(&scene.ada, "Elsewhere").await;
-    let path = format!("{}/billing/budgets", elsewhere.organization_path());
+    let path = budgets_path(&elsewhere.organization);
     let made = world.post(&path, &body("Everything")).bearer(&scene.ada.access_token).send().await;
     assert_eq!(made.status, 200, "{}", made.text);
 }

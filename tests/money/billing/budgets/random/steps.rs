@@ -15,6 +15,7 @@ use tollkeeper::trail::Trail;
 use tollkeeper::web::route::Listener;
 
 use super::model::{Budget, Key, Model, PICO_PER_NANO, Period, Reservation, Scope, Usage, price};
+use support::billed::budgets_path;
 use support::chance::Chance;
 use support::http::{Answer, Call};
 use support::world::{Place, TestUser, World, id};
@@ -328,7 +329,7 @@ impl<'w> History<'w> {
             Scope::Project(place) => body["project_id"] = json!(self.projects[place]),
             Scope::Key(_) => body["api_key_id"] = json!(key_id),
         }
-        let path = format!("/v1/organizations/{}/billing/budgets", self.organizations[organization]);
+        let path = budgets_path(&self.organizations[organization]);
         let answer = self.manage(Method::POST, &path, &body).await;
         self.assert_equal("the status", &answer.status, &200);
         let id = id(&answer.json()["data"]);
@@ -358,7 +359,7 @@ impl<'w> History<'w> {
     /// Returns the path of a budget, by its place.
     fn path_of(&self, place: usize) -> String {
         let budget = &self.model.budgets[place];
-        format!("/v1/organizations/{}/billing/budgets/{}", self.organizations[budget.organization], budget.id)
+        format!("{}/{}", budgets_path(&self.organizations[budget.organization]), budget.id)
     }
 
     async fn change(&mut self) {
@@ -426,10 +427,7 @@ impl<'w> History<'w> {
     async fn check(&mut self) {
         let today = self.today();
         for organization in 0..self.organizations.len() {
-            let path = format!(
-                "/v1/organizations/{}/billing/budgets?page_size=100",
-                self.organizations[organization]
-            );
+            let path = format!("{}?page_size=100", budgets_path(&self.organizations[organization]));
             let answer = self.manage(Method::GET, &path, &Value::Null).await;
             self.log.pop();
             let budgets = answer.json()["data"]["budgets"].as_array().cloned().unwrap_or_default();
