@@ -1,6 +1,7 @@
 """Every page of the console, each with its states: empty, full, and with a mistake.
 
-The names of pages are those of `console::routes::table()`; the suite fails if one is missing here, or isn't a page any more.
+The names of pages are those of `console::routes::table()`; the suite fails if one isn't a page any more, or is missing here:
+only a page of an organization or a project without a form has the states empty and full by default.
 """
 
 from collections.abc import Callable
@@ -151,6 +152,13 @@ PROJECT = ORGANIZATION + "/projects/{project_id}"
 WEBHOOK = ORGANIZATION + "/webhooks/{webhook_id}"
 KEY = PROJECT + "/api-keys/{key_id}"
 INSTALLATION = "/console/installation"
+
+
+def has_usual_states(path):
+    """Returns whether the path names only an organization, or a project in it."""
+    rest = path.removeprefix(PROJECT) if path.startswith(PROJECT) else path.removeprefix(ORGANIZATION)
+    return rest != path and "{" not in rest
+
 
 # Answers that are no pages: redirects, and files.
 OTHERS = {
