@@ -173,11 +173,11 @@ impl ClockGuard {
 
     async fn read_references(&self) -> Result<DatabaseTimes, Error> {
         let began_ms = self.clock.steady_ms();
-        let database = self.db.clock().await?;
+        let mut tx = self.db.read().await?;
+        let database = tx.server_time().await?;
         let ended_ms = self.clock.steady_ms();
         let took_ms = ended_ms - began_ms;
         let mark = |at: Time| ClockReading { at: at.plus_ms(took_ms / 2), steady_ms: ended_ms };
-        let mut tx = self.db.read().await?;
         let stored = store::service_clock::get(&mut tx).await?;
         let last_seen_at = match stored {
             Some(stored) => Some(stored.last_seen_at),

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use crate::connections::Connections;
 use crate::migrate::{MigrateError, MigrationReport, newest_schema};
-use crate::postgres::{self, Begin, Postgres, Standby};
+use crate::postgres::{Begin, Postgres, Standby};
 use crate::sqlite::{Backup, Sqlite};
 use crate::statement::sql;
 use crate::tx::{Inner, Shared, Tx};
 use crate::{Change, Error};
-use kernel::clock::Time;
 use kernel::futures::BoxFuture;
 
 /// The location of a database.
@@ -252,20 +251,6 @@ impl Db {
         };
         let (_answer,): (i64,) = sql(text).one(&mut self.read().await?).await?;
         Ok(())
-    }
-
-    /// Returns the time of the database server's clock; `None` on SQLite.
-    ///
-    /// # Errors
-    /// The database doesn't answer.
-    pub async fn clock(&self) -> Result<Option<Time>, Error> {
-        match &self.driver {
-            Driver::Sqlite(_) => Ok(None),
-            Driver::Postgres(_) => {
-                let (now,): (Time,) = sql(postgres::CLOCK).one(&mut self.read().await?).await?;
-                Ok(Some(now))
-            }
-        }
     }
 
     /// Returns `false` if a commit may not be on disk when it returns: on PostgreSQL with `fsync = off`.

@@ -45,7 +45,7 @@ pub use migrate::{MigrateError, MigrationReport, newest_schema};
 pub use page::{Page, contains_pattern};
 pub use postgres::url::trusts_by_default;
 pub use sqlite::Backup;
-pub use statement::{Lock, Statement, sql};
+pub use statement::{Lock, SERVER_TIME, Statement, sql};
 pub use tx::Tx;
 pub use uncommitted::Uncommitted;
 pub use value::{FromRow, FromValue, Row, Value};

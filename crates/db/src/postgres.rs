@@ -64,9 +64,6 @@ const POOL_MODE_ADVICE: &str = "add the parameter pool_mode=transaction to the U
 /// protocol_violation, with which PgBouncer reports that logging in to its server fails.
 const LOGIN_FAILING: &str = "08P01";
 
-/// Selects the server's time, in unix milliseconds.
-pub(super) const CLOCK: &str = "SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
-
 /// The connections to a server.
 pub(super) struct Postgres {
     connector: Connector,

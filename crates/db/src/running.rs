@@ -2,9 +2,19 @@
 
 use std::borrow::Cow;
 
-use crate::statement::{Lock, Statement, Want};
+use crate::statement::{Lock, SERVER_TIME, Statement, Want, sql};
 use crate::tx::Tx;
 use crate::{Error, FromRow};
+use kernel::clock::Time;
+
+impl Tx {
+    /// Returns the current time of the database server; `None` on SQLite. A statement that returns [`SERVER_TIME`]
+    /// saves the round trip.
+    pub async fn server_time(&mut self) -> Result<Option<Time>, Error> {
+        let (now,): (Option<Time>,) = sql(format!("SELECT {SERVER_TIME}")).one(self).await?;
+        Ok(now)
+    }
+}
 
 impl Statement {
     /// Runs the statement and returns the number of changed rows.

@@ -12,6 +12,9 @@ pub struct Statement {
     pub(super) heavy: bool,
 }
 
+/// The server's current time in Unix milliseconds, as an expression of SQL; `NULL` on SQLite, which has no server.
+pub const SERVER_TIME: &str = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
+
 /// Creates a statement. Every connection keeps its prepared statements, so the number of different texts must
 /// be small: values are bound, never formatted into the text.
 pub fn sql(text: impl Into<Cow<'static, str>>) -> Statement {
@@ -82,13 +85,14 @@ impl Statement {
     }
 }
 
-/// Returns the text for SQLite: with numbered parameters, and with its hint, which is a comment to
-/// PostgreSQL.
+/// Returns the text for SQLite: with numbered parameters, without the server's time, and with its hint, which is a
+/// comment to PostgreSQL.
 ///
 /// A hint follows the name of a table: `/*+ INDEXED BY name */`. Without statistics, SQLite may prefer the
 /// primary key to an index that finds far fewer rows. If the index is missing the statement fails, so a stale
 /// hint is noticed.
 pub(super) fn for_sqlite(text: &str) -> String {
+    let text = &text.replace(SERVER_TIME, "NULL");
     let Some((before, rest)) = text.split_once("/*+ ") else { return numbered_parameters(text) };
     let Some((hint, after)) = rest.split_once(" */") else { return numbered_parameters(text) };
     numbered_parameters(&format!("{before}{hint}{after}"))
@@ -139,6 +143,11 @@ mod tests {
         let text = "SELECT 1 FROM t /*+ INDEXED BY t_a */ WHERE a = $1";
         assert_eq!(for_sqlite(text), "SELECT 1 FROM t INDEXED BY t_a WHERE a = ?1");
         assert_eq!(for_sqlite("SELECT $1 /* not a hint */"), "SELECT ?1 /* not a hint */");
+    }
+
+    #[test]
+    fn sqlite_has_no_server_time() {
+        assert_eq!(for_sqlite(&format!("SELECT {SERVER_TIME} AS now, $1")), "SELECT NULL AS now, ?1");
     }
 
     #[test]
