@@ -95,6 +95,11 @@ impl ClockGuard {
         self.state().references.shared_now(now, clock.steady_ms())
     }
 
+    /// Returns this machine's clock.
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Checks that the service has been up long enough to close months and to remove data.
     ///
     /// # Errors

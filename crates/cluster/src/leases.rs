@@ -73,6 +73,7 @@ impl Lease {
 
     async fn try_take(&self) -> Result<bool, Error> {
         let (now, job) = (self.leases.clock_guard.shared_now(), self.job.as_str());
+        let until_ms = self.leases.clock_guard.clock().steady_ms() + LEASE_MS;
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
         // Most replicas are waiting for another one, and write nothing in the meantime.
         let mut read = self.leases.db.read().await?;
@@ -82,7 +83,7 @@ impl Lease {
         let mut tx = self.leases.db.write().await?;
         let taken = store::job_leases::take(&mut tx, job, &self.holder, now, until, never).await?;
         tx.commit().await?;
-        self.leases.jobs.note_lease(self.job, taken.then_some(until));
+        self.leases.jobs.note_lease(self.job, taken.then_some(until_ms));
         Ok(taken)
     }
 

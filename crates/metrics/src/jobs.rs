@@ -80,8 +80,8 @@ pub struct Jobs {
     ran_at: GaugeVec,
     succeeded_at: GaugeVec,
     took: GaugeVec,
-    /// The jobs that one replica at a time runs, and the end of this replica's lease, in Unix milliseconds; 0
-    /// without one.
+    /// The jobs that one replica at a time runs, and the end of this replica's lease, in milliseconds of the
+    /// machine's monotonic clock; 0 without one.
     leases: [(Job, AtomicI64); 4],
 }
 
@@ -122,18 +122,19 @@ impl Jobs {
         }
     }
 
-    /// Stores the end of this replica's lease of a job; `None` if it doesn't have the lease.
-    pub fn note_lease(&self, job: Job, until: Option<Time>) {
-        for (_, until_ms) in self.leases.iter().filter(|(leased, _)| *leased == job) {
-            until_ms.store(until.map_or(0, Time::unix_ms), Ordering::Relaxed);
+    /// Stores the end of this replica's lease of a job, by the monotonic clock; `None` if it doesn't have the lease.
+    pub fn note_lease(&self, job: Job, until_ms: Option<i64>) {
+        for (_, stored_ms) in self.leases.iter().filter(|(leased, _)| *leased == job) {
+            stored_ms.store(until_ms.unwrap_or(0), Ordering::Relaxed);
         }
     }
 
-    /// Adds the leased jobs that this replica runs.
-    pub fn add_leases(&self, now: Time, values: &Registered) {
-        let rows = self.leases.iter().map(|(job, until_ms)| {
-            (job.as_str(), u8::from(until_ms.load(Ordering::Relaxed) > now.unix_ms()))
-        });
+    /// Adds the leased jobs that this replica runs, at this time of the monotonic clock.
+    pub fn add_leases(&self, steady_ms: i64, values: &Registered) {
+        let rows = self
+            .leases
+            .iter()
+            .map(|(job, until_ms)| (job.as_str(), u8::from(until_ms.load(Ordering::Relaxed) > steady_ms)));
         let help = "1 on the replica that does the job, as far as it knows.";
         values.gauge_each("tollkeeper_job_leader", help, "job", rows);
     }

@@ -22,7 +22,7 @@ pub(super) async fn render(monitor: &Monitor) -> String {
     };
     let values = Registered::default();
     build_info(monitor, &values);
-    monitor.metrics.jobs.add_leases(monitor.clock_guard.shared_now(), &values);
+    monitor.metrics.jobs.add_leases(monitor.clock.steady_ms(), &values);
     queues(monitor, &values);
     memory(monitor, &values);
     connections(monitor, &values);
