@@ -98,18 +98,20 @@ async fn accept(app: &App, as_json: bool) -> Result<(), String> {
     if let Err(distrust @ Distrust::Database { .. }) = app.clock_guard.now() {
         return Err(format!("nothing was changed: {distrust}"));
     }
-    let (now, before) = (app.clock_guard.shared_now(), app.clock_guard.stored());
+    let before = app.clock_guard.stored();
     let accepted = async {
         let mut tx = app.db.write().await?;
+        let now = app.clock_guard.time_in(&mut tx).await?;
         cluster::store::service_clock::accept(&mut tx, now).await?;
         let event =
             Event { action: Action::ClockAccepted, target: "clock".to_owned(), organization_id: None };
         let detail = json!({"last_seen_at": before.map(|before| before.last_seen_at.to_string()), "accepted_at": now.to_string()});
         let (trail, random) = (Trail::operator(), &app.random);
         trail::record_with(&mut tx, &trail, &event, &detail, now, random).await?;
-        Ok::<_, Error>(tx.commit().await?)
+        tx.commit().await?;
+        Ok::<_, Error>(now)
     };
-    accepted.await.map_err(|error| error.to_string())?;
+    let now = accepted.await.map_err(|error| error.to_string())?;
     let last_seen_at = before.map(|before| before.last_seen_at);
     super::print(&if as_json {
         json!({"accepted_at": now, "last_seen_before": last_seen_at}).to_string()

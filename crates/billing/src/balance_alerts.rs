@@ -65,7 +65,7 @@ pub fn update<'a>(
         let (organization_id, now) = (scope.organization_id(), billing.clock.now());
         let mut tx = billing.db().write().await?;
         let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-        let wallet = wallets::lock(&mut held, organization_id, now).await?;
+        let wallet = wallets::lock(&mut held, organization_id, &billing.clock_guard).await?;
         let mut wallet = wallet.ok_or(Code::OrganizationNotFound)?;
         expected.check(version(wallet.alert_below)?)?;
         if wallet.alert_below != below {

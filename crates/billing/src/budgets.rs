@@ -105,7 +105,7 @@ pub fn create<'a>(
         let mut tx = billing.db().write().await?;
         let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
         let (subject, project_id) = find_subject(&mut held, organization_id, new.subject).await?;
-        let wallet = lock_wallet(&mut held, organization_id, now).await?;
+        let wallet = lock_wallet(billing, &mut held, organization_id).await?;
         rules::check_count(wallet.budgets, store::count_of_subject(&mut held, subject).await?)?;
         let mut budget = Budget {
             id: BudgetId::new(now, &billing.random),
@@ -171,8 +171,12 @@ async fn find_subject(
     }
 }
 
-async fn lock_wallet(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<Wallet, Error> {
-    let wallet = wallets::lock(tx, organization_id, now).await?;
+async fn lock_wallet(
+    billing: &Billing,
+    tx: &mut Tx,
+    organization_id: OrganizationId,
+) -> Result<Wallet, Error> {
+    let wallet = wallets::lock(tx, organization_id, &billing.clock_guard).await?;
     Ok(wallet.ok_or(Code::OrganizationNotFound)?)
 }
 
@@ -238,7 +242,7 @@ pub fn update<'a>(
         let (organization_id, now) = (scope.organization_id(), billing.clock.now());
         let mut tx = billing.db().write().await?;
         let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-        let wallet = lock_wallet(&mut held, organization_id, now).await?;
+        let wallet = lock_wallet(billing, &mut held, organization_id).await?;
         let found =
             store::get(&mut held, organization_id, id, now.day()).await?.ok_or(Code::BudgetNotFound)?;
         let (before, used) = (found.budget, found.used);
@@ -285,7 +289,7 @@ pub fn delete<'a>(
         let (organization_id, now) = (scope.organization_id(), billing.clock.now());
         let mut tx = billing.db().write().await?;
         let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-        lock_wallet(&mut held, organization_id, now).await?;
+        lock_wallet(billing, &mut held, organization_id).await?;
         let found =
             store::get(&mut held, organization_id, id, now.day()).await?.ok_or(Code::BudgetNotFound)?;
         expected.check(found.budget.version()?)?;

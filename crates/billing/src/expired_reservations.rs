@@ -1,4 +1,4 @@
-//! Ends reservations that were not captured, released or extended in time, by the clock that replicas share.
+//! Ends reservations that were not captured, released or extended in time, by the database's clock.
 //!
 //! A call of our own gateway whose progress is known is charged by that progress: its gateway was interrupted.
 //! First the reservation is closed, so that its progress no longer changes. Then its usage event captures it, in
@@ -12,7 +12,6 @@ use crate::rules::budgets::Spender;
 use crate::store::call_progress::{self, InterruptedCall};
 use crate::store::reservations::DueReservation;
 use crate::{Billing, calls, reservations, store, usage};
-use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
@@ -32,12 +31,12 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
         if !billing.clock_guard.is_trusted() {
             break;
         }
-        let now = billing.clock_guard.shared_now();
-        let due =
-            store::reservations::due(&mut billing.db().read().await?, now, last, MAX_PER_TRANSACTION).await?;
+        let mut tx = billing.db().read().await?;
+        let now = billing.clock_guard.time_in(&mut tx).await?;
+        let due = store::reservations::due(&mut tx, now, last, MAX_PER_TRANSACTION).await?;
         let Some(after) = due.last().copied() else { break };
         last = Some(after);
-        let (freed, interrupted) = end(billing, due, now).await?;
+        let (freed, interrupted) = end(billing, due).await?;
         ended += freed;
         match charge_all(billing, &interrupted).await {
             Ok(charged) => ended += charged,
@@ -49,11 +48,7 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
 
 /// Ends reservations without progress and closes the others, in the order of their organizations' wallets. Returns
 /// the number of ended ones, and the calls to charge.
-async fn end(
-    billing: &Billing,
-    due: Vec<DueReservation>,
-    now: Time,
-) -> Result<(u64, Vec<InterruptedCall>), Error> {
+async fn end(billing: &Billing, due: Vec<DueReservation>) -> Result<(u64, Vec<InterruptedCall>), Error> {
     let mut by_organization: BTreeMap<OrganizationId, Vec<DueReservation>> = BTreeMap::new();
     for reserved in due {
         by_organization.entry(reserved.organization_id).or_default().push(reserved);
@@ -61,14 +56,17 @@ async fn end(
     let (mut ended, mut interrupted) = (0, Vec::new());
     let mut tx = billing.db().write().await?;
     for (organization_id, due) in by_organization {
-        let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, now).await?;
+        let mut wallet =
+            store::wallets::lock_existing(&mut tx, organization_id, &billing.clock_guard).await?;
         let with_budgets = (wallet.budgets > 0).then_some(organization_id).into_iter().collect();
         let mut budgets = LockedBudgets::new(with_budgets, billing.clock.now());
         let mut free = 0;
         for reserved in due {
             if reserved.has_progress {
-                interrupted.extend(call_progress::close(&mut tx, reserved.id, now).await?);
-            } else if let Some(reserved) = store::reservations::expire(&mut tx, reserved.id, now).await? {
+                interrupted.extend(call_progress::close(&mut tx, reserved.id, wallet.locked_at).await?);
+            } else if let Some(reserved) =
+                store::reservations::expire(&mut tx, reserved.id, wallet.locked_at).await?
+            {
                 free += reserved.amount.units();
                 ended += 1;
                 budgets.load(&mut tx, [Spender::from(&reserved)]).await?;

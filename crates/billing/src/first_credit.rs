@@ -43,7 +43,7 @@ pub async fn grant(billing: &Billing, tx: &mut Tx, verified: &EmailVerified, now
             tracing::info!(%organization_id, %credit_limit, "an organization was given its credit limit");
             return Ok(());
         }
-        held = Some(store::wallets::lock_existing(tx, organization_id, now).await?);
+        held = Some(store::wallets::lock_existing(tx, organization_id, &billing.clock_guard).await?);
     }
     Ok(())
 }

@@ -2,15 +2,11 @@
 
 use crate::books::{self, Extension, Lifetime, Release};
 use crate::{Billing, store};
-use kernel::clock::MINUTE_MS;
 use kernel::error::{Code, Error};
 use kernel::ids::ReservationId;
 
 pub use crate::books::Reservation;
 pub use crate::store::call_progress::Progress;
-
-/// Maximum difference between the clocks of replicas, in milliseconds.
-const MAX_CLOCK_DIFFERENCE_MS: i64 = MINUTE_MS;
 
 /// Extends a reservation to a whole lifetime from now.
 ///
@@ -49,8 +45,7 @@ pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> 
     }
 }
 
-/// Shortens reservations whose end is further away than the maximum lifetime: a replica's clock was ahead of the
-/// others.
+/// Shortens reservations whose end is further away than twice the maximum lifetime: the clock has been set back.
 ///
 /// # Errors
 /// The database fails.
@@ -60,10 +55,10 @@ pub async fn shorten(billing: &Billing) -> Result<(), Error> {
     }
     let lives_ms = [Lifetime::Reported, Lifetime::Gateway].map(|lifetime| lifetime.ms(&billing.settings));
     let lives_ms = lives_ms.into_iter().max().unwrap_or_default();
-    let now = billing.clock_guard.shared_now();
-    let latest = now.plus_ms(lives_ms.saturating_mul(2).saturating_add(MAX_CLOCK_DIFFERENCE_MS));
     let mut tx = billing.db().write().await?;
-    store::reservations::shorten(&mut tx, now.plus_ms(lives_ms), latest).await?;
+    let now = billing.clock_guard.time_in(&mut tx).await?;
+    let end = now.plus_ms(lives_ms);
+    store::reservations::shorten(&mut tx, end, end.plus_ms(lives_ms)).await?;
     tx.commit().await?;
     Ok(())
 }

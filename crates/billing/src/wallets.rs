@@ -97,7 +97,7 @@ pub async fn set_credit_limit(
     let unknown = || OperatorError::Invalid(format!("organization {id} doesn't exist"));
     let now = billing.clock.now();
     let mut tx = billing.db().write().await?;
-    let mut wallet = store::wallets::lock(&mut tx, id, now).await?.ok_or_else(unknown)?;
+    let mut wallet = store::wallets::lock(&mut tx, id, &billing.clock_guard).await?.ok_or_else(unknown)?;
     let organization = store::wallets::overview(&mut tx, id).await?;
     let organization =
         organization.filter(|organization| organization.created_at.is_some()).ok_or_else(unknown)?;

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::clock_trust::{self, ClockReading, Distrust, MAX_GAP_MS, ReferenceClocks, Wait};
 use crate::store;
 use crate::store::service_clock::ServiceClock;
-use db::Db;
+use db::{Db, Tx};
 use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 
@@ -84,15 +84,22 @@ impl ClockGuard {
         self.now().map(|_| ()).map_err(|_| Code::ClockNotTrusted.into())
     }
 
-    /// Returns the common time of all replicas, as closely as this replica knows it, without waiting. See
-    /// [`ReferenceClocks::shared_now`].
-    pub fn shared_now(&self) -> Time {
+    /// Returns the time by which a transaction ends or extends something: see [`ReferenceClocks::time`].
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn time_in(&self, tx: &mut Tx) -> Result<Time, db::Error> {
+        Ok(self.time(tx.server_time().await?))
+    }
+
+    /// Returns the same as [`ClockGuard::time_in`] for a transaction that has read [`db::SERVER_TIME`].
+    pub fn time(&self, server_time: Option<Time>) -> Time {
         let clock = &self.clock;
         let now = clock.now();
         if clock.is_fixed() {
             return now;
         }
-        self.state().references.shared_now(now, clock.steady_ms())
+        self.state().references.time(now, server_time, clock.steady_ms())
     }
 
     /// Returns this machine's clock.
@@ -108,9 +115,9 @@ impl ClockGuard {
         if self.clock.is_fixed() {
             return Ok(());
         }
-        let now = self.shared_now();
-        let stored = self.state().stored.ok_or(Wait::Down)?;
-        clock_trust::check_up(stored.last_seen_at, stored.up_since_at, now)
+        let stored = self.stored().ok_or(Wait::Down)?;
+        let database = self.state().references.database.map(|mark| mark.now(self.clock.steady_ms()));
+        clock_trust::check_up(stored.last_seen_at, stored.up_since_at, self.time(database))
     }
 
     /// Returns the offsets of the clock from its references.
@@ -165,8 +172,8 @@ impl ClockGuard {
         if self.clock.is_fixed() || trusted.is_err() || !is_due {
             return Ok(());
         }
-        let now = self.shared_now();
         let mut tx = self.db.write().await?;
+        let now = self.time_in(&mut tx).await?;
         store::service_clock::note(&mut tx, now, now.plus_ms(-MAX_GAP_MS)).await?;
         let stored = store::service_clock::get(&mut tx).await?;
         tx.commit().await?;

@@ -41,8 +41,6 @@ pub struct ReferenceClocks {
     pub database: Option<ClockReading>,
     /// The newest time at which the service ran.
     pub last_seen_at: Option<Time>,
-    /// The common time of replicas when the clock was last trusted.
-    shared: Option<ClockReading>,
     /// The monotonic time since which the database agrees with a clock that was moved.
     agrees_since_ms: Option<i64>,
 }
@@ -97,25 +95,27 @@ impl fmt::Display for Distrust {
 impl ReferenceClocks {
     /// Returns the reason to distrust this time, or `None` if it is trusted.
     pub fn judge(&self, now: Time, steady_ms: i64) -> Option<Distrust> {
-        let far = |other: Time| now.unix_ms().abs_diff(other.unix_ms()) > MAX_OFFSET_MS.unsigned_abs();
-        if let Some(database) = self.database.map(|mark| mark.now(steady_ms)).filter(|time| far(*time)) {
+        let far = |other: &Time| are_far_apart(now, *other);
+        if let Some(database) = self.database.map(|mark| mark.now(steady_ms)).filter(far) {
             return Some(Distrust::Database { now, database });
         }
-        if let Some(last_seen_at) = self.last_seen_at.filter(|seen| *seen > now && far(*seen)) {
+        if let Some(last_seen_at) = self.last_seen_at.filter(|seen| *seen > now && far(seen)) {
             return Some(Distrust::Behind { now, last_seen_at });
         }
-        let expected = self.anchor.map(|mark| mark.now(steady_ms)).filter(|time| far(*time));
+        let expected = self.anchor.map(|mark| mark.now(steady_ms)).filter(far);
         expected.map(|expected| Distrust::Moved { now, expected })
     }
 
-    /// Returns the common time of replicas: the database's if it has a clock, else this machine's. While this
-    /// machine's clock isn't trusted, its last trusted time is advanced by the elapsed time.
-    pub fn shared_now(&self, now: Time, steady_ms: i64) -> Time {
-        let mark = match self.judge(now, steady_ms) {
-            None => self.database,
-            Some(_) => self.shared.or(self.database),
-        };
-        mark.map_or(now, |mark| mark.now(steady_ms))
+    /// Returns the time by which a transaction ends or extends something: the `database`'s, which it has read and
+    /// which is the same for all replicas, or `now` without one. While the clocks aren't trusted, a time far from
+    /// the last trusted one is replaced by that one, advanced by the elapsed time.
+    pub fn time(&self, now: Time, database: Option<Time>, steady_ms: i64) -> Time {
+        let time = database.unwrap_or(now);
+        if !are_far_apart(now, time) && self.judge(now, steady_ms).is_none() {
+            return time;
+        }
+        let expected = self.anchor.map(|mark| mark.now(steady_ms));
+        expected.filter(|expected| are_far_apart(*expected, time)).unwrap_or(time)
     }
 
     /// Processes a check. A trusted time becomes the reference for later ones, and so does a moved clock once the
@@ -127,7 +127,6 @@ impl ReferenceClocks {
             None => {
                 self.agrees_since_ms = None;
                 self.anchor = Some(self.anchor.map_or(mark, |anchor| anchor.slewed(mark)));
-                self.shared = Some(self.database.unwrap_or(mark));
             }
             Some(Distrust::Moved { .. }) if has_database_time && self.database.is_some() => {
                 let since_ms = *self.agrees_since_ms.get_or_insert(steady_ms);
@@ -145,6 +144,11 @@ impl ReferenceClocks {
         self.anchor = None;
         self.agrees_since_ms = None;
     }
+}
+
+/// Returns `true` if the times differ by more than clocks may.
+fn are_far_apart(one: Time, other: Time) -> bool {
+    one.unix_ms().abs_diff(other.unix_ms()) > MAX_OFFSET_MS.unsigned_abs()
 }
 
 impl ClockReading {
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_time_is_the_database_s() {
+    fn time_is_the_databases() {
         // Nine minutes behind, and still trusted.
         let behind = NOON.plus_ms(-9 * MINUTE_MS);
         let mut references = ReferenceClocks {
@@ -285,18 +289,42 @@ mod tests {
             ..ReferenceClocks::default()
         };
         references.settle(behind, 0, true);
-        assert_eq!(references.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        // If one of the two clocks jumps, the shared time continues as before.
-        assert_eq!(references.shared_now(behind.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        references.database = Some(ClockReading { at: NOON.plus_ms(60 * DAY_MS), steady_ms: HOUR_MS });
-        references.settle(behind.plus_ms(HOUR_MS), HOUR_MS, true);
-        assert_eq!(references.shared_now(behind.plus_ms(HOUR_MS), HOUR_MS), NOON.plus_ms(HOUR_MS));
-        // Without a database clock, only this machine's clock is used.
+        let (behind, database) = (behind.plus_ms(HOUR_MS), NOON.plus_ms(HOUR_MS));
+        let time = |references: &ReferenceClocks, now: Time, database: Time| {
+            references.time(now, Some(database), HOUR_MS)
+        };
+        assert_eq!(time(&references, behind, database), database);
+        // No check has compared the database's clock since it was corrected.
+        assert_eq!(
+            time(&references, behind, database.plus_ms(30 * SECOND_MS)),
+            database.plus_ms(30 * SECOND_MS)
+        );
+        // This machine's clock jumps: the database's time is used.
+        assert_eq!(time(&references, behind.plus_ms(60 * DAY_MS), database), database);
+        // The database's clock jumps, and is wrong before a check compares it and after.
+        for off_ms in [-60 * DAY_MS, 60 * DAY_MS] {
+            let wrong = database.plus_ms(off_ms);
+            let mut references = references;
+            assert_eq!(time(&references, behind, wrong), behind);
+            references.database = Some(ClockReading { at: wrong, steady_ms: HOUR_MS });
+            references.settle(behind, HOUR_MS, true);
+            assert_eq!(time(&references, behind, wrong), behind);
+            // A replica that starts now knows no right time.
+            assert_eq!(time(&ReferenceClocks::default(), behind, wrong), wrong);
+        }
+    }
+
+    #[test]
+    fn time_without_a_database_clock_is_this_machines() {
         let mut alone = at_noon(false);
-        alone.settle(NOON.plus_ms(MINUTE_MS), 0, false);
-        assert_eq!(alone.shared_now(NOON.plus_ms(9 * MINUTE_MS), 0), NOON.plus_ms(9 * MINUTE_MS));
-        assert_eq!(alone.shared_now(NOON.plus_ms(60 * DAY_MS), HOUR_MS), NOON.plus_ms(HOUR_MS + MINUTE_MS));
-        assert_eq!(ReferenceClocks::default().shared_now(NOON, 7), NOON);
+        assert_eq!(alone.time(NOON.plus_ms(9 * MINUTE_MS), None, 0), NOON.plus_ms(9 * MINUTE_MS));
+        for off_ms in [-60 * DAY_MS, 60 * DAY_MS] {
+            assert_eq!(alone.time(NOON.plus_ms(off_ms), None, HOUR_MS), NOON.plus_ms(HOUR_MS));
+        }
+        // Another process has stored a time that is far ahead.
+        alone.last_seen_at = Some(NOON.plus_ms(DAY_MS));
+        assert_eq!(alone.time(NOON.plus_ms(MINUTE_MS), None, 0), NOON.plus_ms(MINUTE_MS));
+        assert_eq!(ReferenceClocks::default().time(NOON, None, 7), NOON);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Leases of jobs that only one replica at a time does. Losing a lease halfway does no harm, because each
 //! transaction of such a job checks for itself whether work is left to do.
 //!
-//! A lease is kept by a heartbeat, so it ends soon after its process. Its times are on the common clock of
-//! replicas, and a replica whose clock isn't trusted takes no lease.
+//! A lease is kept by a heartbeat, so it ends soon after its process. Its times are the database's, and a replica
+//! whose clock isn't trusted takes no lease.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Returns the leases in this database, on the common clock of replicas; `jobs` counts them.
+    /// Returns the leases in this database; `jobs` counts them.
     pub fn new(db: &Db, clock_guard: &Arc<ClockGuard>, random: &Random, jobs: &Arc<Jobs>) -> Self {
         let (db, random) = (db.clone(), random.clone());
         Self { db, clock_guard: Arc::clone(clock_guard), random, jobs: Arc::clone(jobs) }
@@ -72,12 +72,14 @@ impl Lease {
     }
 
     async fn try_take(&self) -> Result<bool, Error> {
-        let (now, job) = (self.leases.clock_guard.shared_now(), self.job.as_str());
-        let until_ms = self.leases.clock_guard.clock().steady_ms() + LEASE_MS;
+        let (clock_guard, job) = (&self.leases.clock_guard, self.job.as_str());
+        let until_ms = clock_guard.clock().steady_ms() + LEASE_MS;
+        let mut read = self.leases.db.read().await?;
+        let (server_time, other_until) = store::job_leases::other(&mut read, job, &self.holder).await?;
+        let now = clock_guard.time(server_time);
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
         // Most replicas are waiting for another one, and write nothing in the meantime.
-        let mut read = self.leases.db.read().await?;
-        if store::job_leases::is_held_by_other(&mut read, job, &self.holder, now, never).await? {
+        if other_until.is_some_and(|other_until| other_until > now && other_until < never) {
             return Ok(false);
         }
         let mut tx = self.leases.db.write().await?;

@@ -58,7 +58,7 @@ pub fn update<'a>(
         let now = booking.now;
         let mut tx = payments.db.write().await?;
         let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-        let wallet = wallets::lock(&mut held, organization_id, now).await?;
+        let wallet = wallets::lock(&mut held, organization_id, &payments.clock_guard).await?;
         let mut wallet = wallet.ok_or(Code::OrganizationNotFound)?;
         let stored = store::get(&mut held, organization_id).await?;
         let before =

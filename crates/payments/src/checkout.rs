@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use billing::store::wallets;
 use db::{Tx, Uncommitted};
-use kernel::clock::{MINUTE_MS, Time};
+use kernel::clock::MINUTE_MS;
 use kernel::error::{Code, Detail, Error};
 use stripe::{CheckoutSession, Metadata, NewPaymentSession};
 
@@ -57,7 +57,7 @@ pub(crate) async fn open(
     };
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
-    let stored = lock(&mut tx, &payment, now).await?;
+    let stored = lock(payments, &mut tx, &payment).await?;
     if stored.session_id.is_some() || !stored.status.waits_for_customer() {
         return Ok(Uncommitted::new(tx, stored));
     }
@@ -110,8 +110,8 @@ async fn create_session(
 ///
 /// # Errors
 /// The payment is gone, which doesn't happen; the database fails.
-pub(crate) async fn lock(tx: &mut Tx, payment: &Payment, now: Time) -> Result<Payment, Error> {
-    wallets::lock_existing(tx, payment.organization_id, now).await?;
+pub(crate) async fn lock(payments: &Payments, tx: &mut Tx, payment: &Payment) -> Result<Payment, Error> {
+    wallets::lock_existing(tx, payment.organization_id, &payments.clock_guard).await?;
     Ok(store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?)
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn lock(tx: &mut Tx, payment: &Payment, now: Time) -> Result<Pa
 async fn refuse(payments: &Payments, payment: Payment, refusal: &stripe::Refusal) -> Result<Error, Error> {
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
-    let stored = lock(&mut tx, &payment, now).await?;
+    let stored = lock(payments, &mut tx, &payment).await?;
     if stored.status == Status::Open && stored.session_id.is_none() {
         let failure_code = Some(refusal.code.clone().unwrap_or_else(|| "refused".to_owned()));
         let failed = Payment { status: Status::Failed, failure_code, next_at: None, ..stored };

@@ -189,7 +189,7 @@ async fn abandon(payments: &Payments, payment: &Payment) -> Result<(), Error> {
     };
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
-    let payment = crate::checkout::lock(&mut tx, &payment, now).await?;
+    let payment = crate::checkout::lock(payments, &mut tx, &payment).await?;
     if payment.status.waits_for_customer() {
         operations::cancel(&mut tx, payment, "organization_deleted", now).await?;
     }

@@ -71,7 +71,8 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
     let (organization_id, now) = (scope.organization_id(), payments.clock.now());
     let mut tx = payments.db.write().await?;
     let (mut held, _) = scope.lock_and_recheck(&mut tx).await?;
-    let wallet = wallets::lock(&mut held, organization_id, now).await?.ok_or(Code::OrganizationNotFound)?;
+    let wallet = wallets::lock(&mut held, organization_id, &payments.clock_guard).await?;
+    let wallet = wallet.ok_or(Code::OrganizationNotFound)?;
     let (kind, invoice_id, amount) = match new.target {
         Target::Credit(amount) => (Kind::Credit, None, amount),
         Target::Invoice(id) => (Kind::Invoice, Some(id), due_of(&mut held, organization_id, id).await?),

@@ -203,7 +203,7 @@ async fn conclude(
     }
     let now = payments.clock.now();
     let mut tx = payments.db.write().await?;
-    checkout::lock(&mut tx, payment, now).await?;
+    checkout::lock(payments, &mut tx, payment).await?;
     let stored = store::get(&mut tx, refund.id).await?.ok_or_else(|| Error::internal("a refund is gone"))?;
     if stored.status != Status::Pending {
         return Ok(stored);

@@ -36,8 +36,9 @@ pub async fn charge(world: &World, usage: Usage<'_>) {
     let organization_id = OrganizationId::parse(&usage.place.organization).unwrap();
     let now = world.clock.now();
     let mut tx = world.app.db.write().await.unwrap();
-    let mut wallet =
-        tollkeeper::billing::store::wallets::lock(&mut tx, organization_id, now).await.unwrap().unwrap();
+    let clock_guard = &world.app.clock_guard;
+    let wallet = tollkeeper::billing::store::wallets::lock(&mut tx, organization_id, clock_guard).await;
+    let mut wallet = wallet.unwrap().unwrap();
     let month = usage.day.month().max(wallet.open_month);
     let kind = if model.kind == Kind::Chat { "chat" } else { "embeddings" };
     let (amount_pico, posted): (i64, i64) =

@@ -230,10 +230,9 @@ pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error
         if !billing.clock_guard.is_trusted() {
             return Ok(ended);
         }
-        let now = billing.clock_guard.shared_now();
-        let slice =
-            store::credits::list_expired(&mut billing.db().read().await?, now, after, EXPIRED_AT_ONCE)
-                .await?;
+        let mut tx = billing.db().read().await?;
+        let now = billing.clock_guard.time_in(&mut tx).await?;
+        let slice = store::credits::list_expired(&mut tx, now, after, EXPIRED_AT_ONCE).await?;
         let Some(last) = slice.last() else { return Ok(ended) };
         after = Some(last.id);
         for expiring in slice {
@@ -254,9 +253,9 @@ async fn expire_in_wallet(
 ) -> Result<usize, Error> {
     let mut tx = billing.db().write().await?;
     let booking = Booking { billing, trail, now: billing.clock.now() };
-    let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, booking.now).await?;
+    let mut wallet = store::wallets::lock_existing(&mut tx, organization_id, &billing.clock_guard).await?;
     // Servers of earlier versions don't maintain `next_expiry_at`.
-    wallet.note_expiry(Some(billing.clock_guard.shared_now()));
+    wallet.note_expiry(Some(wallet.locked_at));
     let ended = booking.expire_credits(&mut tx, &mut wallet).await?;
     booking.write(&mut tx, &mut wallet).await?;
     tx.commit().await?;

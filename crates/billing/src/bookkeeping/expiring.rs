@@ -26,9 +26,10 @@ pub async fn announce_due(billing: &Billing) -> Result<usize, Error> {
         if !billing.clock_guard.is_trusted() {
             return Ok(announced);
         }
-        let now = billing.clock_guard.shared_now();
+        let mut tx = billing.db().read().await?;
+        let now = billing.clock_guard.time_in(&mut tx).await?;
         let ends = (now, now.plus_ms(SOON_MS));
-        let slice = credits::list_expiring(&mut billing.db().read().await?, ends, after, MAX_AT_ONCE).await?;
+        let slice = credits::list_expiring(&mut tx, ends, after, MAX_AT_ONCE).await?;
         let Some(last) = slice.last() else { return Ok(announced) };
         after = Some((last.expires_at, last.id));
         for expiring in slice {
@@ -45,7 +46,7 @@ pub async fn announce_due(billing: &Billing) -> Result<usize, Error> {
 async fn announce(billing: &Billing, organization_id: OrganizationId, id: CreditId) -> Result<bool, Error> {
     let now = billing.clock.now();
     let mut tx = billing.db().write().await?;
-    let wallet = wallets::lock_existing(&mut tx, organization_id, now).await?;
+    let wallet = wallets::lock_existing(&mut tx, organization_id, &billing.clock_guard).await?;
     let is_first = credits::set_expiry_announced(&mut tx, id, now).await?;
     if is_first {
         emit(billing, &mut tx, (organization_id, wallet.currency), id, now).await?;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::counted::CountedEvent;
 use super::events::{self, RecordingContext};
 use super::locked_budgets::LockedBudgets;
-use super::locked_wallets::{Charges, LockedWallets, NewReservations, ReservationTimes};
+use super::locked_wallets::{Charges, LockedWallets, NewReservations};
 use super::operations::{Answers, Batch, CallReservation, Outcome, UsageEvent};
 use super::{call_costs, corrections, extensions, open_months};
 use crate::Billing;
@@ -152,9 +152,7 @@ async fn run_operations(
     }
 
     // 9. Extend reservations.
-    let times =
-        ReservationTimes { settings: &billing.settings, now, shared_now: billing.clock_guard.shared_now() };
-    let extended = extensions::run(tx, &batch.extensions, &ended, times).await?;
+    let extended = extensions::run(tx, &batch.extensions, &ended, &wallets).await?;
 
     // 10. Charge the wallets, from credits first.
     let captured = captured(&recorded.counted, &ended);
@@ -162,7 +160,7 @@ async fn run_operations(
 
     // 11. Make the new reservations that balances, budgets and limits allow.
     let NewReservations { answers: reserved, freed: freed_by_repeats } =
-        wallets.reserve(tx, &batch.reserves, times, &mut budgets).await?;
+        wallets.reserve(tx, &batch.reserves, &mut budgets).await?;
     let made: i128 = reserved.iter().flatten().map(CallReservation::new_amount).sum();
     if wallets.reserved() != reserved_before - freed - freed_by_repeats + made {
         return Err(BatchError::Imbalance);

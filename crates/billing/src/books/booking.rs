@@ -54,7 +54,7 @@ pub struct Refund {
     pub reference: String,
 }
 
-/// The author and time of the bookings of one transaction.
+/// The author and time of the bookings of one transaction. What ends, ends by the time of the wallet's lock.
 pub struct Booking<'a> {
     pub billing: &'a Billing,
     /// The author, for the audit trail.
@@ -73,7 +73,8 @@ impl Booking<'_> {
         tx: &mut Tx,
         organization_id: OrganizationId,
     ) -> Result<Option<Wallet>, db::Error> {
-        let Some(mut wallet) = store::wallets::lock(tx, organization_id, self.now).await? else {
+        let Some(mut wallet) = store::wallets::lock(tx, organization_id, &self.billing.clock_guard).await?
+        else {
             return Ok(None);
         };
         self.expire_credits(tx, &mut wallet).await?;
@@ -86,7 +87,7 @@ impl Booking<'_> {
     /// # Errors
     /// The database fails.
     pub async fn expire_credits(&self, tx: &mut Tx, wallet: &mut Wallet) -> Result<usize, db::Error> {
-        let now = self.billing.clock_guard.shared_now();
+        let now = wallet.locked_at;
         // An ended credit can't be restored, so nothing ends while the clock isn't trusted.
         if wallet.next_expiry_at.is_none_or(|at| at > now) || !self.billing.clock_guard.is_trusted() {
             return Ok(0);
@@ -206,7 +207,7 @@ impl Booking<'_> {
         reserved: Nano,
     ) -> Result<(), db::Error> {
         // A wallet without money has no credits left, except those that are reserved.
-        let now = self.billing.clock_guard.shared_now();
+        let now = wallet.locked_at;
         let has_reserved = reserved > Nano::ZERO && wallet.next_expiry_at.is_some_and(|at| at <= now);
         if wallet.posted <= Nano::ZERO && !has_reserved {
             return Ok(());
@@ -310,7 +311,7 @@ impl Booking<'_> {
             let back = Nano::from_units(back);
             let credit = used.credit;
             credits::subtract_use(tx, organization_id, month, credit.id, back).await?;
-            if credit.is_expired(self.billing.clock_guard.shared_now()) {
+            if credit.is_expired(wallet.locked_at) {
                 let part = CreditPart { credit_id: credit.id, amount: back, remaining: credit.remaining };
                 self.expire_part(tx, wallet, part).await?;
                 continue;
@@ -336,9 +337,7 @@ impl Booking<'_> {
         let organization_id = wallet.organization_id;
         let mut left = credits::list_remaining(tx, organization_id).await?;
         let owed = books::owed(wallet.posted, &left);
-        if owed == Nano::ZERO
-            || left.iter().all(|credit| credit.is_expired(self.billing.clock_guard.shared_now()))
-        {
+        if owed == Nano::ZERO || left.iter().all(|credit| credit.is_expired(wallet.locked_at)) {
             return Ok(());
         }
         let mut open = store::invoices::open(tx, organization_id).await?;
@@ -367,7 +366,7 @@ impl Booking<'_> {
         debt: Nano,
     ) -> Result<Nano, db::Error> {
         let mut paid = 0;
-        for part in books::charge(left, debt, Nano::ZERO, self.billing.clock_guard.shared_now()) {
+        for part in books::charge(left, debt, Nano::ZERO, wallet.locked_at) {
             use_credit(tx, wallet.organization_id, month, part).await?;
             paid += part.amount.units();
             if let Some(credit) = left.iter_mut().find(|credit| credit.id == part.credit_id) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::locked_wallets::ReservationTimes;
+use super::locked_wallets::LockedWallets;
 use super::operations::{Extension, Lifetime, Reservation};
 use crate::store::call_progress::{self, Progress};
 use crate::store::reservations::{self, ReservedAmount};
@@ -22,11 +22,11 @@ pub(super) async fn run(
     tx: &mut Tx,
     extensions: &[Extension],
     ended: &BTreeMap<ReservationId, ReservedAmount>,
-    times: ReservationTimes<'_>,
+    wallets: &LockedWallets<'_>,
 ) -> Result<BTreeMap<ReservationId, Reservation>, db::Error> {
     let mut extended = BTreeMap::new();
     for (lifetime, group) in group(extensions, ended) {
-        let expires_at = times.end(lifetime);
+        let expires_at = wallets.reservation_end(lifetime);
         let mut found = reservations::extend(tx, &group.plain, expires_at).await?;
         found.extend(call_progress::write(tx, &group.with_progress, expires_at).await?);
         let found = found

@@ -11,7 +11,6 @@ use super::operations::{CallReservation, Lifetime, Reservation, Reserve, Reserve
 use crate::rules::books::{self, Source};
 use crate::rules::budgets::Spender;
 use crate::rules::credit_limits::DemoCredit;
-use crate::settings::Settings;
 use crate::{Billing, store};
 use db::Tx;
 use kernel::clock::{Day, Month, Time};
@@ -41,26 +40,12 @@ pub(super) struct Charges<'a> {
     pub(super) spent: BTreeMap<(Spender, Day), Pico>,
 }
 
-/// The time of a transaction, for the reservations that it makes or extends.
-#[derive(Clone, Copy)]
-pub(super) struct ReservationTimes<'a> {
-    pub settings: &'a Settings,
-    pub now: Time,
-    /// By the clock that replicas share.
-    pub shared_now: Time,
-}
-
-impl ReservationTimes<'_> {
-    /// Returns the end of a reservation that is made or extended now.
-    pub(super) fn end(&self, lifetime: Lifetime) -> Time {
-        self.shared_now.plus_ms(lifetime.ms(self.settings))
-    }
-}
-
 /// Locked wallets.
 pub(super) struct LockedWallets<'a> {
     booking: Booking<'a>,
     wallets: BTreeMap<OrganizationId, LockedWallet>,
+    /// The time of the last lock, by which reservations end.
+    locked_at: Time,
 }
 
 /// The answers to requests for reservations.
@@ -84,9 +69,11 @@ impl<'a> LockedWallets<'a> {
         organizations: BTreeSet<OrganizationId>,
         now: Time,
     ) -> Result<Self, db::Error> {
-        let mut locked = Self { booking: Booking { billing, trail, now }, wallets: BTreeMap::new() };
+        let booking = Booking { billing, trail, now };
+        let mut locked = Self { booking, wallets: BTreeMap::new(), locked_at: now };
         for id in organizations {
-            let mut wallet = store::wallets::lock_existing(tx, id, now).await?;
+            let mut wallet = store::wallets::lock_existing(tx, id, &billing.clock_guard).await?;
+            locked.locked_at = wallet.locked_at;
             require_currency(billing, &wallet)?;
             if billing.books.open_months.get(&id.as_u128()) != Some(wallet.open_month) {
                 billing.books.open_months.insert(id.as_u128(), wallet.open_month);
@@ -107,6 +94,11 @@ impl<'a> LockedWallets<'a> {
             let id = counted.event.payer.organization_id;
             self.wallets.get(&id).map(|locked| locked.wallet.open_month) == months.get(&id).copied()
         })
+    }
+
+    /// Returns the end of a reservation that this transaction makes or extends.
+    pub(super) fn reservation_end(&self, lifetime: Lifetime) -> Time {
+        self.locked_at.plus_ms(lifetime.ms(&self.booking.billing.settings))
     }
 
     /// Returns the organizations that have budgets.
@@ -186,7 +178,6 @@ impl<'a> LockedWallets<'a> {
         &mut self,
         tx: &mut Tx,
         reserves: &[&Reserve],
-        times: ReservationTimes<'_>,
         budgets: &mut LockedBudgets,
     ) -> Result<NewReservations, db::Error> {
         let demo = self.booking.billing.demo_credit();
@@ -194,7 +185,7 @@ impl<'a> LockedWallets<'a> {
         let mut freed = 0;
         let mut in_progress: BTreeMap<(OrganizationId, &str), i64> = BTreeMap::new();
         for Reserve { new, max_concurrent, lifetime } in reserves.iter().copied() {
-            let expires_at = times.end(*lifetime);
+            let expires_at = self.reservation_end(*lifetime);
             if let Some(request_id) = &new.request_id {
                 let same = added.iter().find(|(added, _)| {
                     added.request_id.as_ref() == Some(request_id)
@@ -205,7 +196,7 @@ impl<'a> LockedWallets<'a> {
                         Some(StoredReservation { call: added.call(), id: added.id, expires_at: *expires_at })
                     }
                     None => {
-                        let (live, ended) = self.end_repeated(tx, new, request_id, times, budgets).await?;
+                        let (live, ended) = self.end_repeated(tx, new, request_id, budgets).await?;
                         freed += ended.units();
                         live
                     }
@@ -245,7 +236,7 @@ impl<'a> LockedWallets<'a> {
             let reservation = Reservation { id: new.id, amount: new.amount, expires_at };
             answers.push(Ok(CallReservation { reservation, is_repeated: false, left }));
         }
-        store::reservations::insert(tx, &added, times.now).await?;
+        store::reservations::insert(tx, &added, self.booking.now).await?;
         Ok(NewReservations { answers, freed })
     }
 
@@ -256,15 +247,14 @@ impl<'a> LockedWallets<'a> {
         tx: &mut Tx,
         new: &NewReservation,
         request_id: &str,
-        times: ReservationTimes<'_>,
         budgets: &mut LockedBudgets,
     ) -> Result<(Option<StoredReservation>, Nano), db::Error> {
         let stored = store::reservations::by_request_id(tx, new.organization_id, request_id).await?;
         let Some(stored) = stored else { return Ok((None, Nano::ZERO)) };
-        if stored.expires_at > times.shared_now {
+        if stored.expires_at > self.locked_at {
             return Ok((Some(stored), Nano::ZERO));
         }
-        let Some(ended) = store::reservations::expire(tx, stored.id, times.shared_now).await? else {
+        let Some(ended) = store::reservations::expire(tx, stored.id, self.locked_at).await? else {
             return Ok((Some(stored), Nano::ZERO));
         };
         self.free(&ended)?;

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use db::{Page, Row, Tx, contains_pattern, sql};
+use cluster::clock_guard::ClockGuard;
+use db::{Page, Row, SERVER_TIME, Tx, contains_pattern, sql};
 use events::data::BalanceChanged;
 use kernel::clock::{Month, Time};
 use kernel::ids::OrganizationId;
@@ -34,6 +35,9 @@ pub struct Wallet {
     pub top_up_below: Option<Nano>,
     /// The threshold of the balance's alert; `None` without one.
     pub alert_below: Option<Nano>,
+    /// The time by which credits and reservations of a locked wallet end ([`ClockGuard::time`]); of another one, when
+    /// it was last locked.
+    pub locked_at: Time,
     /// The stored values from which the standing last sent to webhooks was computed.
     announced: StandingBasis,
 }
@@ -49,6 +53,7 @@ db::row!(Wallet {
     budgets,
     top_up_below: "top_up_below_nano",
     alert_below: "alert_below_nano",
+    locked_at: "updated_at",
     announced: announced
 });
 
@@ -120,7 +125,7 @@ impl Wallet {
 
 const COLUMNS: &str =
     "organization_id, currency, credit_limit_nano, has_demo_credit, posted_nano, reserved_nano,
-     open_month, next_expiry_at, budgets, top_up_below_nano, alert_below_nano";
+     open_month, next_expiry_at, budgets, top_up_below_nano, alert_below_nano, updated_at";
 
 /// Adds the empty wallet of a new organization.
 pub async fn insert(
@@ -196,8 +201,19 @@ pub async fn account(
 }
 
 static LOCK: LazyLock<String> = LazyLock::new(|| {
-    format!("UPDATE wallets SET updated_at = $2 WHERE organization_id = $1 RETURNING {COLUMNS}")
+    format!(
+        "UPDATE wallets SET updated_at = $2 WHERE organization_id = $1
+         RETURNING {COLUMNS}, {SERVER_TIME} AS server_time"
+    )
 });
+
+/// The row of a locked wallet.
+struct LockedRow {
+    wallet: Wallet,
+    server_time: Option<Time>,
+}
+
+db::row!(LockedRow { wallet: Wallet::from_row, server_time });
 
 /// Locks a wallet until the transaction ends. Several wallets must be locked in the order of their
 /// organizations' ids, after every other row that the transaction writes except credits, reservations and the
@@ -205,9 +221,14 @@ static LOCK: LazyLock<String> = LazyLock::new(|| {
 pub async fn lock(
     tx: &mut Tx,
     organization_id: OrganizationId,
-    now: Time,
+    clock_guard: &ClockGuard,
 ) -> Result<Option<Wallet>, db::Error> {
-    sql(LOCK.as_str()).bind(organization_id).bind(now).optional(tx).await
+    let locked = sql(LOCK.as_str()).bind(organization_id).bind(clock_guard.clock().now());
+    let locked: Option<LockedRow> = locked.optional(tx).await?;
+    Ok(locked.map(|LockedRow { wallet, server_time }| {
+        // Read after the wait for the lock.
+        Wallet { locked_at: clock_guard.time(server_time), ..wallet }
+    }))
 }
 
 /// Locks a wallet like [`lock`]. Every organization has a wallet, from its creation until after its deletion.
@@ -217,9 +238,9 @@ pub async fn lock(
 pub async fn lock_existing(
     tx: &mut Tx,
     organization_id: OrganizationId,
-    now: Time,
+    clock_guard: &ClockGuard,
 ) -> Result<Wallet, db::Error> {
-    lock(tx, organization_id, now).await?.ok_or_else(|| missing(organization_id))
+    lock(tx, organization_id, clock_guard).await?.ok_or_else(|| missing(organization_id))
 }
 
 /// Returns the error for an organization without a wallet.
@@ -307,9 +328,11 @@ pub struct WalletOverview {
 db::row!(WalletOverview { wallet: Wallet::from_row, name, created_at, open_invoices });
 
 /// Selects the columns of a [`WalletOverview`]; a condition on `w`, the wallet, follows.
-const OVERVIEW: &str = "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.has_demo_credit, w.posted_nano,
+const OVERVIEW: &str =
+    "SELECT w.organization_id, w.currency, w.credit_limit_nano, w.has_demo_credit, w.posted_nano,
     w.reserved_nano, w.open_month,
-        w.next_expiry_at, w.budgets, w.top_up_below_nano, w.alert_below_nano, COALESCE(o.name, w.former_name) AS name, o.created_at,
+        w.next_expiry_at, w.budgets, w.top_up_below_nano, w.alert_below_nano, w.updated_at,
+        COALESCE(o.name, w.former_name) AS name, o.created_at,
         (SELECT COUNT(*) FROM invoices i
             WHERE i.organization_id = w.organization_id AND i.status = 'open') AS open_invoices
     FROM wallets w LEFT JOIN organizations o ON o.id = w.organization_id";

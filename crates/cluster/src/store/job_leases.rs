@@ -1,25 +1,17 @@
 //! The table `job_leases`: the replica that does each job.
 
-use db::{Tx, sql};
+use std::sync::LazyLock;
+
+use db::{SERVER_TIME, Tx, sql};
 use kernel::clock::Time;
 
-/// Returns `true` if another holder's lease has not ended.
-pub async fn is_held_by_other(
-    tx: &mut Tx,
-    job: &str,
-    holder: &str,
-    now: Time,
-    never: Time,
-) -> Result<bool, db::Error> {
-    let (leases,): (i64,) = sql("SELECT COUNT(*) FROM job_leases
-         WHERE job = $1 AND holder <> $2 AND leased_until > $3 AND leased_until < $4")
-    .bind(job)
-    .bind(holder)
-    .bind(now)
-    .bind(never)
-    .one(tx)
-    .await?;
-    Ok(leases > 0)
+static OTHER: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {SERVER_TIME}, (SELECT leased_until FROM job_leases WHERE job = $1 AND holder <> $2)")
+});
+
+/// Returns the server's time, and the end of another holder's lease, if one has it.
+pub async fn other(tx: &mut Tx, job: &str, holder: &str) -> Result<(Option<Time>, Option<Time>), db::Error> {
+    sql(OTHER.as_str()).bind(job).bind(holder).one(tx).await
 }
 
 /// Takes or renews the lease of a job; returns `true` if `holder` has it now. Another holder's lease ends at its
