@@ -1,6 +1,7 @@
 //! A wrong machine clock: the server does nothing irreversible, reports the problem, and continues without help
 //! when the clock is right again.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ fn count(start: &Start, text: &'static str) -> i64 {
     })
 }
 
-fn execute(start: &Start, text: &'static str) {
+fn execute(start: &Start, text: impl Into<Cow<'static, str>>) {
     let db = Db::open(&start.database_settings()).unwrap();
     runtime().block_on(async {
         let mut tx = db.write().await.unwrap();
@@ -75,15 +76,25 @@ fn reserve_as(server: &Server, place: &Place, request_id: Option<&str>) -> Answe
 fn settle(start: &Start, server: &Server) -> (Account, Place) {
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
-    let then = Clock::System.now().day().plus(2).start().to_string();
-    let credit =
-        ["credit", "add", "--organization", place.organization(), "--amount", "5", "--reference", "r"];
-    let credit = start.command(&[&credit[..], &["--grant", "--expires-at", &then]].concat());
-    assert_eq!(credit.code, Some(0), "{}", credit.log);
+    grant_credit(start, &place, "r", Clock::System.now().day().plus(2).start());
     assert_eq!(server.report(&place, "e1"), "accepted");
     let reserved = reserve(server, &place).json();
     assert_eq!(reserved["allowed"], true, "{reserved}");
     (ada, place)
+}
+
+/// Grants a credit of 5 that ends at this time.
+fn grant_credit(start: &Start, place: &Place, reference: &str, until: Time) {
+    let credit =
+        ["credit", "add", "--organization", place.organization(), "--amount", "5", "--reference", reference];
+    let credit = start.command(&[&credit[..], &["--grant", "--expires-at", &until.to_string()]].concat());
+    assert_eq!(credit.code, Some(0), "{}", credit.log);
+}
+
+/// Returns the milliseconds from now to the end of the reservation in this answer.
+fn lifetime_ms(answer: &Answer) -> i64 {
+    let ends_at = text(&answer.json()["reservation"], "expires_at");
+    Time::parse(&ends_at).unwrap().unix_ms() - Clock::System.now().unix_ms()
 }
 
 /// Asserts that the server does nothing irreversible while its clock is wrong.
@@ -254,7 +265,12 @@ fn reservations_use_the_databases_clock(_: Database) {
     let replicas = Replicas::new(2, Some(&url), &folder).generous(&folder);
     let Replicas { starts } = replicas.set("TOLLKEEPER_BILLING__RESERVATION_MINUTES", "5");
     let right = starts[0].run();
+    let leads = |server: &Server| server.metric("tollkeeper_job_leader{job=\"billing\"}") == Some(1.0);
+    assert!(until(|| leads(&right)));
     let (ada, place) = settle(&starts[0], &right);
+    grant_credit(&starts[0], &place, "ends in 5 minutes", Clock::System.now().plus_ms(5 * MINUTE_MS));
+    let credits = || count(&starts[0], "SELECT CAST(SUM(remaining_nano) AS BIGINT) FROM credits");
+    let granted = credits();
     clock.set_s(9 * 60);
     let ahead = clock.rule(starts[1].clone()).run();
     ahead.wait_until_job("reservations");
@@ -266,10 +282,10 @@ fn reservations_use_the_databases_clock(_: Database) {
     let first = id(&right);
     assert!(first.is_string(), "{first}");
     assert_eq!((id(&ahead), id(&right), reserved()), (first.clone(), first, 2));
-    let reservation = reserve(&ahead, &place).json()["reservation"].clone();
-    let ends_at = Time::parse(&text(&reservation, "expires_at")).unwrap();
-    let lives_ms = ends_at.unix_ms() - Clock::System.now().unix_ms();
+    let lives_ms = lifetime_ms(&reserve(&ahead, &place));
     assert!((4 * MINUTE_MS..=5 * MINUTE_MS + 1_000).contains(&lives_ms), "{lives_ms}");
+    assert_eq!(credits(), granted, "{}", ahead.log());
+    assert!(leads(&right) && !leads(&ahead), "{}", ahead.log());
     let off_s = ahead.metric("tollkeeper_clock_offset_seconds{against=\"database\"}").unwrap();
     assert!((535.0..545.0).contains(&off_s), "{off_s}");
 
@@ -286,6 +302,61 @@ fn reservations_use_the_databases_clock(_: Database) {
     assert!(summary["balance"]["reserved"].as_f64().unwrap() > 0.0, "{summary}");
     assert_eq!(ahead.log().matches(" ERROR ").count(), 1, "{}", ahead.log());
     assert_eq!((ahead.stop().code, right.stop().code), (Some(0), Some(0)));
+}
+
+/// Sets the clock of the database ahead of the true time, for the sessions that begin after the first call, and from
+/// then on for all.
+fn set_database_clock(start: &Start, ahead_s: i64) {
+    execute(
+        start,
+        format!(
+            "CREATE OR REPLACE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+             AS 'SELECT pg_catalog.clock_timestamp() + interval ''{ahead_s} seconds'''"
+        ),
+    );
+    execute(
+        start,
+        "DO 'BEGIN EXECUTE format(''ALTER DATABASE %I SET search_path = public, pg_catalog'', current_database()); END'",
+    );
+}
+
+/// The clock of the database is read in each transaction. The check every five seconds has the last word about it.
+#[on_postgres]
+fn each_transaction_reads_the_databases_clock(_: Database) {
+    let Some(cluster) = Cluster::shared() else { return };
+    let folder = Folder::new();
+    let url = runtime().block_on(cluster.empty_database());
+    let start =
+        Start::new(&folder.0).database(Some(&url)).set("TOLLKEEPER_BILLING__RESERVATION_MINUTES", "5");
+    let server = start.run();
+    let (_, place) = settle(&start, &server);
+    assert_eq!(server.stop().code, Some(0));
+    set_database_clock(&start, 0);
+    let server = start.run();
+    let lives_ms = lifetime_ms(&reserve(&server, &place));
+    assert!((4 * MINUTE_MS..=5 * MINUTE_MS + 1_000).contains(&lives_ms), "{lives_ms}");
+
+    // A new primary whose clock is 9 minutes ahead.
+    set_database_clock(&start, 9 * 60);
+    let lives_ms = lifetime_ms(&reserve(&server, &place));
+    assert!((13 * MINUTE_MS..=14 * MINUTE_MS + 1_000).contains(&lives_ms), "{lives_ms}");
+    server.wait_until_job("reservations");
+
+    // A clock that is too far ahead counts neither before a check has seen it nor after.
+    let [events, invoices, months, credits, _] = state(&start);
+    set_database_clock(&start, 60 * DAY_S);
+    let answer = reserve(&server, &place);
+    if answer.status == 200 {
+        assert!(lifetime_ms(&answer) < 15 * MINUTE_MS, "{}", answer.text);
+    }
+    server.wait_for_log("the clock isn't trusted");
+    assert_waits(&server, &place);
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(state(&start)[..4], [events, invoices, months, credits], "{}", server.log());
+    set_database_clock(&start, 0);
+    assert!(until(|| is_ready(&server)), "{}", server.log());
+    assert_eq!(server.report(&place, "e2"), "accepted");
+    assert_eq!(server.stop().code, Some(0));
 }
 
 #[on_each_database]
