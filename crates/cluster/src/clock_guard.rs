@@ -13,15 +13,14 @@ use crate::clock_trust::{self, ClockReading, Distrust, MAX_GAP_MS, ReferenceCloc
 use crate::store;
 use crate::store::service_clock::ServiceClock;
 use db::{Db, Tx};
-use kernel::clock::{Clock, MINUTE_MS, SECOND_MS, Time};
+use kernel::clock::{Clock, MINUTE_MS, Time};
 use kernel::error::{Code, Error};
 
 /// The interval between checks of the clock.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// The timeout of a query for the database's time.
+/// The timeout of a check. Its reading of the database's clock is late by less than that, which is little compared
+/// with the allowed difference.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
-/// The longest round trip after which the database's time is used, in milliseconds.
-const MAX_ROUND_TRIP_MS: i64 = 2 * SECOND_MS;
 /// The interval at which a running replica stores the time, in milliseconds.
 const NOTE_INTERVAL_MS: i64 = MINUTE_MS;
 
@@ -148,12 +147,8 @@ impl ClockGuard {
             .unwrap_or_else(|_| Err(Error::new(Code::DatabaseUnavailable).message("no answer in time")));
         let (now, steady_ms) = (clock.now(), clock.steady_ms());
         let mut state = self.state();
-        let mut has_time = false;
-        let asked = asked.map(|asked| {
-            has_time = asked.database.is_some();
-            state.take(&asked);
-        });
-        state.references.settle(now, steady_ms, has_time);
+        let asked = asked.map(|asked| state.take(&asked));
+        state.references.settle(now, steady_ms, asked.is_ok());
         asked
     }
 
@@ -184,23 +179,16 @@ impl ClockGuard {
     }
 
     async fn read_references(&self) -> Result<DatabaseTimes, Error> {
-        let began_ms = self.clock.steady_ms();
         let mut tx = self.db.read().await?;
         let database = tx.server_time().await?;
-        let ended_ms = self.clock.steady_ms();
-        let took_ms = ended_ms - began_ms;
-        let mark = |at: Time| ClockReading { at: at.plus_ms(took_ms / 2), steady_ms: ended_ms };
+        let database = database.map(|at| ClockReading { at, steady_ms: self.clock.steady_ms() });
         let stored = store::service_clock::get(&mut tx).await?;
         let last_seen_at = match stored {
             Some(stored) => Some(stored.last_seen_at),
             // Before the first row exists, use the time of the newest audit entry.
             None => trail::newest(&mut tx).await?,
         };
-        Ok(DatabaseTimes {
-            database: database.filter(|_| took_ms <= MAX_ROUND_TRIP_MS).map(mark),
-            stored,
-            last_seen_at,
-        })
+        Ok(DatabaseTimes { database, stored, last_seen_at })
     }
 
     /// Logs each change of trust once.
@@ -236,6 +224,6 @@ impl State {
         }
         self.stored = times.stored;
         self.references.last_seen_at = times.last_seen_at;
-        self.references.database = times.database.or(self.references.database);
+        self.references.database = times.database;
     }
 }

@@ -119,16 +119,15 @@ impl ReferenceClocks {
     }
 
     /// Processes a check. A trusted time becomes the reference for later ones, and so does a moved clock once the
-    /// database has agreed with it for long enough. `has_database_time` is `true` if the database has just returned
-    /// its time.
-    pub fn settle(&mut self, now: Time, steady_ms: i64, has_database_time: bool) {
+    /// database has agreed with it for long enough. `has_asked` is `true` if the database has just answered.
+    pub fn settle(&mut self, now: Time, steady_ms: i64, has_asked: bool) {
         let mark = ClockReading { at: now, steady_ms };
         match self.judge(now, steady_ms) {
             None => {
                 self.agrees_since_ms = None;
                 self.anchor = Some(self.anchor.map_or(mark, |anchor| anchor.slewed(mark)));
             }
-            Some(Distrust::Moved { .. }) if has_database_time && self.database.is_some() => {
+            Some(Distrust::Moved { .. }) if has_asked && self.database.is_some() => {
                 let since_ms = *self.agrees_since_ms.get_or_insert(steady_ms);
                 if steady_ms.saturating_sub(since_ms) >= MIN_AGREEMENT_MS {
                     self.anchor = Some(mark);
