@@ -25,7 +25,7 @@ use crate::cluster::Cluster;
 use crate::report::{self, percentile, shown};
 use crate::servers::{Cores, Folder, Tollkeeper};
 use crate::tenant;
-use figures::{Row, Unit};
+use figures::{Output, Row, Unit};
 use load::{Load, Sample};
 use stub::{Form, Stub};
 use target::Target;
@@ -63,6 +63,9 @@ pub struct Arguments {
     /// Streams of llama.cpp
     #[arg(long, default_value_t = 10_000, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     disconnects: u32,
+    /// Print all tables as one, in Markdown
+    #[arg(long, conflicts_with_all = ["python", "minutes"])]
+    markdown: bool,
     /// Only keep `--streams` streams open for this long, and check for growing memory and descriptors
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_080))]
     minutes: Option<u32>,
@@ -135,6 +138,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 struct Setup<'a> {
     arguments: &'a Arguments,
     cores: Cores,
+    output: Output,
     stub: &'a Stub,
     /// The bare proxy comes first, then the service.
     targets: Vec<Target>,
@@ -163,8 +167,10 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     for script in &arguments.peers {
         targets.push(Target::peer(cores, script, stub.address).await?);
     }
-    let mut setup = Setup { arguments, cores, stub: &stub, targets };
+    let output = Output { markdown: arguments.markdown };
+    let mut setup = Setup { arguments, cores, output, stub: &stub, targets };
     setup.head();
+    output.begin();
     if setup.wants(Part::Flood) {
         setup.flood().await?;
     }
@@ -232,7 +238,7 @@ impl Setup<'_> {
             "not pinned to cores"
         };
         report::print(format_args!(
-            "tollkeeper {}, {} {}, cores to be had: {}. {rounds} interleaved rounds of {seconds:.1} s each, one tokio \
+            "tollkeeper {}, {} {}, cores available: {}. {rounds} interleaved rounds of {seconds:.1} s each, one tokio \
              worker\na server; {pinned}. A stream has {} events.",
             env!("CARGO_PKG_VERSION"),
             std::env::consts::OS,
@@ -263,11 +269,11 @@ impl Setup<'_> {
             let rows =
                 self.rounds(async |target: &Target| load::closed(target, Form::Events, load).await).await;
             let title = format!("Streams, event by event, {connections} at a time");
-            figures::rates(&title, Unit::Event, &rows);
+            figures::rates(self.output, &title, Unit::Event, &rows);
         }
         let load = self.load(32);
         let rows = self.rounds(async |target: &Target| load::closed(target, Form::Joined, load).await).await;
-        figures::rates("Streams, each in one piece, 32 at a time", Unit::Event, &rows);
+        figures::rates(self.output, "Streams, each in one piece, 32 at a time", Unit::Event, &rows);
         Ok(())
     }
 
@@ -277,7 +283,7 @@ impl Setup<'_> {
         let (_, key) = tenant::keeper(target.address).await?.key("the flood").await?;
         let attacker = target.of_another(&key, "svc-flood");
         let Arguments { per_second, .. } = self.arguments;
-        flood::run(target, &attacker, *per_second, self.load(1).length).await
+        flood::run(self.output, target, &attacker, *per_second, self.load(1).length).await
     }
 
     async fn plain(&self) -> Result<(), String> {
@@ -285,7 +291,8 @@ impl Setup<'_> {
             let load = self.load(*connections);
             let rows =
                 self.rounds(async |target: &Target| load::closed(target, Form::Plain, load).await).await;
-            figures::rates(&format!("Plain calls, {connections} at a time"), Unit::Call, &rows);
+            let title = format!("Plain calls, {connections} at a time");
+            figures::rates(self.output, &title, Unit::Call, &rows);
         }
         Ok(())
     }
@@ -299,25 +306,26 @@ impl Setup<'_> {
                 let rows = self
                     .rounds(async |target: &Target| load::paced(target, form, *per_second, length).await)
                     .await;
-                figures::added(&format!("Streams{which}, {per_second} a second at an even rate"), &rows);
+                let title = format!("Streams{which}, {per_second} per second at an even rate");
+                figures::added(self.output, &title, &rows);
             }
         }
         if self.wants(Part::Gaps) {
             self.gaps().await?;
         }
         if self.wants(Part::Memory) {
-            report::print(format_args!("\nKiB of memory of an open stream, {streams} open"));
+            self.output.group(&format!("Memory of an open stream, {streams} open"), &["KiB".to_owned()]);
             for target in &self.targets {
                 let kib = open::memory(target, *streams).await.map(|kib| format!("{kib:.1}"));
-                report::line(&[target.name.clone(), kib.unwrap_or_else(|error| error)]);
+                self.output.line(&[target.name.clone(), kib.unwrap_or_else(|error| error)]);
             }
         }
         if self.wants(Part::Leaving) {
-            report::print("\nFrom a client that leaves to the end of the upstream's connection, 300 times");
-            figures::head(&["p50 µs", "p99 µs", "most µs"].map(str::to_owned));
+            let title = "From a client that leaves to the end of the upstream's connection, 300 times";
+            self.output.group(title, &["p50 µs", "p99 µs", "most µs"].map(str::to_owned));
             for target in &self.targets {
                 let times = open::leave(target, self.stub, 300).await;
-                report::line(&percentiles(&target.name, times));
+                self.output.line(&percentiles(&target.name, times));
             }
         }
         Ok(())
@@ -325,11 +333,9 @@ impl Setup<'_> {
 
     async fn gaps(&self) -> Result<(), String> {
         let load = self.load(32);
-        report::print(
-            "\nDelays of events sent 10 ms apart, 32 streams; and how much later an event comes after the one before\nthan it was sent",
-        );
+        // Later: the time since the event before, in addition to the 10 ms.
         let names = ["delay p50 µs", "p99", "later p50 µs", "p99", "most", "of 30 ms"];
-        figures::head(&names.map(str::to_owned));
+        self.output.group("32 streams, an event every 10 ms", &names.map(str::to_owned));
         for target in &self.targets {
             let mut all = load::Delays { delay_us: Vec::new(), stretch_us: Vec::new() };
             let mut problem = None;
@@ -346,7 +352,7 @@ impl Setup<'_> {
             all.stretch_us.sort_unstable();
             let steps = all.stretch_us.iter().filter(|us| **us >= 30_000).count();
             let at = |times: &[u32], at| shown(percentile(times, at), 0, "");
-            report::line(&[
+            self.output.line(&[
                 target.name.clone(),
                 at(&all.delay_us, 50),
                 at(&all.delay_us, 99),
@@ -356,7 +362,7 @@ impl Setup<'_> {
                 steps.to_string(),
             ]);
             if let Some(problem) = problem {
-                report::print(format_args!("! {problem}"));
+                self.output.problem(&problem);
             }
         }
         Ok(())
@@ -368,7 +374,7 @@ impl Setup<'_> {
         for _ in 0..self.arguments.rounds {
             steps.round(books, plain, self.load(64)).await?;
         }
-        steps.print();
+        steps.print(self.output);
         Ok(())
     }
 }

@@ -44,7 +44,7 @@ pub fn head(load: Load, rounds: u32, database: &str, log: &Path, cores: Cores) {
         if cores.pinned { "the servers on core 0, the client on the others" } else { "not pinned to cores" };
     let database = if database == "sqlite" { "SQLite" } else { "PostgreSQL" };
     print(format_args!(
-        "tollkeeper {} on {database}, {} {}, cores to be had: {}.",
+        "tollkeeper {} on {database}, {} {}, cores available: {}.",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS,
         std::env::consts::ARCH,

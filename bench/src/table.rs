@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Only operations whose route or group contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Print Markdown
+    /// Print all tables as one, in Markdown
     #[arg(long)]
     markdown: bool,
     /// Measure this build of this program instead
@@ -80,7 +80,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
         (None, true) => Cluster::start()?,
         _ => None,
     };
-    let mut problems = Vec::new();
+    let (mut tables, mut problems, mut available) = (Vec::new(), Vec::new(), 0);
     for database in &arguments.databases {
         for cores in &arguments.cores {
             let url = match (database, &arguments.postgres, &cluster) {
@@ -95,18 +95,37 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
                 }
             };
             let cores = Cores::split(usize::from(*cores));
+            available = cores.count;
             let table = Setup { arguments, cores, url: url.as_deref() }.measure().await?;
-            table.print(arguments.markdown);
             problems.extend(table.problems());
+            if arguments.markdown {
+                tables.push(table);
+            } else {
+                table.print();
+            }
         }
+    }
+    if arguments.markdown {
+        let Arguments { seconds, rounds, connections, .. } = arguments;
+        report::print(format_args!(
+            "tollkeeper {}, {} {}, cores available: {available}. {rounds} rounds of {seconds} s each, \
+             {connections} connections.\n",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        ));
+        output::print_markdown(&tables);
     }
     for (route, reason) in operations::unmeasured() {
         match reason {
+            Some(_) if arguments.markdown => {}
             Some(reason) => report::print(format_args!("Not measured: {route} ({reason}).")),
             None => problems.push(format!("a route that this program doesn't know: {route}")),
         }
     }
-    report::print(format_args!("It took {:.0} s.", begin.elapsed().as_secs_f64()));
+    if !arguments.markdown {
+        report::print(format_args!("It took {:.0} s.", begin.elapsed().as_secs_f64()));
+    }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
@@ -202,13 +221,13 @@ impl Setup<'_> {
         let Arguments { seconds, rounds, connections, .. } = self.arguments;
         let shared = match (self.cores.pinned, self.url.is_some()) {
             (true, false) => "the client has the others",
-            (true, true) => "the client and PostgreSQL itself share what there is",
+            (true, true) => "the client and PostgreSQL itself share the others",
             (false, false) => "the client shares them: rates are those of both together",
             (false, true) => "the client and PostgreSQL itself share them: rates are those of all together",
         };
         format!(
-            "{rounds} rounds of {seconds} s each, {connections} connections; {} worker(s) a server, {shared} (cores to be \
-             had: {}).",
+            "{rounds} rounds of {seconds} s each, {connections} connections; {} worker(s) a server, {shared} (cores \
+             available: {}).",
             self.cores.servers, self.cores.count
         )
     }

@@ -1,4 +1,4 @@
-//! The tables of figures: medians over the rounds.
+//! The tables of figures: medians over the rounds, as text or as one Markdown table.
 
 use super::load::Sample;
 use super::stub::EVENTS;
@@ -75,12 +75,65 @@ impl Row {
     }
 }
 
+/// The columns of the Markdown table: a name, and the figures of the longest row.
+const COLUMNS: usize = 8;
+
+/// Prints groups of rows.
+#[derive(Clone, Copy)]
+pub struct Output {
+    pub markdown: bool,
+}
+
+impl Output {
+    /// Begins the table of all groups.
+    pub fn begin(self) {
+        if self.markdown {
+            report::print(format_args!("\n|{}", " |".repeat(COLUMNS)));
+            report::print(format_args!("|---|{}", "---:|".repeat(COLUMNS - 1)));
+        }
+    }
+
+    /// Prints the title of a group, and the names of its columns.
+    pub fn group(self, title: &str, names: &[String]) {
+        if self.markdown {
+            self.line(&[&[format!("**{title}**")], names].concat());
+            return;
+        }
+        report::print(format_args!("\n{title}"));
+        if !names.is_empty() {
+            report::line(&[&[String::new()], names].concat());
+        }
+    }
+
+    /// Prints a row: a name, and its figures.
+    pub fn line(self, cells: &[String]) {
+        if self.markdown {
+            let empty = " |".repeat(COLUMNS.saturating_sub(cells.len()));
+            // An error contains the answer of a server.
+            let cells: Vec<_> = cells.iter().map(|cell| cell.replace(['|', '\r', '\n'], " ")).collect();
+            report::print(format_args!("| {} |{empty}", cells.join(" | ")));
+        } else {
+            report::line(cells);
+        }
+    }
+
+    /// Prints an error.
+    pub fn problem(self, problem: &str) {
+        self.line(&[format!("! {problem}")]);
+    }
+
+    fn problems(self, rows: &[Row]) {
+        for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
+            self.problem(problem);
+        }
+    }
+}
+
 /// Prints the rates of a closed loop. The first row is the bare proxy.
-pub fn rates(title: &str, unit: Unit, rows: &[Row]) {
+pub fn rates(output: Output, title: &str, unit: Unit, rows: &[Row]) {
     let (many, one) = if unit == Unit::Event { ("events/s", "event") } else { ("calls/s", "call") };
     let first = if unit == Unit::Event { "first " } else { "" };
-    report::print(format_args!("\n{title}"));
-    head(&[
+    let names = [
         many.to_owned(),
         "of bare".to_owned(),
         format!("{first}p50 µs"),
@@ -88,36 +141,34 @@ pub fn rates(title: &str, unit: Unit, rows: &[Row]) {
         format!("CPU µs/{one}"),
         "times bare".to_owned(),
         "busy".to_owned(),
-    ]);
+    ];
+    output.group(title, &names);
     for row in rows {
         let rate = |sample: &Sample| Some(sample.calls_per_s * unit.per_call());
         let cpu = |sample: &Sample| Some(sample.cpu_us? / unit.per_call());
         let at = |at| shown(row.median(|sample| percentile(unit.times(sample), at)), 0, "");
         let to_bare =
             |value: fn(&Sample) -> Option<f64>| rows.first().and_then(|base| row.ratio_to(base, value));
-        line(
-            row,
-            &[
-                shown(row.median(rate), 0, ""),
-                shown(to_bare(|sample| Some(sample.calls_per_s)).map(|ratio| ratio * 100.0), 0, " %"),
-                at(50),
-                at(99),
-                shown(row.median(cpu), 2, ""),
-                shown(to_bare(|sample| sample.cpu_us), 2, ""),
-                shown(row.median(|sample| sample.busy).map(|busy| busy * 100.0), 0, " %"),
-            ],
-        );
+        output.line(&[
+            row.name.clone(),
+            shown(row.median(rate), 0, ""),
+            shown(to_bare(|sample| Some(sample.calls_per_s)).map(|ratio| ratio * 100.0), 0, " %"),
+            at(50),
+            at(99),
+            shown(row.median(cpu), 2, ""),
+            shown(to_bare(|sample| sample.cpu_us), 2, ""),
+            shown(row.median(|sample| sample.busy).map(|busy| busy * 100.0), 0, " %"),
+        ]);
     }
-    problems(rows);
+    output.problems(rows);
 }
 
 /// Prints the times at an even rate, and how much they are above the bare proxy's.
-pub fn added(title: &str, rows: &[Row]) {
-    report::print(format_args!("\n{title}"));
+pub fn added(output: Output, title: &str, rows: &[Row]) {
     let names = ["first p50 µs", "added", "first p99 µs", "added", "whole p50 µs", "added", "busy"];
-    head(&names.map(str::to_owned));
+    output.group(title, &names.map(str::to_owned));
     for row in rows {
-        let mut cells = Vec::new();
+        let mut cells = vec![row.name.clone()];
         for (at, times) in [(50, true), (99, true), (50, false)] {
             let value =
                 |sample: &Sample| percentile(if times { &sample.first_us } else { &sample.whole_us }, at);
@@ -125,22 +176,7 @@ pub fn added(title: &str, rows: &[Row]) {
             cells.push(shown(rows.first().and_then(|base| row.difference_to(base, value)), 0, ""));
         }
         cells.push(shown(row.median(|sample| sample.busy).map(|busy| busy * 100.0), 0, " %"));
-        line(row, &cells);
+        output.line(&cells);
     }
-    problems(rows);
-}
-
-/// Prints the names of columns.
-pub fn head(names: &[String]) {
-    report::line(&[&[String::new()], names].concat());
-}
-
-fn line(row: &Row, cells: &[String]) {
-    report::line(&[std::slice::from_ref(&row.name), cells].concat());
-}
-
-fn problems(rows: &[Row]) {
-    for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
-        report::print(format_args!("! {problem}"));
-    }
+    output.problems(rows);
 }

@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tollkeeper::kernel::background::BackgroundThreads;
 
-use super::figures;
+use super::figures::Output;
 use super::load::{self, Sample};
 use super::stub::{Form, Stub};
 use super::target::Target;
-use crate::report::{self, percentile, shown};
+use crate::report::{percentile, shown};
 
 /// Connections of the flood.
 const CONNECTIONS: usize = 64;
@@ -45,11 +45,11 @@ enum Flood {
 impl Flood {
     const ALL: [(Self, &str); 6] = [
         (Self::None, "alone"),
-        (Self::Bodies, "beside unfinished bodies"),
-        (Self::Plain, "beside large plain calls"),
-        (Self::Unread, "beside unread answers"),
-        (Self::Slow, "beside slow readers"),
-        (Self::Abandoned, "beside streams that are left"),
+        (Self::Bodies, "unfinished bodies"),
+        (Self::Plain, "large plain calls"),
+        (Self::Unread, "unread answers"),
+        (Self::Slow, "slow readers"),
+        (Self::Abandoned, "abandoned streams"),
     ];
 }
 
@@ -72,12 +72,16 @@ pub async fn start_upstream() -> Result<SocketAddr, String> {
 }
 
 /// Measures the calls of `target` during each flood by `attacker`, another organization on the same service.
-pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duration) -> Result<(), String> {
-    report::print(format_args!(
-        "\nPlain calls of one organization, {per_s} a second at an even rate, while another one floods the service over \
-         {CONNECTIONS}\nconnections"
-    ));
-    figures::head(&["calls/s", "p50 µs", "p99 µs", "most MiB", "flood/s"].map(str::to_owned));
+pub async fn run(
+    output: Output,
+    target: &Target,
+    attacker: &Target,
+    per_s: u32,
+    length: Duration,
+) -> Result<(), String> {
+    let title = format!("Plain calls, {per_s} per second, during a flood over {CONNECTIONS} connections");
+    let names = ["calls/s", "p50 µs", "p99 µs", "most MiB", "flood/s"];
+    output.group(&title, &names.map(str::to_owned));
     let threads = BackgroundThreads::new("flood", 1);
     for (flood, name) in Flood::ALL {
         let until = Instant::now() + length;
@@ -95,7 +99,7 @@ pub async fn run(target: &Target, attacker: &Target, per_s: u32, length: Duratio
         let (sample, most_mib, attempts) = tokio::join!(load, memory, attack);
         let attempts = attempts.and_then(Result::ok).ok_or("the flood's thread has failed")??;
         let attempts_per_s = f64::from(attempts) / length.as_secs_f64();
-        report::line(&row(name, sample, most_mib, attempts_per_s));
+        output.line(&row(name, sample, most_mib, attempts_per_s));
         // Calls of the flood that are still open end in the meantime.
         tokio::time::sleep(Duration::from_secs(2)).await;
     }

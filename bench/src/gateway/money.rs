@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
+use super::figures::Output;
 use super::load::{self, Load};
 use super::stub::Form;
 use super::target::Target;
-use crate::report::{self, median, shown};
+use crate::report::{median, shown};
 use crate::table::call::{self, Call, Pool};
 
 /// The service listener, and a key.
@@ -81,16 +82,16 @@ impl Steps {
     }
 
     /// Prints the processor time of each step, and of a plain call without its money.
-    pub fn print(&self) {
-        report::print("\nThe money of a plain call, CPU µs");
+    pub fn print(&self, output: Output) {
+        output.group("The money of a plain call", &["CPU µs".to_owned()]);
         let all = [&self.plain, &self.deciding, &self.reserving, &self.reporting, &self.capturing];
         let names =
             ["a plain call", "authorize", "authorize, reserving", "usage, refused", "usage, capturing"];
         for (name, times) in names.into_iter().zip(all) {
-            report::line(&[name.to_owned(), shown(median(times.clone()), 1, "")]);
+            output.line(&[name.to_owned(), shown(median(times.clone()), 1, "")]);
         }
         let [plain, deciding, reserving, reporting, capturing] = all.map(|times| median(times.clone()));
         let without = || Some(plain? - (reserving? - deciding?) - (capturing? - reporting?));
-        report::line(&["a plain call without money".to_owned(), shown(without(), 1, "")]);
+        output.line(&["a plain call without money".to_owned(), shown(without(), 1, "")]);
     }
 }

@@ -1,4 +1,4 @@
-//! The table, as text or as Markdown.
+//! The tables as text, and as one Markdown table.
 
 use super::operations::{Floor, Operation};
 use crate::client::Sample;
@@ -83,16 +83,15 @@ impl Table {
         self.lines.iter().filter_map(problem).map(|problem| format!("{}: {problem}", self.title)).collect()
     }
 
-    pub fn print(&self, markdown: bool) {
-        let heading = if markdown { "### " } else { "" };
-        report::print(format_args!("{heading}{}\n\n{}\n", self.title, self.head));
-        let rows: Vec<_> = self.lines.iter().map(|line| self.cells(line)).collect();
-        if markdown {
-            print_markdown(&rows);
-        } else {
-            print_text(&rows);
-        }
+    /// Prints it as text.
+    pub fn print(&self) {
+        report::print(format_args!("{}\n\n{}\n", self.title, self.head));
+        print_text(&self.rows());
         report::print("");
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        self.lines.iter().map(|line| self.cells(line)).collect()
     }
 
     fn row_of(&self, wanted: Floor) -> Option<&Row> {
@@ -130,13 +129,24 @@ impl Table {
     }
 }
 
-fn print_markdown(rows: &[Vec<String>]) {
-    report::print(format_args!("| {} |", COLUMNS.join(" | ")));
-    report::print(format_args!("|---|---|{}", "---:|".repeat(COLUMNS.len() - 2)));
-    for cells in rows {
+/// Prints tables that have the same lines as one: the requests per second, and their share of the floor's.
+pub fn print_markdown(tables: &[Table]) {
+    let titles: Vec<_> = tables.iter().map(|table| format!(" {} | of floor |", table.title)).collect();
+    report::print(format_args!("| requests per second | floor |{}", titles.concat()));
+    report::print(format_args!("|---|---|{}", "---:|---:|".repeat(tables.len())));
+    let tables: Vec<_> = tables.iter().map(Table::rows).collect();
+    for (number, cells) in tables.first().into_iter().flatten().enumerate() {
         match cells.as_slice() {
-            [group] => report::print(format_args!("| **{group}** |{}", " |".repeat(COLUMNS.len() - 1))),
-            cells => report::print(format_args!("| {} |", cells.join(" | "))),
+            [label, floor, ..] => {
+                let rows = tables.iter().filter_map(|rows| rows.get(number));
+                let figures = rows.filter_map(|cells| cells.get(2..4)).flatten();
+                let cells: Vec<_> = [label, floor].into_iter().chain(figures).map(String::as_str).collect();
+                report::print(format_args!("| {} |", cells.join(" | ")));
+            }
+            cells => {
+                let empty = " |".repeat(1 + 2 * tables.len());
+                report::print(format_args!("| **{}** |{empty}", cells.concat()));
+            }
         }
     }
 }
