@@ -10,7 +10,7 @@ use kernel::ids::ProjectId;
 use super::{ApiKey, COLUMNS, JOINED};
 
 /// A status of keys, computed from the clock, so that it never waits for a job
-/// (docs/contract/api-keys.md#status).
+/// (docs/contract/api-keys.md#api-key).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum StatusFilter {
