@@ -2,14 +2,15 @@
 //!
 //! | received | charged |
 //! |---|---|
-//! | usages, and the stream ended cleanly | the last one that isn't zero |
-//! | usages, and the stream was cut or left | the largest one, because counts only grow |
-//! | text after the last usage | an estimate of it, in addition |
-//! | a usage with one readable count | that count, and an estimate of the other |
-//! | no usage | an estimate: a token for each event with text, or the tokens of the text if they are more |
+//! | `usage` objects, and the stream ended cleanly | the last one that isn't zero |
+//! | `usage` objects, and the stream was cut or left | the largest one, because counts only grow |
+//! | text after the last `usage` object | an estimate of the text, in addition |
+//! | a `usage` object with one readable count | that count, and an estimate of the other |
+//! | no `usage` object | an estimate: a token for each event with text, or the tokens of the text if they are more |
 //!
-//! A usage may come without choices, next to a choice, or inside one; `usage` reads every form. Counts that are larger
-//! than the visible text are accepted, because hidden reasoning is normal. Nothing exceeds the [`Bounds`] of the call.
+//! A `usage` object may come without choices, next to a choice, or inside one; the module `usage` reads every
+//! form. Counts that are larger than the visible text are accepted, because hidden reasoning is normal.
+//! Nothing exceeds the [`Bounds`] of the call.
 //!
 //! The parts of both counts, and searches, are the components that have prices (docs/contract/gateway.md#components).
 //! Whether the parts fit in their whole is checked when the call is settled.
@@ -51,7 +52,7 @@ pub struct Usage {
     pub parts: ReportedParts,
 }
 
-/// The readable counts of a usage in which a count is missing or invalid.
+/// The readable counts of a `usage` object in which a count is missing or invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Partial {
     /// Tokens of the prompt, with those from a cache.
@@ -112,7 +113,7 @@ pub struct Settled {
 }
 
 impl Usage {
-    /// Returns `true` if it counts nothing at all, which means it isn't a usage: every prompt has tokens.
+    /// Returns `true` if all counts are zero. Such an object is ignored, because every prompt has tokens.
     pub(crate) const fn is_nothing(self) -> bool {
         self.prompt_tokens == 0 && self.completion_tokens == 0
     }

@@ -2,7 +2,7 @@
 //!
 //! Every request gets the same text, which states that it comes from a demo, and every text to embed gets a vector
 //! made of its bytes. A word is a token, of the prompt and of the answer, so the counts can be checked by hand. The
-//! demo speaks the protocol of vLLM, with a usage in every chunk.
+//! demo speaks the protocol of vLLM, with a `usage` object in every chunk.
 
 mod chunks;
 mod embeddings;
@@ -65,8 +65,8 @@ struct Request {
     encoding_format: Option<String>,
 }
 
-/// Answers the body of a request. Vectors have the dimension of the model, unless the request has another. `None`
-/// if the body can't be read.
+/// Answers the body of a request. Vectors have the dimension of the model, unless the request sets another
+/// one. Returns `None` if the body can't be read.
 pub(crate) fn answer(
     operation: Operation,
     body: &[u8],
@@ -78,7 +78,7 @@ pub(crate) fn answer(
     let max_tokens = limits.into_iter().flatten().min();
     let max_tokens = max_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(usize::MAX);
     let words: Vec<_> = TEXT.split_inclusive(' ').take(max_tokens).collect();
-    let speech = Speech {
+    let reply = Reply {
         is_cut: words.len() < TEXT.split_inclusive(' ').count(),
         prompt_tokens: match operation {
             Operation::ChatCompletions | Operation::Messages => request.messages.iter().map(words_in).sum(),
@@ -92,30 +92,30 @@ pub(crate) fn answer(
     };
     let choices = usize::try_from(request.n.unwrap_or(1)).unwrap_or(1);
     Some(match operation {
-        Operation::ChatCompletions => chunks::answer(&speech, chunks::Form::Chat, choices),
+        Operation::ChatCompletions => chunks::answer(&reply, chunks::Form::Chat, choices),
         Operation::Completions => {
             let prompts = request.prompt.as_array().map_or(1, |items| items.len().max(1));
             let prompts = if has_tokens(&request.prompt) { 1 } else { prompts };
-            chunks::answer(&speech, chunks::Form::Text, choices.saturating_mul(prompts))
+            chunks::answer(&reply, chunks::Form::Text, choices.saturating_mul(prompts))
         }
-        Operation::Embeddings => embeddings::answer(&speech, &request, dimension),
-        Operation::Responses => responses::answer(&speech),
-        Operation::Messages => messages::answer(&speech),
+        Operation::Embeddings => embeddings::answer(&reply, &request, dimension),
+        Operation::Responses => responses::answer(&reply),
+        Operation::Messages => messages::answer(&reply),
     })
 }
 
-/// An answer of words that is being written.
-struct Speech {
+/// The content of an answer, independent of the API's format.
+struct Reply {
     model: String,
     created: i64,
     prompt_tokens: usize,
     words: Vec<&'static str>,
     is_stream: bool,
-    /// `true` if the text has more words than the answer may have.
+    /// `true` if the text was cut off at the token limit.
     is_cut: bool,
 }
 
-impl Speech {
+impl Reply {
     fn text(&self) -> String {
         self.words.concat().trim_end().to_owned()
     }

@@ -56,7 +56,7 @@ pub(crate) fn log(call_id: ModelCallId, upstream: &str, message: Option<&str>) {
     tracing::debug!(%call_id, upstream, message, "an upstream reports an error");
 }
 
-/// Returns a message in which a model's name is replaced where it is a word by itself.
+/// Returns a message in which a model's name is replaced where it is a whole word.
 pub fn rename(message: &str, from: &str, to: &str) -> String {
     if from.is_empty() || from == to {
         return message.to_owned();

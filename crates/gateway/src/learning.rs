@@ -1,7 +1,9 @@
-//! Finding out which fields an upstream accepts, among those added to streams so that it counts tokens.
+//! Probes, which find out which injected fields an upstream accepts. The gateway injects these fields into
+//! requests so that the upstream counts tokens.
 //!
-//! If an upstream refuses a field, the gateway sends it a small request of its own, and remembers only the answer
-//! to that. Answers to a tenant's requests depend on what the tenant sends, so nothing is learned from them.
+//! If an upstream refuses a field, the gateway sends a small separate request, the probe, and remembers only
+//! its outcome. Answers to tenants' requests depend on the content of the requests, so they aren't used for
+//! this.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +35,7 @@ const PROBE_TOKENS: i64 = 16;
 pub(crate) fn publish(transports: &Transports, counters: &Counters, clock: &Clock) {
     let now_ms = clock.steady_ms();
     let refused = transports.all().into_iter().flat_map(|transport| {
-        let refused = transport.abilities().refused(now_ms).into_iter();
+        let refused = transport.probe_outcomes().refused(now_ms).into_iter();
         refused.map(move |(model, field)| (transport.id().to_owned(), model, field)).collect::<Vec<_>>()
     });
     counters.set_refused_fields(refused);
@@ -81,15 +83,15 @@ struct Probe {
 
 impl Probe {
     async fn run(self) -> Injection {
-        let abilities = self.transport.abilities();
-        let _only = abilities.probing.lock().await;
+        let probe_outcomes = self.transport.probe_outcomes();
+        let _only = probe_outcomes.probing.lock().await;
         let now_ms = self.gateway.clock.steady_ms();
-        if abilities.may_probe(self.operation, &self.model, now_ms) {
+        if probe_outcomes.may_probe(self.operation, &self.model, now_ms) {
             let answer = timeout(PROBE_TIMEOUT, self.ask()).await.ok().flatten();
-            abilities.remember(self.operation, &self.model, answer, now_ms);
+            probe_outcomes.remember(self.operation, &self.model, answer, now_ms);
             publish(self.gateway.transports(), self.gateway.counters(), &self.gateway.clock);
         }
-        abilities.injection(self.operation, &self.model, now_ms)
+        probe_outcomes.injection(self.operation, &self.model, now_ms)
     }
 
     /// Returns the fields with which the upstream accepts a small request; `None` if its answer doesn't show that.

@@ -21,7 +21,6 @@
 //!
 //! [`media`] loads remote media of a request, so that the upstream gets them inline.
 
-mod abilities;
 mod admission;
 pub mod answer;
 mod anthropic_headers;
@@ -47,6 +46,7 @@ mod opening;
 mod operation;
 mod prefix_cache;
 pub mod probe;
+mod probe_outcomes;
 mod progress;
 mod queue;
 mod record;

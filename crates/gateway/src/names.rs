@@ -1,9 +1,10 @@
-//! Names of members, compared as the laxest reader of JSON would compare them.
+//! Names of JSON members, compared as a lenient JSON parser would compare them.
 //!
-//! Go's `encoding/json` accepts a name in any case, even with characters of other scripts that fold to an ASCII
-//! letter, and takes the last of several members. Other readers that ignore case accept a few more. If such a
-//! reader would take a member for one that is checked here, and an exact reader wouldn't, the request is refused.
-//! So both kinds read the same.
+//! Go's `encoding/json` accepts a name in any case, even with characters of other scripts that fold to an
+//! ASCII letter, and takes the last of several members. Other case-insensitive parsers accept a few more. A
+//! request is refused if such a parser would read one of its members as a field that is checked here, and a
+//! case-sensitive parser wouldn't. So the gateway checks the same fields that the upstream reads, whichever
+//! parser it has.
 
 use std::borrow::Cow;
 
@@ -11,13 +12,13 @@ use kernel::error::{Code, Error};
 
 /// The maximum length of a name that is compared. All names on the lists are shorter.
 const MAX_BYTES: usize = 64;
-/// The maximum number of characters of a sent name that an error repeats.
+/// The maximum number of characters of a client's name that an error message repeats.
 pub(crate) const MAX_SHOWN_CHARS: usize = 64;
 
-/// Returns the name in the list that a case-insensitive reader would take this one for, unless it is exactly that
-/// name. The names in the list are ASCII without capital letters.
+/// Returns the name in the list that a case-insensitive parser would read this one as, unless it is exactly
+/// that name. The names in the list are ASCII without capital letters.
 pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
-    // This covers almost every sent name: it is equal to another one only if it is the same.
+    // The usual case: lower-case ASCII folds to itself, so it can't be a lookalike of another name.
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return None;
     }
@@ -27,7 +28,8 @@ pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str
     names.into_iter().find(|listed| listed.as_bytes() == folded)
 }
 
-/// Returns whether two names are equal to a reader that ignores case. `listed` is ASCII without capital letters.
+/// Returns whether two names are equal to a case-insensitive parser. `listed` is ASCII without capital
+/// letters.
 pub(crate) fn is_like(name: &str, listed: &str) -> bool {
     let mut folded = [0; MAX_BYTES];
     name == listed
@@ -44,31 +46,31 @@ fn fold(name: &str, folded: &mut [u8; MAX_BYTES]) -> Option<usize> {
     Some(length)
 }
 
-/// Returns the lower-case ASCII letter that some reader takes a character for.
+/// Returns the lower-case ASCII letter that some case-insensitive parser folds a character to.
 fn folded_ascii(character: char) -> Option<u8> {
     match character {
         // The Kelvin sign and the long s, by the simple case folding of Unicode.
         '\u{212a}' => Some(b'k'),
         '\u{17f}' => Some(b's'),
-        // Capital i with a dot and small i without one: readers that compare lower-case or upper-case letters take
-        // both for i.
+        // Capital i with a dot and small i without one: parsers that compare lower-case or upper-case letters
+        // read both as i.
         '\u{130}' | '\u{131}' => Some(b'i'),
         _ => u8::try_from(character).ok().filter(u8::is_ascii).map(|byte| byte.to_ascii_lowercase()),
     }
 }
 
-/// Returns a name as an error repeats it.
+/// Shortens a name for an error message.
 pub(crate) fn shown(name: &str) -> String {
     name.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// Returns the refusal of a member whose name is almost one that matters. `within` is the path of its object,
-/// ending with a period.
+/// Returns the error for a member whose name differs from a known one only in case. `within` is the path of
+/// the object, ending with a period.
 pub(crate) fn misspelled(within: &str, name: &str, meant: &str) -> Error {
     let name = shown(name);
     let message = format!(
-        "`{within}{name}` isn't supported: the name is written `{meant}`. Servers that ignore case would take both for the \
-         same field."
+        "`{within}{name}` isn't supported: write it as `{meant}`. Servers that ignore case would treat \
+         both as the same field."
     );
     unsupported(format!("{within}{name}"), message)
 }

@@ -40,7 +40,7 @@ pub(crate) fn hides(upstream: &Upstream, operation: Operation) -> bool {
     !upstream.shared_prefix_cache && !dialect.is_demo && !dialect.has_salt(operation)
 }
 
-/// Removes what reveals the cache from an answer or an event, apart from its usage.
+/// Removes the fields that reveal the cache from an answer or an event, except its `usage` object.
 pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timings: bool) {
     for name in REVEALING.iter().filter(|name| object.get(name).is_some()) {
         edit.remove(name);
@@ -50,7 +50,7 @@ pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timi
     }
 }
 
-/// Returns whether a choice of an answer has a usage of its own.
+/// Returns whether a choice of an answer has a `usage` object of its own.
 fn has_usage_in_choice(body: &Bytes, has_usage: bool) -> bool {
     // Most answers have one usage, next to the choices.
     let found = memchr::memmem::find_iter(body, b"\"usage\"").take(2).count();
@@ -81,7 +81,7 @@ fn hidden_timings(timings: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns a usage in one of OpenAI's forms as if nothing had been cached.
+/// Returns a `usage` object in one of OpenAI's forms as if nothing had been cached.
 pub(crate) fn hidden_usage(usage: &[u8]) -> Vec<u8> {
     const KEPT: [&str; 10] = [
         "prompt_tokens",
@@ -107,7 +107,8 @@ pub(crate) fn hidden_usage(usage: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns a usage of a message as if nothing had been cached. `prompt_tokens` is the total of the prompt.
+/// Returns a `usage` object of a message as if nothing had been cached. `prompt_tokens` is the total of the
+/// prompt.
 pub(crate) fn hidden_message_usage(usage: &[u8], prompt_tokens: Option<i64>) -> Vec<u8> {
     const CACHED: [&str; 2] = ["cache_read_input_tokens", "cache_creation_input_tokens"];
     const KEPT: [&str; 5] =

@@ -172,7 +172,7 @@ impl Hold {
         match reservations::release(&self.billing, self.reservation.id).await {
             Err(error) if error.code != Code::ReservationNotFound => {
                 let (call_id, reservation_id) = (self.call_id, self.reservation.id);
-                tracing::warn!(%call_id, %reservation_id, "a reservation isn't released, and expires by itself: {error}");
+                tracing::warn!(%call_id, %reservation_id, "a reservation can't be released, and will expire: {error}");
             }
             _ => {}
         }
@@ -216,7 +216,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if !self.is_settled {
             let (call_id, reservation_id) = (self.call_id, self.reservation.id);
-            tracing::error!(%call_id, %reservation_id, "a call ended without being settled: its reservation expires by itself");
+            tracing::error!(%call_id, %reservation_id, "a call ended without being settled: its reservation will expire");
         }
     }
 }

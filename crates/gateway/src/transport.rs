@@ -19,9 +19,9 @@ use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, Http
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio_rustls::rustls::ClientConfig;
 
-use crate::abilities::Abilities;
 use crate::breaker::{Breaker, Change, RetryBudget};
 use crate::dialect::Dialect;
+use crate::probe_outcomes::ProbeOutcomes;
 use crate::queue::{Place, Places};
 use catalog::Upstream;
 use complaints::Complaints;
@@ -55,7 +55,7 @@ pub(crate) struct Transport {
     base: String,
     authorization: Option<HeaderValue>,
     /// The fields that the upstream accepts.
-    abilities: Abilities,
+    probe_outcomes: ProbeOutcomes,
     /// The times of repeated log lines about the upstream's errors.
     complaints: Complaints,
     client: Client<HttpsConnector<SocketConnector>, Full<Bytes>>,
@@ -143,7 +143,7 @@ impl Transport {
         Ok(Self {
             base: upstream.url.as_ref().map_or("", |url| url.as_str()).trim_end_matches('/').to_owned(),
             authorization: authorization.transpose()?,
-            abilities: Abilities::default(),
+            probe_outcomes: ProbeOutcomes::default(),
             complaints: Complaints::default(),
             client,
             places: Places::new(upstream.max_concurrent, upstream.max_waiting),
@@ -167,8 +167,8 @@ impl Transport {
     }
 
     /// Returns the fields that the upstream accepts, as far as it was probed.
-    pub(crate) const fn abilities(&self) -> &Abilities {
-        &self.abilities
+    pub(crate) const fn probe_outcomes(&self) -> &ProbeOutcomes {
+        &self.probe_outcomes
     }
 
     /// Returns the times of repeated log lines about the upstream's errors.

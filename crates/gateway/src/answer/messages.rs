@@ -36,7 +36,7 @@ impl StreamCleaner {
             b"\"message_delta\"" => self.count_end(&event),
             _ => {}
         }
-        let mut edit = self.wishes.edit(&event);
+        let mut edit = self.options.edit(&event);
         self.hide_cached(&event, &mut edit);
         let bytes = edited(frame, &edit);
         if name == b"\"message_stop\"" { Cleaned::Last(bytes) } else { Cleaned::Forward(bytes) }
@@ -54,9 +54,9 @@ impl StreamCleaner {
             let usage = self.message_usage.total().map(|usage| Usage { completion_tokens: 0, ..usage });
             self.count(TextTokens::default(), false, usage);
         }
-        let mut edit = self.wishes.edit(event);
+        let mut edit = self.options.edit(event);
         let inner = message.as_ref().map(|message| {
-            let mut edit = self.wishes.edit(message);
+            let mut edit = self.options.edit(message);
             self.hide_cached(message, &mut edit);
             edit
         });
@@ -69,7 +69,8 @@ impl StreamCleaner {
     /// Replaces the usage of an event, or of its message, with one without cached tokens, if they are hidden from
     /// the client.
     fn hide_cached(&self, object: &Object, edit: &mut Edit<'_>) {
-        if let Some(usage) = object.get("usage").filter(|usage| self.wishes.hides_cached && *usage != b"null")
+        if let Some(usage) =
+            object.get("usage").filter(|usage| self.options.hides_cached && *usage != b"null")
         {
             let total = self.message_usage.total().map(|usage| usage.prompt_tokens);
             edit.set("usage", hidden_message_usage(usage, total));

@@ -5,7 +5,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::value::RawValue;
 
 use super::chunk::Chunk;
-use super::stream::{Wishes, is_error};
+use super::stream::{AnswerOptions, is_error};
 use crate::count::reading::Text;
 use crate::count::{
     Bounds, MessageUsage, Partial, ReportedParts, Searches, Settled, StreamCounter, TextTokens, Usage,
@@ -29,7 +29,7 @@ pub struct PlainAnswer {
     pub body: Bytes,
     /// The usage, if the answer has one.
     pub usage: Option<Usage>,
-    /// The readable counts of a usage that isn't valid as a whole.
+    /// The readable counts of a `usage` object that isn't valid as a whole.
     partial: Partial,
     /// The service tier that it names.
     service_tier: Option<ServiceTier>,
@@ -76,7 +76,7 @@ impl PlainAnswer {
             return Err(PlainError::Error(UpstreamError::read(body, secrets)));
         }
         // Clients differ in which of two members with the same name they take.
-        let body = if has_twins { body.clone() } else { Wishes::of(request).edit(&object).to_bytes() };
+        let body = if has_twins { body.clone() } else { AnswerOptions::of(request).edit(&object).to_bytes() };
         Ok(Self { body, usage, partial, service_tier, estimate: estimate(request, text) })
     }
 
@@ -144,7 +144,7 @@ fn read_usage(value: &[u8], operation: Operation) -> Option<Usage> {
     usage.filter(|usage| !usage.is_nothing())
 }
 
-/// Returns the readable counts of a usage.
+/// Returns the readable counts of a `usage` object.
 fn read_partial(value: &[u8], operation: Operation) -> Partial {
     match operation {
         Operation::Messages => MessageUsage::read(value).partial(),

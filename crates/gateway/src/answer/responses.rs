@@ -12,10 +12,10 @@ use crate::prefix_cache::hidden_usage;
 use crate::revealing_names::with_revealing_names;
 use crate::sse::Frame;
 
-/// The members of an event that are read.
+/// The fields of an event that are read.
 const NAMES: &[&str] =
     with_revealing_names!["type", "response", "item", "delta", "timings", "error", "object"];
-/// The members of its response that are read.
+/// The fields of an event's response that are read.
 const RESPONSE_NAMES: &[&str] = with_revealing_names!["model", "usage", "service_tier", "timings"];
 
 /// The kind of an event.
@@ -69,22 +69,23 @@ impl StreamCleaner {
             _ => {}
         }
         let inner = response.as_ref().map(|(response, _)| {
-            let mut edit = self.wishes.edit(response);
+            let mut edit = self.options.edit(response);
             if let Some(usage) =
-                response.get("usage").filter(|usage| self.wishes.hides_cached && *usage != b"null")
+                response.get("usage").filter(|usage| self.options.hides_cached && *usage != b"null")
             {
                 edit.set("usage", hidden_usage(usage));
             }
             edit
         });
         let inner = inner.filter(|edit| !edit.is_empty()).map(|edit| edit.to_bytes());
-        let mut edit = self.wishes.edit(&event);
+        let mut edit = self.options.edit(&event);
         if let Some(inner) = inner {
             edit.set("response", inner.to_vec());
         }
         let bytes = edited(frame, &edit);
         if is_end { Cleaned::Last(bytes) } else { Cleaned::Forward(bytes) }
     }
+
     fn count_response_event(
         &mut self,
         kind: EventKind,
@@ -92,7 +93,7 @@ impl StreamCleaner {
         response: Option<&(Object, Searches)>,
     ) {
         let is_end = kind == EventKind::End;
-        // Before the end, a usage wouldn't cover the whole answer.
+        // Usage reported before the end doesn't cover the whole answer.
         let has_usage = matches!(kind, EventKind::End | EventKind::Failure);
         let ended = response.filter(|_| has_usage);
         let usage = ended.and_then(|(response, _)| Usage::read(response.get("usage")?));
@@ -122,7 +123,7 @@ impl StreamCleaner {
     }
 }
 
-/// Reads the response in an event, with the searches that it has finished.
+/// Reads the response in an event, and the finished searches in its output.
 fn read_response(text: Bytes) -> Result<(Object, Searches), JsonError> {
     let (response, searches) = Object::read_lax_with::<Lenient<Searches>>(text, RESPONSE_NAMES, "output")?;
     Ok((response, searches.map(|Lenient(searches)| searches).unwrap_or_default()))

@@ -19,9 +19,9 @@ const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 /// The last event of a message, for upstreams that send none.
 const MESSAGE_STOP: Bytes = Bytes::from_static(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
 
-/// The optional parts of an answer that a client asked for.
+/// The client's options for an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Wishes {
+pub(super) struct AnswerOptions {
     /// The client's name of the model, as JSON.
     pub(super) model: Vec<u8>,
     has_usage: bool,
@@ -31,7 +31,7 @@ pub(super) struct Wishes {
     pub(super) hides_cached: bool,
 }
 
-impl Wishes {
+impl AnswerOptions {
     pub(super) fn of(request: &ModelRequest) -> Self {
         Self {
             model: json_string(&request.model),
@@ -42,7 +42,7 @@ impl Wishes {
         }
     }
 
-    /// Edits what a streamed and a plain answer have in common.
+    /// Edits the parts that streamed and plain answers have in common.
     pub(super) fn edit<'a>(&'a self, object: &'a Object) -> Edit<'a> {
         let mut edit = object.edit();
         if object.get("model").is_some_and(|model| model != b"null" && model != self.model) {
@@ -77,8 +77,8 @@ pub enum Cleaned {
 #[derive(Debug)]
 pub struct StreamCleaner {
     operation: Operation,
-    pub(super) wishes: Wishes,
-    /// The upstream was asked for a usage on every chunk.
+    pub(super) options: AnswerOptions,
+    /// The upstream was asked for a `usage` object on every chunk.
     has_injected_usage: bool,
     /// The model's name at the upstream, and its name for the client.
     model_there: String,
@@ -88,7 +88,7 @@ pub struct StreamCleaner {
     pub(super) counter: StreamCounter,
     /// The usage of a message so far.
     pub(super) message_usage: MessageUsage,
-    /// `true` once a usage has counted the message so far.
+    /// `true` once a `usage` object has counted the message so far.
     pub(super) is_message_counted: bool,
     has_ended: bool,
 }
@@ -100,7 +100,10 @@ impl StreamCleaner {
         let estimated_prompt_tokens = request.estimated_prompt_tokens();
         Self {
             operation: request.operation,
-            wishes: Wishes { hides_cached: upstream.options.hides_cached_tokens, ..Wishes::of(request) },
+            options: AnswerOptions {
+                hides_cached: upstream.options.hides_cached_tokens,
+                ..AnswerOptions::of(request)
+            },
             has_injected_usage: upstream.inject.adds(InjectedField::ContinuousUsage, upstream.dialect),
             model_there: upstream.model.to_owned(),
             model: request.model.clone(),
@@ -166,25 +169,25 @@ impl StreamCleaner {
         if frame.event.as_deref() == Some(b"error") || is_error(&chunk.object) {
             return self.error_event(data);
         }
-        let mut edit = self.wishes.edit(&chunk.object);
+        let mut edit = self.options.edit(&chunk.object);
         let has_choices = !chunk.counts.choices.is_empty();
         if let Some(usage) = chunk.object.get("usage") {
             let is_null = usage == b"null";
-            if !self.wishes.has_usage {
+            if !self.options.has_usage {
                 if !has_choices && !is_null {
                     return Cleaned::Drop;
                 }
                 edit.remove("usage");
-            } else if has_choices && !is_null && self.has_injected_usage && !self.wishes.has_continuous_usage
+            } else if has_choices && !is_null && self.has_injected_usage && !self.options.has_continuous_usage
             {
                 // With `include_usage` alone, every chunk but the last has null.
                 edit.set("usage", b"null".as_slice());
-            } else if self.wishes.hides_cached && !is_null {
+            } else if self.options.hides_cached && !is_null {
                 edit.set("usage", hidden_usage(usage));
             }
         }
         let bytes = edited(frame, &edit);
-        if self.wishes.hides_cached && chunk.counts.choices.iter().any(|one| one.usage.is_some()) {
+        if self.options.hides_cached && chunk.counts.choices.iter().any(|one| one.usage.is_some()) {
             let without = without_usage_of_choices(&edit.to_bytes());
             return without.map_or(Cleaned::Drop, |data| Cleaned::Forward(frame.with_data(&data)));
         }
@@ -198,14 +201,14 @@ impl StreamCleaner {
             JsonError::NotUtf8 { .. } | JsonError::Invalid(_) => return Cleaned::Invalid,
             JsonError::NotAnObject => {}
             // Either of the two members may reveal how much was cached, so only one of them is forwarded.
-            JsonError::Duplicate(_) if self.wishes.hides_cached => {
+            JsonError::Duplicate(_) if self.options.hides_cached => {
                 let once = last_of_each_member(data).and_then(|data| Frame::of(frame.with_data(&data)));
                 let Some((once, data)) = once.and_then(|once| Some((once.clone(), once.data?))) else {
                     return Cleaned::Drop;
                 };
                 return self.clean_event(&once, &data);
             }
-            JsonError::TooDeep if self.wishes.hides_cached => return Cleaned::Drop,
+            JsonError::TooDeep if self.options.hides_cached => return Cleaned::Drop,
             JsonError::TooDeep | JsonError::Duplicate(_) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(data));
                 let choices = vec![ChoiceText { text, ..ChoiceText::default() }];
@@ -217,7 +220,7 @@ impl StreamCleaner {
 
     /// Returns the reason why an object within an event couldn't be read, if that could reveal how much was cached.
     pub(super) fn may_reveal<T>(&self, inner: Option<&Result<T, JsonError>>) -> Option<JsonError> {
-        let error = inner?.as_ref().err().filter(|_| self.wishes.hides_cached)?;
+        let error = inner?.as_ref().err().filter(|_| self.options.hides_cached)?;
         matches!(error, JsonError::Duplicate(_) | JsonError::TooDeep).then(|| error.clone())
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn quantity(value: &[u8]) -> Option<i64> {
     serde_json::from_slice::<Lenient<Tokens>>(value).ok().and_then(|Lenient(Tokens(number))| number)
 }
 
-/// The members of a usage of OpenAI's forms.
+/// The members of a `usage` object of OpenAI's forms.
 #[derive(Default)]
 pub(super) struct Members {
     pub(super) prompt: Option<i64>,

@@ -15,7 +15,7 @@ const MAX_CHOICES: usize = 128 * 2_048;
 pub(crate) struct ChunkCounts {
     pub(crate) choices: Vec<ChoiceText>,
     pub(crate) usage: Option<Usage>,
-    /// The readable counts of a usage that isn't valid as a whole.
+    /// The readable counts of a `usage` object that isn't valid as a whole.
     pub(crate) partial: Partial,
     /// The service tier that it names.
     pub(crate) service_tier: Option<ServiceTier>,
@@ -28,7 +28,7 @@ pub(crate) struct ChoiceText {
     /// The tokens of the generated text.
     pub(crate) text: TextTokens,
     pub(crate) is_finished: bool,
-    /// A usage inside the choice, as Kimi sends it.
+    /// A `usage` object inside the choice, as Kimi sends it.
     pub(crate) usage: Option<Usage>,
 }
 
@@ -109,7 +109,7 @@ impl UsageCounts {
     }
 }
 
-/// The part of a stream that a usage counts.
+/// The part of a stream that a `usage` object counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counted {
     /// All of the stream so far.
@@ -148,14 +148,14 @@ pub struct StreamCounter {
     /// The part that the last usage counted.
     last: Option<Counted>,
     cached_prompt_tokens: Option<i64>,
-    /// The parts that a usage has reported.
+    /// The parts that a `usage` object has reported.
     said: PerPart<bool>,
     /// Finished searches, taken from their results.
     searches: i64,
     service_tier: Option<ServiceTier>,
     /// The readable counts of invalid usages, until a valid usage arrives.
     partial: Partial,
-    /// `true` once a usage without choices has arrived, which is at the end of a stream.
+    /// `true` once a `usage` object without choices has arrived, which is at the end of a stream.
     has_total: bool,
     /// `true` if the client left before any text, and no usage has arrived since.
     awaits_usage: bool,
@@ -235,7 +235,7 @@ impl StreamCounter {
         index.min(self.choices - 1)
     }
 
-    /// Notes the counts of a usage that isn't valid as a whole.
+    /// Notes the counts of a `usage` object that isn't valid as a whole.
     fn add_partial(&mut self, partial: Partial) {
         self.partial.prompt = partial.prompt.max(self.partial.prompt);
         self.partial.cached = partial.cached.max(self.partial.cached);
@@ -269,7 +269,7 @@ impl StreamCounter {
         self.searches = searches.count().max(self.searches);
     }
 
-    /// Notes a usage, of one choice or of all.
+    /// Notes a `usage` object, of one choice or of all.
     fn add_usage(&mut self, choice: Option<usize>, usage: Usage) {
         if usage.is_nothing() {
             return;
@@ -337,7 +337,7 @@ impl StreamCounter {
         self.is_done && !self.finished.is_empty() && self.finished.len() == self.begun.len()
     }
 
-    /// Returns whether a usage has counted text that arrived with it or before it.
+    /// Returns whether a `usage` object has counted text that arrived with it or before it.
     pub fn is_counting(&self) -> bool {
         self.last.is_some() && self.seen.events > 0 && self.seen_since.events == 0 && self.counted().1 > 0
     }
@@ -350,7 +350,7 @@ impl StreamCounter {
         Some(Usage { prompt_tokens, completion_tokens, cached_prompt_tokens, parts })
     }
 
-    /// Returns whether a usage has arrived.
+    /// Returns whether a `usage` object has arrived.
     pub fn has_usage(&self) -> bool {
         self.last.is_some()
     }
@@ -382,7 +382,7 @@ impl StreamCounter {
         Settled { service_tier: self.service_tier.unwrap_or_default(), ..settled }
     }
 
-    /// Returns the charge without a usage.
+    /// Returns the charge without a `usage` object.
     fn settle_estimate(&self, bounds: Bounds) -> Settled {
         let prompt_tokens = if self.has_prompt { self.estimated_prompt_tokens } else { 0 };
         let completion_tokens = match self.partial.completion {

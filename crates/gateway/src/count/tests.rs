@@ -16,7 +16,7 @@ fn usage(prompt: i64, completion: i64, cached: Option<i64>) -> Usage {
     }
 }
 
-/// Returns a usage without parts, which have tests of their own.
+/// Returns a `usage` object without parts, which have tests of their own.
 fn without_parts(usage: Option<Usage>) -> Option<Usage> {
     usage.map(|usage| Usage { parts: ReportedParts::default(), ..usage })
 }
@@ -202,7 +202,8 @@ fn the_usage_at_the_end_counts() {
     assert_eq!(settled(1, &[&text(0, "ab", ""), STOP, total, zero]), (9, 5, Some(8), false));
     assert_eq!(settled(1, &[zero, &text(0, "ab", ""), STOP, total]), (9, 5, Some(8), false));
     assert_eq!(settled(1, &[&text(0, "ab", ""), STOP, zero]), (250, 1, None, true));
-    // A usage of each choice, between the text of others: none resets another, and text after it counts.
+    // A `usage` object of each choice, between the text of others: none resets another, and text after it
+    // counts.
     let of_choice = |tokens: i64| format!(r#"{{"choices":[]{}}}"#, running(9, tokens));
     assert_eq!(settled(2, &[&of_choice(4), &text(1, "x", ""), &of_choice(2)]), (9, 4, None, false));
     assert_eq!(settled(1, &[&of_choice(4), &text(0, "x", ""), &text(0, "y", "")]), (9, 6, None, true));
@@ -295,7 +296,7 @@ fn running_usage_counts_at_a_cut() {
     assert_eq!(settled(1, &[role, &text(0, "a", ""), &text(0, "b", "")]), (9, 2, None, true));
     // Eleven letters are 2.53 tokens.
     assert_eq!(settled(1, &[chunks[1], &text(0, "abcdefghijk", "")]), (9, 7, None, true));
-    // A usage with the last finish reason, as some servers send it, covers the whole.
+    // A `usage` object with the last finish reason, as some servers send it, covers the whole.
     let last = STOP.replace("]}", &format!("]{}}}", running(9, 700)));
     assert_eq!(settled(1, &[&text(0, "a", ""), &last]), (9, 700, None, false));
     // Timings of llama.cpp.
@@ -323,7 +324,7 @@ fn usage_of_one_choice_does_not_count_the_text_of_others() {
     let chunks = [&*uncounted, &uncounted, &uncounted, &counted];
     assert_eq!(settled(2, &chunks), (9, 5, None, true));
     assert!(!counter(2, &chunks).is_counted());
-    // A usage of all choices counts them.
+    // A `usage` object of all choices counts them.
     let total = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}"#;
     assert_eq!(settled(2, &[&uncounted, &counted, total]), (9, 7, None, false));
 }
@@ -337,7 +338,7 @@ fn many_events_of_few_tokens_do_not_exceed_a_limit() {
     assert!(!counter(1, &running).exceeds(bounds));
     let without = text(0, "a", "");
     assert!(counter(1, &vec![&*without; 300]).exceeds(bounds));
-    // A usage of the prompt alone doesn't count what comes after it.
+    // A `usage` object of the prompt alone doesn't count what comes after it.
     let start = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":0}}"#;
     let chunks: Vec<_> = std::iter::once(start).chain(std::iter::repeat_n(&*without, 300)).collect();
     assert!(counter(1, &chunks).exceeds(bounds));

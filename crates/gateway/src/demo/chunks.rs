@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::{DemoAnswer, Speech};
+use super::{DemoAnswer, Reply};
 
 /// The form of the choices.
 #[derive(Clone, Copy)]
@@ -17,24 +17,24 @@ pub(super) enum Form {
 }
 
 /// Answers with this number of choices, each with all the words.
-pub(super) fn answer(speech: &Speech, form: Form, choices: usize) -> DemoAnswer {
-    let answer = Answer { speech, form, choices };
-    if speech.is_stream { DemoAnswer { chunks: answer.events() } } else { DemoAnswer::whole(&answer.whole()) }
+pub(super) fn answer(reply: &Reply, form: Form, choices: usize) -> DemoAnswer {
+    let answer = Answer { reply, form, choices };
+    if reply.is_stream { DemoAnswer { chunks: answer.events() } } else { DemoAnswer::whole(&answer.whole()) }
 }
 
 struct Answer<'a> {
-    speech: &'a Speech,
+    reply: &'a Reply,
     form: Form,
     choices: usize,
 }
 
 impl Answer<'_> {
     fn finish_reason(&self) -> &'static str {
-        if self.speech.is_cut { "length" } else { "stop" }
+        if self.reply.is_cut { "length" } else { "stop" }
     }
 
     fn whole(&self) -> Value {
-        let text = self.speech.text();
+        let text = self.reply.text();
         let choice = |index| match self.form {
             Form::Chat => json!({
                 "index": index,
@@ -49,7 +49,7 @@ impl Answer<'_> {
             Form::Chat => "chat.completion",
             Form::Text => "text_completion",
         };
-        self.object(object, &choices.into(), &self.usage(self.speech.words.len() * self.choices))
+        self.object(object, &choices.into(), &self.usage(self.reply.words.len() * self.choices))
     }
 
     /// Returns the events of a stream: the choices take turns.
@@ -72,7 +72,7 @@ impl Answer<'_> {
                 );
             }
         }
-        for word in self.speech.pieces() {
+        for word in self.reply.pieces() {
             for index in 0..self.choices {
                 generated += 1;
                 push(json!([self.piece(index, word, None)]), generated);
@@ -112,15 +112,15 @@ impl Answer<'_> {
                 Form::Text => "cmpl-demo",
             },
             "object": object,
-            "created": self.speech.created,
-            "model": self.speech.model,
+            "created": self.reply.created,
+            "model": self.reply.model,
             "choices": choices,
             "usage": usage,
         })
     }
 
     fn usage(&self, completion_tokens: usize) -> Value {
-        let prompt_tokens = self.speech.prompt_tokens;
+        let prompt_tokens = self.reply.prompt_tokens;
         json!({
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{DemoAnswer, Request, Speech, has_tokens};
+use super::{DemoAnswer, Reply, Request, has_tokens};
 
 /// The length of vectors of a model without a dimension.
 const DIMENSIONS: usize = 8;
@@ -12,7 +12,7 @@ const DIMENSIONS: usize = 8;
 const MAX_DIMENSIONS: usize = 4_096;
 
 /// Answers with a vector for each input.
-pub(super) fn answer(speech: &Speech, request: &Request, dimension: Option<i64>) -> DemoAnswer {
+pub(super) fn answer(reply: &Reply, request: &Request, dimension: Option<i64>) -> DemoAnswer {
     let asked = request.dimensions.and_then(|dimensions| usize::try_from(dimensions).ok());
     let of_model = dimension.and_then(|dimension| usize::try_from(dimension).ok());
     let dimensions = asked.or(of_model).unwrap_or(DIMENSIONS).clamp(1, MAX_DIMENSIONS);
@@ -30,8 +30,8 @@ pub(super) fn answer(speech: &Speech, request: &Request, dimension: Option<i64>)
     DemoAnswer::whole(&json!({
         "object": "list",
         "data": data,
-        "model": speech.model,
-        "usage": {"prompt_tokens": speech.prompt_tokens, "total_tokens": speech.prompt_tokens},
+        "model": reply.model,
+        "usage": {"prompt_tokens": reply.prompt_tokens, "total_tokens": reply.prompt_tokens},
     }))
 }
 

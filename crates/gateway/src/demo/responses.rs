@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::{DemoAnswer, Speech, named_event};
+use super::{DemoAnswer, Reply, named_event};
 
 /// Answers with one message.
-pub(super) fn answer(speech: &Speech) -> DemoAnswer {
-    let status = if speech.is_cut { "incomplete" } else { "completed" };
-    let whole = response(speech, status, &json!([message(&speech.text(), "completed")]), &usage(speech));
-    if speech.is_stream {
-        DemoAnswer { chunks: events(speech, status, &whole) }
+pub(super) fn answer(reply: &Reply) -> DemoAnswer {
+    let status = if reply.is_cut { "incomplete" } else { "completed" };
+    let whole = response(reply, status, &json!([message(&reply.text(), "completed")]), &usage(reply));
+    if reply.is_stream {
+        DemoAnswer { chunks: events(reply, status, &whole) }
     } else {
         DemoAnswer::whole(&whole)
     }
 }
 
-fn events(speech: &Speech, status: &str, whole: &Value) -> VecDeque<Bytes> {
+fn events(reply: &Reply, status: &str, whole: &Value) -> VecDeque<Bytes> {
     let mut events = Events::default();
-    let begun = response(speech, "in_progress", &json!([]), &Value::Null);
-    let text = speech.text();
+    let begun = response(reply, "in_progress", &json!([]), &Value::Null);
+    let text = reply.text();
     let part = |text: &str| json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
     let of_part = |name: &str, value: Value| json!({"item_id": "msg_demo", "output_index": 0, "content_index": 0, name: value});
     events.push("response.created", json!({"response": begun}));
@@ -32,7 +32,7 @@ fn events(speech: &Speech, status: &str, whole: &Value) -> VecDeque<Bytes> {
     }
     events.push("response.output_item.added", json!({"output_index": 0, "item": empty}));
     events.push("response.content_part.added", of_part("part", part("")));
-    for word in speech.pieces() {
+    for word in reply.pieces() {
         let mut delta = of_part("delta", word.into());
         if let Some(members) = delta.as_object_mut() {
             members.insert("logprobs".to_owned(), json!([]));
@@ -75,18 +75,18 @@ fn message(text: &str, status: &str) -> Value {
     })
 }
 
-fn response(speech: &Speech, status: &str, output: &Value, usage: &Value) -> Value {
+fn response(reply: &Reply, status: &str, output: &Value, usage: &Value) -> Value {
     let reason = (status == "incomplete").then(|| json!({"reason": "max_output_tokens"}));
     json!({
         "id": "resp_demo",
         "object": "response",
-        "created_at": speech.created,
+        "created_at": reply.created,
         "status": status,
         "error": null,
         "incomplete_details": reason,
         "instructions": null,
         "metadata": {},
-        "model": speech.model,
+        "model": reply.model,
         "output": output,
         "parallel_tool_calls": true,
         "temperature": 1.0,
@@ -97,8 +97,8 @@ fn response(speech: &Speech, status: &str, output: &Value, usage: &Value) -> Val
     })
 }
 
-fn usage(speech: &Speech) -> Value {
-    let (input, output) = (speech.prompt_tokens, speech.words.len());
+fn usage(reply: &Reply) -> Value {
+    let (input, output) = (reply.prompt_tokens, reply.words.len());
     json!({
         "input_tokens": input,
         "input_tokens_details": {"cached_tokens": 0},

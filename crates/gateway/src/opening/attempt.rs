@@ -119,7 +119,7 @@ impl Attempt<'_> {
     /// Returns the fields that the upstream is known to accept.
     fn known_injection(&self) -> Injection {
         let (operation, now_ms) = (self.call.request.operation, self.gateway.clock.steady_ms());
-        self.transport.abilities().injection(operation, &self.route.model, now_ms)
+        self.transport.probe_outcomes().injection(operation, &self.route.model, now_ms)
     }
 
     /// Sends the request until a response begins successfully. Returns its body, and the fields added to the

@@ -174,7 +174,7 @@ mod tests {
                 "the context is 8192 tokens: 6000 of input, of which 5000 are text, and 4096 of output",
                 Some(2192),
             ),
-            // A prompt that doesn't fit by itself leaves nothing.
+            // A prompt that doesn't fit even without an answer leaves no tokens.
             ("You passed 9000 input tokens. However, the model's context length is only 8192 tokens", None),
             ("max_tokens is too large: 4096", None),
             ("", None),

@@ -154,7 +154,7 @@ fn other_lines_of_an_event_stay() {
     assert_eq!(run("data: {\"model\":\ndata: \"x\"\ndata: }\n\n"), "data: {\"model\": \"tk-chat\" }\n\n");
     assert_eq!(run(": ping\n\n\nretry: 5\n\ndata:\n\n"), ": ping\n\n\nretry: 5\n\n");
     let quoted = StreamCleaner::new(&request(PLAIN), &upstream(Openai), Vec::new());
-    assert_eq!(quoted.wishes.model, b"\"tk-chat\"");
+    assert_eq!(quoted.options.model, b"\"tk-chat\"");
 }
 
 /// Returns the message of an error that an upstream reports.
@@ -255,7 +255,7 @@ fn plain_answers_are_cleaned() {
     let with_timings = PlainAnswer::read(&body, &request(r#","timings_per_token":true"#), none).unwrap();
     assert!(with_timings.body.ends_with(br#""predicted_n":2}}"#));
 
-    // Without a usage: three for the message and one for its text, 8 × 0.23 for the answer.
+    // Without a `usage` object: three for the message and one for its text, 8 × 0.23 for the answer.
     let body = Bytes::from_static(
         br#"{"choices":[{"message":{"role":"assistant","content":"abcdefgh"}}],"usage":null}"#,
     );

@@ -184,7 +184,7 @@ fn last_tier_of_a_stream_counts() {
     assert_eq!(tier(&[&flex, &null, &number, &text(0, "a", "")]), ServiceTier::Flex);
     assert_eq!(tier(&[&flex, &priority]), ServiceTier::Priority);
     assert_eq!(tier(&[&flex, &unknown]), ServiceTier::Default);
-    // A usage makes no difference.
+    // A `usage` object makes no difference.
     let counted = text(0, "a", &(running(9, 1) + r#","service_tier":"batch""#));
     assert_eq!(tier(&[&counted]), ServiceTier::Batch);
 }

@@ -92,7 +92,7 @@ fn searches_and_tier_of_a_message_are_those_of_its_usage() {
     assert_eq!(streamed(Operation::Messages, &[start, text, &end]), (3, ServiceTier::Priority));
 }
 
-/// An answer without a usage has a tier, and shows its searches.
+/// An answer without a `usage` object has a tier, and shows its searches.
 #[test]
 fn estimates_have_the_tier_and_the_searches() {
     let response = format!(r#"{{"object":"response","output":[{}],"service_tier":"flex"}}"#, ITEMS[0]);

@@ -161,7 +161,8 @@ fn llamacpp_cut() {
     assert_eq!((outcome.settled, outcome.is_complete), ((25, 2, Some(20), false), false));
 }
 
-/// TGI: an older version without a usage, with a final event that has text, and without a space after the colon.
+/// TGI: an older version without a `usage` object, with a final event that has text, and without a space
+/// after the colon.
 const TGI: &str = r#"data:{"object":"chat.completion.chunk","id":"","created":1,"model":"org/Model","system_fingerprint":"2.0.1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"},"logprobs":null,"finish_reason":null}]}
 
 data:{"object":"chat.completion.chunk","id":"","created":1,"model":"org/Model","system_fingerprint":"2.0.1","choices":[{"index":0,"delta":{"role":"assistant","content":" you"},"logprobs":null,"finish_reason":"length"}]}

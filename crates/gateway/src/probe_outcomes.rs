@@ -1,4 +1,5 @@
-//! The fields that an upstream is known to accept, among those added to streams so that it counts tokens.
+//! A record of the injected fields that an upstream refuses. The gateway injects these fields into requests
+//! so that the upstream counts tokens.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,34 +11,33 @@ const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
 /// The minimum time between two probes with the same operation and model.
 const PROBE_INTERVAL_MS: i64 = 60 * 1_000;
 
-/// The known abilities of an upstream.
+/// The injected fields that an upstream is known to accept or refuse.
 #[derive(Default)]
-pub(crate) struct Abilities {
-    /// The operations and models that were probed recently: rarely more than zero, and never more than the catalog
-    /// has.
-    known: Mutex<Vec<Ability>>,
+pub(crate) struct ProbeOutcomes {
+    /// The operations and models that were probed recently: usually none, and at most those of the catalog.
+    known: Mutex<Vec<ProbeOutcome>>,
     /// Only one probe runs at a time.
     pub(crate) probing: tokio::sync::Mutex<()>,
 }
 
-/// The known ability of the streams of one operation of a model.
-struct Ability {
+/// The outcome of probes with one operation and model.
+struct ProbeOutcome {
     operation: Operation,
     /// The model's name at the upstream.
     model: String,
     injection: Injection,
-    /// The time until which this is remembered, on the steady clock.
+    /// The time until which the outcome is valid, on the steady clock.
     until_ms: i64,
     /// The earliest time of the next probe.
     next_probe_ms: i64,
 }
 
-impl Abilities {
-    /// Returns the fields that may be added to a stream.
+impl ProbeOutcomes {
+    /// Returns the fields that may be added to a stream. By default, these are all fields.
     pub(crate) fn injection(&self, operation: Operation, model: &str, now_ms: i64) -> Injection {
         let known = self.known();
-        let ability = known.iter().find(|known| known.is_of(operation, model) && now_ms < known.until_ms);
-        ability.map_or_else(Injection::default, |known| known.injection)
+        let outcome = known.iter().find(|known| known.is_of(operation, model) && now_ms < known.until_ms);
+        outcome.map_or_else(Injection::default, |known| known.injection)
     }
 
     /// Returns `true` if a probe may run now.
@@ -45,8 +45,8 @@ impl Abilities {
         !self.known().iter().any(|known| known.is_of(operation, model) && now_ms < known.next_probe_ms)
     }
 
-    /// Remembers the outcome of a probe. A failed probe changes nothing: the earlier outcome stays, and the next
-    /// probe waits for the same interval. By default all fields may be added.
+    /// Remembers the outcome of a probe; `learned` is `None` if the probe failed. Then an earlier outcome
+    /// stays, and the next probe waits for the same interval.
     pub(crate) fn remember(
         &self,
         operation: Operation,
@@ -55,12 +55,12 @@ impl Abilities {
         now_ms: i64,
     ) {
         let mut known = self.known();
-        let is_valid = |known: &&Ability| known.is_of(operation, model) && now_ms < known.until_ms;
+        let is_valid = |known: &&ProbeOutcome| known.is_of(operation, model) && now_ms < known.until_ms;
         let before = known.iter().find(is_valid).map(|known| (known.injection, known.until_ms));
         let learned = learned.map(|injection| (injection, now_ms + REMEMBERED_MS));
         let (injection, until_ms) = learned.or(before).unwrap_or((Injection::default(), now_ms));
         known.retain(|known| !known.is_of(operation, model) && !known.is_over(now_ms));
-        known.push(Ability {
+        known.push(ProbeOutcome {
             operation,
             model: model.to_owned(),
             injection,
@@ -69,7 +69,7 @@ impl Abilities {
         });
     }
 
-    /// Returns the names of models, each with a counting field that they aren't sent.
+    /// Returns each counting field that isn't sent, with the name of the model that refuses it.
     pub(crate) fn refused(&self, now_ms: i64) -> Vec<(String, InjectedField)> {
         let known = self.known();
         let valid = known.iter().filter(|known| now_ms < known.until_ms);
@@ -81,12 +81,12 @@ impl Abilities {
         refused.collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Vec<Ability>> {
+    fn known(&self) -> MutexGuard<'_, Vec<ProbeOutcome>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ability {
+impl ProbeOutcome {
     fn is_of(&self, operation: Operation, model: &str) -> bool {
         self.operation == operation && self.model == model
     }
@@ -105,25 +105,25 @@ mod tests {
 
     #[test]
     fn failed_probe_changes_nothing_but_the_time_of_the_next() {
-        let abilities = Abilities::default();
-        abilities.remember(CHAT, "m", None, 0);
-        assert_eq!(abilities.injection(CHAT, "m", 1), Injection::default());
-        assert!(!abilities.may_probe(CHAT, "m", PROBE_INTERVAL_MS - 1));
-        assert!(abilities.may_probe(CHAT, "m", PROBE_INTERVAL_MS));
+        let probe_outcomes = ProbeOutcomes::default();
+        probe_outcomes.remember(CHAT, "m", None, 0);
+        assert_eq!(probe_outcomes.injection(CHAT, "m", 1), Injection::default());
+        assert!(!probe_outcomes.may_probe(CHAT, "m", PROBE_INTERVAL_MS - 1));
+        assert!(probe_outcomes.may_probe(CHAT, "m", PROBE_INTERVAL_MS));
         let learned = Injection::default().without(IncludeUsage);
-        abilities.remember(CHAT, "m", Some(learned), 100);
-        abilities.remember(CHAT, "m", None, 200);
-        assert_eq!(abilities.injection(CHAT, "m", 201), learned);
+        probe_outcomes.remember(CHAT, "m", Some(learned), 100);
+        probe_outcomes.remember(CHAT, "m", None, 200);
+        assert_eq!(probe_outcomes.injection(CHAT, "m", 201), learned);
         // Until the entry expires.
-        assert_eq!(abilities.injection(CHAT, "m", 100 + REMEMBERED_MS), Injection::default());
-        assert!(!abilities.may_probe(CHAT, "m", 199 + PROBE_INTERVAL_MS));
+        assert_eq!(probe_outcomes.injection(CHAT, "m", 100 + REMEMBERED_MS), Injection::default());
+        assert!(!probe_outcomes.may_probe(CHAT, "m", 199 + PROBE_INTERVAL_MS));
     }
 
     #[test]
     fn metrics_show_fields_by_which_an_upstream_counts() {
-        let abilities = Abilities::default();
+        let probe_outcomes = ProbeOutcomes::default();
         let learned = Injection::default().without(IncludeUsage).without(MaxTokens);
-        abilities.remember(CHAT, "m", Some(learned), 0);
-        assert_eq!(abilities.refused(1), [("m".to_owned(), IncludeUsage)]);
+        probe_outcomes.remember(CHAT, "m", Some(learned), 0);
+        assert_eq!(probe_outcomes.refused(1), [("m".to_owned(), IncludeUsage)]);
     }
 }
