@@ -172,8 +172,10 @@ fn listed_line(credit: &Credit, currency: &str, as_json: bool) -> Result<String,
         };
         return serde_json::to_string(&line).map_err(|error| error.to_string());
     }
-    let until = expires_at.map(|until| format!(", until {until}")).unwrap_or_default();
-    Ok(format!("{id}  {kind} `{reference}` of {created_at}: {remaining} of {amount} {currency} left{until}"))
+    let until = expires_at.map(|until| format!(", expires {until}")).unwrap_or_default();
+    Ok(format!(
+        "{id}  {kind} `{reference}`, added {created_at}: {remaining} of {amount} {currency} left{until}"
+    ))
 }
 
 /// The JSON output of `take-back`.
@@ -199,8 +201,8 @@ fn taken_back(taken: &CreditTakeBack, as_json: bool) -> Result<String, String> {
         return serde_json::to_string(&report).map_err(|error| error.to_string());
     }
     Ok(format!(
-        "{amount} {currency} of the credit `{reference}` were taken back, {remaining} of it are left; the balance is {balance} \
-         {currency}."
+        "Took back {amount} {currency} of the credit `{reference}`. {remaining} {currency} of it remain. The \
+         balance is {balance} {currency}."
     ))
 }
 
@@ -239,7 +241,7 @@ fn json(organization_id: OrganizationId, added: &AddedCredit) -> Result<String, 
 fn words(organization_id: OrganizationId, added: &AddedCredit) -> String {
     let (credit, currency) = (&added.credit, &added.wallet.currency);
     let (amount, left, balance) = (credit.amount, credit.remaining, added.wallet.posted);
-    let state = format!("{left} {currency} of it are left; the balance is {balance} {currency}.");
+    let state = format!("{left} {currency} of it remain. The balance is {balance} {currency}.");
     if added.existed {
         let when = credit.created_at;
         return format!(

@@ -77,11 +77,11 @@ fn is_database_unusable(error: &Error) -> bool {
     matches!(error.code, Code::DatabaseUnavailable | Code::StorageFull | Code::StorageReadOnly)
 }
 
-/// Refuses an amount that is finer than the smallest unit of its currency.
+/// Refuses an amount that isn't a multiple of its currency's smallest unit.
 pub(crate) fn check_payable(amount: Nano, currency: &str) -> Result<(), String> {
     if currencies::is_payable(amount, currency) {
         return Ok(());
     }
     let smallest = currencies::smallest_payment(currency);
-    Err(format!("--amount {amount} is finer than {currency} can be paid in: its smallest unit is {smallest}"))
+    Err(format!("--amount {amount} is too precise: the smallest unit of {currency} is {smallest}"))
 }

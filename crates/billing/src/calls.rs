@@ -91,12 +91,12 @@ async fn interrupted_charge(billing: &Billing, event: &Event) -> Result<Option<S
     }))
 }
 
-/// Returns the tokens that are missing from the charge of a call, and those that were charged too much: all of it
-/// if the price of the answer differs from the price known at the time of the charge.
+/// Returns the tokens that still have to be charged for a call, and those to refund. If the price of the
+/// answer differs from the price known at the time of the charge, all charged tokens are refunded.
 fn rest_of_charge(billing: &Billing, event: &Event, charged: &StoredEvent) -> CallRest {
     let catalog = billing.catalog.now();
     let price = catalog.find_any(&event.usage.model).and_then(|model| usage::price_of(model, event));
-    // Without a price, the rest can't be charged at another one.
+    // If the model no longer has a price, the charged price still applies.
     let other = price.filter(|price| price.version != charged.price_version);
     let requests = match other {
         Some(price) => i64::from(price.has(Component::Request)),
@@ -107,8 +107,8 @@ fn rest_of_charge(billing: &Billing, event: &Event, charged: &StoredEvent) -> Ca
     call_rest(total, charged.tokens, other.is_none())
 }
 
-/// Returns the events of the rest of a call: `….2` for missing tokens, and `….3`, a correction, for tokens that
-/// were charged too much.
+/// Returns the events that complete the charge of a call: `….2` for tokens to charge, and `….3`, a
+/// correction, for tokens to refund.
 fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
     let part = |number: u8, tokens: Tokens, corrects: Option<Arc<str>>| {
         let cached = Some(tokens.cached_prompt).filter(|cached| *cached != 0);
@@ -124,8 +124,9 @@ fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
         };
         Event { id: format!("{}.{number}", event.id).into(), usage, ..event.clone() }
     };
-    let more = (rest.more != Tokens::default()).then(|| part(2, rest.more, None));
-    let less = (rest.less != Tokens::default()).then(|| part(3, rest.less, Some(Arc::clone(&event.id))));
+    let more = (rest.to_charge != Tokens::default()).then(|| part(2, rest.to_charge, None));
+    let less =
+        (rest.to_refund != Tokens::default()).then(|| part(3, rest.to_refund, Some(Arc::clone(&event.id))));
     more.into_iter().chain(less).collect()
 }
 

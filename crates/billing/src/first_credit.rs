@@ -38,7 +38,7 @@ pub async fn grant(billing: &Billing, tx: &mut Tx, verified: &EmailVerified, now
             wallet.credit =
                 Credit { granted: wallet.credit.granted.max(credit_limit), has_demo_credit: true };
             store::wallets::set_credit(tx, organization_id, wallet.credit).await?;
-            store::wallets::tell_standing(tx, &mut wallet, demo, now, &billing.random).await?;
+            store::wallets::queue_standing_events(tx, &mut wallet, demo, now, &billing.random).await?;
             let credit_limit = wallet.credit_limit(demo);
             tracing::info!(%organization_id, %credit_limit, "an organization was given its credit limit");
             return Ok(());

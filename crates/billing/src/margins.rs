@@ -59,8 +59,7 @@ pub fn read(billing: &Billing, range: Range, groups: CostGroups) -> BoxFuture<'_
         let mut rows = costs::of_days(&mut tx, range, groups, limit).await?;
         drop(tx);
         if rows.len() > MAX_ROWS {
-            let message =
-                format!("The report would have more than {MAX_ROWS} rows: tell costs apart by less.");
+            let message = format!("The report would have more than {MAX_ROWS} rows: group by fewer fields.");
             return Err(Error::invalid(vec![Detail { param: "by".to_owned(), code: "too_many", message }]));
         }
         sort(&mut rows);

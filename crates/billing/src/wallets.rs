@@ -15,7 +15,7 @@ use trail::{Action, Event, Trail};
 
 pub use crate::store::wallets::Wallet;
 
-/// An organization as operators see it. A deleted one is included, as its money is still there.
+/// An organization as operators see it, possibly a deleted one whose books are still kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletOverview {
     pub wallet: Wallet,
@@ -40,8 +40,8 @@ impl WalletOverview {
 /// Number of organizations on a page.
 const PAGE_SIZE: i64 = 500;
 
-/// Lists organizations with their wallets, the oldest first, after the one with the id `after`. Deleted
-/// organizations are included while their books are kept. Empty at the end.
+/// Lists organizations with their wallets, oldest first, starting after the organization `after`. Includes
+/// deleted organizations while their books are kept. Returns an empty list after the last page.
 ///
 /// # Errors
 /// The database fails.
@@ -59,8 +59,8 @@ pub async fn read(billing: &Billing, id: OrganizationId) -> Result<Option<Wallet
     Ok(row.map(|row| WalletOverview::new(billing, row)))
 }
 
-/// Returns one page of the organizations whose folded name contains the text, the newest first, and the number of
-/// all of them. Deleted ones are left out.
+/// Returns one page of the organizations whose folded name contains the text, newest first, and their total
+/// number. Omits deleted organizations.
 ///
 /// # Errors
 /// The database fails.
@@ -104,12 +104,12 @@ pub async fn set_credit_limit(
     check_limit(amount, &wallet.currency).map_err(OperatorError::Invalid)?;
     let demo = billing.demo_credit();
     let before = wallet.credit_limit(demo);
-    // An amount set by an operator no longer depends on the demo's credit, which would end.
+    // Demo credit ends with the demo, but a limit that an operator sets must not.
     let credit = Credit { granted: amount, has_demo_credit: false };
     if wallet.credit != credit {
         store::wallets::set_credit(&mut tx, id, credit).await?;
         wallet.credit = credit;
-        store::wallets::tell_standing(&mut tx, &mut wallet, demo, now, &billing.random).await?;
+        store::wallets::queue_standing_events(&mut tx, &mut wallet, demo, now, &billing.random).await?;
         let event =
             Event { action: Action::CreditLimitSet, target: id.to_string(), organization_id: Some(id) };
         let detail = json!({"before": before.to_string(), "after": amount.to_string()});
@@ -122,12 +122,12 @@ pub async fn set_credit_limit(
 /// Refuses an amount that can't be a limit in this currency.
 fn check_limit(amount: Nano, currency: &str) -> Result<(), String> {
     if amount < Nano::ZERO {
-        return Err(format!("--amount {amount} is less than 0: 0 means that calls are paid in advance"));
+        return Err(format!("--amount {amount} is negative: use 0 if calls must be paid in advance"));
     }
     check_payable(amount, currency)?;
     if amount.to_i64().is_none() {
         let max = Nano::from_units(i64::MAX.into());
-        return Err(format!("--amount {amount} is too much: a limit is at most {max}"));
+        return Err(format!("--amount {amount} is too large: the maximum limit is {max}"));
     }
     Ok(())
 }

@@ -56,7 +56,8 @@ impl PriceBook {
         self.prices_of(model).iter().find(|price| price.version == version)
     }
 
-    /// Returns the prices of a model, the oldest first; of an instant, the one without conditions last.
+    /// Returns the prices of a model, oldest first; among those with the same effective time, the price
+    /// without conditions is last.
     pub fn prices_of(&self, model: &str) -> &[Price] {
         self.prices.get(model).map_or(&[], Vec::as_slice)
     }

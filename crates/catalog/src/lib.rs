@@ -397,7 +397,7 @@ impl Catalog {
         self.lines.place(self.lines.prices.get(&(id.to_owned(), price.version)))
     }
 
-    /// Returns the file and line of the discounts of an instant.
+    /// Returns the file and line of the discounts from this time on.
     fn place_of_discounts(&self, effective_at: Time) -> String {
         self.lines.place(self.lines.discounts.get(&effective_at))
     }

@@ -10,7 +10,7 @@ use kernel::clock::Time;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MaxTokensPolicy {
-    /// Its limit is lowered.
+    /// The call's limit is lowered.
     #[default]
     Lower,
     /// The call is refused.
@@ -35,7 +35,7 @@ pub struct Model {
     pub parent: Option<String>,
     /// Maximum number of tokens of one request.
     pub max_tokens: i64,
-    /// The number of tokens of a request that doesn't name one; `None`: `max_tokens`.
+    /// The token limit of a request that sets none; if `None`, `max_tokens` applies.
     pub default_max_tokens: Option<i64>,
     pub max_tokens_policy: MaxTokensPolicy,
     /// Maximum number of tokens of a prompt.
@@ -46,13 +46,14 @@ pub struct Model {
     pub max_requests_per_min: u32,
     /// Maximum number of concurrent requests, for each organization.
     pub max_concurrent_requests: u32,
-    /// No longer offered, and unknown to callers. Late usage of it still counts, at its prices.
+    /// `true` if the model is no longer offered: calls get the error of an unknown model. Late usage is still
+    /// charged, at the model's prices.
     pub retired: bool,
-    /// The oldest first; of an instant, the one without conditions last. A model without a price is listed but can't be
-    /// used.
+    /// The prices, oldest first; among those with the same effective time, the price without conditions is
+    /// last. A model without a price is listed but can't be used.
     pub prices: Vec<Price>,
-    /// In the order of the file. A model without routes is served by other servers, which ask the service
-    /// listener.
+    /// The routes, in the order of the file. A model without routes is served by other servers, which
+    /// authorize calls at the service listener.
     pub routes: Vec<Route>,
     pub affinity: Affinity,
 }

@@ -144,7 +144,8 @@ impl ChargeUnit {
         i64::try_from(steps.checked_mul(step)? / nanos(self.digits)).ok()
     }
 
-    /// Returns the units of an amount; `None` if it is finer than the smallest charge, or past 64 bits.
+    /// Returns the units of an amount; `None` if it isn't a multiple of the smallest charge, or if they
+    /// exceed 64 bits.
     pub fn exactly(self, amount: Nano) -> Option<i64> {
         self.covering(amount).filter(|units| self.amount(*units) == amount)
     }

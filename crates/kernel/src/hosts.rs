@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// The ranges outside the public Internet: the registries of special addresses (RFC 6890), multicast, reserved
-/// addresses, and addresses of IPv6 that represent one of IPv4.
+/// addresses, and IPv6 addresses that represent an IPv4 address.
 const NOT_PUBLIC: &[IpNet] = &[
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
     SHARED,
     v4([127, 0, 0, 0], 8),
-    // Link-local, with the metadata of most clouds.
+    // Link-local, including the metadata service of most clouds.
     v4([169, 254, 0, 0], 16),
     v4([172, 16, 0, 0], 12),
     v4([192, 0, 0, 0], 24),
@@ -31,7 +31,7 @@ const NOT_PUBLIC: &[IpNet] = &[
     v6([0, 0], 3),
     v6([0x4000, 0], 2),
     v6([0x8000, 0], 1),
-    // Assignments to protocols, with Teredo (2001::/32), benchmarks and ORCHID.
+    // Protocol assignments, including Teredo (2001::/32), benchmarking and ORCHID.
     v6([0x2001, 0], 23),
     v6([0x2001, 0x0db8], 32),
     // 6to4.
@@ -39,7 +39,8 @@ const NOT_PUBLIC: &[IpNet] = &[
     v6([0x3fff, 0], 20),
 ];
 
-/// Addresses that networks behind carriers share (RFC 6598). One cloud also serves its metadata there.
+/// Addresses shared by networks behind carrier-grade NAT (RFC 6598). One cloud also has its metadata service
+/// here.
 const SHARED: IpNet = v4([100, 64, 0, 0], 10);
 
 const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> IpNet {
@@ -51,17 +52,17 @@ const fn v6([a, b]: [u16; 2], prefix: u8) -> IpNet {
 }
 
 /// Returns `true` if an address belongs to the public Internet. Loopback, private, link-local, shared,
-/// documentation, multicast and reserved addresses don't, nor do those of IPv6 that represent one of IPv4 (mapped,
-/// NAT64, 6to4, Teredo).
+/// documentation, multicast and reserved addresses don't, nor do IPv6 addresses that represent an IPv4
+/// address (mapped, NAT64, 6to4, Teredo).
 ///
-/// Customers may only choose public addresses. Otherwise they could reach what only this server can: its own
-/// services, its network, and the metadata of its cloud (docs/contract/webhooks.md#addresses).
+/// Customers may only choose public addresses. Otherwise they could reach services that only this server can
+/// reach: its own, those in its network, and its cloud's metadata (docs/contract/webhooks.md#addresses).
 pub fn is_public(address: IpAddr) -> bool {
     !NOT_PUBLIC.iter().any(|range| range.contains(&address))
 }
 
 /// Returns `true` if a host is this machine or in a private network, judging by its name. This isn't the opposite
-/// of [`is_public`]: neither accepts addresses of documentation, multicast, NAT64 and other special ranges.
+/// of [`is_public`]: both return `false` for documentation, multicast, NAT64 and other special ranges.
 pub fn is_private(host: &str) -> bool {
     match address(host).map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => {
@@ -84,7 +85,7 @@ pub fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(|address| address.is_loopback())
 }
 
-/// Returns the address that a host is written as; one of IPv6 may be in brackets. `None` for a name.
+/// Parses a host that is an IP address; an IPv6 address may be in brackets. Returns `None` for a name.
 pub fn address(host: &str) -> Option<IpAddr> {
     host.trim_matches(['[', ']']).parse().ok()
 }
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn private_hosts_are_told_by_their_names() {
+    fn private_hosts_are_recognized_by_name() {
         for host in [
             "127.0.0.1",
             "10.1.2.3",

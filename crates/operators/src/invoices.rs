@@ -49,7 +49,7 @@ pub async fn mark_paid(
     trail: &Trail,
 ) -> Result<InvoiceChange, OperatorError> {
     let change = invoice_changes::mark_paid(&operators.billing, id, amount, trail).await?;
-    tell(operators, &change, "is paid").await;
+    notify_owners(operators, &change, "is paid").await;
     Ok(change)
 }
 
@@ -63,7 +63,7 @@ pub async fn void(
     trail: &Trail,
 ) -> Result<InvoiceChange, OperatorError> {
     let change = invoice_changes::void(&operators.billing, id, trail).await?;
-    tell(operators, &change, "is void: its amount is back in the balance").await;
+    notify_owners(operators, &change, "is void: its amount is back in the balance").await;
     Ok(change)
 }
 
@@ -77,14 +77,14 @@ pub async fn give_up(
     trail: &Trail,
 ) -> Result<InvoiceChange, OperatorError> {
     let change = invoice_changes::give_up(&operators.billing, id, trail).await?;
-    tell(operators, &change, "is written off: no amount is due anymore").await;
+    notify_owners(operators, &change, "is written off: no amount is due anymore").await;
     Ok(change)
 }
 
-async fn tell(operators: &Operators, change: &InvoiceChange, words: &str) {
+async fn notify_owners(operators: &Operators, change: &InvoiceChange, words: &str) {
     if !change.was_unchanged {
         let Invoice { number, month, organization_id, .. } = &change.invoice;
-        notices::tell_owners(
+        notices::notify_owners(
             operators,
             *organization_id,
             &format!("Its invoice {number} of {month} {words}."),

@@ -17,7 +17,7 @@ const SENDER: Sender = Sender { account: None, address: None };
 
 /// Notifies a person of a change, if their address is verified: otherwise the owner of the address may have
 /// nothing to do with the account.
-pub(crate) async fn tell_person(
+pub(crate) async fn notify_person(
     operators: &Operators,
     tx: &mut Tx,
     user: &User,
@@ -34,7 +34,7 @@ pub(crate) async fn tell_person(
 
 /// Notifies the owners of an organization of a change. The change is already committed: a mail that can't be
 /// queued is only logged.
-pub(crate) async fn tell_owners(operators: &Operators, organization_id: OrganizationId, change: &str) {
+pub(crate) async fn notify_owners(operators: &Operators, organization_id: OrganizationId, change: &str) {
     if let Err(error) = post_to_owners(operators, organization_id, change).await {
         tracing::error!(%organization_id, "the owners can't be notified of a change: {error}");
     }

@@ -82,7 +82,7 @@ pub fn set_credit_limit<'a>(
         if change.before != amount {
             let currency = &change.organization.wallet.currency;
             let words = format!("Its credit limit is now {amount} {currency}; it was {}.", change.before);
-            notices::tell_owners(operators, id, &words).await;
+            notices::notify_owners(operators, id, &words).await;
         }
         Ok(change)
     })
@@ -103,7 +103,7 @@ pub fn add_credit<'a>(
             let (amount, currency) = (added.credit.amount, &added.wallet.currency);
             let words =
                 format!("A credit of {amount} {currency} was added, with the reference {}.", new.reference);
-            notices::tell_owners(operators, new.organization_id, &words).await;
+            notices::notify_owners(operators, new.organization_id, &words).await;
         }
         Ok(added)
     })

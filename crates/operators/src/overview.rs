@@ -19,7 +19,7 @@ pub struct Overview {
     pub open_invoices: i64,
     /// The number of mails that wait.
     pub mails: i64,
-    /// Since when the oldest of them waits.
+    /// The time since which the oldest of them has been waiting.
     pub oldest_mail_at: Option<Time>,
     /// The last regular audit of the books; `None` before one was scheduled.
     pub audit: Option<AuditState>,

@@ -194,7 +194,7 @@ pub fn disable<'a>(
         if is_changed {
             operators.record(&mut tx, trail, (Action::UserDisabled, &user_id.to_string()), None, now).await?;
             let change = "It is disabled: no one can sign in to it, and its sessions have ended.";
-            notices::tell_person(operators, &mut tx, &user, change, now).await?;
+            notices::notify_person(operators, &mut tx, &user, change, now).await?;
         }
         finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
     })
@@ -216,7 +216,7 @@ pub fn enable<'a>(
         let user = after(&mut tx, user_id).await?;
         if is_changed {
             operators.record(&mut tx, trail, (Action::UserEnabled, &user_id.to_string()), None, now).await?;
-            notices::tell_person(operators, &mut tx, &user, "It is enabled again: you can sign in.", now)
+            notices::notify_person(operators, &mut tx, &user, "It is enabled again: you can sign in.", now)
                 .await?;
         }
         finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions: 0 }).await
@@ -268,7 +268,7 @@ pub fn reset_second_factor<'a>(
                 "Its authenticator app, passkeys and recovery codes are removed, and its sessions have ended. {}",
                 way_in(operators, &mut tx, user_id).await?
             );
-            notices::tell_person(operators, &mut tx, &user, &change, now).await?;
+            notices::notify_person(operators, &mut tx, &user, &change, now).await?;
         }
         finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
     })

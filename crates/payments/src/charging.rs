@@ -275,7 +275,7 @@ async fn declined(payments: &Payments, attempt: &Payment, refusal: &Refusal) -> 
         Decline::Soft => {
             let waiting = wait(&mut tx, payment, (RETRY_MS, &word), now).await?;
             if failures == 0 {
-                notices::tell_owners(payments, &mut tx, organization_id, ("retried", Some(&waiting)), now)
+                notices::notify_owners(payments, &mut tx, organization_id, ("retried", Some(&waiting)), now)
                     .await?;
             }
         }

@@ -239,7 +239,7 @@ async fn do_task(payments: &Payments, task: &Task) -> Result<(), Error> {
     }
 }
 
-/// Removes what deleted organizations left at Stripe, and checks the pages for saving a card.
+/// Removes deleted organizations' data at Stripe, and checks the pages for saving a card.
 async fn clean_up(payments: &Payments) -> Result<(), Error> {
     if !payments.may_clean_up(CLEAN_UP_MS) {
         return Ok(());

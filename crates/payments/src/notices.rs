@@ -17,7 +17,7 @@ const SENDER: Sender = Sender { account: None, address: None };
 
 /// Queues a mail to the owners. `reason` is `retried`, or why the top-up was paused. Must come after every
 /// lock of a wallet.
-pub(crate) async fn tell_owners(
+pub(crate) async fn notify_owners(
     payments: &Payments,
     tx: &mut Tx,
     organization_id: OrganizationId,

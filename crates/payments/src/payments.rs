@@ -213,7 +213,7 @@ pub(crate) fn check_amount(payments: &Payments, amount: Nano, currency: &str) ->
     } else if let Some(units) = units {
         return Ok(units);
     } else {
-        format!("`amount` is finer than {currency} can be paid in.")
+        format!("`amount` is too precise for {currency}.")
     };
     Err(Error::invalid(vec![Detail { param: "amount".to_owned(), code: "invalid_amount", message }]))
 }

@@ -63,7 +63,7 @@ pub(crate) async fn stop(
 ) -> Result<(), Error> {
     if pause(payments, booking, tx, wallet, reason).await? {
         let subject = (reason.as_str(), payment);
-        notices::tell_owners(payments, tx, wallet.organization_id, subject, booking.now).await?;
+        notices::notify_owners(payments, tx, wallet.organization_id, subject, booking.now).await?;
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ pub(crate) async fn ask_for_action(payments: &Payments, payment: &Payment) -> Re
     let (payment, mut rest) = opened.split();
     if payment.status == Status::ActionRequired {
         let subject = (PausedReason::AuthenticationRequired.as_str(), Some(&payment));
-        notices::tell_owners(payments, rest.tx(), payment.organization_id, subject, now).await?;
+        notices::notify_owners(payments, rest.tx(), payment.organization_id, subject, now).await?;
     }
     rest.commit().await?;
     payments.tenants.outbox.notify_one();

@@ -295,7 +295,7 @@ async fn disable(
     store::deliveries::give_up_pending(&mut tx, webhook_id).await?;
     let event = Event { action: Action::WebhookDisabled, target: webhook_id.to_string(), organization_id };
     trail::record(&mut tx, &Trail::system(), &event, now, &webhooks.random).await?;
-    tell_people(webhooks, &mut tx, (organization_id, url), reason, now).await?;
+    notify_people(webhooks, &mut tx, (organization_id, url), reason, now).await?;
     tx.commit().await?;
     webhooks.tenants.outbox.notify_one();
     webhooks.counters.disabled.inc();
@@ -305,7 +305,7 @@ async fn disable(
 }
 
 /// Notifies an organization's owners, or the operators, that a webhook was disabled.
-async fn tell_people(
+async fn notify_people(
     webhooks: &Webhooks,
     tx: &mut Tx,
     (organization_id, url): (Option<OrganizationId>, String),

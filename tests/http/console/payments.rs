@@ -95,7 +95,7 @@ fn mistakes_stay_in_the_form(database: Database) {
             ("a lot", "aria-invalid"),
             ("4.99", "Amount must be at least 5 and at most 10000 USD."),
             ("10000.01", "at most 10000 USD."),
-            ("7.001", "Amount is finer than USD can be paid in."),
+            ("7.001", "Amount is too precise for USD."),
         ] {
             let fields = form(shop, &browser, amount).await;
             let answer = browser.post(shop.world(), &new, &pairs(&fields)).send().await;

@@ -188,8 +188,8 @@ fn organization_commands_work_while_a_server_runs(database: Database) {
         assert_eq!(again, due);
         assert_eq!(decision()["allowed"], true);
         for (amount, words) in [
-            ("-1", "--amount -1 is less than 0"),
-            ("0.001", "--amount 0.001 is finer than USD can be paid in: its smallest unit is 0.01"),
+            ("-1", "--amount -1 is negative"),
+            ("0.001", "--amount 0.001 is too precise: the smallest unit of USD is 0.01"),
             ("9223372036.86", "a limit is at most 9223372036.854775807"),
         ] {
             let ended = set(amount, &[]);
@@ -315,7 +315,7 @@ fn run_money_commands(start: &Start, organization: &str) {
     let taken = start.command(&["credit", "take-back", credit]).stdout;
     assert_eq!(
         taken.trim(),
-        "1.5 USD of the credit `p 1` were taken back, 0 of it are left; the balance is 5 USD."
+        "Took back 1.5 USD of the credit `p 1`. 0 USD of it remain. The balance is 5 USD."
     );
     assert_eq!((list(&[]).stdout.lines().count(), list(&["--all"]).stdout.lines().count()), (1, 2));
     assert!(list(&["--all"]).stdout.contains("purchase `p 1` of "), "{}", list(&["--all"]).stdout);

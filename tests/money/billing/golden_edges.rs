@@ -76,7 +76,7 @@ async fn in_another_currency(books: &mut Books<'_>, too_fine: &str, paid: &str) 
     books.run_scheduler().await;
     books.write_balance().await;
     let refused = books.add(&books.new_credit(too_fine, "payment 1")).await.unwrap_err().to_string();
-    assert!(refused.contains("is finer than"), "{refused}");
+    assert!(refused.contains("is too precise"), "{refused}");
     books.buy_credit(paid, "payment 1").await;
 }
 

@@ -265,7 +265,7 @@ fn booked_payment_equals_the_printed_amount(database: Database) {
         let (app, trail) = (&books.world.app, Trail::operator());
         let amount = |text: &str| Some(Nano::parse(text).unwrap());
         for (wrong, words) in [
-            ("1.235", "--amount 1.235 is finer than USD can be paid in: its smallest unit is 0.01"),
+            ("1.235", "--amount 1.235 is too precise: the smallest unit of USD is 0.01"),
             ("1.23", "--amount 1.23 is less than the 1.2345675 USD that are due of invoice 1"),
             ("-1.24", "--amount -1.24 is less than"),
             ("0", "--amount 0 is less than"),

@@ -13,9 +13,9 @@ use crate::rules::events::{self, Refusal};
 use crate::rules::rating::{self, PricedTokens, Tokens};
 use crate::store::usage::recording::{self, CorrectionSums, InsertReport, NewEvent, RatedEvent, StoredEvent};
 
-/// Records the corrections among these events in the order of their arrival, and returns a verdict for each, in
-/// the given order. They are few, so each is looked up by itself. Tokens that one correction takes back aren't
-/// available to the next.
+/// Records the corrections among these events in the order of their arrival, and returns a verdict for each,
+/// in the given order. They are few, so each is looked up separately. Tokens that one correction takes back
+/// aren't available to the next.
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,

@@ -219,7 +219,7 @@ pub fn notes(billed: &Billed<'_>, invoices: &[InvoiceRow], notes: &[NoteRow]) ->
         let made: Vec<_> = notes.iter().filter(|note| note.booked_month == *month).collect();
         let found: i128 = made.iter().map(|note| i128::from(note.amount_nano)).sum();
         let exact = -taken.iter().map(|row| row.nanos).sum::<i128>() + lost.exact / (PPM * PICO_PER_NANO);
-        // Each note rounds its discount by itself, up to a whole nano.
+        // Each note rounds its discount separately, up to a whole nano.
         let count = i128::try_from(made.len()).unwrap_or(i128::MAX).saturating_add(1);
         let within = if lost.exact == 0 { 0 } else { count };
         if (found - exact).abs() <= within {

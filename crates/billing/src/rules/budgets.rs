@@ -53,7 +53,8 @@ impl Subject {
     }
 }
 
-/// The caller of usage and of reservations, with its project and organization: each may have budgets.
+/// The caller of usage and reservations, with its project and organization. Each of the three may have
+/// budgets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Spender {
     pub organization_id: OrganizationId,
@@ -63,7 +64,7 @@ pub struct Spender {
 }
 
 impl Spender {
-    /// Returns what may have budgets that the usage counts in.
+    /// Returns the subjects whose budgets count this usage.
     pub fn subjects(self) -> impl Iterator<Item = Subject> {
         let api_key = match self.caller {
             Some(CallerId::ApiKey(id)) => Some(Subject::ApiKey(id)),
@@ -143,7 +144,7 @@ impl Period {
 pub struct Thresholds(Vec<i64>);
 
 impl Thresholds {
-    /// Returns the thresholds; `None` unless they are as described.
+    /// Returns the thresholds; `None` if they break a rule of [`Thresholds`].
     pub fn new(percents: Vec<i64>) -> Option<Self> {
         let fit = percents.len() <= MAX_THRESHOLDS
             && percents.iter().all(|percent| (1..=MAX_PERCENT).contains(percent))
@@ -156,7 +157,7 @@ impl Thresholds {
         &self.0
     }
 
-    /// Returns the thresholds above `highest` that this use has reached.
+    /// Returns the thresholds above `highest` that the spent amount has reached.
     pub fn reached(&self, spent: Pico, limit: Nano, highest: i64) -> impl Iterator<Item = i64> {
         let new = self.0.iter().copied().filter(move |percent| *percent > highest);
         new.filter(move |percent| has_reached(spent, limit, *percent))
@@ -192,7 +193,7 @@ impl FromValue for Thresholds {
 
 /// Returns `true` if the spent amount is at least this part of the limit.
 fn has_reached(spent: Pico, limit: Nano, percent: i64) -> bool {
-    // At most 2^64 * 1000 * 1000, and amounts are far from 128 bits.
+    // The products stay below 2^64 * 1000 * 1000, which fits in 128 bits.
     spent.units().saturating_mul(100) >= limit.units().saturating_mul(1_000).saturating_mul(percent.into())
 }
 
@@ -206,22 +207,23 @@ pub fn left(limit: Nano, spent: Pico, reserved: Nano) -> Pico {
     Pico::from_units((limit.units() - reserved.units()).saturating_mul(1_000).saturating_sub(spent.units()))
 }
 
-/// Returns `true` if this amount can be reserved in addition.
+/// Returns `true` if this amount can also be reserved.
 pub fn covers(limit: Nano, spent: Pico, reserved: Nano, amount: Nano) -> bool {
     left(limit, spent, reserved).units() >= amount.units().saturating_mul(1_000)
 }
 
-/// Allows one more budget, if `count` of the organization and `of_subject` of its subject exist.
+/// Checks that one more budget may be created: the organization has `count` budgets, and the subject of the
+/// new one has `of_subject`.
 ///
 /// # Errors
 /// 409 `limit_reached`.
 pub fn check_count(count: i64, of_subject: i64) -> Result<(), Error> {
-    let (most, what) = match (count, of_subject) {
+    let (max, owner) = match (count, of_subject) {
         (MAX_PER_ORGANIZATION.., _) => (MAX_PER_ORGANIZATION, "This organization"),
-        (_, MAX_PER_SUBJECT..) => (MAX_PER_SUBJECT, "The subject of this budget"),
+        (_, MAX_PER_SUBJECT..) => (MAX_PER_SUBJECT, "The organization, project or API key of this budget"),
         _ => return Ok(()),
     };
-    let message = format!("{what} has {most} budgets, which is the maximum: delete one.");
+    let message = format!("{owner} already has {max} budgets, the maximum. Delete one first.");
     Err(Error::new(Code::LimitReached).message(message))
 }
 

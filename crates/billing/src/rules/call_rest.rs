@@ -1,25 +1,26 @@
-//! The rest of a call of which a part is charged (docs/contract/gateway.md#what-a-killed-server-costs).
+//! The remaining charge of a call that was charged in part
+//! (docs/contract/gateway.md#what-a-killed-server-costs).
 
 use catalog::{Component, Parts, Tokens};
 
-/// The tokens that are missing from the charge of a call, and those that were charged too much.
+/// The tokens by which the charge of a call is too low, and those by which it is too high.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallRest {
-    /// The tokens that aren't charged yet.
-    pub more: Tokens,
-    /// The tokens that are taken back, as negative counts.
-    pub less: Tokens,
+    /// The tokens that still have to be charged.
+    pub to_charge: Tokens,
+    /// The tokens that have to be refunded, as negative counts.
+    pub to_refund: Tokens,
 }
 
-/// Returns the difference between the quantities of a call and the charged ones. Tokens of the prompt that are in
-/// no part, each part, and so on may have prices of their own, so each component is compared by itself. At another
-/// price, the whole charge is taken back.
+/// Returns the difference between the tokens of a call and the charged ones. Each component may have a
+/// separate price, so they are compared one by one. If the price differs from the charged one, everything is
+/// refunded and charged again.
 pub fn call_rest(total: Tokens, charged: Tokens, is_same_price: bool) -> CallRest {
     let negative = |tokens: Tokens| tokens.checked_neg().unwrap_or_default();
     if !is_same_price {
-        return CallRest { more: total, less: negative(charged) };
+        return CallRest { to_charge: total, to_refund: negative(charged) };
     }
-    CallRest { more: excess(total, charged), less: negative(excess(charged, total)) }
+    CallRest { to_charge: excess(total, charged), to_refund: negative(excess(charged, total)) }
 }
 
 /// Returns the quantity of each component by which `one` exceeds `other`.
@@ -66,7 +67,7 @@ mod tests {
         let tokens =
             |[prompt, cached_prompt, completion]: [i64; 3]| Tokens::new(prompt, cached_prompt, completion);
         for (total, charged, more, less) in cases {
-            let due = CallRest { more: tokens(more), less: tokens(less) };
+            let due = CallRest { to_charge: tokens(more), to_refund: tokens(less) };
             assert_eq!(call_rest(tokens(total), tokens(charged), true), due, "{total:?} {charged:?}");
         }
     }
@@ -86,10 +87,10 @@ mod tests {
         // reasoning.
         let (total, charged) = (tokens(1_000, 50, 600, 30), tokens(1_000, 20, 0, 0));
         let rest = call_rest(total, charged, true);
-        assert_eq!(rest.more, without_request(tokens(600, 30, 600, 30)));
-        assert_eq!(rest.less, Tokens::new(-600, 0, 0));
+        assert_eq!(rest.to_charge, without_request(tokens(600, 30, 600, 30)));
+        assert_eq!(rest.to_refund, Tokens::new(-600, 0, 0));
         // At another price, everything is taken back and charged again.
         let rest = call_rest(total, charged, false);
-        assert_eq!((rest.more, rest.less), (total, charged.checked_neg().unwrap()));
+        assert_eq!((rest.to_charge, rest.to_refund), (total, charged.checked_neg().unwrap()));
     }
 }

@@ -11,7 +11,7 @@ use kernel::money::Nano;
 pub struct BalanceAlert {
     /// The threshold; `None` without an alert.
     pub below: Option<Nano>,
-    /// The time since which the balance is below it; `None` if it isn't.
+    /// The time at which the balance dropped below the threshold; `None` if it isn't below.
     pub low_since: Option<Time>,
     /// The posted balance.
     pub balance: Nano,

@@ -257,7 +257,7 @@ pub async fn write(
     now: Time,
     random: &Random,
 ) -> Result<(), db::Error> {
-    tell_standing(tx, wallet, demo, now, random).await?;
+    queue_standing_events(tx, wallet, demo, now, random).await?;
     sql("UPDATE wallets SET posted_nano = $2, reserved_nano = $3, open_month = $4, next_expiry_at = $5,
              low_at = CASE WHEN $2 < alert_below_nano THEN COALESCE(low_at, updated_at) END,
              low_posted_nano = CASE WHEN $2 < alert_below_nano
@@ -274,7 +274,7 @@ pub async fn write(
 }
 
 /// Queues events for webhooks if the standing of a locked wallet's balance has changed since the last events.
-pub async fn tell_standing(
+pub async fn queue_standing_events(
     tx: &mut Tx,
     wallet: &mut Wallet,
     demo: DemoCredit,
@@ -313,7 +313,7 @@ pub async fn set_credit(
     record_credit(tx, organization_id, credit).await
 }
 
-/// An organization as operators see it. A deleted one is included, as its money is still there.
+/// An organization as operators see it, possibly a deleted one whose books are still kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletOverview {
     pub wallet: Wallet,

@@ -98,7 +98,7 @@ async fn wait_for_next_day(
     tracing::warn!(payment_id = %waiting.id, organization_id = %waiting.organization_id,
         "an automatic top-up waits for the next day: the daily maximum was charged");
     let subject = (DAILY_MAXIMUM, Some(&waiting));
-    notices::tell_owners(payments, tx, waiting.organization_id, subject, now).await
+    notices::notify_owners(payments, tx, waiting.organization_id, subject, now).await
 }
 
 /// Returns a payment of `units`, including the tax if it's known and the total is within the maximum.

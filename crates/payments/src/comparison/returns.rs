@@ -32,7 +32,7 @@ pub async fn refunds(payments: &Payments, (from, until): (Time, Time)) -> Result
         for made in &page.data {
             let Some(payment) = payment_of(payments, made.payment_intent.as_ref()).await? else { continue };
             let booked = refunds::book(payments, &payment, made).await;
-            tell(booked, "a refund", &made.id)?;
+            log_booking(booked, "a refund", &made.id)?;
         }
         match page.data.last() {
             Some(last) if page.has_more => after = Some(last.id.clone()),
@@ -62,7 +62,7 @@ pub async fn disputes(payments: &Payments, (from, until): (Time, Time)) -> Resul
                 continue;
             };
             let booked = disputes::book(payments, &payment, dispute).await;
-            tell(booked, "a dispute", &dispute.id)?;
+            log_booking(booked, "a dispute", &dispute.id)?;
         }
         match page.data.last() {
             Some(last) if page.has_more => after = Some(last.id.clone()),
@@ -90,7 +90,7 @@ pub async fn set_ups(payments: &Payments) -> Result<(), Error> {
             let saved = cards::save_set_up(payments, &session).await;
             let now = customers::get(&mut payments.db.read().await?, before.organization_id).await?;
             let has_changed = now.is_some_and(|now| now.method_id != before.method_id);
-            tell(saved.map(|()| has_changed), "a card", session_id)?;
+            log_booking(saved.map(|()| has_changed), "a card", session_id)?;
         }
     }
 }
@@ -125,8 +125,8 @@ async fn readable<T>(
     }
 }
 
-/// Logs what the comparison booked. A failure doesn't block the remaining objects.
-fn tell(booked: Result<bool, Error>, what: &str, id: &str) -> Result<(), Error> {
+/// Logs a booking of the comparison. A failure doesn't block the remaining objects.
+fn log_booking(booked: Result<bool, Error>, what: &str, id: &str) -> Result<(), Error> {
     match booked {
         Ok(true) => tracing::warn!(object = id, "booked {what} for which no event has arrived yet"),
         Ok(false) => {}

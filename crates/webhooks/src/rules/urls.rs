@@ -33,10 +33,10 @@ impl WebhookUrl {
             return Err(Problem::new("https_required", "must begin with `https://`"));
         }
         if !self.has_usual_port() {
-            return Err(Problem::new("port_not_allowed", "must have port 443, or one from 1024 on"));
+            return Err(Problem::new("port_not_allowed", "must use port 443 or a port from 1024 up"));
         }
         if self.address().is_some_and(|address| !hosts::is_public(address)) {
-            let message = "must have an address of the public Internet";
+            let message = "must be an address on the public Internet";
             return Err(Problem::new("address_not_allowed", message));
         }
         Ok(())

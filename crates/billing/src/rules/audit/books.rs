@@ -131,7 +131,7 @@ impl LedgerSums {
     }
 }
 
-/// Checks a ledger transaction by itself.
+/// Checks a ledger transaction on its own.
 pub fn ledger_transaction(movement: &MovementRow) -> Vec<Drift> {
     let mut drifts = Vec::new();
     drifts.extend(compare(Invariant::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));

@@ -141,11 +141,11 @@ pub struct EventRow {
     pub source: String,
     pub event_id: String,
     pub key: DailyKey,
-    /// The usage that it adds; a correction adds negative amounts, and no request.
+    /// The usage of the event. A correction has negative amounts, and counts as no request.
     pub sums: UsageSums,
-    /// The month in which it is billed; `None` for versions that didn't record it.
+    /// The month in which the event is billed; `None` if an older version stored the event without it.
     pub billed_month: Option<Month>,
-    /// The same for the event that has the price: the event itself, or the one that it corrects.
+    /// The billed month of the event whose price applies: this event, or the one that it corrects.
     pub rated_month: Option<Month>,
 }
 
@@ -156,7 +156,7 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     let EventRow { source, event_id, key, sums, .. } = event;
     let subject = || format!("{source}/{event_id}");
     let Some(price) = prices.price(&key.model, key.price_version) else {
-        // The version of a price without conditions is its instant.
+        // A price without conditions has the time from which it applies as its version.
         let expected = match key.price_version {
             version @ 0.. => format!("a price of {} from {}", key.model, Time::from_unix_ms(version)),
             version => format!("the price {version} of {}", key.model),
@@ -182,8 +182,8 @@ pub fn event(event: &EventRow, prices: &PriceBook) -> Option<Drift> {
     compare(Invariant::EventAmount, &subject(), decimal_text::<12>(amount), sums.amount)
 }
 
-/// The prefix of the ids of people, who have no totals.
-const USER: &str = "user_";
+/// The prefix of user ids. Users have no totals.
+const USER_PREFIX: &str = "user_";
 
 fn compare_totals(id: &str, expected: (i128, i128), found: (i128, i128)) -> Option<Drift> {
     let text = |(requests, tokens)| format!("{requests} requests, {tokens} tokens");
@@ -224,7 +224,9 @@ impl Usage {
         *posted = posted.saturating_add(row.posted.units());
         let drift = compare(Invariant::DailyPosted, &subject, row.sums.amount.floor_nano(), row.posted);
         let tokens = row.sums.prompt_tokens.saturating_add(row.sums.completion_tokens);
-        for id in [&row.key.project_id, &row.key.api_key_id].into_iter().filter(|id| !id.starts_with(USER)) {
+        for id in
+            [&row.key.project_id, &row.key.api_key_id].into_iter().filter(|id| !id.starts_with(USER_PREFIX))
+        {
             let sum = self.totals.entry(id.clone()).or_default();
             *sum = (sum.0.saturating_add(row.sums.requests), sum.1.saturating_add(tokens));
         }
@@ -239,8 +241,8 @@ impl Usage {
         self.days.entry(key).or_default().rows.add_parts(parts);
     }
 
-    /// Checks sums of a day, after all daily rows and in the order of their keys. Returns their drift, and those of
-    /// sums before them that don't exist.
+    /// Checks a stored row of sums. Call it after all daily rows are added, in the order of the keys. Returns
+    /// the drift of this row, and of the rows before it that are missing.
     pub fn sum(&mut self, row: &SumRow) -> Vec<Drift> {
         let mut drifts = Vec::new();
         while self.summed_project.as_ref() < Some(&row.key.project_id)
@@ -251,7 +253,7 @@ impl Usage {
         drifts
     }
 
-    /// Returns the drifts of sums that don't exist, after all that do.
+    /// Returns the drifts of the remaining missing rows. Call it after all stored rows are checked.
     pub fn missing_sums(&mut self) -> Vec<Drift> {
         let mut drifts = Vec::new();
         while self.sum_up_next_project(&mut drifts) {}
@@ -259,7 +261,7 @@ impl Usage {
     }
 
     /// Adds up the daily rows of the next project, and adds a drift for each sum of the previous project that
-    /// shouldn't exist. Returns `false` if no project is left.
+    /// isn't stored. Returns `false` if no project is left.
     fn sum_up_next_project(&mut self, drifts: &mut Vec<Drift>) -> bool {
         drifts.extend(std::mem::take(&mut self.sums).iter().filter_map(|(key, sums)| {
             compare(Invariant::DailySums, &key.to_string(), *sums, UsageSums::default())
@@ -288,18 +290,19 @@ impl Usage {
         true
     }
 
-    /// Checks a total, after all daily rows. Daily rows are kept forever, so the comparison is exact.
+    /// Checks a stored total. Call it after all daily rows are added. These are kept forever, so the
+    /// comparison is exact.
     pub fn total(&mut self, row: &TotalRow) -> Option<Drift> {
         let expected = self.totals.remove(&row.subject_id).unwrap_or_default();
         compare_totals(&row.subject_id, expected, (row.requests.into(), row.tokens.into()))
     }
 
-    /// Returns the drifts of totals that don't exist.
+    /// Returns the drifts of missing totals.
     pub fn missing_totals(&self) -> Vec<Drift> {
         self.totals.iter().filter_map(|(id, expected)| compare_totals(id, *expected, (0, 0))).collect()
     }
 
-    /// Adds an event, after all daily rows, and checks its month.
+    /// Adds an event and checks its month. Call it after all daily rows are added.
     pub fn event(&mut self, event: &EventRow) -> Option<Drift> {
         let sums = self.days.entry(event.key.clone()).or_default();
         sums.events.add(event.sums);
@@ -308,7 +311,8 @@ impl Usage {
         compare(Invariant::EventMonth, &subject, format!("a row billed in {month}"), "none")
     }
 
-    /// Subtracts credit notes from the amount billed in a month: the amount that they posted while it was open.
+    /// Subtracts the amount that credit notes posted during an open month from the amount billed in that
+    /// month.
     pub fn subtract_credit_notes(&mut self, booked: Month, posted: Nano) {
         self.credited = self.credited.saturating_add(posted.units());
         let sum = self.posted.entry(booked).or_default();

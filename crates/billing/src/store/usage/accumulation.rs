@@ -55,7 +55,8 @@ impl AmountSum {
         );
         let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
         let whole = format!("({table}.{name}_whole + excluded.{name}_whole + {carry})");
-        // Each half is rounded towards zero, so the sum of halves is off by one at most, as is that of whole units.
+        // Each half is rounded toward zero, so the sum of halves is off by one at most, as is that of whole
+        // units.
         let most_whole = most.whole + 2;
         let fits = format!(
             "{table}.{name}_whole + excluded.{name}_whole + {old} / {per_whole} + {new} / {per_whole}

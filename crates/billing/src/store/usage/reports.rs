@@ -219,9 +219,9 @@ struct Names {
     projects: bool,
 }
 
-/// Returns the statement for usage `rows` with the names of its callers and projects, at most `limit` rows. Each
-/// id is looked up once, not for each day, and by itself: with joins, PostgreSQL would read all users for a few
-/// rows.
+/// Returns the statement for usage `rows` with the names of its callers and projects, at most `limit` rows.
+/// Each id is looked up once, not for each day, and in a subquery: with joins, PostgreSQL would read all
+/// users for a few rows.
 ///
 /// The limit isn't in `rows`: PostgreSQL would expect to read only a part of them, and would sort all days to
 /// group them, which takes longer than hashing.

@@ -1,5 +1,6 @@
-//! Usage of a project and day by model, and by caller: the table `usage_daily_sums`, always the sums of the daily
-//! rows. A report that isn't grouped by both reads only this table, which has fewer rows.
+//! The table `usage_daily_sums`: usage per project and day, once by model and once by caller. It always has
+//! the sums of the daily rows. A report that isn't grouped by both model and caller reads only this table,
+//! which has fewer rows.
 
 use std::sync::LazyLock;
 
@@ -15,8 +16,9 @@ pub const MODEL: &str = "model";
 /// Value of `grouped_by` in rows of callers.
 pub const CALLER: &str = "caller";
 
-/// The limits of a row, which must exceed those of a daily row. The sum of two halves of tokens, each rounded
-/// towards zero, is at most one below that of the wholes, so no sum of tokens up to this limit passes 64 bits.
+/// The limits of a row, which must exceed those of a daily row. SQL halves both numbers of tokens before it
+/// adds and compares them, to avoid an overflow. Halves are rounded toward zero, so their sum is off by at
+/// most one: within the limit, the total fits in 64 bits.
 pub(super) const LIMITS: RowLimits =
     RowLimits { whole: 4_000_000_000_000_000_000, half_tokens: i64::MAX / 2 - 1 };
 
@@ -35,8 +37,8 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to the rows of organizations whose wallets are locked. Returns `false` if one of them can't hold the sum:
-/// then the caller must not commit.
+/// Adds to the rows of organizations whose wallets are locked. Returns `false` if a row would overflow: then
+/// the caller must not commit.
 pub async fn add(tx: &mut Tx, added: &[(SumKey<'_>, DailySums)]) -> Result<bool, db::Error> {
     let mut changed = 0;
     for (text, chunk) in ADD.chunks(added) {

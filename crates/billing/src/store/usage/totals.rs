@@ -54,8 +54,9 @@ pub async fn get(
     Ok(found.unwrap_or_default())
 }
 
-/// Half of the maximum number of tokens of a total, in either direction. The sum of two halves, each rounded
-/// towards zero, is at most one below that of the wholes, so no sum of tokens up to this limit passes 64 bits.
+/// Half of the maximum number of tokens of a total, in absolute value. SQL halves both numbers before it adds
+/// and compares them, to avoid an overflow. Halves are rounded toward zero, so their sum is off by at most
+/// one: within this limit, the total fits in 64 bits.
 const MAX_HALF_TOKENS: i64 = i64::MAX / 2 - 1;
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
@@ -73,8 +74,8 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to the totals of organizations whose wallets are locked. Returns `false` if one of them can't hold the
-/// sum: then the caller must not commit.
+/// Adds to the totals of organizations whose wallets are locked. Returns `false` if a total would overflow:
+/// then the caller must not commit.
 pub async fn add(tx: &mut Tx, added: &[((OrganizationId, Subject), Totals)]) -> Result<bool, db::Error> {
     let mut changed = 0;
     for (text, chunk) in ADD.chunks(added) {
