@@ -34,8 +34,8 @@ pub const CREATE: Operation = Operation {
 
 /// Get the vectors of texts.
 ///
-/// The largest price of all inputs is reserved before the model is asked, and the exact price is booked before the
-/// answer.
+/// The maximum price of all inputs is reserved before the model is asked, and the exact price is booked
+/// before the answer.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,

@@ -130,7 +130,7 @@ impl PrintableInvoice<'_> {
         rows
     }
 
-    /// Returns what can be paid instead of the amount due, if that has digits that no payment has.
+    /// Returns the amount to pay if the amount due has more decimals than a payment can have.
     fn payment(&self) -> Option<String> {
         let Invoice { due, currency, .. } = self.invoice;
         let payable = currencies::payable(*due, currency).to_pico().unwrap_or_default();

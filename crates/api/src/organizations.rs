@@ -79,9 +79,9 @@ pub struct CreatedOrganization {
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -138,9 +138,9 @@ pub struct ListedOrganization {
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -181,9 +181,9 @@ pub struct Organization {
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -221,7 +221,7 @@ pub struct UpdatedOrganization {
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
     /// The time of the last change.
     updated_at: Time,

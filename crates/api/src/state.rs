@@ -44,9 +44,9 @@ pub struct Parts {
     pub tenants: Tenants,
     pub keys: Keys,
     pub billing: Billing,
-    /// Addresses that get events.
+    /// Webhooks and their deliveries.
     pub webhooks: Webhooks,
-    /// Payments by Stripe.
+    /// Payments through Stripe.
     pub payments: Payments,
     /// Model calls.
     pub gateway: Gateway,
@@ -58,7 +58,7 @@ pub struct Parts {
     pub monitor: Monitor,
     /// The feed of changes, which shows whether a credential in memory is still valid.
     pub feed: Arc<Feed>,
-    /// The request rates that this replica counts alone.
+    /// The request rates, which each replica counts separately.
     pub limiter: Arc<Limiter>,
     pub limits: Limits,
     pub metrics: Arc<Metrics>,

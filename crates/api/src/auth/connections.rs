@@ -68,8 +68,8 @@ pub const DELETE: Operation =
 
 /// Remove a connection of the caller.
 ///
-/// Sessions started with it end, except the calling one. Requires a session whose person has recently confirmed their
-/// identity, and another sign-in method for the account.
+/// Sessions started with it end, except the calling one. Requires a session in which the user confirmed their
+/// identity recently, and another sign-in method for the account.
 pub async fn delete(
     accounts: Accounts,
     scope: OwnConnectionScope,

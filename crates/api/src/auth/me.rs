@@ -37,7 +37,7 @@ pub struct User {
     full_name: Option<String>,
     /// The phone number with its country code, for example `+441632960961`.
     phone: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// `true` once the link in the e-mail to this address was used.
     email_verified: bool,

@@ -31,7 +31,7 @@ pub struct Passkey {
     name: String,
     /// The time when it was added.
     created_at: Time,
-    /// The time of its last use.
+    /// The time of the last use.
     last_used_at: Option<Time>,
     /// `true` if other devices of the person have the passkey, as last reported by its authenticator.
     synced: bool,

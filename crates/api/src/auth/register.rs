@@ -84,7 +84,7 @@ pub struct RegisteredUser {
     username: String,
     /// The person's name.
     full_name: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
 }
 

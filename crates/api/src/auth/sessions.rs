@@ -31,7 +31,7 @@ pub struct ListedSession {
     id: SessionId,
     /// `true` for the calling session.
     current: bool,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of its login or last refresh.
     last_seen_at: Time,

@@ -30,10 +30,10 @@ pub struct NewTotp {
 
 pub const CREATE: Operation = Operation { errors: &[Code::TotpDisabled], ..Operation::new("create_totp") };
 
-/// Begin to add an authenticator app.
+/// Start adding an authenticator app.
 ///
 /// Nothing changes until the first code of the app is sent, within ten minutes. The new app then replaces an existing
-/// one. Requires a session whose person has recently confirmed their identity.
+/// one. Requires a session in which the user confirmed their identity recently.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,

@@ -51,8 +51,8 @@ pub const CREATE: Operation = Operation {
 /// Chat with a model.
 ///
 /// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. Fields
-/// that aren't listed go to the server behind the model as they are. The largest price of the call is reserved
-/// before the first byte of the answer, and its exact price is booked before the last.
+/// that aren't listed go to the server behind the model as they are. The maximum price of the call is
+/// reserved before the first byte of the answer, and its exact price is booked before the last.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,

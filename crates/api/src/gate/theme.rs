@@ -1,4 +1,4 @@
-//! The theme of the console's pages: a separate cookie, which is neither a secret nor a permission
+//! The theme of the console's pages, in a separate cookie that isn't secret and grants no access
 //! (docs/contract/console.md#theme).
 
 use http::{HeaderMap, HeaderValue};
@@ -25,7 +25,7 @@ impl Theme {
         [Self::Light, Self::Dark].into_iter().find(|theme| theme.as_str() == name)
     }
 
-    /// Returns its name.
+    /// Returns the name of the theme.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Light => "light",
@@ -38,8 +38,8 @@ impl Theme {
         Self::parse(read_cookie(headers, NAME)?)
     }
 
-    /// Returns the header that sets the theme of a browser, or removes it. `is_secure` if people reach the
-    /// console by HTTPS.
+    /// Returns the header that sets the theme of a browser, or removes it. `is_secure` must be `true` if
+    /// users reach the console over HTTPS.
     pub fn set(theme: Option<Self>, is_secure: bool) -> Result<HeaderValue, Error> {
         let value = theme.map_or("", Self::as_str);
         let max_age = if theme.is_some() { MAX_AGE_S } else { 0 };

@@ -6,8 +6,8 @@ use crate::paths::is_model_call;
 use crate::row::Route;
 use kernel::error::Code;
 
-/// Returns who may call the operation: a sentence, and the required roles if any. Project roles are the effective
-/// ones (docs/contract/access.md#effective-roles).
+/// Returns the callers that may use the operation: a sentence, and the required roles if any. Project roles
+/// are the effective ones (docs/contract/access.md#effective-roles).
 pub fn of(route: &Route) -> Value {
     let access = &route.access;
     let Some((place, roles)) = &access.roles else {
@@ -42,7 +42,7 @@ fn any_of(words: &[&str]) -> String {
     }
 }
 
-/// Returns a text with a capital letter and a full stop.
+/// Returns the text with a capital first letter and a final period.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();

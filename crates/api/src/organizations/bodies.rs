@@ -14,7 +14,7 @@ record! {
     pub struct CreateOrganization in Api {
         /// The name, of 1 to 100 characters.
         name: Name = required,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
         /// The settings.
         settings: CreateSettings = object,
@@ -49,7 +49,7 @@ record! {
     pub struct UpdateOrganization in Api {
         /// The name, of 1 to 100 characters.
         name: Option<Name> = change,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
         /// The settings.
         settings: UpdateSettings = change_object,

@@ -53,7 +53,7 @@ pub struct CreatedInvitation {
     email: String,
     /// The role.
     role: OrganizationRole,
-    /// The time of its expiry; null for never.
+    /// The time at which the invitation expires.
     expires_at: Time,
     /// The state.
     status: InvitationStatus,
@@ -133,9 +133,9 @@ pub struct Invitation {
     role: OrganizationRole,
     /// The state.
     status: InvitationStatus,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
-    /// The time of its expiry; null for never.
+    /// The time at which the invitation expires.
     expires_at: Time,
     /// The person who sent the invitation.
     invited_by: PersonBrief,
@@ -195,7 +195,7 @@ pub struct ResentInvitation {
     role: OrganizationRole,
     /// The state.
     status: InvitationStatus,
-    /// The time of its expiry; null for never.
+    /// The time at which the invitation expires.
     expires_at: Time,
 }
 

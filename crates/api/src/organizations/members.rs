@@ -49,7 +49,7 @@ pub const DELETE: Operation = Operation {
 
 /// Remove a member from an organization.
 ///
-/// Members may leave by themselves.
+/// Members may also remove themselves.
 pub async fn delete(tenants: Tenants, scope: MemberScope, _: NoInput) -> Result<Enveloped<Message>, Error> {
     let remover = tenants::members::delete(&tenants, &scope).await?;
     Ok(ok(removal_message(&remover, "organization")))

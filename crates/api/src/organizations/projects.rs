@@ -36,7 +36,7 @@ record! {
     pub struct CreateProject in Api {
         /// The name, of 1 to 100 characters.
         name: Name = required,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
         /// The settings.
         settings: CreateSettings = object,
@@ -84,9 +84,9 @@ pub struct CreatedProject {
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -169,9 +169,9 @@ pub struct ListedProject {
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -212,9 +212,9 @@ pub struct Project {
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -270,7 +270,7 @@ record! {
     pub struct UpdateProject in Api {
         /// The name, of 1 to 100 characters.
         name: Option<Name> = change,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
         /// The settings.
         settings: Patch<UpdateSettings> = patch_object,
@@ -323,7 +323,7 @@ pub struct UpdatedProject {
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
     /// The time of the last change.
     updated_at: Time,

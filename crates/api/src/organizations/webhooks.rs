@@ -39,13 +39,13 @@ pub struct CreatedWebhook {
     secret: String,
     /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public Internet.
     url: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
     /// The events that it receives.
     events: Vec<EventType>,
     /// Always `true`.
     enabled: bool,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
 }
 
@@ -88,7 +88,7 @@ pub struct Webhook {
     id: WebhookId,
     /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public Internet.
     url: String,
-    /// A text of up to 1,000 characters.
+    /// A description of up to 1,000 characters.
     description: Option<String>,
     /// The events that it receives.
     events: Vec<EventType>,
@@ -96,11 +96,11 @@ pub struct Webhook {
     enabled: bool,
     /// Why it is switched off; null while it is on.
     disabled_reason: Option<DisabledReason>,
-    /// Since when every attempt has failed; null after one that succeeded.
+    /// The time since which every attempt has failed; null after a successful attempt.
     failing_since: Option<Time>,
     /// The time until which events are also signed with the previous secret; null without one.
     previous_secret_ends_at: Option<Time>,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,

@@ -34,7 +34,7 @@ pub const AUTHORIZE: Operation = Operation {
 
 /// Decide whether a model call may be made.
 ///
-/// The call's largest price is reserved unless `reserve` is false.
+/// The call's maximum price is reserved unless `reserve` is false.
 pub async fn authorize(
     api: Api,
     _: ServiceScope,

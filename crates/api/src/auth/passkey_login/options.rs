@@ -14,8 +14,8 @@ pub const CREATE: Operation =
 
 /// Begin to log in with a passkey.
 ///
-/// Returns what `PublicKeyCredential.parseRequestOptionsFromJSON` takes. They name no account: the person chooses one
-/// of the passkeys that they have here.
+/// Returns the input of `PublicKeyCredential.parseRequestOptionsFromJSON`. The options name no account: the
+/// user chooses one of their passkeys for this server.
 pub async fn create(accounts: Accounts, _: Visitor, _: NoInput) -> Result<Enveloped<PasskeyOptions>, Error> {
     Ok(private(passkey::start(&accounts)?.into()))
 }

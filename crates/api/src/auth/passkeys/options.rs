@@ -13,7 +13,7 @@ use web::input::NoInput;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
 
-/// Options of a browser's call, with the members that WebAuthn gives them.
+/// Options of a call in the browser, with the members that WebAuthn defines.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct PublicKey(Value);
@@ -27,7 +27,7 @@ impl JsonSchema for PublicKey {
     }
 }
 
-/// The options of a browser's call for a passkey.
+/// The options of a call in the browser that creates or uses a passkey.
 #[derive(Serialize, JsonSchema)]
 pub struct PasskeyOptions {
     /// The options of `navigator.credentials.create` or `navigator.credentials.get`, in their JSON form.
@@ -47,10 +47,10 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("create_passkey_options")
 };
 
-/// Begin to add a passkey.
+/// Start adding a passkey.
 ///
-/// Returns the input of `PublicKeyCredential.parseCreationOptionsFromJSON`. Requires a session whose person has
-/// recently confirmed their identity.
+/// Returns the input of `PublicKeyCredential.parseCreationOptionsFromJSON`. Requires a session in which
+/// the user confirmed their identity recently.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,

@@ -16,7 +16,7 @@ pub const CREATE: Operation = Operation {
 
 /// Begin to prove with a passkey who the caller is.
 ///
-/// Returns what `PublicKeyCredential.parseRequestOptionsFromJSON` takes, with the passkeys of the account.
+/// Returns the input of `PublicKeyCredential.parseRequestOptionsFromJSON`, with the account's passkeys.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,

@@ -22,18 +22,18 @@ use web::route::Operation;
 pub struct AutoTopUp {
     /// `true` if the saved card is charged automatically.
     enabled: bool,
-    /// The card is charged when the available balance is below it.
+    /// The card is charged when the available balance is below this amount.
     threshold: Nano,
     /// The available balance after a charge.
     restore_to: Nano,
     /// The maximum amount charged per calendar month (UTC), including taxes; null for no limit.
     monthly_cap: Option<Nano>,
-    /// Why nothing is charged although it is enabled: `declined`, `authentication_required`, `monthly_cap`,
-    /// `no_payment_method`, `tax_location`, `refunded` or `disputed`; null while the card is charged.
+    /// The reason why nothing is charged although top-up is enabled: `declined`, `authentication_required`,
+    /// `monthly_cap`, `no_payment_method`, `tax_location`, `refunded` or `disputed`; null if not paused.
     paused_reason: Option<&'static str>,
     /// The time when it resumes automatically; null if an owner has to turn it back on.
     resumes_at: Option<Time>,
-    /// The declined charges since the last one that succeeded.
+    /// The number of declined charges since the last successful one.
     failures: i64,
 }
 

@@ -23,7 +23,7 @@ use web::route::Operation;
 pub struct BalanceAlert {
     /// The threshold; null without an alert.
     below: Option<Nano>,
-    /// Since when the balance is below it; null if it isn't.
+    /// The time at which the balance dropped below the threshold; null if it isn't below.
     low_since: Option<Time>,
     /// The posted balance, excluding reserved amounts.
     balance: Nano,

@@ -56,7 +56,7 @@ pub struct Budget {
     reserved: Nano,
     /// The limit less `spent` and `reserved`; less than 0 if they are more.
     left: Pico,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,

@@ -29,7 +29,7 @@ pub struct Credit {
     /// The id.
     id: CreditId,
     amount: Nano,
-    /// The remaining amount. An expired credit still shows it until it is closed.
+    /// The remaining amount. An expired credit keeps it until a background job ends the credit.
     remaining: Nano,
     /// The currency, as in ISO 4217.
     currency: String,
@@ -37,9 +37,9 @@ pub struct Credit {
     reference: String,
     /// `purchase`, `grant`, `payment`, `discount`, `correction` or `void`.
     kind: &'static str,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
-    /// The time of its expiry; null for never.
+    /// The time at which the credit expires; null if it never expires.
     expires_at: Option<Time>,
 }
 
@@ -47,7 +47,7 @@ pub const LIST: Operation = Operation::new("list_credits");
 
 /// List credits.
 ///
-/// The newest come first, also those that are used up or have expired.
+/// The newest come first. Used-up and expired credits are included.
 pub async fn list(
     billing: Billing,
     scope: OrgScope,

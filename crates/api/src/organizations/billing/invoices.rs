@@ -90,7 +90,7 @@ pub struct CreditNote {
     id: CreditNoteId,
     /// The number, consecutive over all credit notes of this service, without gaps.
     number: i64,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
     /// The source and id of the correction, and how many more came with it.
     reference: String,

@@ -40,9 +40,9 @@ pub struct CreatedApiKey {
     key: String,
     #[serde(flatten)]
     attributes: Attributes,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
-    /// The time of its expiry; null for never.
+    /// The time at which the key expires; null if it never expires.
     expires_at: Option<Time>,
     /// The restrictions of the key.
     restrictions: Restrictions,
@@ -109,9 +109,9 @@ pub struct ListedApiKey {
     id: ApiKeyId,
     #[serde(flatten)]
     attributes: Attributes,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
-    /// The time of its expiry; null for never.
+    /// The time at which the key expires; null if it never expires.
     expires_at: Option<Time>,
     /// The time when the key was last used; null if never.
     last_used_at: Option<Time>,
@@ -147,9 +147,9 @@ pub struct ApiKey {
     id: ApiKeyId,
     #[serde(flatten)]
     attributes: Attributes,
-    /// The time of its creation.
+    /// The time at which it was created.
     created_at: Time,
-    /// The time of its expiry; null for never.
+    /// The time at which the key expires; null if it never expires.
     expires_at: Option<Time>,
     /// The restrictions of the key.
     restrictions: Restrictions,

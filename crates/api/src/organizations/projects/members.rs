@@ -136,7 +136,7 @@ pub const DELETE: Operation = Operation::new("delete_project_member");
 
 /// Remove a member from a project.
 ///
-/// Members may leave by themselves.
+/// Members may also remove themselves.
 pub async fn delete(
     tenants: Tenants,
     scope: ProjectMemberScope,

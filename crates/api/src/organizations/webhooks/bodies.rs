@@ -18,7 +18,7 @@ record! {
         url: WebhookUrl = required,
         /// The events to send; at least one.
         events: EventTypes = required,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
     }
     check(fields) {
@@ -37,7 +37,7 @@ record! {
         url: Option<WebhookUrl> = change,
         /// The events to send; at least one.
         events: Option<EventTypes> = change,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
         /// `false` to send no more events, `true` to send them again.
         enabled: Option<bool> = change,

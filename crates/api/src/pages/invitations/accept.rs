@@ -1,6 +1,6 @@
 //! GET and POST /invitations/accept
 //!
-//! The page of the e-mail's link (docs/contract/pages.md#accept-an-invitation).
+//! The page that the link in the e-mail opens (docs/contract/pages.md#accept-an-invitation).
 
 use askama::Template;
 
@@ -51,7 +51,7 @@ pub const CREATE: Operation = Operation {
 
 /// Accept an invitation.
 ///
-/// The guest becomes a member. Otherwise the page explains the missing step, and the link stays valid.
+/// The guest becomes a member. If a step is missing, the page explains it, and the link stays valid.
 pub async fn create(api: Api, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
     let has_console = api.console.enabled;
     let followed = match form.fields {

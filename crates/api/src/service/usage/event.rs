@@ -130,7 +130,7 @@ impl Record<()> for UsageRecord {
     }
 }
 
-/// A text of 1 to 256 printable characters.
+/// Text of 1 to 256 printable characters.
 #[derive(Debug)]
 pub(super) struct EventText(pub(super) Arc<str>);
 

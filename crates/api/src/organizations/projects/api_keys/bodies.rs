@@ -17,11 +17,11 @@ record! {
     pub struct CreateApiKey in Api {
         /// The name, of 1 to 100 characters.
         name: Name = required,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
         /// The permissions of the key; all by default.
         permissions: Permissions = or(Permissions::all()),
-        /// The time of its expiry; null for never.
+        /// The time at which the key expires; null if it never expires.
         expires_at: Option<Time> = optional,
         /// The restrictions of the key.
         restrictions: CreateRestrictions = object,
@@ -74,7 +74,7 @@ record! {
     pub struct UpdateApiKey in Api {
         /// The name, of 1 to 100 characters.
         name: Option<Name> = change,
-        /// A text of up to 1,000 characters.
+        /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
         /// The permissions of the key.
         permissions: Option<Permissions> = change,
