@@ -1,4 +1,4 @@
-//! The whole service: both listeners and the jobs, from start to stop.
+//! The service, from start to stop: both listeners and the jobs.
 
 use std::time::Duration;
 
@@ -67,12 +67,12 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     if !all_finished {
         tracing::warn!(grace_ms, "some requests did not finish in time and were cut off");
     }
-    // A mail whose delivery is cut off is sent again, so it may arrive twice.
+    // An e-mail whose delivery is cut off is sent again, so it may arrive twice.
     if timeout_at(deadline, &mut jobs.0).await.is_err() {
         tracing::warn!(
             grace_ms,
-            "mails in delivery did not finish in time and were cut off: they are sent again in two minutes, perhaps \
-             twice"
+            "some e-mails were cut off during delivery: they are sent again in two minutes, so they may \
+             arrive twice"
         );
     }
     end_traces(&app).await;
@@ -80,7 +80,7 @@ pub async fn run_until(app: App, shutdown: impl Future<Output = ()> + Send + 'st
     Ok(())
 }
 
-/// Logs the credit of first organizations, if none is configured.
+/// Logs the credit that a user's first organization gets, unless `billing.credit_limit` is configured.
 fn log_credit(app: &App) {
     if app.config.billing.credit_limit.is_some() {
         return;
@@ -93,10 +93,10 @@ fn log_credit(app: &App) {
         );
     } else {
         tracing::info!(
-            "first organizations no longer get {DEMO_CREDIT} {currency} of credit, which was for the built-in demo: \
-             with your own catalog, calls need added (`tollkeeper credit add`) or purchased credit, a credit limit \
-             of the organization (`tollkeeper organization set-credit-limit`), or `billing.credit_limit` for new \
-             organizations"
+            "a user's first organization no longer gets the {DEMO_CREDIT} {currency} of credit for the \
+             built-in demo: with your own catalog, calls need added (`tollkeeper credit add`) or purchased \
+             credit, a credit limit of the organization (`tollkeeper organization set-credit-limit`), or \
+             `billing.credit_limit` for new organizations"
         );
     }
 }

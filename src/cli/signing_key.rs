@@ -25,9 +25,9 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     let outcome = super::runtime()?.block_on(async {
         let accounts = super::app(config).await?.accounts.clone();
         let outcome = if *revoke {
-            signing_keys::revoke(&accounts).await.map(|revoked| say_revoked(&revoked, *as_json))
+            signing_keys::revoke(&accounts).await.map(|revoked| revoked_text(&revoked, *as_json))
         } else {
-            signing_keys::rotate(&accounts).await.map(|kid| say_rotated(&kid, *as_json))
+            signing_keys::rotate(&accounts).await.map(|kid| rotated_text(&kid, *as_json))
         };
         outcome.map_err(|error| error.to_string())
     })?;
@@ -35,14 +35,14 @@ pub fn run(config: Config, command: &Command) -> Result<(), String> {
     Ok(())
 }
 
-fn say_rotated(kid: &str, as_json: bool) -> String {
+fn rotated_text(kid: &str, as_json: bool) -> String {
     if as_json {
         return json!({ "kid": kid }).to_string();
     }
     format!("New tokens are now signed with key {kid}, by running servers within 5 seconds.")
 }
 
-fn say_revoked(revoked: &Revoked, as_json: bool) -> String {
+fn revoked_text(revoked: &Revoked, as_json: bool) -> String {
     let Revoked { kid, keys, sessions } = revoked;
     if as_json {
         return json!({ "kid": kid, "revoked": keys, "sessions": sessions }).to_string();

@@ -304,8 +304,8 @@ fn uncommitted_writes_are_rolled_back(database: Database) {
                 if heavy { slow.heavy() } else { slow }.execute(&mut tx).await.unwrap();
                 std::future::pending::<()>().await;
             };
-            let cancelled = tokio::time::timeout(Duration::from_millis(60), work).await;
-            assert!(cancelled.is_err());
+            let canceled = tokio::time::timeout(Duration::from_millis(60), work).await;
+            assert!(canceled.is_err());
         }
         // More cancellations than the pool has connections, each at a different moment.
         for number in 0..40 {

@@ -255,7 +255,7 @@ fn check_secrets(log: &str, secrets: &[&str]) {
 
 /// A client that disconnects before the answer leaves a line nevertheless.
 #[test]
-fn cancelled_request_is_one_line() {
+fn canceled_request_is_one_line() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_LOG__FORMAT", "json").run();
     for _ in 0..20 {

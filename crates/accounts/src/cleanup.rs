@@ -39,8 +39,8 @@ pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<(), Error> {
 }
 
 /// Removes unused accounts from one slice of those registered before `before`: never verified, never logged
-/// in to, and part of nothing. Returns how many were removed, and the position after which the next slice
-/// begins, if any.
+/// in to, and not referenced by any other row. Returns the number of removed accounts, and the position after
+/// which the next slice begins, if any.
 ///
 /// # Errors
 /// The database fails; the same slice can be retried.

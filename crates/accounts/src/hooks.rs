@@ -26,7 +26,7 @@ pub type VerifiedEmailHook =
 /// A hook that answers a question about a folded address.
 pub type AddressHook = Box<dyn for<'a> Fn(&'a mut Tx, &'a str, Time) -> HookFuture<'a, bool> + Send + Sync>;
 
-/// A hook for an account whose person has signed on with a provider.
+/// A hook for an account whose user has signed in with a provider.
 pub type SignOnHook = Box<
     dyn for<'a> Fn(&'a mut Tx, &'a Trail, &'a User, &'a SignOnGrant<'a>, Time) -> HookFuture<'a, ()>
         + Send

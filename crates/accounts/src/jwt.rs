@@ -48,7 +48,7 @@ impl TokenKind {
         }
     }
 
-    /// Returns how long a token of this kind lives, in milliseconds (docs/contract/accounts.md#tokens). A
+    /// Returns the lifetime of a token of this kind, in milliseconds (docs/contract/accounts.md#tokens). A
     /// token that claims more is refused.
     pub const fn lifetime_ms(self) -> i64 {
         match self {

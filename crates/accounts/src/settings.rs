@@ -82,7 +82,7 @@ impl SignIn {
         self.passwords || user.operator_since.is_some()
     }
 
-    /// Returns how long a proof is recent, in milliseconds.
+    /// Returns the time for which a proof counts as recent, in milliseconds.
     pub fn fresh_ms(&self) -> i64 {
         i64::from(self.fresh_minutes) * MINUTE_MS
     }

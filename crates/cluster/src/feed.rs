@@ -134,7 +134,8 @@ impl Feed {
         self.applied.load(Ordering::Relaxed)
     }
 
-    /// Returns how often everything was invalidated since the start, not counting the start itself.
+    /// Returns the number of times that everything was invalidated since the start, not counting the start
+    /// itself.
     pub fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }

@@ -64,7 +64,8 @@ fn check_typed(typed: &str, name: &str) -> Result<(), Error> {
     Err(Error::invalid(vec![Detail { param: "name".to_owned(), code: "other_name", message }]))
 }
 
-/// Returns the error of a form for a change that can't be made; its sentences name options of the command line.
+/// Converts an operator's error into the error of a form. Options of the command line that the message
+/// mentions become the form's fields.
 fn refusal(error: OperatorError) -> Error {
     match error {
         OperatorError::Failed(error) => error,

@@ -22,7 +22,7 @@
 //!    inline style or script: the policy refuses both.
 //! 4. A form is a [`FormView`](form_view::FormView) with its labels: `FormView::new(LABELS).with("name", &row.name)` to
 //!    fill it, `FormView::refused(LABELS, &form, error)?` to show it again with its mistakes; errors that aren't about
-//!    the form (403, 404 …) go through `?` and become a page by themselves ([`error_pages`]). Answer with
+//!    the form (403, 404 …) go through `?` and automatically become a page ([`error_pages`]). Answer with
 //!    `Page::with_form`. `organizations/new.rs` shows all of it.
 //!    A form that changes something is filled with `.versioned()?`, has the macro `c::version(form)`, and its
 //!    handler asks [`conflicts::check`] before it changes anything.

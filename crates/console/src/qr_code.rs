@@ -5,19 +5,19 @@ use std::fmt::Write;
 use kernel::error::Error;
 use qrcodegen::{QrCode as Modules, QrCodeEcc};
 
-/// The light modules around a code (ISO/IEC 18004, 6.3.8).
+/// The number of light modules on each side of a code (ISO/IEC 18004, 6.3.8).
 const QUIET_ZONE: i32 = 4;
 
-/// A QR code, for an SVG whose unit is a module.
+/// A QR code for an SVG image in which one unit is one module.
 pub struct QrCode {
-    /// Its width and height, with the light modules around it.
+    /// The width and height, including the light modules around the code.
     pub size: i32,
-    /// The rows of dark modules, as the `d` of a path that is drawn one unit wide.
+    /// The rows of dark modules, as the `d` attribute of a path with a stroke width of 1.
     pub path: String,
 }
 
 impl QrCode {
-    /// Returns the code of a text.
+    /// Encodes a text.
     ///
     /// # Errors
     /// The text is longer than 2,331 bytes.
@@ -41,7 +41,7 @@ impl QrCode {
     }
 }
 
-/// Returns how many modules from here to the right are dark, or light.
+/// Returns the number of consecutive dark (or light) modules in row `y` from column `x` on.
 fn run(modules: &Modules, x: i32, y: i32, is_dark: bool) -> Result<i32, Error> {
     let run = (x..modules.size()).take_while(|x| modules.get_module(*x, y) == is_dark).count();
     i32::try_from(run).map_err(Error::internal)
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_is_of_the_dark_modules() {
+    fn path_draws_the_dark_modules() {
         let code = QrCode::new("otpauth://totp/a").unwrap();
         // Version 2 has 25 modules. Its first row begins with the seven dark ones of a finder pattern.
         assert_eq!(code.size, 33);

@@ -1,9 +1,9 @@
-//! Calls of models as code: for the shell and for Python.
+//! Code samples of model calls, for the shell and for Python.
 
 use kernel::error::Error;
 use serde::Serialize;
 
-/// A call as code.
+/// The samples of one call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Samples {
     pub curl: String,
@@ -34,7 +34,7 @@ struct EmbeddingsCall<'a> {
     input: &'a str,
 }
 
-/// Returns a chat call as code; `public_url` is where people reach the server.
+/// Returns samples of a chat call. `public_url` is the server's URL for users.
 pub fn of_chat(public_url: &str, call: &ChatCall) -> Result<Samples, Error> {
     let mut arguments = vec![format!("model={}", literal(&call.model)?)];
     let mut messages = Vec::new();
@@ -55,7 +55,7 @@ pub fn of_chat(public_url: &str, call: &ChatCall) -> Result<Samples, Error> {
     })
 }
 
-/// Returns an embeddings call as code.
+/// Returns samples of an embeddings call.
 pub fn of_embeddings(public_url: &str, model: &str, input: &str) -> Result<Samples, Error> {
     let arguments = [format!("model={}", literal(model)?), format!("input={}", literal(input)?)];
     Ok(Samples {
@@ -64,7 +64,7 @@ pub fn of_embeddings(public_url: &str, model: &str, input: &str) -> Result<Sampl
     })
 }
 
-/// Returns a string of JSON, which Python reads alike.
+/// Returns a JSON string, which is also a valid string literal in Python.
 fn literal(text: &str) -> Result<String, Error> {
     serde_json::to_string(text).map_err(Error::internal)
 }

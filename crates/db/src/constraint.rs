@@ -21,9 +21,9 @@ pub enum Constraint {
     LedgerKey,
     /// A reference has at most one credit within an organization.
     CreditReference,
-    /// A request of a caller with an idempotency key has at most one payment.
+    /// A caller's idempotency key creates at most one payment.
     PaymentRequest,
-    /// A constraint that no valid request violates, by the driver's name.
+    /// A constraint that no valid request violates, by its name in the driver's error.
     Other(String),
 }
 
@@ -32,7 +32,7 @@ pub enum Constraint {
 pub enum Reference {
     Organization,
     Project,
-    /// A target that isn't removed concurrently, by the driver's name.
+    /// A target that no concurrent request removes, by the constraint's name in the driver's error.
     Other(String),
 }
 

@@ -1,8 +1,9 @@
-//! Statements over many rows at once, in a few fixed sizes, so that their texts are few and stay prepared.
+//! Statements that write many rows at once, in a few fixed sizes, so that only a few texts have to be
+//! prepared.
 
 use std::fmt::Write;
 
-/// The numbers of rows that a statement may take. Any number below 128 is a sum of at most seven of them.
+/// The numbers of rows that a statement can have. Any number below 128 is a sum of at most seven of them.
 const SIZES: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 
 /// An SQL text for each of the sizes.

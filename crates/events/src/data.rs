@@ -177,7 +177,7 @@ impl EventData for CreditExpiring {
     }
 }
 
-/// A change of a balance's standing.
+/// The kind of a balance event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BalanceChange {
     Low,
@@ -220,7 +220,7 @@ pub struct AutoTopUpPaused {
     pub organization_id: OrganizationId,
     /// The reason, as named in the API.
     pub reason: &'static str,
-    /// The time at which the top-up resumes by itself.
+    /// The time at which the top-up resumes automatically.
     pub resumes_at: Option<Time>,
 }
 

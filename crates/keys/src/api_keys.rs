@@ -29,7 +29,7 @@ pub struct New {
     /// The id, from [`new_ids`](crate::new_ids); `None` to generate one.
     pub id: Option<ApiKeyId>,
     pub attributes: Attributes,
-    /// The time of its expiry, in the future; `None` for never.
+    /// The time at which the key expires, in the future; `None` if it never expires.
     pub expires_at: Option<Time>,
     pub restrictions: Restrictions,
 }

@@ -78,7 +78,7 @@ impl LiveKey {
     }
 }
 
-/// A key with the stamp of its read.
+/// A key, with the stamp that shows whether it is current.
 #[derive(Clone)]
 struct CachedKey {
     key: Arc<LiveKey>,
@@ -139,7 +139,8 @@ impl Keyring {
         let hash = secret.hash();
         let key = match self.cached_key(&hash, now) {
             Some(key) => key,
-            // Boxed: the state of a query would make every cached key's future large, and futures are moved.
+            // `look_up` boxes its future: the state of a query would make this future large, even for cached
+            // keys.
             None => self.look_up(hash, now).await?.ok_or(Code::InvalidApiKey)?,
         };
         if key.secret_ends_at.is_some_and(|at| at <= now) {
@@ -194,8 +195,8 @@ impl Keyring {
                     let (stamp, key) = self.feed.epochs.stamped(self.load(hash, now)).await;
                     let key = key?;
                     if let Some(key) = &key {
-                        // The insertion fails only if another caller has inserted the key in the meantime,
-                        // which is equally fine.
+                        // The insertion fails only if another caller has inserted the key in the meantime.
+                        // Then that entry is kept.
                         drop(guard.insert(CachedKey { key: Arc::clone(key), stamp }));
                     }
                     return Ok(key);

@@ -12,10 +12,10 @@ use kernel::error::Error;
 use crate::store;
 use crate::store::api_keys::{KeyUse, LiveKey};
 
-/// Maximum number of keys that wait to be written; further uses are stored with the key's next one.
+/// Maximum number of keys that wait to be written. Once the queue is full, a key is queued at a later use.
 const CAPACITY: usize = 1 << 20;
-/// Maximum number of keys that one transaction writes. It takes some milliseconds, during which other writers
-/// wait.
+/// Maximum number of keys that one transaction writes. Such a transaction blocks other writers for a few
+/// milliseconds.
 const KEYS_PER_TRANSACTION: usize = 2_048;
 
 /// The keys that were used since the last write.
@@ -86,18 +86,18 @@ impl LastUses {
         if queue.len() < CAPACITY {
             queue.push_back(key);
         } else {
-            // The queue is full: the key's next use tries again.
+            // The queue is full: the key's next use tries to queue it again.
             key.last_use.take(key.id);
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<LiveKey>>> {
-        // Each operation on the queue is complete, so a panic leaves no half-done state.
+        // Each operation on the queue is atomic, so a panic leaves it in a valid state.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Uses that are queued again if they can't be written, also if the write is canceled.
+/// Uses that are queued again if they can't be written or if the write is canceled.
 struct UnwrittenUses<'a> {
     uses: &'a LastUses,
     waiting: Vec<(KeyUse, Arc<LiveKey>)>,

@@ -21,7 +21,7 @@ const MAX_PROVIDERS: usize = 20;
 /// The mistakes in a providers file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileError {
-    /// A sentence each, with the file and the line.
+    /// A sentence for each mistake, with the file and the line.
     pub problems: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct ProvidersFile {
 /// Reads a file.
 ///
 /// # Errors
-/// All mistakes in it.
+/// The file has mistakes: the error lists all of them.
 pub fn load(file: &Path) -> Result<ProvidersFile, FileError> {
     let name = file.display().to_string();
     let mut text = String::new();
@@ -64,10 +64,10 @@ pub fn load(file: &Path) -> Result<ProvidersFile, FileError> {
     }
 }
 
-/// Reads the text of a file with this name. Other files that it names are in `folder`.
+/// Reads the text of a file with this name. Paths in it are relative to `folder`.
 ///
 /// # Errors
-/// All mistakes in it.
+/// The text has mistakes: the error lists all of them.
 pub fn read_text(
     name: &str,
     text: &str,
@@ -160,7 +160,7 @@ impl Report<'_> {
     }
 }
 
-/// Returns the place of a value.
+/// Returns the byte offset of a value in the text.
 fn start<T>(value: &Spanned<T>) -> usize {
     value.span().start
 }

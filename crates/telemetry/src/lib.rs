@@ -1,7 +1,7 @@
 //! The current request, and export of traces and log lines to an OpenTelemetry collector (off by default).
 //!
 //! The id of a request is available wherever its future is polled, so that every log line and mail can name it.
-//! Only sampled requests have a trace: while tracing is off, each function here costs a load of a flag.
+//! Only sampled requests have a trace: while tracing is off, each function here only reads a flag.
 
 mod collector;
 mod current;
@@ -58,7 +58,7 @@ pub struct Tracer {
     sampler: Sampler,
     tracer: SdkTracer,
     traces: (SdkTracerProvider, Arc<Outlet>),
-    /// `None` unless the configuration asks for them.
+    /// `None` if the configuration doesn't enable the export of log lines.
     logs: Option<(SdkLoggerProvider, Arc<Outlet>)>,
 }
 
@@ -104,11 +104,12 @@ impl Tracer {
         }))
     }
 
-    /// Begins the trace of a request, if it is sampled. A `trusted` caller (of the service listener) decides this
-    /// with the flag in `traceparent`. For other callers the trace continues theirs, but the flag is ignored.
+    /// Begins the trace of a request, if the request is sampled. If the caller is `trusted` (on the service
+    /// listener), the flag in `traceparent` decides this. Otherwise the trace continues the caller's, but the
+    /// flag is ignored.
     pub fn begin(&self, headers: &HeaderMap, trusted: bool, request_id: RequestId) -> Option<Arc<Trace>> {
         let parent = extract_context(headers);
-        // A trace that begins here has the id of the request, so this decides about it.
+        // A trace without a parent has the id of the request, so sampling depends on that id.
         let id = TraceId::from(request_id.as_u128());
         let decides = parent.as_ref().filter(|_| trusted);
         let sampled = self.sampler.should_sample(decides, id, "", &SpanKind::Server, &[], &[]);
@@ -124,7 +125,7 @@ impl Tracer {
         [("traces", self.traces.1.load())].into_iter().chain(logs)
     }
 
-    /// Exports what is still queued, and ends the export.
+    /// Exports the items that are still queued, and ends the export.
     ///
     /// # Errors
     /// The export takes longer than `timeout`; the remaining items are lost.
@@ -212,8 +213,8 @@ pub fn inject_context(headers: &mut HeaderMap) {
     }
 }
 
-/// The layer of `tracing` that exports lines, apart from the access log, as requests have traces. It never
-/// waits: if the queue is full, lines are dropped and counted.
+/// The layer of `tracing` that exports log lines, except the access log, because traces already describe
+/// requests. The layer never waits: if the queue is full, lines are dropped and counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CollectorLayer;
 
@@ -252,8 +253,8 @@ pub fn current_trace() -> Option<Arc<Trace>> {
     if ON.load(Ordering::Relaxed) { current::trace() } else { None }
 }
 
-/// Begins a span of the current request for work in a queue that another task does for many; `None` unless
-/// the request is traced.
+/// Begins a span of the current request for queued work, which another task does for many requests at once;
+/// `None` unless the request is traced.
 #[inline]
 pub fn queue_span() -> Option<Box<QueueSpan>> {
     if ON.load(Ordering::Relaxed) { current::trace().map(QueueSpan::begin) } else { None }

@@ -75,7 +75,7 @@ async fn queue_is_bounded_and_loses_nothing(world: World) {
 }
 
 #[on_each_database]
-async fn cancelled_caller_changes_nothing(world: World) {
+async fn canceled_caller_changes_nothing(world: World) {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (key, _) = world.key(&ada, &place, &json!({"name": "k"})).await;

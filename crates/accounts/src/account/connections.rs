@@ -161,7 +161,7 @@ pub async fn confirm(
     if !store::connections::insert(&mut tx, &new, now).await? {
         return Err(Code::ConnectionTaken.into());
     }
-    tell(accounts, &mut tx, &trail.by(user.id), &provider, &user, now).await?;
+    notify_connected(accounts, &mut tx, &trail.by(user.id), &provider, &user, now).await?;
     tx.commit().await?;
     accounts.outbox.notify_one();
     Ok(())
@@ -189,7 +189,7 @@ pub(crate) async fn add(
 }
 
 /// Notifies the owner that the account was connected, and records it.
-pub(crate) async fn tell(
+pub(crate) async fn notify_connected(
     accounts: &Accounts,
     tx: &mut Tx,
     trail: &Trail,

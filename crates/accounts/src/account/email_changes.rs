@@ -41,7 +41,7 @@ pub struct Request<'a> {
     pub password: &'a str,
 }
 
-/// Returns the new address that waits for its confirmation.
+/// Returns the new address that isn't confirmed yet.
 ///
 /// # Errors
 /// The database fails.

@@ -4,7 +4,7 @@ use crate::account::passwords;
 use crate::factors::second_factor::require_fresh_session;
 use crate::rules::password_changes;
 use crate::sign_in::attempts;
-use crate::sign_in::password::{self, RightPassword};
+use crate::sign_in::password::{self, VerifiedPassword};
 use crate::{Accounts, Session, store};
 use db::Tx;
 use kernel::clock::Time;
@@ -55,7 +55,7 @@ pub fn change<'a>(
         drop(tx);
         require_fresh_session(accounts, session).await?;
         let field = ("current_password", change.current_password);
-        let RightPassword { user, hash: stored, attempt, place, .. } =
+        let VerifiedPassword { user, hash: stored, attempt, place, .. } =
             password::check_own(accounts, trail, account, field).await?;
         let password_hash = place.hash(change.new_password).await?;
         drop(place);
@@ -87,7 +87,7 @@ pub fn change<'a>(
     })
 }
 
-/// Refuses a change beyond the hourly limit; the audit trail has the times of the others.
+/// Refuses a change beyond the hourly limit. Earlier changes are counted in the audit trail.
 async fn check_limit(accounts: &Accounts, tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), Error> {
     let limits = &accounts.settings.limits;
     if !limits.enabled {

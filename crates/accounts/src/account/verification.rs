@@ -1,7 +1,7 @@
 //! Verification of an e-mail address by a mailed link.
 
 use crate::account::passwords::{self, NewPassword};
-use crate::sign_in::password::{self, RightPassword};
+use crate::sign_in::password::{self, VerifiedPassword};
 use crate::{Accounts, Session, sessions, store};
 use db::{Lock, Tx};
 use kernel::clock::Time;
@@ -88,7 +88,7 @@ pub async fn verify_with_password(
     let account = token_account(accounts, &token, network).await?;
     let trail = trail.by(account.user.id);
     let right = password::check_own(accounts, &trail, account, ("password", password)).await?;
-    let RightPassword { user, hash: password_hash, attempt, place, .. } = right;
+    let VerifiedPassword { user, hash: password_hash, attempt, place, .. } = right;
     drop(place);
     if user.disabled_at.is_some() {
         return Err(Code::AccountDisabled.into());

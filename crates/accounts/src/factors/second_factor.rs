@@ -22,13 +22,13 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, Template};
 use trail::{Action, Trail};
 
-/// The time for which a new seed waits for its first code, in milliseconds.
+/// The time within which a new seed must be confirmed, in milliseconds.
 const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
 
 /// The second factor of a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SecondFactor {
-    /// Since when codes of an app are asked for; `None`: they aren't.
+    /// The time since which the account has an authenticator app; `None` if it has none.
     pub totp_since: Option<Time>,
     /// The number of the person's passkeys.
     pub passkeys: i64,
@@ -116,7 +116,7 @@ pub(crate) async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor
     })
 }
 
-/// A seed that waits for its first code.
+/// A seed that no code has confirmed yet.
 #[derive(Clone, Debug)]
 pub struct Enrolment {
     seed: Seed,
@@ -162,7 +162,7 @@ pub fn start_totp(accounts: &Accounts, session: Session) -> BoxFuture<'_, Result
     })
 }
 
-/// Returns the seed that waits for its first code, if any.
+/// Returns the unconfirmed seed, if any.
 ///
 /// # Errors
 /// The database fails.
@@ -175,7 +175,7 @@ pub async fn pending_totp(accounts: &Accounts, user_id: UserId) -> Result<Option
     Ok(Some(Enrolment::new(accounts, seed, &user.email, row.expires_at)))
 }
 
-/// Activates the seed that waits for its first code, replacing an earlier one. If a password alone was enough
+/// Activates the unconfirmed seed, replacing an earlier one. If a password alone was enough
 /// before, the person gets recovery codes, which are returned, and every other session ends, because a
 /// password alone may have opened it.
 ///

@@ -105,7 +105,7 @@ async fn first_step(
     let place = if is_counted { count(accounts, trail, &attempt, place).await? } else { place };
     let typed = (login.password, Code::InvalidCredentials.into());
     let right = check(accounts, trail, (attempt, place), account, typed).await?;
-    let RightPassword { user, hash: checked_hash, attempt, place, needs_rehash } = right;
+    let VerifiedPassword { user, hash: checked_hash, attempt, place, needs_rehash } = right;
     let refused = if user.disabled_at.is_some() {
         Some(Code::AccountDisabled)
     } else if !accounts.settings.sign_in.takes_password_of(&user) {
@@ -131,8 +131,8 @@ async fn first_step(
     Ok(FirstStep { user, attempt, factor, remember_me: login.remember_me, pending: None })
 }
 
-/// The right password of an account.
-pub(crate) struct RightPassword {
+/// The proof that an account's password was right.
+pub(crate) struct VerifiedPassword {
     /// The account.
     pub user: User,
     /// The stored hash that the password was checked against.
@@ -154,7 +154,7 @@ pub(crate) async fn check_own(
     trail: &Trail,
     account: Credentials,
     (field, password): (&'static str, &str),
-) -> Result<RightPassword, Error> {
+) -> Result<VerifiedPassword, Error> {
     if account.password_hash.is_none() {
         return Err(Code::NoPassword.into());
     }
@@ -189,12 +189,12 @@ pub(crate) async fn check(
     (attempt, place): (Attempt, Place),
     account: Option<Credentials>,
     (password, wrong): (&str, Error),
-) -> Result<RightPassword, Error> {
+) -> Result<VerifiedPassword, Error> {
     let (user, stored) = account.map(|account| (account.user, account.password_hash)).unzip();
     let stored = stored.flatten();
     let verdict = place.verify(password, stored.as_deref()).await?;
     if let (Some(user), Some(hash), true) = (user, stored, verdict.matches) {
-        return Ok(RightPassword { user, hash, attempt, place, needs_rehash: verdict.needs_rehash });
+        return Ok(VerifiedPassword { user, hash, attempt, place, needs_rehash: verdict.needs_rehash });
     }
     drop(place);
     Err(attempt.refuse(accounts, trail, wrong).await)

@@ -278,7 +278,7 @@ async fn who_is(
         (accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
     }
     if decision == Decision::Connect {
-        connections::tell(accounts, &mut tx, &trail, provider, &user, now).await?;
+        connections::notify_connected(accounts, &mut tx, &trail, provider, &user, now).await?;
     }
     tx.commit().await?;
     accounts.outbox.notify_one();

@@ -1,25 +1,25 @@
-//! The table `email_changes`: new addresses of accounts that wait for their confirmation, at most one for each
+//! The table `email_changes`: new addresses of accounts that aren't confirmed yet, at most one for each
 //! account. Only the SHA-256 of a link's token is stored.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{SessionId, UserId};
 
-/// An address that waits for its confirmation.
+/// A new address that isn't confirmed yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EmailChange {
     pub user_id: UserId,
-    /// The session that asked for it.
+    /// The session that requested the change.
     pub session_id: SessionId,
     /// The new address as entered.
     pub email: String,
-    /// The form in which it is compared.
+    /// The folded address, for comparisons.
     pub email_folded: String,
 }
 
 db::row!(EmailChange { user_id, session_id, email, email_folded });
 
-/// An address that waits for its confirmation, as its owner sees it.
+/// A new address that isn't confirmed yet, as the account's owner sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingAddress {
     /// The new address as entered.
@@ -30,7 +30,7 @@ pub struct PendingAddress {
 
 db::row!(PendingAddress { email, expires_at });
 
-/// Returns the address that an account waits for.
+/// Returns the pending new address of an account.
 pub async fn pending(tx: &mut Tx, user_id: UserId, now: Time) -> Result<Option<PendingAddress>, db::Error> {
     sql("SELECT email, expires_at FROM email_changes WHERE user_id = $1 AND expires_at > $2")
         .bind(user_id)
@@ -61,8 +61,8 @@ pub async fn replace(
     .await
 }
 
-/// Sets the token of the link to this address, in place of an earlier one; returns `false` if the account no
-/// longer waits for this address.
+/// Sets the token of the link to this address, in place of an earlier one; returns `false` if this address is
+/// no longer pending.
 pub async fn set_token(
     tx: &mut Tx,
     user_id: UserId,
@@ -96,7 +96,7 @@ pub async fn by_token(
 }
 
 /// Consumes a token and returns the change that it confirms; `None` if it is unknown, used or expired. Deleting
-/// and reading in one statement lets exactly one of two concurrent requests have it.
+/// and reading in one statement ensures that only one of two concurrent requests gets it.
 pub async fn consume(tx: &mut Tx, token_hash: [u8; 32], now: Time) -> Result<Option<EmailChange>, db::Error> {
     sql("DELETE FROM email_changes WHERE token_hash = $1 AND expires_at > $2
          RETURNING user_id, session_id, email, email_folded")
@@ -106,7 +106,7 @@ pub async fn consume(tx: &mut Tx, token_hash: [u8; 32], now: Time) -> Result<Opt
     .await
 }
 
-/// Stores that another session has taken the place of the one that asked.
+/// Moves a pending change from its session to the session that replaces it.
 pub async fn set_session(
     tx: &mut Tx,
     user_id: UserId,
@@ -121,7 +121,7 @@ pub async fn set_session(
         .await
 }
 
-/// Removes the new address that an account waits for, if any: its link stops working.
+/// Removes the pending new address of an account, if any: its link stops working.
 pub async fn remove(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM email_changes WHERE user_id = $1").bind(user_id).defer(tx).await
 }

@@ -36,7 +36,7 @@ pub async fn remove_totp(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error
     Ok(sql("DELETE FROM totp WHERE user_id = $1").bind(user_id).execute(tx).await? == 1)
 }
 
-/// A seed that waits for its first code.
+/// A seed that no code has confirmed yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EnrolmentRow {
     pub sealed_seed: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct EnrolmentRow {
 
 db::row!(EnrolmentRow { sealed_seed, expires_at });
 
-/// Stores a seed that waits for its first code, in place of an earlier one.
+/// Stores an unconfirmed seed, in place of an earlier one.
 pub async fn set_enrolment(tx: &mut Tx, user_id: UserId, row: &EnrolmentRow) -> Result<(), db::Error> {
     sql("INSERT INTO totp_enrolments (user_id, sealed_seed, expires_at) VALUES ($1, $2, $3)
          ON CONFLICT (user_id) DO UPDATE
@@ -57,7 +57,7 @@ pub async fn set_enrolment(tx: &mut Tx, user_id: UserId, row: &EnrolmentRow) -> 
     .await
 }
 
-/// Returns the seed that waits for its first code.
+/// Returns the unconfirmed seed.
 pub async fn enrolment(tx: &mut Tx, user_id: UserId, now: Time) -> Result<Option<EnrolmentRow>, db::Error> {
     sql("SELECT sealed_seed, expires_at FROM totp_enrolments WHERE user_id = $1 AND expires_at > $2")
         .bind(user_id)
@@ -66,7 +66,7 @@ pub async fn enrolment(tx: &mut Tx, user_id: UserId, now: Time) -> Result<Option
         .await
 }
 
-/// Removes the seed that waits for its first code.
+/// Removes the unconfirmed seed.
 pub async fn remove_enrolment(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM totp_enrolments WHERE user_id = $1").bind(user_id).defer(tx).await
 }

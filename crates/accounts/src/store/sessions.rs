@@ -82,7 +82,7 @@ pub struct NewSession<'a> {
     pub expires_at: Time,
 }
 
-/// Adds a session, whose person has just proved who they are.
+/// Adds a session of a user who has just confirmed their identity.
 pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Error> {
     insert_of_connection(tx, session, session.created_at, None).await
 }

@@ -27,9 +27,9 @@ pub struct User {
     pub email_verified_at: Option<Time>,
     pub phone_verified_at: Option<Time>,
     pub last_login_at: Option<Time>,
-    /// Since when an operator has disabled the account.
+    /// The time at which an operator disabled the account.
     pub disabled_at: Option<Time>,
-    /// Since when the person is an operator of the installation.
+    /// The time at which the user became an operator of the installation.
     pub operator_since: Option<Time>,
 }
 

@@ -38,11 +38,11 @@ pub struct Overview {
     pub money: Option<Money>,
     /// The newest projects that the person can view.
     pub projects: ListPage<ListedProject>,
-    /// Their usage of this month.
+    /// This month's usage of these projects.
     pub usage: BTreeMap<ProjectId, UsageByKind>,
-    /// The format of the amounts of the projects.
+    /// The format of the projects' amounts.
     pub column: Column,
-    /// The expiries in the near future of keys that the person may manage.
+    /// The keys that end soon, among those that the person may manage.
     pub endings: Endings,
 }
 
@@ -57,7 +57,7 @@ pub struct Money {
 }
 
 impl Overview {
-    /// Reads what this person may see of the organization.
+    /// Reads the parts of the overview that this person may see.
     pub async fn read(console: &Console, scope: &OrgScope) -> Result<Self, Error> {
         let id = scope.organization_id();
         let money = if scope.role().allows(OrganizationAction::ViewBilling) {
@@ -106,13 +106,13 @@ impl Money {
         let summary = summary::read(&console.billing, id).await?;
         let report = usage_reports::of_organization(&console.billing, id, usage::trend_query(today)).await?;
         let (caption, chart) = usage::trend(&report);
-        let is_low = balances::is_low(summary.spendable, cost_of_late(&report, today));
+        let is_low = balances::is_low(summary.spendable, recent_cost(&report, today));
         Ok(Self { summary, trend: Some(chart).filter(|chart| !chart.is_empty()), caption, is_low })
     }
 }
 
-/// Returns the cost of the last days.
-fn cost_of_late(report: &Report, today: Day) -> Pico {
-    let late = report.rows.iter().filter(|row| row.date > today.plus(-LOW_DAYS));
-    Pico::from_units(late.map(|row| row.usage.amount().units()).sum())
+/// Returns the cost of the last [`LOW_DAYS`] days.
+fn recent_cost(report: &Report, today: Day) -> Pico {
+    let recent = report.rows.iter().filter(|row| row.date > today.plus(-LOW_DAYS));
+    Pico::from_units(recent.map(|row| row.usage.amount().units()).sum())
 }

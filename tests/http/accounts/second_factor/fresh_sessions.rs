@@ -1,4 +1,4 @@
-//! Changes of the second factor need a session whose user has recently confirmed their identity.
+//! Changes of the second factor need a session in which the user confirmed their identity recently.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -20,7 +20,7 @@ const LABELS: Labels = &[("code", "Code")];
 #[template(path = "account/second_factor/totp.html")]
 struct StartPage {
     shell: Shell,
-    /// `true` if the new app replaces one.
+    /// `true` if the new app replaces another one.
     is_replacement: bool,
 }
 
@@ -37,7 +37,7 @@ struct QrCodePage {
     shell: Shell,
     form: FormView,
     qr_code: QrCode,
-    /// The secret, in groups that can be typed.
+    /// The secret, in groups of four characters for typing.
     secret: String,
     enrolment: Enrolment,
 }
@@ -48,7 +48,7 @@ pub async fn create(console: Console, visit: Visit<SessionScope>, _: NoInput) ->
     show(&console, &visit, enrolment, FormView::new(LABELS)).await
 }
 
-/// Shows a secret that waits for its first code.
+/// Shows a secret that no code has confirmed yet.
 async fn show(
     console: &Console,
     visit: &Visit<SessionScope>,

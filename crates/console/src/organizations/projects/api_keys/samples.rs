@@ -1,4 +1,4 @@
-//! Lines to try a new key with.
+//! Sample code that uses a new key.
 
 use catalog::Kind;
 use keys::api_keys::ApiKey;
@@ -7,7 +7,7 @@ use keys::rules::permissions::Permission;
 use super::tools::{self, Tool};
 use crate::console::Console;
 
-/// Lines to try a new key with, according to its permissions.
+/// Sample code that uses a new key, according to its permissions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Samples {
     pub curl: String,
@@ -23,7 +23,7 @@ enum Call {
 }
 
 impl Samples {
-    /// Returns lines with the public URL and this secret.
+    /// Returns code with the public URL and this secret.
     pub fn new(console: &Console, key: &ApiKey, secret: &str) -> Self {
         let base = format!("{}/v1", console.public_url);
         let (path, body, python, node) = match call(console, key) {
@@ -79,7 +79,7 @@ pub fn tools(console: &Console, key: &ApiKey, secret: &str) -> Vec<Tool> {
     }
 }
 
-/// Returns a call that the key may make, and that this server answers.
+/// Returns a call that the key may make and this server supports.
 fn call(console: &Console, key: &ApiKey) -> Call {
     let catalog = console.catalog.now();
     let is_allowed = |id: &String| {

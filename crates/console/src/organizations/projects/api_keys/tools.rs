@@ -3,10 +3,10 @@
 /// A tool and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tool {
-    /// The name in ids of the page.
+    /// The name in the ids of the page's elements.
     pub id: &'static str,
     pub name: &'static str,
-    /// The address of the page about it.
+    /// The URL of the page about the tool.
     pub guide: String,
     pub blocks: Vec<Block>,
 }
@@ -16,12 +16,13 @@ pub struct Tool {
 pub struct Block {
     /// The id on the page.
     pub id: String,
-    /// The file that has them; `None` for a shell.
+    /// The file that the lines belong in; `None` for a shell.
     pub file: Option<&'static str>,
     pub text: String,
 }
 
-/// Lines with `{origin}`, `{key}` and `{model}`, and the file that has them.
+/// The file that lines belong in, if any, and the lines, with the placeholders `{origin}`, `{key}` and
+/// `{model}`.
 type Lines = (Option<&'static str>, &'static str);
 
 const TOOLS: [(&str, &str, &[Lines]); 8] = [

@@ -105,7 +105,7 @@ pub async fn create(
 }
 
 impl Relay {
-    /// Returns the next lines; `None` at the end. If this is dropped, the call is cancelled.
+    /// Returns the next lines; `None` at the end. If this is dropped, the call is canceled.
     async fn next(&mut self) -> Option<String> {
         if let Some(first) = self.first.take() {
             return Some(first.into_text());
