@@ -46,7 +46,7 @@ pub struct Config {
     /// the data folder.
     #[serde(deserialize_with = "types::service_token", serialize_with = "hidden")]
     pub service_token: Option<Secret>,
-    /// The folder for the SQLite file, the master key, and the mail files.
+    /// The folder for the SQLite file, the master key, and the e-mail files.
     #[serde(deserialize_with = "path")]
     pub data_dir: PathBuf,
     /// The database; `None` means an SQLite file in the data folder.
@@ -72,7 +72,7 @@ pub struct Config {
     /// The file with the master key being replaced, if any.
     #[serde(deserialize_with = "types::key_path")]
     pub master_key_previous_file: Option<PathBuf>,
-    /// The prefix of links in mails, and the issuer of tokens. See [`Config::public_url`].
+    /// The prefix of links in e-mails, and the issuer of tokens. See [`Config::public_url`].
     pub public_url: Option<PublicUrl>,
     /// Whether login requires a verified email address.
     pub require_verified_email: bool,

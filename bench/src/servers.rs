@@ -74,10 +74,10 @@ const BOUNDS: [(&str, &str); 11] = [
     ("TOLLKEEPER_LIMITS__SESSIONS_PER_PERSON", "10000"),
 ];
 
-/// The folders of all servers so far; a mail may be in any of them.
+/// The folders of all servers so far; an e-mail may be in any of them.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Returns the token in the mail to this address, if it has been written.
+/// Returns the token in the e-mail to this address, if it has been written.
 pub fn mailed_token(address: &str) -> Option<String> {
     let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder.join("mail")).ok()).flatten();

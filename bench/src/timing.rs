@@ -22,12 +22,12 @@ use crate::servers::{Cores, Folder, Tollkeeper};
 const ADDRESSES: usize = 10;
 /// Pairs that don't count, at least one of every address.
 const WARM_UP: usize = 50;
-/// An address without an account. The answer to a forgotten password is sent before its mail, and a server
-/// that has just written a mail is warmer than one that had none to write: the next answer is some percent
+/// An address without an account. The answer to a forgotten password is sent before its e-mail, and a server
+/// that has just written an e-mail is warmer than one that had none to write: the next answer is some percent
 /// faster. In a pair each kind mostly follows the other one, so this address is used before every sample, and
 /// all samples follow the same request.
 const UNKNOWN_EMAIL: &str = "other@example.com";
-/// Long enough to send a mail.
+/// Long enough to send an e-mail.
 const MAIL_PAUSE: Duration = Duration::from_millis(30);
 const LIMITS: &str = "[limits]
 logins_per_minute = 1000000
@@ -41,7 +41,7 @@ struct Case {
     path: &'static str,
     status: &'static str,
     pause: Duration,
-    /// `true` to time the next request instead, for an address that never has an account: the mail is sent
+    /// `true` to time the next request instead, for an address that never has an account: the e-mail is sent
     /// meanwhile.
     next: bool,
 }

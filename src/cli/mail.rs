@@ -12,13 +12,13 @@ use trail::Trail;
 use crate::app::App;
 use crate::config::Config;
 
-/// Number of mails read at a time.
+/// Number of e-mails read at a time.
 const PAGE_SIZE: i64 = 500;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Send a test mail through `mail.url` right away; exits with 1 and the reason if the mail server rejects
-    /// it
+    /// Send a test e-mail through `mail.url` right away; exits with 1 and the reason if the mail server
+    /// rejects it
     Test {
         /// The recipient's address
         #[arg(long, value_name = "ADDRESS", value_parser = address)]
@@ -27,15 +27,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// List queued mails, oldest first, with the reason why the last attempt failed
+    /// List queued e-mails, oldest first, with the reason why the last attempt failed
     List {
         /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Make a running server retry one queued mail, or all of them
+    /// Make a running server retry one queued e-mail, or all of them
     Retry {
-        /// The mail's id; defaults to all mails. `mail list` shows the ids
+        /// The e-mail's id; defaults to all e-mails. `mail list` shows the ids
         #[arg(value_name = "ID", value_parser = mail)]
         id: Option<MailId>,
         /// Print the outcome as JSON
@@ -50,7 +50,7 @@ fn address(text: &str) -> Result<String, String> {
 
 fn mail(text: &str) -> Result<MailId, String> {
     MailId::parse(text).ok_or_else(|| {
-        "a mail's id starts with `mail_` and has 26 more characters; `mail list` shows them".to_owned()
+        "an e-mail's id starts with `mail_` and has 26 more characters; `mail list` shows them".to_owned()
     })
 }
 
@@ -98,7 +98,7 @@ fn to_json(mail: &WaitingMail) -> String {
     .to_string()
 }
 
-/// Returns a mail's id, kind, recipient, attempts, and last error as one line.
+/// Returns an e-mail's id, kind, recipient, attempts, and last error as one line.
 fn line(mail: &WaitingMail) -> String {
     let WaitingMail { id, template, email, created_at, attempts, next_attempt_at, last_error } = mail;
     let failed = last_error.as_ref().map(|error| format!("  {error}")).unwrap_or_default();
@@ -119,7 +119,7 @@ async fn retry(app: &App, id: Option<MailId>, as_json: bool) -> Result<(), Strin
     super::print(&if as_json {
         json!({ "mails": mails }).to_string()
     } else {
-        format!("{mails} mails are due now; a running server sends them.")
+        format!("{mails} e-mails are due now; a running server sends them.")
     });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Removes old data: accounts that were never used, old audit entries, old webhook deliveries, and old mail
+//! Removes old data: accounts that were never used, old audit entries, old webhook deliveries, and old e-mail
 //! files.
 //!
 //! Each replica walks through all of it daily, in slices; rows that another replica removed are simply gone.

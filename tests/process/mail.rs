@@ -166,7 +166,7 @@ fn untrusted_certificate_is_refused() {
             let process = Process::start(&data.0, &environment).await;
             assert_eq!(process.post("/v1/auth/register", &registration_of_ada()).0, 200);
             let refused = |log: &String| {
-                log.contains("sending a mail failed") && log.contains("invalid peer certificate")
+                log.contains("sending an e-mail failed") && log.contains("invalid peer certificate")
             };
             until("the refusal", || Some(process.log()).filter(refused)).await;
             assert!(!server.transcript().contains("MAIL"), "{}", server.transcript());
@@ -212,7 +212,10 @@ fn rejected_login_is_retried() {
         assert_eq!(process.post("/v1/auth/register", &registration_of_ada()).0, 200);
         let refused = |log: &String| log.contains("the mail server refused: 535 5.7.8");
         let log = until("the refusal", || Some(process.log()).filter(refused)).await;
-        assert!(log.contains("sending a mail failed") && !log.contains("gave up sending a mail"), "{log}");
+        assert!(
+            log.contains("sending an e-mail failed") && !log.contains("gave up sending an e-mail"),
+            "{log}"
+        );
         assert!(!log.contains("hunter2"), "{log}");
     });
 }
@@ -271,7 +274,7 @@ fn mail_is_dropped_after_a_day(database: Database) {
         assert_eq!(count_waiting(&world.app).await, 0);
         let text = logs.text();
         let line = text.lines().find(|line| line.contains("ERROR")).unwrap();
-        for part in ["gave up sending a mail", "mail_id=mail_", "password_changed", "Connection refused"] {
+        for part in ["gave up sending an e-mail", "mail_id=mail_", "password_changed", "Connection refused"] {
             assert!(line.contains(part), "{part}: {line}");
         }
         assert!(!text.contains("ada"), "{text}");
@@ -344,7 +347,7 @@ fn server_reply_with_the_mails_link_is_not_logged(database: Database) {
         world.post("/v1/auth/register", &registration_of_ada()).data().await;
         assert_eq!(send_due(&world.app.mail).await.unwrap(), 0);
         let text = logs.text();
-        assert!(text.contains("gave up sending a mail") && text.contains("554 5.6.0"), "{text}");
+        assert!(text.contains("gave up sending an e-mail") && text.contains("554 5.6.0"), "{text}");
         assert!(!text.contains("token=") && !text.contains(ADA) && !text.contains("Hello"), "{text}");
     });
 }

@@ -116,7 +116,7 @@ fn running_server_logs_no_secret_of_its_configuration() {
     assert_eq!(server.post("/v1/auth/login", &wrong).send().status, 401);
     assert_eq!(server.get("/v1/auth/me").bearer(CANARY).send().status, 401);
     assert_eq!(server.ask("/service/v1/usage", &json!({"events": []})).send().status, 400);
-    server.wait_for_log("sending a mail failed");
+    server.wait_for_log("sending an e-mail failed");
     server.wait_for_log("traces");
     let ended = server.stop();
     assert!(!shows_canary(&ended.log) && !shows_canary(&ended.stdout), "{}", ended.log);

@@ -301,7 +301,7 @@ impl World {
         Ok(users)
     }
 
-    /// Inserts a token for each of them, as mails carry it.
+    /// Inserts a token for each of them, as e-mails carry it.
     async fn tokens(&self, users: &[String], purpose: &str) -> Result<Vec<String>, String> {
         let (mut tokens, random) = (Vec::new(), Random::system());
         let mut tx = self.db.write().await.map_err(|error| error.to_string())?;

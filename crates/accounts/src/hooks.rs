@@ -54,7 +54,7 @@ pub struct Hooks {
     /// another person may have used the account before.
     pub reclaim: UserHook<Vec<String>>,
     /// Gives credit to the person's first organization. Called after [`Hooks::accept_invitations`] and
-    /// [`Hooks::reclaim`], and before mails are counted: it locks a wallet.
+    /// [`Hooks::reclaim`], and before e-mails are counted: it locks a wallet.
     pub give_first_credit: VerifiedEmailHook,
     /// Creates, changes or ends the membership that a provider gives. Called when a person has signed on with it.
     pub apply_sign_on: SignOnHook,

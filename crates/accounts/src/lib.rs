@@ -102,7 +102,7 @@ pub struct Shared {
     pub limiter: Arc<Limiter>,
     /// Seals signing keys.
     pub sealer: Arc<Sealer>,
-    /// The outbox of mails.
+    /// The outbox of e-mails.
     pub outbox: Arc<Outbox>,
     /// Counts logins.
     pub metrics: Arc<Metrics>,

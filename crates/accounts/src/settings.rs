@@ -40,7 +40,7 @@ pub struct SignIn {
     pub passkeys: bool,
     /// Whom a second factor is compulsory for.
     pub require_second_factor: SecondFactorFor,
-    /// The time for which a session may change second factors after its person has proved who they are, in
+    /// The time for which a session may change second factors after its user has confirmed their identity, in
     /// minutes.
     #[serde(deserialize_with = "whole::<1, 60, _, _>")]
     pub fresh_minutes: u32,

@@ -21,7 +21,7 @@ pub const HELLO: Operation = Operation::new("get_hello");
 
 /// Check that the server can be reached.
 ///
-/// Claude Code asks it when it starts.
+/// Claude Code calls this when it starts.
 pub async fn hello(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Hello>, Error> {
     Ok(Bare(Hello { message: "hello" }))
 }

@@ -33,7 +33,7 @@ use bodies::{CreateOrganization, UpdateOrganization};
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "OrganizationSettings")]
 pub struct Settings {
-    /// The role of guests whose invitation names none.
+    /// The role of guests whose invitation doesn't specify one.
     default_role: OrganizationRole,
     /// `true` if projects may be `public`, so that every member of the organization can view them.
     allow_public_projects: bool,

@@ -1,5 +1,5 @@
-//! The alert of an organization's balance: when the balance falls below a threshold, owners and admins get a mail.
-//! The next one is sent only after the balance was at or above the threshold again
+//! The alert of an organization's balance: when the balance falls below a threshold, owners and admins get an
+//! e-mail. The next one is sent only after the balance was at or above the threshold again
 //! (docs/contract/billing.md#balance-alert).
 //!
 //! Each write of a wallet compares its balance with the threshold ([`wallets::write`]), so that no movement is
@@ -25,7 +25,7 @@ pub use crate::store::balance_alerts::BalanceAlert;
 
 /// Maximum number of organizations that one read finds.
 const MAX_AT_ONCE: i64 = 100;
-/// The service itself has no limit on mails; its recipients do.
+/// The service itself has no limit on e-mails; its recipients do.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// Returns the alert of an organization.
@@ -45,7 +45,7 @@ pub fn read(
 /// Returns the version of an alert: that of its threshold.
 ///
 /// # Errors
-/// The threshold can't be written as JSON, which never happens.
+/// The threshold can't be written as JSON, which is impossible.
 pub fn version(below: Option<Nano>) -> Result<Version, Error> {
     Version::of(&below)
 }
@@ -82,8 +82,8 @@ pub fn update<'a>(
     })
 }
 
-/// Puts the mails about balances that have fallen below their thresholds into the outbox. Returns the number of
-/// organizations; replicas that run at the same time send each alert once.
+/// Puts the e-mails about balances that have fallen below their thresholds into the outbox. Returns the
+/// number of organizations; replicas that run at the same time send each alert once.
 ///
 /// # Errors
 /// The database fails.
@@ -104,8 +104,8 @@ pub async fn mail_due(billing: &Billing, outbox: &Outbox) -> Result<u64, Error> 
     Ok(mailed)
 }
 
-/// Returns `true` if this call has queued the alert of a balance. The wallet is locked before mails, as when an
-/// organization is deleted.
+/// Returns `true` if this call has queued the alert of a balance. The wallet is locked before e-mails, as
+/// when an organization is deleted.
 async fn mail_one(billing: &Billing, outbox: &Outbox, due: &DueAlert, now: Time) -> Result<bool, Error> {
     let mut tx = billing.db().write().await?;
     let is_first = store::set_mailed(&mut tx, due.organization_id, now).await?;

@@ -1,5 +1,5 @@
-//! Mails about budgets that have reached a threshold. The threshold is recorded in the transaction of the usage,
-//! which doesn't wait for mails.
+//! E-mails about budgets that have reached a threshold. The threshold is recorded in the transaction of the
+//! usage, which doesn't wait for e-mails.
 
 use crate::Billing;
 use crate::rules::budgets as rules;
@@ -14,12 +14,12 @@ use tenants::store::organization_members;
 
 /// Maximum number of budgets that one read finds.
 const MAX_AT_ONCE: i64 = 100;
-/// The service itself has no limit on mails; its recipients do.
+/// The service itself has no limit on e-mails; its recipients do.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// Puts the mails about reached thresholds into the outbox: one for each budget and period, about the highest
-/// threshold, to the owners and admins whose address is verified. Returns the number of budgets; replicas that run
-/// at the same time send each mail once.
+/// Puts the e-mails about reached thresholds into the outbox: one for each budget and period, about the
+/// highest threshold, to the owners and admins whose address is verified. Returns the number of budgets;
+/// replicas that run at the same time send each e-mail once.
 ///
 /// # Errors
 /// The database fails.

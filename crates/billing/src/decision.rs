@@ -67,7 +67,7 @@ pub struct PermittedCall {
     pub max_tokens: Option<i64>,
     /// The remaining rates, of those that the call counted against.
     pub rates: RemainingRates,
-    /// The reservation, if one was asked for.
+    /// The reservation, if one was requested.
     pub reservation: Option<Reservation>,
     /// The amount that the organization can still spend, including its credit limit; zero if that wasn't looked
     /// up.

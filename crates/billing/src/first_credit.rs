@@ -15,7 +15,8 @@ use accounts::store::users::EmailVerified;
 /// still exists, and only once per user and per mailbox. A user without an organization gets it with the first one
 /// that they create.
 ///
-/// This locks a wallet, so it comes after everything that locks organizations, and before mails are counted.
+/// This locks a wallet, so it comes after everything that locks organizations, and before e-mails are
+/// counted.
 ///
 /// # Errors
 /// The database fails.

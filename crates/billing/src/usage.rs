@@ -70,7 +70,7 @@ pub struct Usage {
     pub service_tier: ServiceTier,
     /// The counts are estimates.
     pub is_estimated: bool,
-    /// `Some` if it is the rest of a call of which a part was charged.
+    /// `Some` if the event completes the charge of a call that was charged in part.
     pub rest: Option<RestOfCall>,
     /// The reservation that it captures.
     pub reservation_id: Option<ReservationId>,
@@ -78,7 +78,7 @@ pub struct Usage {
     pub corrects: Option<Arc<str>>,
 }
 
-/// A call whose rest is charged.
+/// The call whose charge an event completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestOfCall {
     /// The tokens of its whole prompt, which may determine the price.

@@ -171,7 +171,7 @@ pub struct PerPart<T>(
 /// The quantity of each part in a call; negative in corrections.
 pub type Parts = PerPart<i64>;
 
-/// The price of each part; `None` for parts without a price of their own.
+/// The price of each part; `None` for parts without a separate price.
 pub type PartPrices = PerPart<Option<Pico>>;
 
 impl<T: Copy + Default + PartialEq> PerPart<T> {

@@ -425,7 +425,7 @@ impl Catalog {
         &self.book
     }
 
-    /// Returns the price of a model with this version; also for models that are no longer in the file.
+    /// Returns the price of a model with this version, even if the model is no longer in the file.
     pub fn price(&self, model: &str, version: i64) -> Option<&Price> {
         self.book.price(model, version)
     }

@@ -1,4 +1,4 @@
-//! Checks this machine's clock. Everything that can't be undone asks here first.
+//! Checks this machine's clock. Every operation that can't be undone checks the clock here first.
 //!
 //! The wall clock is compared with the machine's monotonic clock, with the database's on PostgreSQL, and with the
 //! latest time at which the service ran, which replicas store every minute. While the clock isn't trusted, no month

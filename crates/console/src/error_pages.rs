@@ -214,7 +214,7 @@ async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool
     Page::error(Code::SignOnRequired, &SignOnPage { shell, organization, provider, link })
 }
 
-/// Returns the query by which sign-in leads back to a page.
+/// Returns the query that makes sign-in return to a page.
 fn next_of(target: &Target) -> String {
     let place = links::same_page(&target.path, &target.query);
     match links::next(&place) {

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 const VALUE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b':');
 
-/// The longest address that sign-in leads back to.
+/// The maximum length of an address that sign-in can return to.
 const MAX_NEXT_CHARS: usize = 2_000;
 
 /// The page of the second step of a sign-in.
@@ -18,7 +18,7 @@ pub fn query_value(text: &str) -> String {
     utf8_percent_encode(text, VALUE).to_string()
 }
 
-/// Returns the address that sign-in leads to, if it is one of the console: a path below `/console` with its query,
+/// Returns the address that sign-in opens, if it is in the console: a path below `/console` with its query,
 /// and nothing that a browser could take for another host.
 pub fn next(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("/console")?;
@@ -27,12 +27,12 @@ pub fn next(text: &str) -> Option<&str> {
         text.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') && !text.contains("//");
     let path = text.split('?').next().unwrap_or_default();
     let has_dots = path.split('/').any(is_dots);
-    // Sign-in also doesn't lead to its own second step, which is below it.
+    // Sign-in also doesn't open its own second step, which is below `/sign-in`.
     let is_page = !begins(path);
     (is_whole && is_plain && !has_dots && is_page && text.len() <= MAX_NEXT_CHARS).then_some(text)
 }
 
-/// Returns the query with which sign-in leads to this address; empty if it can't lead there.
+/// Returns the query that makes sign-in open this address; empty if sign-in can't open it.
 pub fn next_query(text: &str) -> String {
     next(text).map(|place| format!("?next={}", query_value(place))).unwrap_or_default()
 }

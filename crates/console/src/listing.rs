@@ -87,7 +87,7 @@ mod tests {
             (1, 20, (None, None, 1)),
             (1, 21, (None, Some(2), 2)),
             (2, 21, (Some(1), None, 2)),
-            // Past the end: the way back leads to the last page.
+            // Past the end: the link back is to the last page.
             (9, 21, (Some(2), None, 2)),
         ] {
             let listing = Listing::new(Page { page, page_size: 20 }, total, &[]);

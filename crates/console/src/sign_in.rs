@@ -30,7 +30,7 @@ use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 
 record! {
-    /// Where sign-in leads.
+    /// The page to open after sign-in.
     #[derive(Debug)]
     pub struct Next in Api {
         next: Option<Text<4000>> = optional,

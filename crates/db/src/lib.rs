@@ -1,9 +1,9 @@
 //! An executor for SQLite and PostgreSQL.
 //!
-//! Queries have one SQL text for both: `sql("SELECT … WHERE id = $1").bind(id).optional::<Row>(tx)`. Reads use
-//! [`Db::read`], which is free and opens no transaction. Writes use [`Db::write`], a transaction that is rolled
-//! back unless it is committed, also when its future is canceled. After an error in a transaction, all further
-//! statements in it fail, on either database.
+//! Queries have one SQL text for both: `sql("SELECT … WHERE id = $1").bind(id).optional::<Row>(tx)`. Reads
+//! use [`Db::read`], which is free and opens no transaction. Writes use [`Db::write`], a transaction that is
+//! rolled back unless it is committed, even if its future is canceled. After an error in a transaction, all
+//! further statements in it fail, on either database.
 //!
 //! To work on both databases, a text uses parameters `$1…`, the types TEXT, BIGINT (booleans as 0 and 1) and
 //! BLOB/BYTEA, `CAST(SUM(x) AS BIGINT)`, and `CAST($1 AS BIGINT)` where the context of a parameter doesn't

@@ -207,7 +207,7 @@ struct Body<'a, D> {
 /// webhook, nothing is written.
 ///
 /// # Errors
-/// The body is too large, which doesn't happen, or the database fails.
+/// The body is too large, which is impossible, or the database fails.
 pub async fn emit<D: EventData>(tx: &mut Tx, data: &D, now: Time, random: &Random) -> Result<(), db::Error> {
     let (organization_id, event_type) = (data.organization_id(), data.event_type());
     let receivers = store::receivers(tx, organization_id, event_type).await?;

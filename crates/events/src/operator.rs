@@ -85,7 +85,7 @@ impl OperatorEventData for CatalogRefused {
 /// Queues an event for the webhooks of the installation that take it. Without such a webhook, nothing is written.
 ///
 /// # Errors
-/// The body is too large, which doesn't happen, or the database fails.
+/// The body is too large, which is impossible, or the database fails.
 pub async fn emit<D: OperatorEventData>(
     tx: &mut Tx,
     data: &D,

@@ -55,7 +55,8 @@ impl UpstreamBody {
         Self::Http(body, head.extensions.get().cloned().unwrap_or_default())
     }
 
-    /// Returns `true` if everything received was handed over, apart from what [`Self::next_chunk`] returns at once.
+    /// Returns `true` if everything received was handed over, except the part that [`Self::next_chunk`]
+    /// returns at once.
     pub(crate) fn is_drained(&self) -> bool {
         match self {
             Self::Http(_, socket) => socket.is_drained(),

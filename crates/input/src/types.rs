@@ -95,7 +95,7 @@ fn to_integer(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
-/// Maximum number of digits of a JSON number that every reader keeps, apart from zeros at its ends.
+/// Maximum number of digits of a JSON number that every parser keeps, except zeros at its ends.
 const MAX_NUMBER_DIGITS: usize = 15;
 /// Maximum of an [`Amount`], in nano: 9,000,000,000 of the currency.
 const MAX_AMOUNT: Nano = Nano::from_units(9_000_000_000_000_000_000);

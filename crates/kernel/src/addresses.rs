@@ -61,7 +61,7 @@ fn unicode_domain(domain: &str) -> Option<String> {
 }
 
 /// Returns `true` if mail can be sent to the address: its domain is valid in the DNS, and the library that
-/// composes mails writes the address so that it reads back as the same one, apart from needless quotes.
+/// composes e-mails writes the address so that it parses as the same one, except for needless quotes.
 pub fn can_get_mail(address: &str) -> bool {
     let Ok(to) = address.parse::<Address>() else {
         return false;

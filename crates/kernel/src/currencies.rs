@@ -137,7 +137,8 @@ impl ChargeUnit {
         10_i64.pow(self.digits - self.charged_digits)
     }
 
-    /// Returns the units of the smallest amount that can be charged and covers `amount`; `None` past 64 bits.
+    /// Returns the units of the smallest amount that can be charged and covers `amount`; `None` if they
+    /// exceed 64 bits.
     pub fn covering(self, amount: Nano) -> Option<i64> {
         let step = nanos(self.charged_digits);
         let steps = amount.units().div_euclid(step) + i128::from(amount.units().rem_euclid(step) != 0);

@@ -45,7 +45,7 @@ pub mod kind {
     pub enum Request {}
     /// An access or refresh token.
     pub enum Token {}
-    /// A mail in the outbox.
+    /// An e-mail in the outbox.
     pub enum Mail {}
     /// An entry of the audit trail.
     pub enum Audit {}
@@ -169,7 +169,7 @@ pub type RequestId = Id<kind::Request>;
 
 /// The id of an access or refresh token, `jti_…`.
 pub type TokenId = Id<kind::Token>;
-/// The id of a mail in the outbox, `mail_…`.
+/// The id of an e-mail in the outbox, `mail_…`.
 pub type MailId = Id<kind::Mail>;
 /// The id of an entry of the audit trail, `audit_…`.
 pub type AuditId = Id<kind::Audit>;

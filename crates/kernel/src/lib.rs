@@ -1,7 +1,7 @@
 //! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
 //! that don't print, names, addresses and URLs, versions, rate limits, shared bounds and turns, threads of a lower priority, TOML documents, lines of CSV.
 //!
-//! No I/O, apart from the files of [`secrets::files`].
+//! No I/O, except for the files of [`secrets::files`].
 
 pub mod addresses;
 pub mod authorities;

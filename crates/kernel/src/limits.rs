@@ -35,16 +35,16 @@ pub struct Limits {
     /// Unknown API keys and wrong service tokens, per minute and client network.
     #[serde(deserialize_with = "count")]
     pub bad_credentials_per_minute: u32,
-    /// Mails that verify an e-mail address, per hour and address.
+    /// E-mails that verify an e-mail address, per hour and address.
     #[serde(deserialize_with = "count")]
     pub verifications_per_hour: u32,
-    /// Mails other than resets and verifications, per hour and e-mail address.
+    /// E-mails other than resets and verifications, per hour and e-mail address.
     #[serde(deserialize_with = "count")]
     pub mails_per_recipient_hour: u32,
-    /// Mails that a person causes per hour, including those that their API keys cause.
+    /// E-mails that a person causes per hour, including those that their API keys cause.
     #[serde(deserialize_with = "count")]
     pub mails_per_account_hour: u32,
-    /// Mails caused from a client address, per hour.
+    /// E-mails caused from a client address, per hour.
     #[serde(deserialize_with = "count")]
     pub mails_per_address_hour: u32,
     /// Existing organizations that a person has created.

@@ -34,28 +34,28 @@ impl<const SCALE: u32> Decimal<SCALE> {
         self.0
     }
 
-    /// The units as stored in the databases; `None` past 64 bits.
+    /// The units as stored in the databases; `None` if they exceed 64 bits.
     pub fn to_i64(self) -> Option<i64> {
         i64::try_from(self.0).ok()
     }
 
-    /// The sum; `None` past 128 bits.
+    /// The sum; `None` if it exceeds 128 bits.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// The difference; `None` past 128 bits.
+    /// The difference; `None` if it exceeds 128 bits.
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// The product; `None` past 128 bits.
+    /// The product; `None` if it exceeds 128 bits.
     pub fn checked_mul(self, times: i64) -> Option<Self> {
         self.0.checked_mul(i128::from(times)).map(Self)
     }
 
     /// Reads a plain decimal such as `25`, `-0.5` or `0.000002`: no exponent, no sign `+`, at most `SCALE`
-    /// digits after the point apart from trailing zeros.
+    /// digits after the point, not counting trailing zeros.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -91,7 +91,7 @@ impl Pico {
 }
 
 impl Nano {
-    /// The same amount in pico; `None` past 128 bits.
+    /// The same amount in pico; `None` if it exceeds 128 bits.
     pub fn to_pico(self) -> Option<Pico> {
         self.0.checked_mul(PICO_PER_NANO).map(Decimal)
     }

@@ -112,7 +112,7 @@ pub fn full_name(text: &str) -> Result<String, Problem> {
 ///
 /// It is kept in NFC (RFC 6532, section 3.1) and compared in the form of [`addresses::fold`]. Compatibility
 /// look-alikes, such as full-width letters, are refused: they would fold to another person's address. So are
-/// addresses that no mail can reach.
+/// addresses that no e-mail can reach.
 ///
 /// # Errors
 /// `too_long` or `invalid_email`.

@@ -98,8 +98,8 @@ pub async fn find(
             return Box::pin(find_person(keys, session, organization, project)).await;
         }
     };
-    // Only access tokens contain a point. A foreign key has none, so its caller gets the error about an unknown
-    // key.
+    // Only access tokens contain a period. Another service's key has none, so its caller gets the error about
+    // an unknown key.
     if !keys.is_key(credential) && credential.contains('.') {
         // Boxed, so that the common call with a key doesn't carry this state.
         let person = async {

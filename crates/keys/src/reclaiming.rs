@@ -11,7 +11,7 @@ use accounts::store::users::User;
 use tenants::store::organization_members::Membership;
 use trail::{Action, Event, Trail};
 
-/// Maximum number of organizations that the mail to the owner lists.
+/// Maximum number of organizations that the e-mail to the owner lists.
 const MAX_LISTED_ORGANIZATIONS: usize = 50;
 
 /// Deletes the API keys that were created with an account and ends the invitations that were sent with it;

@@ -1,7 +1,7 @@
-//! Limits of mails within an hour: of one account, of one client address, and of one recipient.
+//! Limits of e-mails within an hour: of one account, of one client address, and of one recipient.
 //!
-//! An hour begins with the first mail that is counted in it. Password resets and verifications have counters
-//! of their own by recipient, so that a flood of other mails can't suppress them.
+//! An hour begins with the first e-mail that is counted in it. Password resets and verifications have
+//! counters of their own by recipient, so that a flood of other e-mails can't suppress them.
 
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 use kernel::limits::Limits;
@@ -54,15 +54,15 @@ impl Bounds {
     }
 }
 
-/// A count of mails. Counters are locked in this order.
+/// A count of e-mails. Counters are locked in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Counter {
-    /// Mails that a person causes, also by API keys.
+    /// E-mails that a person causes, also by API keys.
     Account,
-    /// Mails caused from a client address.
+    /// E-mails caused from a client address.
     Address,
-    /// Mails to a recipient, except password resets and verifications.
+    /// E-mails to a recipient, except password resets and verifications.
     Recipient,
     /// Password resets to a recipient.
     PasswordReset,
@@ -85,7 +85,7 @@ impl Counter {
     }
 }
 
-/// Returns how many of the `added` mails are within `bound`, where `counted` is the counter after adding
+/// Returns how many of the `added` e-mails are within `bound`, where `counted` is the counter after adding
 /// them.
 pub fn fitting(counted: i64, added: i64, bound: u32) -> i64 {
     i64::from(bound).saturating_sub(counted.saturating_sub(added)).clamp(0, added.max(0))

@@ -1,4 +1,4 @@
-//! Delivery of mails into a folder or to a mail server.
+//! Delivery of e-mails into a folder or to a mail server.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,20 +14,21 @@ use kernel::clock::Time;
 use kernel::error::Error;
 use kernel::random::Random;
 
-/// The maximum length of a line in a mail, in bytes (RFC 5322, section 2.1.1).
+/// The maximum length of a line in an e-mail, in bytes (RFC 5322, section 2.1.1).
 const MAX_LINE_BYTES: usize = 998;
 
-/// Delivers mails.
+/// Delivers e-mails.
 #[derive(Debug)]
 pub enum Mailer {
-    /// Writes one `.eml` file for each mail, for development, tests and installations without a mail server.
+    /// Writes one `.eml` file for each e-mail, for development, tests and installations without a mail
+    /// server.
     Folder {
         /// The folder; created if it doesn't exist.
         dir: PathBuf,
         /// The sender, for instance `Tollkeeper <no-reply@example.org>`.
         from: String,
     },
-    /// Sends mails to a mail server.
+    /// Sends e-mails to a mail server.
     Smtp {
         /// The server.
         server: Box<Smtp>,
@@ -49,10 +50,11 @@ impl Mailer {
         })
     }
 
-    /// Delivers a mail. The folder mailer also logs the recipient and the link; the SMTP mailer logs nothing.
+    /// Delivers an e-mail. The folder mailer also logs the recipient and the link; the SMTP mailer logs
+    /// nothing.
     ///
     /// # Errors
-    /// The reason, and whether a later attempt may succeed. Retrying is safe, but may send the mail twice.
+    /// The reason, and whether a later attempt may succeed. Retrying is safe, but may send the e-mail twice.
     pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
         let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
         let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
@@ -73,8 +75,8 @@ impl Mailer {
         }
     }
 
-    /// Removes the files of mails written before this time, and returns how many. Always returns 0 for a mail
-    /// server.
+    /// Removes the files of e-mails written before this time, and returns how many. Always returns 0 for an
+    /// e-mail server.
     ///
     /// # Errors
     /// The folder can't be read or written.
@@ -92,7 +94,7 @@ fn file_name(now: Time, id: &str) -> String {
     format!("{time}-{id}.eml")
 }
 
-/// Returns `true` if a file has the name of a mail that was written before `then`. Other files have other
+/// Returns `true` if a file has the name of an e-mail that was written before `then`. Other files have other
 /// names.
 fn was_written_before(name: &str, then: Time) -> bool {
     let Some((time, id)) = name.strip_suffix(".eml").and_then(|name| name.split_once('-')) else {
@@ -125,7 +127,7 @@ async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
     outcome
 }
 
-/// Composes the mail by RFC 5322, with plain text and HTML as alternatives. Errors don't name the
+/// Composes the e-mail by RFC 5322, with plain text and HTML as alternatives. Errors don't name the
 /// recipient: they are logged.
 pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<lettre::Message, String> {
     let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
@@ -154,8 +156,8 @@ pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Res
 /// Encodes a text part. ASCII is left unchanged, so that links in the file stay whole. Other text becomes
 /// quoted-printable, never base64, so that the token can still be found.
 fn encode(text: &str) -> Body {
-    // A lone carriage return ends a line too: mails must not contain one (RFC 5322, section 2.3), and servers
-    // treat it differently.
+    // A lone carriage return ends a line too: e-mails must not contain one (RFC 5322, section 2.3), and
+    // servers treat it differently.
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let text: String = text.lines().flat_map(|line| [line, "\r\n"]).collect();
     let is_plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');

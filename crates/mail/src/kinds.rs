@@ -1,10 +1,10 @@
-//! The kinds of mails.
+//! The kinds of e-mails.
 
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::bounds::Counter;
 
-/// The kind of a mail. Tokens are created when it is sent: none is stored here.
+/// The kind of an e-mail. Tokens are created when it is sent: none is stored here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Template {

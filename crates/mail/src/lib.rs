@@ -1,12 +1,12 @@
-//! Mail: a queue in the database that loses no mail.
+//! Mail: a queue in the database that loses no e-mail.
 //!
-//! * [`posting`]: the [`posting::Outbox`]. A mail is added in the transaction that it reports, after it was
+//! * [`posting`]: the [`posting::Outbox`]. An e-mail is added in the transaction that it reports, after it is
 //!   counted against the limits of [`bounds`].
-//! * [`sending`]: takes due mails, has each written by [`WriteMail`], and retries failed ones.
-//! * [`templates`]: the text of each mail.
+//! * [`sending`]: takes due e-mails, has each written by [`WriteMail`], and retries failed ones.
+//! * [`templates`]: the text of each e-mail.
 //! * [`Mailer`] and [`smtp`]: delivery, as a file in a folder or to a mail server.
 //!
-//! A queued mail contains no token: the function that writes the mail creates one when it is sent. This
+//! A queued e-mail contains no token: the function that writes the e-mail creates one when it is sent. This
 //! function needs the tables of accounts and organizations, on which this crate doesn't depend, so it is
 //! passed to [`Mail`].
 
@@ -65,8 +65,8 @@ fn sender<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     })
 }
 
-/// Writes a queued mail, with a fresh token if it needs one. Returns `None` if the mail has no recipient, or
-/// no longer has a reason.
+/// Writes a queued e-mail, with a fresh token if it needs one. Returns `None` if the e-mail has no recipient,
+/// or no longer has a reason.
 pub type WriteMail =
     Arc<dyn for<'a> Fn(&'a QueuedMail) -> BoxFuture<'a, Result<Option<Message>, Error>> + Send + Sync>;
 
@@ -82,7 +82,7 @@ pub struct Parts {
     pub(crate) metrics: Arc<Metrics>,
     /// The queue.
     pub outbox: Arc<Outbox>,
-    /// Delivers mails.
+    /// Delivers e-mails.
     pub(crate) mailer: Mailer,
     pub(crate) write: WriteMail,
     stopping: AtomicBool,
@@ -95,7 +95,7 @@ impl Deref for Mail {
     }
 }
 
-/// The parts that mail shares with other subjects.
+/// The parts that e-mail shares with other subjects.
 pub struct Shared {
     /// The database.
     pub db: Db,
@@ -103,21 +103,21 @@ pub struct Shared {
     pub clock: Clock,
     /// The source of randomness.
     pub random: Random,
-    /// The counters of mails.
+    /// The counters of e-mails.
     pub metrics: Arc<Metrics>,
     /// The queue.
     pub outbox: Arc<Outbox>,
 }
 
 impl Mail {
-    /// A handle that sends the mails of the outbox.
+    /// A handle that sends the e-mails of the outbox.
     pub fn new(shared: Shared, mailer: Mailer, write: WriteMail) -> Self {
         let Shared { db, clock, random, metrics, outbox } = shared;
         let stopping = AtomicBool::new(false);
         Self(Arc::new(Parts { db, clock, random, metrics, outbox, mailer, write, stopping }))
     }
 
-    /// Begins the shutdown: mails in flight are sent, and no more are taken.
+    /// Begins the shutdown: e-mails in flight are sent, and no more are taken.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.outbox.notify_one();
@@ -128,8 +128,8 @@ impl Mail {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Removes the files of mails written before this time, and returns how many. Always returns 0 for a mail
-    /// server.
+    /// Removes the files of e-mails written before this time, and returns how many. Always returns 0 for an
+    /// e-mail server.
     ///
     /// # Errors
     /// The folder can't be read or written.
@@ -138,7 +138,7 @@ impl Mail {
     }
 }
 
-/// A mail to one person.
+/// An e-mail to one person.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     /// The recipient's address.
@@ -149,7 +149,7 @@ pub struct Message {
     pub text: String,
     /// The HTML part.
     pub html: String,
-    /// The link in the mail, if any. Anyone who has the link can use it.
+    /// The link in the e-mail, if any. Anyone who has the link can use it.
     pub link: Option<String>,
 }
 
@@ -163,7 +163,7 @@ impl fmt::Debug for Message {
     }
 }
 
-/// The reason why a mail wasn't delivered.
+/// The reason why an e-mail wasn't delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DeliveryError {
     /// A later attempt may succeed.

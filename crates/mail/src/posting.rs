@@ -1,8 +1,8 @@
-//! The outbox: a mail is counted against the hourly limits before it is queued.
+//! The outbox: an e-mail is counted against the hourly limits before it is queued.
 //!
-//! If the request asks for the mail itself, the request is refused at the limit, with the remaining wait. If
-//! the mail is only a notice of another change, the mail is dropped and the change is kept. Neither depends
-//! on whether an address has an account.
+//! If the request asks for the e-mail itself, the request is refused at the limit, with the remaining wait.
+//! If the e-mail is only a notice of another change, the e-mail is dropped and the change is kept. Neither
+//! depends on whether an address has an account.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Sender {
     }
 }
 
-/// A mail to put into the outbox.
+/// An e-mail to put into the outbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draft {
     /// The kind of mail.
@@ -43,13 +43,13 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A mail whose only subject is the recipient's account.
+    /// An e-mail whose only subject is the recipient's account.
     pub fn plain(template: Template) -> Self {
         Self { template, about: About::default() }
     }
 }
 
-/// Puts mails into the outbox, and wakes the job that sends them.
+/// Puts e-mails into the outbox, and wakes the job that sends them.
 pub struct Outbox {
     random: Random,
     /// `None` if limits are off.
@@ -59,12 +59,12 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An outbox that admits mails within these bounds.
+    /// An outbox that admits e-mails within these bounds.
     pub fn new(random: Random, bounds: Option<Bounds>, metrics: Arc<Metrics>) -> Self {
         Self { random, bounds, metrics, wake: Notify::new() }
     }
 
-    /// Wakes the sending job. Callers do so after the transaction of a mail is committed.
+    /// Wakes the sending job. Callers do so after the transaction of an e-mail is committed.
     pub fn notify_one(&self) {
         self.wake.notify_one();
     }
@@ -74,10 +74,10 @@ impl Outbox {
         self.wake.notified().await;
     }
 
-    /// Queues a mail to one recipient: it is sent if, and only if, this transaction is committed.
+    /// Queues an e-mail to one recipient: it is sent if, and only if, this transaction is committed.
     ///
     /// # Errors
-    /// 429 with the remaining wait, if the request asks for the mail and a limit is reached.
+    /// 429 with the remaining wait, if the request asks for the e-mail and a limit is reached.
     pub async fn post(
         &self,
         tx: &mut Tx,
@@ -89,7 +89,7 @@ impl Outbox {
         self.post_all(tx, sender, draft, vec![recipient.to_owned()], now).await
     }
 
-    /// Queues a mail to many recipients, like [`Outbox::post`].
+    /// Queues an e-mail to many recipients, like [`Outbox::post`].
     ///
     /// # Errors
     /// Those of [`Outbox::post`].
@@ -155,9 +155,9 @@ fn refusal(excess: &Excess) -> Error {
     let rate_limit = RateLimit { limit, retry_after_ms, reset_ms: retry_after_ms };
     let error = Error { rate_limit: Some(rate_limit), ..Error::new(Code::TooManyAttempts) };
     let mails = match counter {
-        Counter::Account => format!("Your account has caused {limit} mails within an hour"),
-        Counter::Address => format!("Your network address has caused {limit} mails within an hour"),
-        Counter::Recipient => format!("This e-mail address was sent {limit} mails within an hour"),
+        Counter::Account => format!("Your account has caused {limit} e-mails within an hour"),
+        Counter::Address => format!("Your network address has caused {limit} e-mails within an hour"),
+        Counter::Recipient => format!("This e-mail address was sent {limit} e-mails within an hour"),
         Counter::Verification => {
             format!("This e-mail address was sent {limit} links to confirm it within an hour")
         }

@@ -1,8 +1,8 @@
-//! Sends the mails of the outbox.
+//! Sends the e-mails of the outbox.
 //!
-//! A replica leases a mail for `LEASE_MS`; if it dies, the lease ends and another replica sends the mail. So
-//! a mail may be sent twice but is never lost. Its token is created when it is sent: a later attempt voids
-//! the token of an earlier one.
+//! A replica leases an e-mail for `LEASE_MS`; if it dies, the lease ends and another replica sends the
+//! e-mail. So an e-mail may be sent twice but is never lost. Its token is created when it is sent: a later
+//! attempt voids the token of an earlier one.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use kernel::error::Error;
 use kernel::ids::RequestId;
 use telemetry::InRequest;
 
-/// The lease of a replica on a mail, in milliseconds.
+/// The lease of a replica on an e-mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
 /// The maximum time until the next attempt, in milliseconds, including differences between clocks.
 const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_WAIT_MS;
@@ -29,23 +29,23 @@ const GIVE_UP_AFTER_MS: i64 = DAY_MS;
 const FIRST_WAIT_MS: i64 = 10 * SECOND_MS;
 /// The longest wait between attempts, in milliseconds.
 const MAX_WAIT_MS: i64 = HOUR_MS;
-/// The maximum number of mails sent at a time, and so of connections to the mail server.
+/// The maximum number of e-mails sent at a time, and so of connections to the mail server.
 const MAX_CONCURRENT_MAILS: usize = 8;
-/// The interval at which to look for more mails while some are being sent.
+/// The interval at which to look for more e-mails while some are being sent.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Sends all due mails; returns how many were sent. During a shutdown mails in flight are sent, and no more
-/// are taken.
+/// Sends all due e-mails; returns how many were sent. During a shutdown e-mails in flight are sent, and no
+/// more are taken.
 pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
-    // A mail to a slow server takes up one place while the others continue. A mail is claimed only when a
-    // place is free, so that its lease isn't spent waiting.
+    // An e-mail to a slow server takes up one place while the others continue. An e-mail is claimed only when
+    // a place is free, so that its lease isn't spent waiting.
     let mut in_flight = FuturesUnordered::new();
     let mut tally = Tally { sent: 0, failure: None };
     loop {
         if tally.failure.is_none() && !mail.is_stopping() {
             let mut claim = pin!(claim(mail, MAX_CONCURRENT_MAILS.saturating_sub(in_flight.len())));
             let claimed = loop {
-                // Mails in flight must proceed meanwhile: the database may be waiting for them while this
+                // E-mails in flight must proceed meanwhile: the database may be waiting for them while this
                 // task waits for the database.
                 tokio::select! {
                     claimed = &mut claim => break claimed,
@@ -71,7 +71,7 @@ pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
     tally.failure.map_or(Ok(tally.sent), Err)
 }
 
-/// Removes expired mail counters. Also makes mails due whose next attempt was scheduled too far ahead by a
+/// Removes expired mail counters. Also makes e-mails due whose next attempt was scheduled too far ahead by a
 /// clock that ran fast.
 ///
 /// # Errors
@@ -84,10 +84,10 @@ pub async fn sweep(mail: &Mail) -> Result<(), Error> {
     Ok(tx.commit().await?)
 }
 
-/// Sends a test mail immediately, bypassing the queue and its limits.
+/// Sends a test e-mail immediately, bypassing the queue and its limits.
 ///
 /// # Errors
-/// The reason why the mail wasn't delivered.
+/// The reason why the e-mail wasn't delivered.
 pub async fn send_test(mail: &Mail, to: &str, public_url: &str) -> Result<(), DeliveryError> {
     let words = format!("This is a test e-mail from {public_url}. E-mails from this server arrive.");
     let message = Message {
@@ -103,7 +103,7 @@ pub async fn send_test(mail: &Mail, to: &str, public_url: &str) -> Result<(), De
 /// The outcomes so far.
 struct Tally {
     sent: usize,
-    /// After a failure no more mails are taken, but those in flight are finished: the server may have them
+    /// After a failure no more e-mails are taken, but those in flight are finished: the server may have them
     /// already.
     failure: Option<Error>,
 }
@@ -117,7 +117,7 @@ impl Tally {
     }
 }
 
-/// Claims due mails, at most one for each free place.
+/// Claims due e-mails, at most one for each free place.
 async fn claim(mail: &Mail, places: usize) -> Result<Vec<QueuedMail>, Error> {
     if places == 0 {
         return Ok(Vec::new());
@@ -130,17 +130,17 @@ async fn claim(mail: &Mail, places: usize) -> Result<Vec<QueuedMail>, Error> {
     Ok(mails)
 }
 
-/// Sends one mail; its log lines have the id of the request that caused it.
+/// Sends one e-mail; its log lines have the id of the request that caused it.
 fn send_with_request_id(mail: &Mail, queued: QueuedMail) -> impl Future<Output = Result<bool, Error>> {
     let request_id = queued.about.request_id.as_deref().and_then(RequestId::parse);
     InRequest::new(request_id, None, Box::pin(send(mail, queued)))
 }
 
-/// Sends one mail, or sets its next attempt; returns `true` if it was sent.
+/// Sends one e-mail, or sets its next attempt; returns `true` if it was sent.
 async fn send(mail: &Mail, queued: QueuedMail) -> Result<bool, Error> {
     let queued = &queued;
     let outcome = match (mail.write)(queued).await? {
-        // No account has this address, or the mail no longer has a reason.
+        // No account has this address, or the e-mail no longer has a reason.
         None => Ok(false),
         Some(message) => mail.mailer.deliver(&message, mail.clock.now(), &mail.random).await.map(|()| true),
     };
@@ -177,11 +177,11 @@ async fn after_failure(
     if is_expired || error.is_permanent() {
         mail.metrics.mails_given_up.inc();
         let attempts = queued.attempts;
-        tracing::error!(%mail_id, template, attempts, "gave up sending a mail: {error}");
+        tracing::error!(%mail_id, template, attempts, "gave up sending an e-mail: {error}");
         store::outbox::remove(tx, queued.id).await?;
     } else {
         mail.metrics.mails_failed.inc();
-        tracing::warn!(%mail_id, template, attempts = queued.attempts, next_attempt_at = %next, "sending a mail failed: {error}");
+        tracing::warn!(%mail_id, template, attempts = queued.attempts, next_attempt_at = %next, "sending an e-mail failed: {error}");
         store::outbox::retry_at(tx, queued.id, next, &error.to_string()).await?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Sends mails to a mail server (RFC 5321) as one of its users (RFC 6409), by lettre and its pool of
+//! Sends e-mails to a mail server (RFC 5321) as one of its users (RFC 6409), by lettre and its pool of
 //! connections.
 
 use std::error::Error as _;
@@ -34,7 +34,7 @@ type Transport = AsyncSmtpTransport<Tokio1Executor>;
 pub struct Smtp {
     server: SmtpServer,
     builder: AsyncSmtpTransportBuilder,
-    /// The pool; `None` before the first mail, because it is tied to the runtime of its first use.
+    /// The pool; `None` before the first e-mail, because it is tied to the runtime of its first use.
     transport: Mutex<Option<Transport>>,
 }
 
@@ -77,24 +77,24 @@ impl Smtp {
         Ok(Self { server, builder, transport: Mutex::default() })
     }
 
-    /// Sends one mail.
+    /// Sends one e-mail.
     ///
     /// # Errors
-    /// The reason, which contains neither the recipient nor any part of the mail.
+    /// The reason, which contains neither the recipient nor any part of the e-mail.
     pub async fn deliver(&self, mail: &lettre::Message) -> Result<(), DeliveryError> {
         let content = mail.formatted();
         let transport = self.transport();
         let Ok(outcome) = timeout(DELIVERY_TIMEOUT, transport.send_raw(mail.envelope(), &content)).await
         else {
             // The pool takes the connection back as if its conversation were over, so discard the pool: the
-            // next mail must not use that connection.
+            // next e-mail must not use that connection.
             self.transport.lock().unwrap_or_else(PoisonError::into_inner).take();
             let seconds = DELIVERY_TIMEOUT.as_secs();
             return Err(DeliveryError::Temporary(format!("the mail server took more than {seconds} s")));
         };
         match outcome {
             Ok(answer) if answer.code().severity == Severity::PositiveCompletion => Ok(()),
-            // An answer to another command: the mail may not have been taken.
+            // An answer to another command: the e-mail may not have been taken.
             Ok(answer) => Err(DeliveryError::Temporary(format!("unexpected response: {}", answer.code()))),
             Err(error) => Err(failure(&error)),
         }

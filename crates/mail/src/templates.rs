@@ -1,9 +1,9 @@
-//! The text of each mail, from the files of `templates/`.
+//! The text of each e-mail, from the files of `templates/`.
 //!
-//! Each mail has a file with its subject, opening and closing, from which `letter.txt` and `letter.html` make
-//! the two parts of the mail. Texts that users chose, such as names, are kept on one line and written so that
-//! no part of them becomes a link. Lines of the text part are short, and the token is also on a line of its
-//! own, for readers who can't click the link.
+//! Each e-mail has a file with its subject, opening and closing, from which `letter.txt` and `letter.html`
+//! make the two parts of the e-mail. Texts that users chose, such as names, are kept on one line and written
+//! so that no part of them becomes a link. Lines of the text part are short, and the token is also on a line
+//! of its own, for readers who can't click the link.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ const MAX_SUBJECT_NAME: usize = 60;
 /// The maximum length of a URL, in characters.
 const MAX_URL: usize = 200;
 
-/// The values of a mail.
+/// The values of an e-mail.
 #[derive(Clone, Copy)]
 pub struct Letter<'a> {
     /// The kind of mail.
@@ -31,12 +31,12 @@ pub struct Letter<'a> {
     pub username: &'a str,
     /// The start of links.
     pub public_url: &'a str,
-    /// The token of the link, in mails that have one.
+    /// The token of the link, in e-mails that have one.
     pub token: Option<&'a str>,
     pub about: &'a About,
-    /// The number of failed logins within a day, in the mail about them.
+    /// The number of failed logins within a day, in the e-mail about them.
     pub failures: i64,
-    /// The time of the event that the mail reports.
+    /// The time of the event that the e-mail reports.
     pub at: Time,
 }
 
@@ -56,7 +56,7 @@ impl Name<'_> {
     }
 }
 
-/// The subject, opening and closing of a mail, from its file.
+/// The subject, opening and closing of an e-mail, from its file.
 struct Words {
     subject: String,
     opening: String,
@@ -104,7 +104,7 @@ macro_rules! words {
 }
 
 impl Letter<'_> {
-    /// Writes the mail.
+    /// Writes the e-mail.
     ///
     /// # Errors
     /// A template fails, which none does.
@@ -205,17 +205,17 @@ impl Letter<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
     }
 
-    /// Returns the budget; an empty one if the mail has none.
+    /// Returns the budget; an empty one if the e-mail has none.
     fn budget(&self) -> ReachedBudget {
         self.about.budget.clone().unwrap_or_default()
     }
 
-    /// Returns the balance that is low; an empty one if the mail has none.
+    /// Returns the balance that is low; an empty one if the e-mail has none.
     fn low_balance(&self) -> LowBalance {
         self.about.low_balance.clone().unwrap_or_default()
     }
 
-    /// Returns the event of an automatic top-up; an empty one if the mail isn't about one.
+    /// Returns the event of an automatic top-up; an empty one if the e-mail isn't about one.
     fn top_up(&self) -> TopUpNotice {
         self.about.top_up.clone().unwrap_or_default()
     }
@@ -228,7 +228,7 @@ impl Letter<'_> {
         Name(self.about.passkey.as_deref().unwrap_or_default())
     }
 
-    /// Returns `true` if the recipient can sign in with only the password. Also returns `true` for mails
+    /// Returns `true` if the recipient can sign in with only the password. Also returns `true` for e-mails
     /// queued before this value was stored.
     fn is_password_enough(&self) -> bool {
         self.about.is_password_enough.unwrap_or(true)
@@ -248,8 +248,8 @@ impl Letter<'_> {
         }
     }
 
-    /// Returns the inviter's message. Each line is marked in the mail, so that none can be taken for ours, or
-    /// for the token.
+    /// Returns the inviter's message. Each line is marked in the e-mail, so that none can be taken for ours,
+    /// or for the token.
     fn message(&self) -> Vec<Name<'_>> {
         let message = self.about.message.as_deref().filter(|message| !message.trim().is_empty());
         message.unwrap_or_default().lines().map(Name).collect()

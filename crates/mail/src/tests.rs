@@ -1,4 +1,4 @@
-//! Mails as stored in the folder.
+//! E-mails as stored in the folder.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-/// The mail of a template to Ada, with these values.
+/// The e-mail of a template to Ada, with these values.
 fn letter(template: Template, username: &str, about: &About) -> Message {
     let letter = Letter {
         template,
@@ -231,7 +231,7 @@ fn no_carriage_return_stands_alone() {
     }
 }
 
-/// Names of users, organizations and projects that try to place a link into our mails.
+/// Names of users, organizations and projects that try to place a link into our e-mails.
 const BAITS: [&str; 9] = [
     "evil.example",
     "https://evil.example/login?a=b",
@@ -244,7 +244,7 @@ const BAITS: [&str; 9] = [
     "xn--e1awd7f.com",
 ];
 
-/// Every mail, with this in each place that users fill in.
+/// Every e-mail, with this in each place that users fill in.
 fn mails_about(bait: &str) -> Vec<Message> {
     let text = || Some(bait.to_owned());
     let about = About {
@@ -275,7 +275,7 @@ fn mails_about(bait: &str) -> Vec<Message> {
     mails
 }
 
-/// The mail to a new address that has an account already.
+/// The e-mail to a new address that has an account already.
 fn email_taken(username: &str, about: &About) -> Message {
     let letter = Letter {
         template: Template::ChangeEmail,

@@ -1,7 +1,7 @@
 //! Rewrites texts that users chose so that no mail program makes a link of them.
 //!
-//! A name such as `evil.example` or `https://evil.example` would turn into a link in a mail that we send. The
-//! break has to be visible: invisible characters, a word joiner for instance, are dropped when a browser
+//! A name such as `evil.example` or `https://evil.example` would turn into a link in an e-mail that we send.
+//! The break has to be visible: invisible characters, a word joiner for instance, are dropped when a browser
 //! reads a domain (UTS 46).
 
 /// Returns the text with its dots and schemes broken up where they could make a link: `evil[.]example`,

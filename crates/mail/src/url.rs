@@ -12,7 +12,7 @@ use kernel::secrets::{HIDDEN, Secret};
 /// The destination of mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MailUrl {
-    /// A file for each mail in `mail/` of the data folder.
+    /// A file for each e-mail in `mail/` of the data folder.
     File,
     /// A mail server.
     Smtp(SmtpServer),
@@ -33,7 +33,7 @@ pub struct SmtpServer {
 /// When a connection to a mail server is encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SmtpTls {
-    /// After STARTTLS, before anything else is sent. A server that doesn't offer STARTTLS gets no mail.
+    /// After STARTTLS, before anything else is sent. A server that doesn't offer STARTTLS gets no e-mail.
     StartTls,
     /// From the first byte.
     Implicit,

@@ -13,7 +13,7 @@ use kernel::stopwatch::Stopwatch;
 pub enum Job {
     /// Reads the changes of other replicas.
     Changes,
-    /// Sends mails.
+    /// Sends e-mails.
     Mail,
     /// Writes the last uses of keys.
     LastUses,

@@ -37,13 +37,13 @@ pub struct Metrics {
     pub logins: Logins,
     /// Background jobs.
     pub jobs: Arc<Jobs>,
-    /// Mails handed to the mail server or written to the folder.
+    /// E-mails handed to the mail server or written to the folder.
     pub mails_sent: IntCounter,
     /// Failed attempts that will be repeated.
     pub mails_failed: IntCounter,
-    /// Mails given up after a day, or because the recipient was refused.
+    /// E-mails given up after a day, or because the recipient was refused.
     pub mails_given_up: IntCounter,
-    /// Notices that were dropped because too many mails were sent.
+    /// Notices that were dropped because too many e-mails were sent.
     pub mails_suppressed: SuppressedMails,
 }
 
@@ -60,7 +60,7 @@ impl Default for Metrics {
             jobs: Arc::new(Jobs::new(&all)),
             mails_sent: all.counter("tollkeeper_mails_sent_total", "Mails sent."),
             mails_failed: all
-                .counter("tollkeeper_mails_failed_total", "Attempts to send a mail that failed."),
+                .counter("tollkeeper_mails_failed_total", "Attempts to send an e-mail that failed."),
             mails_given_up: all.counter("tollkeeper_mails_given_up_total", "Mails that were given up."),
             mails_suppressed: SuppressedMails::new(&all),
             registered: all,
@@ -95,7 +95,7 @@ pub struct SuppressedMails(IntCounterVec);
 
 impl SuppressedMails {
     fn new(registered: &Registered) -> Self {
-        let help = "Notices that were dropped because too many mails were sent within an hour.";
+        let help = "Notices that were dropped because too many e-mails were sent within an hour.";
         let suppressed = Self(registered.counters("tollkeeper_mails_suppressed_total", help, &["reason"]));
         // Every limit has a series from the start.
         for limit in [MailLimit::Account, MailLimit::Address, MailLimit::Recipient] {

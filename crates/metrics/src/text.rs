@@ -34,17 +34,17 @@ impl Registered {
         self.add(IntCounter::new(name, help))
     }
 
-    /// Adds a counter with labels; a series appears once it is asked for.
+    /// Adds a counter with labels; a series appears once its label values are first used.
     pub fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         self.add(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    /// Adds a gauge with labels; a series appears once it is asked for.
+    /// Adds a gauge with labels; a series appears once its label values are first used.
     pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
         self.add(GaugeVec::new(Opts::new(name, help), labels))
     }
 
-    /// Adds a histogram of seconds with labels; a series appears once it is asked for.
+    /// Adds a histogram of seconds with labels; a series appears once its label values are first used.
     pub fn durations(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
         let options = HistogramOpts::new(name, help).buckets(DURATIONS.to_vec());
         self.add(HistogramVec::new(options, labels))

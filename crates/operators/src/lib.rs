@@ -4,8 +4,8 @@
 //! * [`users`] finds, creates, disables and enables accounts, ends sessions and removes second factors.
 //! * [`roles`] makes people operators, [`first_account`] creates the first one.
 //! * [`overview`] is the state of the installation, [`trails`] its whole audit trail.
-//! * [`organizations`] and [`invoices`] change money, and notify the owners by mail; [`mails`] shows the mail
-//!   queue, and [`margins`] the margin between the list price and the cost of calls.
+//! * [`organizations`] and [`invoices`] change money, and notify the owners by e-mail; [`mails`] shows the
+//!   e-mail queue, and [`margins`] the margin between the list price and the cost of calls.
 //!
 //! An operator isn't a member of any organization: this crate reads neither the contents of projects nor
 //! secrets. Every change has an entry in the audit trail, with the person, or `operator` for the command
@@ -69,7 +69,7 @@ impl Operators {
         Self(Arc::new(parts))
     }
 
-    /// Adds an entry about a person, an organization or a mail to the audit trail.
+    /// Adds an entry about a person, an organization or an e-mail to the audit trail.
     async fn record(
         &self,
         tx: &mut Tx,

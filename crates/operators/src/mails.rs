@@ -1,4 +1,4 @@
-//! Mails that wait to be sent, and a test of the mail server.
+//! E-mails that wait to be sent, and a test of the mail server.
 
 use db::Page;
 use kernel::error::Error;
@@ -12,16 +12,16 @@ use crate::Operators;
 
 pub use mail::store::outbox::WaitingMail;
 
-/// A page of waiting mails.
+/// A page of waiting e-mails.
 #[derive(Clone, Debug)]
 pub struct WaitingMails {
-    /// The mails, the oldest first.
+    /// The e-mails, the oldest first.
     pub rows: Vec<WaitingMail>,
-    /// The number of mails on all pages.
+    /// The number of e-mails on all pages.
     pub total: i64,
 }
 
-/// Returns one page of the mails that wait, the oldest first.
+/// Returns one page of the e-mails that wait, the oldest first.
 ///
 /// # Errors
 /// The database fails.
@@ -57,10 +57,10 @@ pub fn retry<'a>(
     })
 }
 
-/// Sends a test mail immediately, bypassing the queue.
+/// Sends a test e-mail immediately, bypassing the queue.
 ///
 /// # Errors
-/// The reason why the mail wasn't delivered; the database fails.
+/// The reason why the e-mail wasn't delivered; the database fails.
 pub fn test<'a>(
     operators: &'a Operators,
     to: &'a str,

@@ -1,4 +1,4 @@
-//! Mails about an operator's changes.
+//! E-mails about an operator's changes.
 
 use accounts::store::users::User;
 use db::Tx;
@@ -12,7 +12,7 @@ use tenants::store::organization_members;
 
 use crate::Operators;
 
-/// Operators have no limit of mails; their recipients have.
+/// Operators have no limit of e-mails; their recipients have.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// Notifies a person of a change, if their address is verified: otherwise the owner of the address may have
@@ -32,8 +32,8 @@ pub(crate) async fn notify_person(
     operators.mail.outbox.post(tx, &SENDER, &draft, &user.email, now).await
 }
 
-/// Notifies the owners of an organization of a change. The change is already committed: a mail that can't be
-/// queued is only logged.
+/// Notifies the owners of an organization of a change. The change is already committed: an e-mail that can't
+/// be queued is only logged.
 pub(crate) async fn notify_owners(operators: &Operators, organization_id: OrganizationId, change: &str) {
     if let Err(error) = post_to_owners(operators, organization_id, change).await {
         tracing::error!(%organization_id, "the owners can't be notified of a change: {error}");

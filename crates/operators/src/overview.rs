@@ -17,7 +17,7 @@ pub struct Overview {
     pub organizations: i64,
     /// The number of open invoices.
     pub open_invoices: i64,
-    /// The number of mails that wait.
+    /// The number of e-mails that wait.
     pub mails: i64,
     /// The time since which the oldest of them has been waiting.
     pub oldest_mail_at: Option<Time>,

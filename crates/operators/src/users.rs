@@ -175,7 +175,7 @@ pub struct UserChange {
     pub ended_sessions: u64,
 }
 
-/// Disables an account: its person can no longer sign in, and its sessions end. API keys that the person
+/// Disables an account: its owner can no longer sign in, and its sessions end. API keys that the person
 /// created still make model calls, but no longer manage anything.
 ///
 /// # Errors

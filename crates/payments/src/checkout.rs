@@ -109,7 +109,7 @@ async fn create_session(
 /// Locks a payment's wallet and returns the payment's current state.
 ///
 /// # Errors
-/// The payment is gone, which doesn't happen; the database fails.
+/// The payment doesn't exist, which is impossible; the database fails.
 pub(crate) async fn lock(payments: &Payments, tx: &mut Tx, payment: &Payment) -> Result<Payment, Error> {
     wallets::lock_existing(tx, payment.organization_id, &payments.clock_guard).await?;
     Ok(store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?)

@@ -15,7 +15,7 @@ use crate::store::payments::Payment;
 /// The service itself isn't limited in sending mail; its recipients are.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// Queues a mail to the owners. `reason` is `retried`, or why the top-up was paused. Must come after every
+/// Queues an e-mail to the owners. `reason` is `retried`, or why the top-up was paused. Must come after every
 /// lock of a wallet.
 pub(crate) async fn notify_owners(
     payments: &Payments,

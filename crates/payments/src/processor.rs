@@ -16,7 +16,7 @@ pub struct Processor {
 /// Returns the idempotency key of a request to Stripe. Repetitions use the same one.
 ///
 /// # Errors
-/// The key is too long, which doesn't happen.
+/// The key is too long, which is impossible.
 pub(crate) fn key(text: String) -> Result<IdempotencyKey, Error> {
     IdempotencyKey::new(text).ok_or_else(|| Error::internal("an idempotency key that Stripe doesn't take"))
 }

@@ -288,7 +288,7 @@ pub(crate) async fn lock(
     let wallet = booking.lock(tx, payment.organization_id).await?;
     let mut wallet =
         wallet.ok_or_else(|| Error::internal("a payment of an organization without a wallet"))?;
-    // The lock expired credits that are past their end.
+    // Locking the wallet has ended credits that were due to expire.
     booking.write(tx, &mut wallet).await?;
     Ok((wallet, store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?))
 }

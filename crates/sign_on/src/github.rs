@@ -1,4 +1,4 @@
-//! GitHub, which speaks OAuth but not OpenID Connect: the person is asked for at its API.
+//! GitHub, which supports OAuth but not OpenID Connect: the user is read from its API.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,7 +48,7 @@ struct Email {
     verified: Value,
 }
 
-/// Asks for the person of an access token. Of their addresses only the primary one counts, if it is verified.
+/// Reads the user of an access token. Only the user's primary address counts, if it is verified.
 pub(crate) async fn ask(
     client: &Client,
     settings: &Settings,

@@ -63,7 +63,7 @@ fn client(settings: &Settings, endpoints: &Endpoints<'_>, callback: &str) -> Res
         .set_redirect_uri(RedirectUrl::new(callback.to_owned()).map_err(no_url)?))
 }
 
-/// Returns the link that leads a person to the provider.
+/// Returns the link to the provider's sign-in page.
 pub(crate) fn authorization_url(
     settings: &Settings,
     endpoints: &Endpoints<'_>,

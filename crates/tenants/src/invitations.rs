@@ -60,7 +60,7 @@ pub struct Created {
 /// 404 and 403 as from the scope; `reauthentication_required` if a person invites an owner and hasn't
 /// recently confirmed who they are; 403 for a role that the caller can't grant, or while the caller's own
 /// address is not verified; 409 for a member's address, for one with an open invitation, or at the limit of
-/// open invitations; 429 for too many mails.
+/// open invitations; 429 for too many e-mails.
 pub fn create<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,
@@ -105,7 +105,7 @@ pub fn create<'a>(
     })
 }
 
-/// Returns the mail of an invitation, whose contents are read when it is sent.
+/// Returns the e-mail of an invitation, whose contents are read when it is sent.
 fn draft(id: InvitationId) -> Draft {
     let about = About { invitation_id: Some(id.to_string()), ..About::default() };
     Draft { template: Template::Invitation, about }
@@ -131,8 +131,8 @@ pub async fn list(
     Ok(ListPage { rows, total })
 }
 
-/// Withdraws an open or expired invitation: its link stops working, a mail that still waits isn't sent, and
-/// its address may be invited again.
+/// Withdraws an open or expired invitation: its link stops working, an e-mail that still waits isn't sent,
+/// and its address may be invited again.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 403 for a role that the caller can't grant; 409 for an accepted invitation.
@@ -162,13 +162,14 @@ pub struct Resent {
 }
 
 /// Sends an open or expired invitation again, with another link and for as long as a new one. The older link
-/// stops working. The invitation keeps its sender, whose words its mail quotes. With `expires_at` it is sent
-/// only if it still expires then: it isn't if someone else has sent it again, or a form was submitted twice.
+/// stops working. The invitation keeps its sender, whose words its e-mail quotes. With `expires_at` it is
+/// sent only if it still expires then: it isn't if someone else has sent it again, or a form was submitted
+/// twice.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 for another `expires_at`; 403 for a role that the caller can't grant,
 /// or while the caller's own address is not verified; 409 for an accepted invitation, for a guest who is a
-/// member, and for an expired invitation at the limit of open ones; 429 for too many mails.
+/// member, and for an expired invitation at the limit of open ones; 429 for too many e-mails.
 pub fn resend<'a>(
     tenants: &'a Tenants,
     scope: &'a InvitationScope,

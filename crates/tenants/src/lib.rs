@@ -6,7 +6,7 @@
 //!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits, or
 //!   leaves that to its caller ([`db::Uncommitted`]). [`audit_log`] lists these entries, [`navigation`] the
 //!   contents of a page's navigation.
-//! * [`mails`] writes the mails of accounts and organizations when they are sent.
+//! * [`mails`] writes the e-mails of accounts and organizations when they are sent.
 //! * [`fields`] reads roles, visibility and addresses from input; [`store`] contains the SQL. Removals and
 //!   changes of roles are announced to every replica.
 
@@ -68,7 +68,7 @@ impl Tenants {
         &self.0.0
     }
 
-    /// Lets the commit of this result wake the job that sends mails.
+    /// Lets the commit of this result wake the job that sends e-mails.
     pub(crate) fn notify_after<T>(&self, result: Uncommitted<T>) -> Uncommitted<T> {
         let outbox = Arc::clone(&self.outbox);
         result.then(move || outbox.notify_one())

@@ -1,5 +1,5 @@
-//! The mails of accounts and organizations, written when they are sent: to the current owner of the address,
-//! with a fresh token in the link.
+//! The e-mails of accounts and organizations, written when they are sent: to the current owner of the
+//! address, with a fresh token in the link.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const RESET_LINK_MS: i64 = HOUR_MS;
 /// The maximum difference between the clocks of replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// Writes the mails of accounts and organizations.
+/// Writes the e-mails of accounts and organizations.
 #[derive(Clone)]
 pub struct MailWriter {
     /// The database.
@@ -40,7 +40,7 @@ pub struct MailWriter {
 }
 
 impl MailWriter {
-    /// Returns the function that writes a queued mail.
+    /// Returns the function that writes a queued e-mail.
     pub fn into_writer(self) -> WriteMail {
         let writer = Arc::new(self);
         Arc::new(move |mail| {
@@ -49,7 +49,7 @@ impl MailWriter {
         })
     }
 
-    /// Returns the mail, with a fresh token if it needs one; `None` if the mail has no recipient, or no
+    /// Returns the e-mail, with a fresh token if it needs one; `None` if the e-mail has no recipient, or no
     /// longer has a reason.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl MailWriter {
         };
         let link = match (mail.template, user.email_verified_at) {
             (Template::VerifyEmail, Some(_)) => return Ok(None),
-            // Mails about logins and the address go to verified addresses only.
+            // E-mails about logins and the address go to verified addresses only.
             (
                 Template::LoginsRefused
                 | Template::NewLogin
@@ -114,7 +114,7 @@ impl MailWriter {
     }
 
     /// Writes an invitation, whose guest may have no account; `None` if it has ended, or was sent again since
-    /// by another mail.
+    /// by another e-mail.
     async fn invitation(&self, mail: &QueuedMail, guest: Option<&User>) -> Result<Option<Message>, Error> {
         let Some(id) = mail.about.invitation_id.as_deref().and_then(InvitationId::parse) else {
             return Ok(None);
@@ -129,8 +129,8 @@ impl MailWriter {
         about.map(|about| self.letter(mail, &mail.email, username, Some(&token), &about)).transpose()
     }
 
-    /// Writes the mail to a new address of an account: with a link, or without one if another account has the
-    /// address; `None` if the account no longer waits for it.
+    /// Writes the e-mail to a new address of an account: with a link, or without one if another account has
+    /// the address; `None` if the account no longer waits for it.
     async fn email_change(&self, mail: &QueuedMail, holder: Option<&User>) -> Result<Option<Message>, Error> {
         let Some(user_id) = mail.about.user_id.as_deref().and_then(UserId::parse) else {
             return Ok(None);

@@ -247,7 +247,7 @@ async fn emit_deleted_keys(
     Ok(())
 }
 
-/// The details of a mail about this project and the person who acted.
+/// The details of an e-mail about this project and the person who acted.
 pub(super) fn about(project: &ProjectAndOrganization, by: String) -> About {
     About {
         organization: Some(project.organization_name.clone()),

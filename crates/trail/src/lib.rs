@@ -104,10 +104,10 @@ pub enum Action {
     /// A person is no longer an operator.
     #[strum(serialize = "operator.revoked")]
     OperatorRevoked,
-    /// An operator retried a mail.
+    /// An operator retried an e-mail.
     #[strum(serialize = "mails.retried")]
     MailRetried,
-    /// An operator sent a test mail.
+    /// An operator sent a test e-mail.
     #[strum(serialize = "mails.tested")]
     MailTested,
     /// The owner added a passkey.
@@ -272,7 +272,7 @@ pub enum Action {
     /// A correction created a credit note for an invoice.
     #[strum(serialize = "credit_note.created")]
     CreditNoteCreated,
-    /// An operator took back the rest of a credit, or a part of it.
+    /// An operator took back the remainder of a credit, or a part of it.
     #[strum(serialize = "credit.taken_back")]
     CreditTakenBack,
     /// A payment was begun.

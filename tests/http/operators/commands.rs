@@ -153,7 +153,7 @@ fn mails_are_tested_listed_and_retried(database: Database) {
         let server = start.run();
         let register = json!({"email": "ada@example.com", "password": PASSWORD, "username": "ada"});
         server.post("/v1/auth/register", &register).data();
-        server.wait_for_log("sending a mail failed");
+        server.wait_for_log("sending an e-mail failed");
         let waiting = lines(&start, &["mail", "list"]);
         let [mail] = waiting.as_slice() else { panic!("{waiting:?}") };
         assert_eq!((&mail["template"], &mail["email"]), (&json!("verify_email"), &json!("ada@example.com")));

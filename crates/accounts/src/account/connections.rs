@@ -119,7 +119,7 @@ pub(crate) async fn has_way_in(
     Ok(passkeys.iter().any(|passkey| WayIn::Passkey(passkey.id) != besides))
 }
 
-/// Creates a connection that waited for its person's consent. The provider's claims about their membership
+/// Creates a connection that was waiting for the user's consent. The provider's claims about their membership
 /// take effect at their next sign-on.
 ///
 /// # Errors

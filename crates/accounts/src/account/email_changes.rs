@@ -1,7 +1,7 @@
 //! Changes of an account's e-mail address. A logged-in person requests the change with their password and
 //! confirms it with a link that is mailed to the new address. The old address gets a notice.
 //!
-//! The response doesn't reveal whether the new address has an account; the mail to it does, because its
+//! The response doesn't reveal whether the new address has an account; the e-mail to it does, because its
 //! reader may know. The link alone isn't enough: a person could request another person's address, and the
 //! owner, by following the link, would give them everything that waits for that address. So the page behind
 //! the link also asks for the account's password.
@@ -50,13 +50,13 @@ pub async fn pending(accounts: &Accounts, user_id: UserId) -> Result<Option<Pend
     Ok(store::email_changes::pending(&mut tx, user_id, accounts.clock.now()).await?)
 }
 
-/// Stores the new address, mails a link to it, and notifies the current address if it is verified. Nothing
+/// Stores the new address, e-mails a link to it, and notifies the current address if it is verified. Nothing
 /// changes until the link is used. A later request voids the link of an earlier one. A wrong password counts
 /// as a failed login.
 ///
 /// # Errors
 /// 400 if the account already has the address; `wrong_password`; 401 if the session has ended or the password
-/// was changed meanwhile; 429 after too many guesses or mails, or while the password queue is full.
+/// was changed meanwhile; 429 after too many guesses or e-mails, or while the password queue is full.
 pub fn request<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -89,7 +89,7 @@ pub fn request<'a>(
         };
         store::email_changes::replace(&mut tx, &change, now, now.plus_ms(LINK_MS)).await?;
         let sender = Sender::person(trail, user.id);
-        // The notice first: the counters of mails are locked in their order.
+        // The notice first: the counters of e-mails are locked in their order.
         if user.email_verified_at.is_some() {
             let about = About { new_email: Some(new.display.clone()), ..About::default() };
             let notice = Draft { template: Template::EmailChangeRequested, about };

@@ -35,11 +35,12 @@ pub struct NewPassword {
     pub belongs_to: Vec<String>,
 }
 
-/// Queues a mail with a link for a new password. The address need not have an account: the recipient is
-/// looked up when the mail is sent, so neither the outcome nor the response time reveals whether one exists.
+/// Queues an e-mail with a link for a new password. The address need not have an account: the recipient is
+/// looked up when the e-mail is sent, so neither the outcome nor the response time reveals whether one
+/// exists.
 ///
 /// # Errors
-/// 429 for more mails than allowed within an hour.
+/// 429 for more e-mails than allowed within an hour.
 pub fn request_reset<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -89,9 +90,9 @@ pub async fn reset(
     set_and_commit(accounts, tx, &trail, account.user, &password_hash, now).await
 }
 
-/// Sets the password of an account whose owner has proved to read its mail, ends its sessions and commits. If
-/// the address wasn't verified before, all access that was created earlier ends as well, and the owner gets a
-/// list of the organizations that the account belongs to.
+/// Sets the password of an account whose owner has confirmed the e-mail address, ends its sessions and commits.
+/// If the address wasn't verified before, all access that was created earlier ends as well, and the owner
+/// gets a list of the organizations that the account belongs to.
 pub(super) async fn set_and_commit(
     accounts: &Accounts,
     mut tx: Tx,

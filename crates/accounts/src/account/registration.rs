@@ -34,12 +34,12 @@ pub struct NewAccount<'a> {
     pub password: &'a str,
 }
 
-/// Creates an account and mails the link that verifies its address; returns its id and creation time. The
+/// Creates an account and e-mails the link that verifies its address; returns its id and creation time. The
 /// mail is committed with the account, so it is sent even if this process ends.
 ///
 /// # Errors
 /// `registration_closed` if registration is disabled, requires an invitation that the address doesn't have,
-/// or people have no passwords; 409 for an address or a username that is taken; 429 for more mails than
+/// or people have no passwords; 409 for an address or a username that is taken; 429 for more e-mails than
 /// allowed within an hour, or while the password queue is full.
 pub fn register<'a>(
     accounts: &'a Accounts,

@@ -27,10 +27,10 @@ pub struct Verified {
     pub verified_at: Time,
 }
 
-/// Mails another link that verifies the caller's address; the earlier ones stop working when it is sent.
+/// E-mails another link that verifies the caller's address; the earlier ones stop working when it is sent.
 ///
 /// # Errors
-/// `email_already_verified`; 401 if the session has ended; 429 for more mails than allowed within an hour.
+/// `email_already_verified`; 401 if the session has ended; 429 for more e-mails than allowed within an hour.
 pub fn resend<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -51,7 +51,7 @@ pub fn resend<'a>(
     })
 }
 
-/// Consumes the token and marks the address as verified. The reader of the mail need not be the person who
+/// Consumes the token and marks the address as verified. The reader of the e-mail need not be the person who
 /// made the account: open invitations wait for the next login.
 ///
 /// # Errors
@@ -114,8 +114,8 @@ pub async fn verify_with_password(
 /// token.
 ///
 /// # Errors
-/// `invalid_token`, also if the address is already verified; 400 with each rule that the password breaks; 429
-/// while the password queue is full.
+/// `invalid_token` for an invalid token or an address that is already verified; 400 with each rule that the
+/// password breaks; 429 while the password queue is full.
 pub async fn verify_with_new_password(
     accounts: &Accounts,
     trail: &Trail,

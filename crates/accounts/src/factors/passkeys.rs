@@ -1,5 +1,5 @@
 //! Passkeys: keys of a person's authenticators (WebAuthn), each of which is both factors, because the
-//! authenticator has verified its person.
+//! authenticator has verified its user.
 //!
 //! A ceremony has two steps. The first returns options for the browser and a sealed value; the second
 //! receives the value with the authenticator's response ([`ceremonies`]). [`crate::sign_in::passkey`] opens
@@ -127,8 +127,8 @@ pub struct Added {
 /// every other session ends, because a password alone may have opened it.
 ///
 /// # Errors
-/// `passkeys_disabled`; `challenge_expired`; `invalid_credential`, also for one that was already added;
-/// `limit_reached`; 401 if the caller's session has ended.
+/// `passkeys_disabled`; `challenge_expired`; `invalid_credential` for an invalid passkey or one that was
+/// already added; `limit_reached`; 401 if the caller's session has ended.
 pub async fn add(
     accounts: &Accounts,
     trail: &Trail,

@@ -369,7 +369,7 @@ async fn check_typed(
 }
 
 impl Passed {
-    /// Records the use of a recovery code, and notifies the person by mail. Returns `true` if a mail was
+    /// Records the use of a recovery code, and notifies the person by mail. Returns `true` if an e-mail was
     /// added to the outbox.
     pub(crate) async fn note(
         self,

@@ -53,7 +53,7 @@ pub enum Decision {
     Connect,
     /// The account with the address, once the person has signed in there in another way.
     Confirm,
-    /// The account with the address, once the person has shown that they read its mail.
+    /// The account with the address, once the user has confirmed the address.
     ProveMailbox,
     /// A new account.
     Create,

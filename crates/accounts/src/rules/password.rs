@@ -97,7 +97,8 @@ fn personal_words(personal: &PersonalData<'_>) -> Vec<String> {
     let by_space = full_name.split_whitespace();
     let by_sign = full_name.split(|c| !inside_word(c));
     let phone = personal.phone.unwrap_or_default().trim_start_matches('+');
-    // Country codes have different lengths, so the end of the number stands for the number without one.
+    // Country codes have different lengths, so the end of the number is used instead of the number without
+    // its code.
     let end_of_phone = phone.get(phone.len().saturating_sub(PHONE_END_DIGITS)..).unwrap_or_default();
     let names = [personal.username, local_part, phone, end_of_phone].into_iter();
     let candidates = names.chain(by_space).chain(by_sign);

@@ -1,8 +1,8 @@
 //! Attempts to prove who one is. Each is counted before its outcome is known, and leaves a trace if it is
 //! refused ([`Attempt::refuse`]).
 //!
-//! Guesses at the password of an account and at its codes are counted apart from each other: a right password
-//! doesn't forget wrong codes (RFC 4226, section 7.3).
+//! Guesses at the password of an account and at its codes are counted separately: a right password doesn't
+//! reset the count of wrong codes (RFC 4226, section 7.3).
 
 use crate::rules::throttling::{self, FreeAttempts, Wait};
 use crate::{Accounts, store};
@@ -102,8 +102,8 @@ impl Attempt {
         Ok(store::login_guesses::clear_network(tx, hash, self.network).await?)
     }
 
-    /// Stores the network of a successful login, and mails the owner if it is new while others are known. A
-    /// network stored within the last day isn't stored again. Returns `true` if a mail was added to the
+    /// Stores the network of a successful login, and e-mails the owner if it is new while others are known. A
+    /// network stored within the last day isn't stored again. Returns `true` if an e-mail was added to the
     /// outbox.
     pub(crate) async fn note_login(
         &self,
@@ -167,7 +167,7 @@ impl<'a> CountedCode<'a> {
     }
 }
 
-/// Ends every wait of an account whose owner has proved to read its mail. From then on their network is
+/// Ends every wait of an account whose owner has confirmed its e-mail address. From then on their network is
 /// known: otherwise an attacker who keeps guessing would lock the owner out again.
 pub async fn end_all_waits(
     tx: &mut Tx,

@@ -144,7 +144,7 @@ pub(crate) struct VerifiedPassword {
     pub needs_rehash: bool,
 }
 
-/// Counts a guess at the password of an account whose person is known, and checks it. A refusal is recorded.
+/// Counts a guess at the password of a known account, and checks it. A refusal is recorded.
 ///
 /// # Errors
 /// `no_password`; `wrong_password` for the field `field`; 429 while the caller has to wait or the password

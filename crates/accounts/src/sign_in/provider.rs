@@ -62,7 +62,7 @@ pub enum Outcome {
     Conflict(PendingConnection),
 }
 
-/// Begins a sign-on; `next` is where it leads.
+/// Begins a sign-on; `next` is the page to open afterwards.
 ///
 /// # Errors
 /// `provider_not_found`, `provider_unavailable`.

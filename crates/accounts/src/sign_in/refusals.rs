@@ -1,4 +1,4 @@
-//! Records of a refused attempt: an audit entry, a count, and a mail to the owner.
+//! Records of a refused attempt: an audit entry, a count, and an e-mail to the owner.
 //!
 //! An address without an account is recorded by the same statements, so that the response time doesn't reveal
 //! which accounts exist.
@@ -84,7 +84,8 @@ impl Attempt {
         }
     }
 
-    /// Counts a wrong password or code, adds an audit entry, and mails the owner at the tenth failure of a day.
+    /// Counts a wrong password or code, adds an audit entry, and e-mails the owner at the tenth failure of a
+    /// day.
     async fn record(
         &self,
         accounts: &Accounts,
@@ -104,7 +105,7 @@ impl Attempt {
             sends_mail = failures == FAILURES_BEFORE_MAIL && self.is_address();
         }
         if sends_mail {
-            // The recipient, if any, is looked up when the mail is sent.
+            // The recipient, if any, is looked up when the e-mail is sent.
             let about =
                 About { address: trail.address.map(|address| address.to_string()), ..About::default() };
             let draft = Draft { template: Template::LoginsRefused, about };

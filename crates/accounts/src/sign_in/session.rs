@@ -148,7 +148,7 @@ async fn open_in(
 }
 
 /// Adds the session of a person who has passed every check. The person's oldest session ends if they have too
-/// many. Returns `true` if a mail was added to the outbox.
+/// many. Returns `true` if an e-mail was added to the outbox.
 async fn insert(
     accounts: &Accounts,
     tx: &mut Tx,

@@ -104,7 +104,7 @@ pub async fn clear_account(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db
     Ok(())
 }
 
-/// The number of failed logins within a day after which the owner of the account gets a mail, at most once
+/// The number of failed logins within a day after which the owner of the account gets an e-mail, at most once
 /// per day.
 pub const FAILURES_BEFORE_MAIL: i64 = 10;
 

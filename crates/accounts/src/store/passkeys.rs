@@ -5,13 +5,13 @@ use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{PasskeyId, UserId};
 
-/// A passkey in the list of its person.
+/// A passkey in its owner's list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Passkey {
     pub id: PasskeyId,
     pub name: String,
     pub created_at: Time,
-    /// When it last proved who its person is.
+    /// When it last confirmed its owner's identity.
     pub last_used_at: Option<Time>,
     /// `true` if its authenticator last reported that it is backed up, so that other devices of the person
     /// have it.

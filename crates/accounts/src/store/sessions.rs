@@ -19,7 +19,7 @@ pub struct LiveSession {
     pub remember_me: bool,
     /// When it was last seen, as far as that is stored.
     pub last_seen_at: Time,
-    /// When its person last proved who they are.
+    /// When its user last confirmed their identity.
     pub authenticated_at: Time,
     /// When it expires.
     pub expires_at: Time,

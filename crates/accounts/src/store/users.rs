@@ -48,7 +48,7 @@ db::row!(User {
     operator_since
 });
 
-/// The recipients of a mail about a person's action.
+/// The recipients of an e-mail about a person's action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Audience {
     /// The username of the person who acts.
@@ -229,7 +229,7 @@ pub async fn set_hash(tx: &mut Tx, user_id: UserId, checked: &str, kept: &str) -
         .await
 }
 
-/// Sets a new password, regardless of the stored one, for a person who has proved to read the account's mail,
+/// Sets a new password, regardless of the stored one, for a person who has confirmed the account's e-mail address,
 /// and announces it to every replica.
 pub async fn set_password(
     tx: &mut Tx,

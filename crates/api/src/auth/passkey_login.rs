@@ -56,8 +56,8 @@ pub const PASSKEY_LOGIN: Operation = Operation {
 
 /// Log in with a passkey.
 ///
-/// Returns an access token and a refresh token. It requires neither a password nor a code: the authenticator has
-/// verified its person.
+/// Returns an access token and a refresh token. It requires neither a password nor a code: the authenticator
+/// has verified its user.
 pub async fn passkey_login(
     accounts: Accounts,
     scope: Visitor,

@@ -200,8 +200,8 @@ impl Credential {
 }
 
 impl Credential {
-    /// Returns the owners of the call, for shared limits: the key's and its organization's, or the session's and
-    /// its person's. `None` without a credential.
+    /// Returns the owners of the call, for shared limits: the key's and its organization's, or the session's
+    /// and its user's. `None` without a credential.
     pub fn holder(&self) -> Option<Holder> {
         let (group, member) = match &self.0 {
             CredentialKind::None => return None,

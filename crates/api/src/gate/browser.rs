@@ -17,8 +17,8 @@ use super::{
 
 /// The access of a person who is signed in to the console, and whom `A` admits.
 ///
-/// Where the request comes from is checked first, then the cookie, then everything else by `A`: the order is 403
-/// for a foreign page, 401, 404, 403, and only then the body.
+/// Where the request comes from is checked first, then the cookie, then everything else by `A`: the order is
+/// 403 for a page of another site, 401, 404, 403, and only then the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Browser<A>(pub A);
 

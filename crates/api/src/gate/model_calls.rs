@@ -167,7 +167,7 @@ pub(super) fn count_reads(api: &Api, call: &Call, scope: &str) -> Result<(), Err
     Ok(())
 }
 
-/// Returns the value of a header that may stand once.
+/// Returns the value of a header that may appear only once.
 fn named(call: &Call, header: &'static str) -> Result<Option<String>, Error> {
     let mut values = call.headers.get_all(header).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -92,7 +92,7 @@ impl ModelScope {
         &self.model
     }
 
-    /// Returns the id or alias by which it was asked for.
+    /// Returns the id or alias in the request.
     pub fn name(&self) -> &str {
         &self.name
     }

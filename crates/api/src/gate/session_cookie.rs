@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, header};
 
 use kernel::error::Error;
 
-/// Returns the value of a cookie; `None` also if it is sent several times.
+/// Returns the value of a cookie; `None` if it is missing or sent several times.
 pub(super) fn read_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
@@ -29,7 +29,7 @@ enum Kind {
     SecondFactor,
     /// A person is at a provider.
     SignOn,
-    /// A connection waits for its person to sign in in another way.
+    /// A connection waits for its user to sign in with another method.
     Connection,
 }
 
@@ -49,7 +49,7 @@ impl SessionCookie {
         Self { kind: Kind::SignOn, ..Self::new(public_url) }
     }
 
-    /// Returns the cookie of a connection that waits for its person to sign in in another way.
+    /// Returns the cookie of a connection that waits for its user to sign in with another method.
     pub fn of_connection(public_url: &str) -> Self {
         Self { kind: Kind::Connection, ..Self::new(public_url) }
     }
@@ -69,7 +69,8 @@ impl SessionCookie {
         }
     }
 
-    /// Returns its value; `None` also if it is sent several times, because one of them may be a stranger's.
+    /// Returns the cookie's value; `None` if it is missing, or sent several times, because one of them may be
+    /// an attacker's.
     pub fn read(self, headers: &HeaderMap) -> Option<&str> {
         read_cookie(headers, self.name())
     }

@@ -1,7 +1,7 @@
 //! GET and POST /verify-email
 //!
-//! The page of the e-mail's link (docs/contract/pages.md#verify-an-address). It requires more than a click: a
-//! stranger may have registered the address, and its owner, following the link, would give them access.
+//! The page of the e-mail's link (docs/contract/pages.md#verify-an-address). It requires more than a click:
+//! someone else may have registered the address, and its owner would give them access by following the link.
 
 use askama::Template;
 

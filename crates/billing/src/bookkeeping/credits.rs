@@ -144,8 +144,7 @@ pub struct CreditPage {
     pub currency: String,
 }
 
-/// Lists the credits of an organization after the one with the id `after`; with `all`, also those that are
-/// used up.
+/// Lists the credits of an organization after the credit `after`; with `all`, used-up credits are included.
 ///
 /// # Errors
 /// The organization doesn't exist; the database fails.

@@ -78,7 +78,8 @@ pub struct UsageEvent {
     pub cost: Option<Box<CallCost>>,
 }
 
-/// The operator's cost of a whole call, and its list price; also for an event of the rest of a call.
+/// The operator's cost of a whole call, and its list price, even if the event is only a part of the call's
+/// charge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallCost {
     pub upstream: Arc<str>,

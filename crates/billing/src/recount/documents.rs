@@ -64,7 +64,7 @@ impl Billed<'_> {
         known
     }
 
-    /// Returns the discount on the tokens of a month of use; `None` past 128 bits.
+    /// Returns the discount on the tokens of a month of use; `None` if it exceeds 128 bits.
     fn discount(&self, of: Month, known: &BTreeMap<UseKey, Quantities>) -> Option<Discount> {
         // By model and kind of tokens: in the order of day and instant of the price, the cheapest first. Pieces
         // have no discount.

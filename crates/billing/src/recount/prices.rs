@@ -191,7 +191,7 @@ impl Price {
         parts.map(|(name, count)| (*count, self.parts.get(name).copied().unwrap_or(otherwise))).collect()
     }
 
-    /// Returns the list price of quantities, in picos; `None` past 128 bits.
+    /// Returns the list price of quantities, in picos; `None` if it exceeds 128 bits.
     pub fn of(&self, used: &Quantities) -> Option<i128> {
         let pieces = self.parts(used, Whole::None, 0);
         let uses = self.prompts(used).into_iter().chain(self.completions(used)).chain(pieces);
@@ -208,7 +208,7 @@ fn rest(mut parts: Uses, whole: i128, price: i128) -> Uses {
 }
 
 /// Returns the discount on tokens in the order in which they were used, with their prices in picos. It is in
-/// millionths of a pico, and never negative; `None` past 128 bits.
+/// millionths of a pico, and never negative; `None` if it exceeds 128 bits.
 ///
 /// Tokens above a threshold cost its fraction less, up to the next one (docs/contract/billing.md#volume-discounts).
 pub fn discount(tiers: &[Tier], used: impl IntoIterator<Item = (i128, i128)>) -> Option<i128> {

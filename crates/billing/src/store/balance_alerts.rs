@@ -42,7 +42,7 @@ pub async fn set_below(
         .await
 }
 
-/// A balance that has fallen below its threshold and has no mail yet.
+/// A balance that has fallen below its threshold and has no e-mail yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DueAlert {
     pub organization_id: OrganizationId,
@@ -59,7 +59,7 @@ db::row!(DueAlert { organization_id, below: "alert_below_nano", balance: "low_po
 pub const DUE: &str = "SELECT organization_id, alert_below_nano, low_posted_nano, currency FROM wallets
      WHERE low_at IS NOT NULL AND low_mailed_at IS NULL ORDER BY low_at LIMIT $1";
 
-/// Returns balances that have fallen below their thresholds and have no mail yet.
+/// Returns balances that have fallen below their thresholds and have no e-mail yet.
 pub async fn due(tx: &mut Tx, at_most: i64) -> Result<Vec<DueAlert>, db::Error> {
     sql(DUE).bind(at_most).all(tx).await
 }

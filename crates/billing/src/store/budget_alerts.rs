@@ -41,7 +41,7 @@ pub async fn insert(tx: &mut Tx, reached: &ReachedThreshold, now: Time) -> Resul
     .await
 }
 
-/// A budget that has reached thresholds in a period and has no mail about them yet.
+/// A budget that has reached thresholds in a period and has no e-mail about them yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DueAlert {
     pub budget_id: BudgetId,
@@ -65,7 +65,7 @@ pub const DUE: &str =
             ORDER BY reached_at, budget_id LIMIT $1) oldest) a
      JOIN budgets b ON b.id = a.budget_id JOIN wallets w ON w.organization_id = b.organization_id";
 
-/// Returns budgets that have reached thresholds and have no mail about them yet, the earliest first.
+/// Returns budgets that have reached thresholds and have no e-mail about them yet, the earliest first.
 pub async fn due(tx: &mut Tx, at_most: i64) -> Result<Vec<DueAlert>, db::Error> {
     sql(DUE).bind(at_most).all(tx).await
 }

@@ -70,7 +70,7 @@ struct QuestionPage {
     invoice: Invoice,
 }
 
-/// Shows the page that asks.
+/// Shows the page that asks for a confirmation.
 async fn ask(
     console: &Console,
     visit: &Visit<OperatorScope>,

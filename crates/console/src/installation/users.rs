@@ -120,7 +120,7 @@ struct QuestionPage {
     user: User,
 }
 
-/// Shows the page that asks.
+/// Shows the page that asks for a confirmation.
 async fn ask(console: &Console, visit: &Visit<OperatorScope>, question: Question) -> Result<Page, Error> {
     show(console, visit, question, FormView::new(LABELS)).await
 }

@@ -137,7 +137,7 @@ pub struct Target<'a> {
     pub options: TargetOptions<'a>,
 }
 
-/// Differences between the client's request and the upstream's, and between their answers, apart from counts.
+/// Differences between the client's request and the upstream's, and between their answers, except in counts.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct TargetOptions<'a> {
     /// `true` if web searches that are offered among the tools are left out.

@@ -50,7 +50,7 @@ codes! {
     /// The headers `Authorization` and `x-api-key` have different credentials.
     ConflictingCredentials = 400 "conflicting_credentials"
         "`Authorization` and `x-api-key` contain different credentials. Send only one of them.";
-    /// The account has no password: its person signs in with a provider.
+    /// The account has no password: its owner signs in with a provider.
     NoPassword = 400 "no_password"
         "Your account has no password. Request an e-mail with a link to set one (`POST \
          /v1/auth/forgot-password`).";

@@ -52,7 +52,7 @@ pub enum SealError {
     NotAuthentic,
     /// The text is longer than the cipher allows.
     TooLong,
-    /// The cryptographic library refused the master key, which doesn't happen for 32 bytes.
+    /// The cryptographic library refused the master key, which is impossible for 32 bytes.
     NoKey,
 }
 

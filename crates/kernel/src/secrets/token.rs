@@ -40,7 +40,7 @@ impl MailToken {
         sha256(self.0.as_bytes())
     }
 
-    /// The text, which goes into the mail and nowhere else.
+    /// The text, which goes into the e-mail and nowhere else.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Counters of the mails queued within an hour, shared by all replicas: by person, client address and
+//! Counters of the e-mails queued within an hour, shared by all replicas: by person, client address and
 //! recipient.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Sender {
     pub address: Option<IpAddr>,
 }
 
-/// Recipients whose mails are counted and within the limits. Only [`admit`] creates them, and the outbox
+/// Recipients whose e-mails are counted and within the limits. Only [`admit`] creates them, and the outbox
 /// accepts no others.
 #[derive(Debug)]
 pub struct Admitted(Vec<String>);
@@ -38,15 +38,15 @@ impl Admitted {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Excess {
     pub counter: Counter,
-    /// The limit in mails per hour.
+    /// The limit in e-mails per hour.
     pub limit: u32,
-    /// Mails that were left out because of it.
+    /// E-mails that were left out because of it.
     pub mails: usize,
     /// The time until its hour is over, in milliseconds.
     pub retry_after_ms: i64,
 }
 
-/// The outcome of a check against the limits of mails.
+/// The outcome of a check against the limits of e-mails.
 #[derive(Debug)]
 pub struct Admission {
     /// The recipients that may be put into the outbox.
@@ -55,8 +55,8 @@ pub struct Admission {
     pub excess: Vec<Excess>,
 }
 
-/// Counts mails in the transaction that is about to queue them. The counters stay locked until the
-/// transaction ends, so that parallel mails are counted one after the other. Without bounds nothing is
+/// Counts e-mails in the transaction that is about to queue them. The counters stay locked until the
+/// transaction ends, so that parallel e-mails are counted one after the other. Without bounds nothing is
 /// counted.
 pub async fn admit(
     tx: &mut Tx,
@@ -116,7 +116,7 @@ fn subjects(sender: &Sender) -> Vec<Subject> {
     account.into_iter().chain([(Counter::Address, sha256(address.as_bytes()))]).collect()
 }
 
-/// Counters after mails were added to them.
+/// Counters after e-mails were added to them.
 struct Counts(BTreeMap<Subject, (i64, Time)>);
 
 impl Counts {

@@ -1,4 +1,4 @@
-//! The table `outbox`: mails that are not sent yet.
+//! The table `outbox`: e-mails that are not sent yet.
 
 use std::sync::LazyLock;
 
@@ -13,8 +13,8 @@ use kernel::random::Random;
 
 pub use crate::kinds::Template;
 
-/// The contents of a mail besides its recipient's account, as they are when it is queued: the things may be
-/// deleted when the mail is sent.
+/// The contents of an e-mail besides its recipient's account, as they are when it is queued: the things may
+/// be deleted when the e-mail is sent.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
@@ -39,7 +39,7 @@ pub struct About {
     /// The organizations of the recipient's account, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub belongs_to: Vec<String>,
-    /// The id of an invitation; the token of its link is created when the mail is sent.
+    /// The id of an invitation; the token of its link is created when the e-mail is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation_id: Option<String>,
     /// The client's address, if known.
@@ -134,7 +134,7 @@ pub struct ReachedBudget {
 pub struct QueuedMail {
     pub id: MailId,
     pub template: Template,
-    /// The recipient's address; the account is looked up when the mail is sent.
+    /// The recipient's address; the account is looked up when the e-mail is sent.
     pub email: String,
     pub about: About,
     pub created_at: Time,
@@ -146,15 +146,16 @@ db::row!(QueuedMail { id, template, email, about: about, created_at, attempts })
 
 fn about(row: &Row) -> Result<About, db::Error> {
     let details: String = row.get("details")?;
-    serde_json::from_str(&details).map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))
+    serde_json::from_str(&details)
+        .map_err(|error| db::Error::Internal(format!("details of an e-mail: {error}")))
 }
 
-/// Returns the contents as stored, with the id of the current request, so that the cause of a mail can be
+/// Returns the contents as stored, with the id of the current request, so that the cause of an e-mail can be
 /// found.
 fn details(about: &About) -> Result<String, db::Error> {
     let request_id = telemetry::request_id().map(|id| id.to_string());
     serde_json::to_string(&About { request_id, ..about.clone() })
-        .map_err(|error| db::Error::Internal(format!("details of a mail: {error}")))
+        .map_err(|error| db::Error::Internal(format!("details of an e-mail: {error}")))
 }
 
 static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
@@ -169,7 +170,7 @@ static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Puts mails into the outbox: they are sent when, and only when, this transaction is committed.
+/// Puts e-mails into the outbox: they are sent when, and only when, this transaction is committed.
 pub async fn insert_all(
     tx: &mut Tx,
     template: Template,
@@ -194,7 +195,7 @@ pub async fn insert_all(
     Ok(())
 }
 
-/// Leases due mails, those that people wait for first. No other replica gets them before `leased_until`;
+/// Leases due e-mails, those that people wait for first. No other replica gets them before `leased_until`;
 /// after that, their holder is considered dead.
 pub async fn claim(
     tx: &mut Tx,
@@ -203,8 +204,8 @@ pub async fn claim(
     leased_until: Time,
 ) -> Result<Vec<QueuedMail>, db::Error> {
     let mut due: Vec<(MailId,)> = sql(DUE).bind(most).bind(now).all(tx).await?;
-    // Leases the mails one by one in the order of their ids, independent of the plan of a single statement.
-    // Otherwise two replicas that want some of the same mails could deadlock.
+    // Leases the e-mails one by one in the order of their ids, independent of the plan of a single statement.
+    // Otherwise two replicas that want some of the same e-mails could deadlock.
     due.sort_unstable();
     let mut claimed = Vec::with_capacity(due.len());
     for (id,) in due {
@@ -219,7 +220,8 @@ pub async fn claim(
     Ok(claimed)
 }
 
-/// The query of [`claim`]. It reads each priority by the index, however many mails wait for another attempt.
+/// The query of [`claim`]. It reads each priority by the index, however many e-mails wait for another
+/// attempt.
 pub const DUE: &str = "SELECT id FROM (
          SELECT a.id, a.priority, a.next_attempt_at FROM
              (SELECT id, priority, next_attempt_at FROM outbox
@@ -240,7 +242,7 @@ pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time, reason: &str) -> Result
         .await
 }
 
-/// A mail that waits, as operators see it: without its contents.
+/// An e-mail that waits, as operators see it: without its contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitingMail {
     pub id: MailId,
@@ -256,7 +258,7 @@ pub struct WaitingMail {
 
 db::row!(WaitingMail { id, template, email, created_at, attempts, next_attempt_at, last_error });
 
-/// Returns one page of the waiting mails, the oldest first.
+/// Returns one page of the waiting e-mails, the oldest first.
 pub async fn list(tx: &mut Tx, page: Page) -> Result<Vec<WaitingMail>, db::Error> {
     sql("SELECT id, template, email, created_at, attempts, next_attempt_at, last_error FROM outbox
          ORDER BY created_at, id LIMIT $1 OFFSET $2")
@@ -276,7 +278,7 @@ pub async fn make_due(tx: &mut Tx, id: Option<MailId>, now: Time) -> Result<u64,
         .await
 }
 
-/// Makes mails due whose next attempt lies after `latest`, because a clock has been set back since. Returns
+/// Makes e-mails due whose next attempt lies after `latest`, because a clock has been set back since. Returns
 /// how many.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
     sql(RECALL).bind(now).bind(latest).execute(tx).await
@@ -286,17 +288,17 @@ pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Err
 pub const RECALL: &str =
     "UPDATE outbox SET next_attempt_at = $1 WHERE priority IN (0, 1) AND next_attempt_at > $2";
 
-/// Removes a mail that was sent or given up.
+/// Removes an e-mail that was sent or given up.
 pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {
     sql("DELETE FROM outbox WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// Returns the number of waiting mails.
+/// Returns the number of waiting e-mails.
 pub async fn count(tx: &mut Tx) -> Result<i64, db::Error> {
     Ok(waiting(tx).await?.0)
 }
 
-/// Returns the number of waiting mails, and since when the oldest waits.
+/// Returns the number of waiting e-mails, and since when the oldest waits.
 pub async fn waiting(tx: &mut Tx) -> Result<(i64, Option<Time>), db::Error> {
     sql("SELECT COUNT(*), MIN(created_at) FROM outbox").one(tx).await
 }

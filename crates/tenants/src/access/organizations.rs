@@ -142,7 +142,7 @@ impl FoundOrganization {
             .await?
             .ok_or(Code::OrganizationNotFound)?;
         let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
-        // The organization's requirements aren't revealed to strangers.
+        // The organization's requirements aren't revealed to non-members.
         let requirements = match role {
             Some(_) => standing.organization.organization.requirements(),
             None => Requirements::default(),

@@ -171,7 +171,7 @@ impl<T: Extra> FoundProject<T> {
         let (roles, found) = Roles::from_standing(standing)?;
         let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
-        // The organization's requirements aren't revealed to strangers.
+        // The organization's requirements aren't revealed to non-members.
         let requirements = roles.role.map(|_| requirements).unwrap_or_default();
         let meets_requirements = caller.check_requirements(tx, organization_id, requirements).await;
         Ok(Self { caller, organization_id, project_id, roles, meets_requirements, found })

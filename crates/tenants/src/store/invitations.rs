@@ -138,8 +138,8 @@ pub async fn end(
         .await
 }
 
-/// Gives an invitation that hasn't ended another time to expire, and ends its link: the next mail brings a new
-/// one.
+/// Gives an invitation that hasn't ended another time to expire, and ends its link: the next e-mail brings a
+/// new one.
 pub async fn renew(tx: &mut LockedTx<'_>, id: InvitationId, expires_at: Time) -> Result<(), db::Error> {
     sql("UPDATE invitations SET expires_at = $2, token_hash = NULL WHERE id = $1 AND ended_at IS NULL")
         .bind(id)

@@ -219,7 +219,8 @@ impl<G: Group> Member<G> {
     }
 }
 
-/// Returns the recipients of a mail about a person's change to the group; `None` if the person doesn't exist.
+/// Returns the recipients of an e-mail about a person's change to the group; `None` if the person doesn't
+/// exist.
 pub async fn audience<G: Group>(tx: &mut Tx, group: G, by: UserId) -> Result<Option<Audience>, db::Error> {
     let rows = sql(G::statements().audience.as_str()).bind(group).bind(by).heavy().all(tx).await?;
     Ok(Audience::of(rows, by))

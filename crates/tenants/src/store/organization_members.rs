@@ -97,7 +97,7 @@ pub const MEMBER_AND_CALLER: &str =
      LEFT JOIN users u ON u.id = m.user_id
      WHERE o.id = $1";
 
-/// A membership, for a mail to the member.
+/// A membership, for an e-mail to the member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     /// The organization's name.

@@ -47,7 +47,7 @@ pub struct StandingWith<T> {
     pub requirements: Requirements,
     /// The person's standing in the project; `None` if this organization has no such project.
     pub project: Option<ProjectStanding>,
-    /// The extra row; `None` also if the project doesn't exist.
+    /// The extra row; `None` if it or the project doesn't exist.
     pub found: Option<T>,
 }
 

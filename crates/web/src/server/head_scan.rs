@@ -1,7 +1,7 @@
 //! Scans the head of an arriving request for `Content-Length`. If the head also has a `Transfer-Encoding`,
 //! hyper silently removes the length, and such a request must be refused (RFC 9112, section 6.1).
 
-/// The start of a line that gives the length of the body.
+/// The start of a line with the length of the body.
 const CONTENT_LENGTH_NAME: &[u8] = b"content-length:";
 
 /// The state of a scan through a head.

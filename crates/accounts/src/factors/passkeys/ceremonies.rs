@@ -65,7 +65,8 @@ pub struct Ceremony {
 /// responses cause no writes.
 ///
 /// # Errors
-/// `challenge_expired`, also if it has another purpose or session, or wasn't sealed by this installation.
+/// `challenge_expired` if the ceremony has expired, has another purpose or session, or wasn't sealed by this
+/// installation.
 pub(super) fn open<S: DeserializeOwned>(
     accounts: &Accounts,
     purpose: Purpose,

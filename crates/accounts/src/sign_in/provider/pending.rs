@@ -88,7 +88,7 @@ impl PendingSignOn {
     }
 }
 
-/// A connection that waits until its person has signed in to the account with another method, and consents.
+/// A connection that waits until the user has signed in to the account with another method, and consents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingConnection {
     pub(crate) user_id: UserId,
@@ -99,9 +99,9 @@ pub struct PendingConnection {
     pub email: String,
     /// `true` if that was verified.
     pub is_verified: bool,
-    /// The address that the provider gives; `None` if it gives none.
+    /// The address from the provider, if any.
     pub email_there: Option<String>,
-    /// The name that the provider gives; `None` if it gives none.
+    /// The name from the provider, if any.
     pub name_there: Option<String>,
 }
 

@@ -1,5 +1,5 @@
 //! Accounts as operators see them, and the fields that only operators write: whether an account is disabled,
-//! and whether its person is an operator.
+//! and whether its owner is an operator.
 
 use std::sync::LazyLock;
 

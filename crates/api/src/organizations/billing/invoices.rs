@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization_id}/billing/invoices`, and one of them
+//! `/v1/organizations/{organization_id}/billing/invoices` and `…/{invoice_id}`
 //! (docs/contract/billing.md#list-invoices).
 
 use http::{HeaderValue, Response, header};

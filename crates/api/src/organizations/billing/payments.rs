@@ -1,4 +1,4 @@
-//! `/v1/organizations/{organization_id}/billing/payments`, and one of them (docs/contract/payments.md).
+//! `/v1/organizations/{organization_id}/billing/payments` and `…/{payment_id}` (docs/contract/payments.md).
 
 use schemars::JsonSchema;
 use serde::Serialize;

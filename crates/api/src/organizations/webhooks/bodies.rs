@@ -49,7 +49,7 @@ record! {
     }
 }
 
-/// Checks that the URL leads to where the configuration allows it.
+/// Checks that the configuration allows the URL.
 fn check_url(fields: &mut Fields<'_, Api>, url: &WebhookUrl) {
     if let Some(api) = fields.state()
         && let Err(problem) = url.check(api.webhooks.settings.allow_private)

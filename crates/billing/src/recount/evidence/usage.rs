@@ -219,7 +219,7 @@ impl FromRow for EventsRow {
 pub const EVENTS_END: &str = "SELECT source, event_id FROM usage_events
      WHERE organization_id = $1 AND (source, event_id) > ($2, $3) ORDER BY source, event_id LIMIT 1 OFFSET $4";
 
-/// The role of an event: the rest of a call has the call's id with a number.
+/// The role of an event. An event that completes a call's charge has the call's id with a number.
 macro_rules! place {
     () => {
         "CASE WHEN corrects IS NOT NULL THEN 2 WHEN source = 'gateway' AND event_id LIKE '%.2' THEN 1 ELSE 0 END"

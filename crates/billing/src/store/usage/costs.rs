@@ -69,8 +69,8 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to the rows of organizations whose wallets are locked. Returns `false` if one of them can't hold the sum:
-/// then the caller must not commit.
+/// Adds to the rows of organizations whose wallets are locked. Returns `false` if a row would overflow: then
+/// the caller must not commit.
 pub async fn add(tx: &mut Tx, added: &[(CostKey<'_>, CostSums)]) -> Result<bool, db::Error> {
     let mut changed = 0;
     for (text, chunk) in ADD.chunks(added) {

@@ -44,7 +44,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     })
 }
 
-/// Open a page of Stripe on which a card is saved, and lead back to the page with the link to it.
+/// Open a page of Stripe on which a card is saved, and redirect to the page with the link to it.
 ///
 /// While one is open, it is the same.
 pub async fn create(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {

@@ -1,4 +1,4 @@
-//! `/console/organizations/{organization_id}/billing/invoices`, and one of them
+//! `/console/organizations/{organization_id}/billing/invoices` and `…/{invoice_id}`
 
 pub mod pay;
 

@@ -1,4 +1,4 @@
-//! `/console/organizations/{organization_id}/billing/payments`, and one of them
+//! `/console/organizations/{organization_id}/billing/payments` and `…/{payment_id}`
 
 mod meanings;
 pub mod new;

@@ -12,7 +12,7 @@ use crate::organizations::billing::payments::payment_link;
 use crate::organizations::billing::payments_link;
 use crate::page::Page;
 
-/// Make the payment of an invoice, and lead to its page.
+/// Create the payment of an invoice, and redirect to its page.
 ///
 /// An invoice has only one payment page at Stripe at a time, so pressing the button again finds the same payment.
 pub async fn create(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> Result<Page, Error> {

@@ -46,7 +46,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     show(&console, &visit, FormView::new(LABELS), new_id).await
 }
 
-/// Make the payment, and lead to its page.
+/// Create the payment, and redirect to its page.
 ///
 /// The form has an id, so that it makes only one payment even if it is sent several times.
 pub async fn create(
