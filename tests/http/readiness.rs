@@ -44,7 +44,7 @@ async fn readiness_lists_every_check(world: World) {
 #[on_each_database]
 async fn unread_feed_is_reported(world: World) {
     world.clock.advance_ms(TRUST_MS);
-    assert_only_failure(&world, "feed", "not_ready", "What replicas change was not read for a while.").await;
+    assert_only_failure(&world, "feed", "not_ready", "The feed of changes was not read for a while.").await;
     world.catch_up().await;
     ready(&world).await;
 }
@@ -98,7 +98,8 @@ fn refused_catalog_is_reported_and_the_server_stays_ready(database: Database) {
         assert_eq!(catalog(&ready(&world).await), "The catalog is in force.");
         std::fs::write(&file, "nonsense").unwrap();
         tollkeeper::catalog::activation::reload(&world.app.catalogs).await.unwrap();
-        let message = "The catalog file is refused, and the catalog before goes on: the log says why.";
+        let message = "The catalog file is refused, and the previous catalog stays in force: see the log \
+                       for the reason.";
         assert_eq!(catalog(&ready(&world).await), message);
         std::fs::copy("catalog/default.toml", &file).unwrap();
     });

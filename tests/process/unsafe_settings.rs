@@ -394,7 +394,7 @@ fn server_warns_of_the_built_in_demo() {
     let (start, named) = (Start::new(&folder.0).unset(CREDIT_LIMIT), named.unset(CREDIT_LIMIT));
     for (start, count, credit) in [
         (start, 1, "can spend 5 USD on the built-in demo"),
-        (named, 0, "which was for the built-in demo: with your own catalog"),
+        (named, 0, "for the built-in demo: with your own catalog"),
     ] {
         let log = start.run().stop().log;
         assert_eq!(

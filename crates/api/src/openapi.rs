@@ -332,7 +332,7 @@ fn responses(route: &Route, routes: &[Route], generator: &mut SchemaGenerator) -
     }
     let takes_key = (route.input)().headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY);
     if let (true, Some(headers)) = (takes_key, success.get_mut("headers").and_then(Value::as_object_mut)) {
-        let description = "`true` for a stored response: nothing was done again";
+        let description = "`true` for the stored response of an earlier request";
         let schema = json!({"type": "string", "const": "true"});
         headers.insert(IDEMPOTENCY_REPLAYED.into(), json!({"description": description, "schema": schema}));
     }
@@ -393,7 +393,10 @@ fn links(route: &Route, routes: &[Route]) -> Option<Value> {
 }
 
 fn response(description: &str, content_type: &str, schema: impl Into<Value>) -> Value {
-    let headers = json!({"x-request-id": {"description": "Names this request in the server's log", "schema": {"type": "string"}}});
+    let headers = json!({"x-request-id": {
+        "description": "The id of this request in the server's log",
+        "schema": {"type": "string"},
+    }});
     json!({"description": description, "headers": headers, "content": {content_type: {"schema": schema.into()}}})
 }
 
@@ -402,7 +405,7 @@ fn error_schema() -> Value {
         "type": "object",
         "required": ["message", "type", "param", "code", "details"],
         "properties": {
-            "message": {"type": "string", "description": "A sentence for people."},
+            "message": {"type": "string", "description": "A human-readable message."},
             "type": {"type": "string", "title": "ErrorType", "description": "The kind.",
                      "enum": ["invalid_request_error", "authentication_error", "permission_error",
                               "rate_limit_error", "insufficient_quota", "api_error"]},
@@ -416,7 +419,7 @@ fn error_schema() -> Value {
                 "properties": {
                     "param": {"type": "string", "description": "The path of the invalid field."},
                     "code": {"type": "string", "description": "A stable code for programs."},
-                    "message": {"type": "string", "description": "A sentence for people."},
+                    "message": {"type": "string", "description": "A human-readable message."},
                 },
             }},
         },

@@ -63,7 +63,11 @@ fn cost_of(billing: &Billing, event: &Event, route: &CostedRoute) -> Option<Box<
     let upstream = Arc::clone(&route.upstream);
     let Some(found) = usage::price_and_cost(&billing.catalog.now(), event, &route.costs) else {
         let (call_id, upstream) = (&*event.id, &*upstream);
-        tracing::error!(call_id, upstream, "the cost of a call can't be computed: the margin is without it");
+        tracing::error!(
+            call_id,
+            upstream,
+            "the cost of a call can't be computed: the margins don't include it"
+        );
         return None;
     };
     Some(Box::new(CallCost {

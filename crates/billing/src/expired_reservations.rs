@@ -132,7 +132,7 @@ async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outco
                 call_id,
                 prompt_tokens,
                 completion_tokens,
-                "a call's gateway wasn't heard of any more: the tokens that it wrote last are charged"
+                "a call's gateway has stopped: the tokens of the call's last progress are charged"
             );
             return Ok(true);
         }
@@ -143,7 +143,7 @@ async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outco
     };
     tracing::error!(
         call_id, %reservation_id, prompt_tokens, completion_tokens,
-        "an interrupted call can't be charged, and its money is freed: {why}"
+        "an interrupted call can't be charged, and its reservation is released: {why}"
     );
     release(billing, call).await
 }

@@ -39,26 +39,22 @@ impl Counters {
     /// Adds the counters to those of the process.
     pub fn new(registered: &Registered) -> Self {
         let books = BatchMetrics {
-            sizes: registered.sizes(
-                "tollkeeper_books_round_pieces",
-                "Pieces of work that one transaction of the books takes.",
-            ),
+            sizes: registered
+                .sizes("tollkeeper_books_round_pieces", "Operations per transaction of the books."),
             durations: registered
                 .durations(
                     "tollkeeper_books_round_duration_seconds",
-                    "How long one transaction of the books takes, its commit included.",
+                    "The duration of a transaction of the books, including its commit.",
                     &[],
                 )
                 .with_label_values::<&str>(&[]),
-            failed: registered.counter(
-                "tollkeeper_books_rounds_failed_total",
-                "Transactions of the books that came to nothing.",
-            ),
+            failed: registered
+                .counter("tollkeeper_books_rounds_failed_total", "Transactions of the books that failed."),
             refused: AtomicU64::new(0),
         };
         let interrupted_calls = registered.counter(
             "tollkeeper_interrupted_calls_total",
-            "Calls whose gateway ended in the middle, charged by what it wrote last.",
+            "Calls whose gateway stopped before their end, charged by their last progress.",
         );
         Self { usage_events: UsageEvents::new(registered), books, interrupted_calls }
     }
@@ -95,11 +91,11 @@ impl LastAudit {
         let Some((audit, ended_at)) = self.0.and_then(|audit| Some((audit, audit.ended_at?))) else {
             return;
         };
-        let help = "What the last audit by a server found not to add up; each is a mistake.";
+        let help = "Sums that didn't add up in a server's last audit; each is a defect.";
         values.gauge("tollkeeper_audit_drifts", help, audit.drifts);
-        let help = "Organizations that it checked.";
+        let help = "Organizations that the last audit checked.";
         values.gauge("tollkeeper_audit_organizations", help, audit.organizations);
-        let help = "When it ended, in seconds since 1970.";
+        let help = "The end of the last audit, in seconds since 1970.";
         values.seconds("tollkeeper_audit_ended_timestamp_seconds", help, ended_at.unix_ms());
     }
 }

@@ -88,7 +88,7 @@ fn log_report(report: &Report) {
     tracing::error!(
         organizations,
         drifts,
-        "the books were checked and don't add up: `tollkeeper audit` tells everything, and it is worth a \
-         report"
+        "the books were checked and don't add up: run `tollkeeper audit` for all findings, and report them \
+         as a bug"
     );
 }

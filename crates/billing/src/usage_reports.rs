@@ -307,7 +307,7 @@ async fn report(
     (days, components): (Vec<DayUsage>, Vec<DayComponent>),
 ) -> Result<Report, Error> {
     if days.len() > MAX_ROWS || components.len() > MAX_ROWS {
-        let message = format!("would give more than {MAX_ROWS} rows: ask for fewer days or groups");
+        let message = format!("would return more than {MAX_ROWS} rows: request fewer days or groups");
         let detail = Detail {
             param: "group_by".to_owned(),
             code: "too_many",

@@ -191,7 +191,7 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
                 tracing::error!("the catalog is refused: {problem}");
             }
             let mistakes = error.problems.len();
-            tracing::warn!(%file, mistakes, "nothing of the new catalog is used: the one before goes on");
+            tracing::warn!(%file, mistakes, "the new catalog isn't used: the previous one stays in force");
             refresh(catalogs).await?;
             refusals::announce(catalogs, &error).await?;
         }
@@ -380,8 +380,8 @@ fn log_difference(file: &str, difference: &Difference) {
     );
     for id in &difference.removed {
         tracing::warn!(
-            "model `{id}` is not in the catalog any more: usage of it that is reported late will be \
-             refused; with `retired = true` in its place it would count"
+            "model `{id}` is no longer in the catalog: usage of it that is reported late will be refused; \
+             to accept such usage, keep the model with `retired = true`"
         );
     }
 }

@@ -365,7 +365,7 @@ impl Catalog {
         let warning = |model: &Arc<Model>| {
             let why = match model.prices.first() {
                 None => "it has no price".to_owned(),
-                Some(first) => format!("its first price holds from {} on", first.effective_at),
+                Some(first) => format!("its first price applies from {} on", first.effective_at),
             };
             let id = &model.id;
             format!("{}: model `{id}`: {why}: it is listed, and can't be used now", self.place_of(id))

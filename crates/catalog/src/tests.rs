@@ -270,7 +270,7 @@ fn warnings_name_unusable_models() {
         catalog_of(&["", "id = \"free\"\n-prices", &later, "id = \"old\"\nretired = true\n-prices"]);
     let expected = [
         "c:11: model `free`: it has no price: it is listed, and can't be used now",
-        "c:20: model `later`: its first price holds from 2027-02-01T00:00:00.000Z on: it is listed, and \
+        "c:20: model `later`: its first price applies from 2027-02-01T00:00:00.000Z on: it is listed, and \
          can't be used now",
     ];
     assert_eq!(catalog.warnings(NOW), expected);

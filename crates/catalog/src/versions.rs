@@ -48,7 +48,7 @@ impl StoredState<'_> {
     fn closed_month(&self, effective_at: Time) -> Option<String> {
         let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
         Some(format!(
-            "months before {} are closed, so it can't hold from {effective_at} on: give it a later \
+            "months before {} are closed, so it can't apply from {effective_at} on: give it a later \
              `effective_at`",
             end.day()
         ))
@@ -89,8 +89,8 @@ impl Catalog {
                     Some(_) if stored.can_change(at) => {}
                     Some(known) => {
                         problems.push(problem(&format!(
-                            "the price {from} is in force with {known} and can't become another: \
-                             keep it, and add one with an `effective_at` of its own"
+                            "the price {from} is in force with {known} and can't change: keep it, and add \
+                             one with a different `effective_at`"
                         )));
                         continue;
                     }
@@ -124,7 +124,7 @@ impl Catalog {
                     new.prices.push((id.to_owned(), NewPrice::Withdrawn(price.clone())));
                 } else if model.is_some() && (in_force.contains(price) || at > stored.now) {
                     new.warnings.push(format!(
-                        "{}: model `{id}`: `prices`: the price {} is missing, and holds all the same: a price \
+                        "{}: model `{id}`: `prices`: the price {} is missing but still in force: a price \
                          ends where the next one begins",
                         self.place_of(id),
                         from_text(price)
@@ -144,8 +144,8 @@ impl Catalog {
                 Some(_) if stored.can_change(at) => {}
                 Some(known) => {
                     problems.push(problem(&format!(
-                        "the discounts {} are in force ({}) and can't become others: keep them, and add the \
-                         new list with an `effective_at` of its own",
+                        "the discounts {} are in force ({}) and can't change: keep them, and add the new \
+                         list with a different `effective_at`",
                         since_text(at),
                         describe_tiers(&known.tiers)
                     )));
@@ -159,7 +159,7 @@ impl Catalog {
                     }
                     if stored.is_backdated(at) {
                         new.warnings.push(problem(&format!(
-                            "the discounts {} are new: they hold for every open month that begins after that",
+                            "the discounts {} are new: they apply to every open month that begins after that",
                             since_text(at)
                         )));
                     }
@@ -177,7 +177,7 @@ impl Catalog {
                 new.discounts.push((at, Some(Vec::new())));
             } else if !known.tiers.is_empty() && (in_force == Some(known) || at > stored.now) {
                 new.warnings.push(format!(
-                    "{}: volume discount: those {} ({}) are missing, and hold all the same: to end them, \
+                    "{}: volume discount: those {} ({}) are missing but still in force: to end them, \
                      add one with `threshold = 0`, `discount = 0` and an `effective_at`",
                     self.lines.file,
                     since_text(at),

@@ -76,16 +76,17 @@ impl fmt::Display for Distrust {
         match self {
             Self::Database { now, database } => write!(
                 f,
-                "this machine's clock says {now}, the database's {database}: set the wrong one right (NTP)"
+                "this machine's clock shows {now}, the database's {database}: correct the wrong one (NTP)"
             ),
             Self::Behind { now, last_seen_at } => write!(
                 f,
-                "this machine's clock says {now}, but the service has run at {last_seen_at} already: set the clock right (NTP), or, if \
-                 it is right and was wrong then, run `tollkeeper clock accept`"
+                "this machine's clock shows {now}, but the service already ran at {last_seen_at}: correct \
+                 the clock (NTP), or, if it is right and was wrong then, run `tollkeeper clock accept`"
             ),
             Self::Moved { now, expected } => write!(
                 f,
-                "this machine's clock says {now}, but as time has passed it is {expected}: set the clock right (NTP), or, if it is \
+                "this machine's clock shows {now}, but by the time elapsed it is {expected}: correct the \
+                 clock (NTP), or, if it is \
                  right now, run `tollkeeper clock accept`"
             ),
         }
@@ -173,7 +174,8 @@ pub enum Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a month closes when the service has been up for two hours, so that usage kept elsewhere comes in first: ",
+            "a month closes when the service has been up for two hours, so that usage stored elsewhere \
+             arrives first: ",
         )?;
         match self {
             Self::Down => f.write_str("no server has run in the last five minutes"),

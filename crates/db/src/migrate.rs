@@ -204,7 +204,7 @@ impl AsyncQuery<Vec<Migration>> for InTransaction<'_> {
             let checksum: String = row.try_get("checksum").map_err(|error| postgres::map_error(&error))?;
             let checksum = checksum.parse();
             let checksum =
-                checksum.map_err(|_| Error::Internal("a step's checksum is no number".to_owned()))?;
+                checksum.map_err(|_| Error::Internal("a step's checksum isn't a number".to_owned()))?;
             let (version, name) = (row.get("version"), row.get("name"));
             // Steps are compared without the time at which they ran.
             Ok(Migration::applied(version, name, OffsetDateTime::UNIX_EPOCH, checksum))

@@ -154,7 +154,7 @@ impl Counters {
             memory: MemoryCounters::new(registered),
             refused_fields: registered.gauges(
                 "tollkeeper_gateway_upstream_field_refused",
-                "1 for a field that makes an upstream count, while it isn't sent, because the upstream refused it.",
+                "1 while a field that makes an upstream count isn't sent, because the upstream refused it.",
                 &["upstream", "model", "field"],
             ),
             first_events: registered.durations(

@@ -170,7 +170,7 @@ async fn list_models_of(upstream: &Arc<Upstream>) -> Listing {
         return Err(format!("`GET /models` answers {}: {hint}", status.as_u16()));
     }
     let list: ModelList = serde_json::from_slice(&body)
-        .map_err(|_| "`GET /models` answers with something else than a list of models".to_owned())?;
+        .map_err(|_| "`GET /models` answers with something other than a list of models".to_owned())?;
     Ok((list.models(), started.elapsed()))
 }
 

@@ -133,7 +133,7 @@ impl Probe {
                     upstream,
                     model,
                     field = field_name,
-                    "an upstream takes one limit of tokens only, so it isn't sent this one for ten minutes"
+                    "an upstream accepts only one token limit, so this one isn't sent for ten minutes"
                 );
             }
         }

@@ -142,9 +142,9 @@ impl MediaLoader {
 }
 
 fn not_loaded(within: &'static str) -> Error {
-    let message = "An image or another file that the request names by its address couldn't be loaded. It must be public, an \
-                   image, audio, a video, a PDF or a plain text, and all of a request at most 20 MB. Or send it inline, as a \
-                   data URL.";
+    let message = "An image or another file couldn't be loaded from its URL. It must be public, and an \
+                   image, audio, a video, a PDF or plain text. All files of a request can have at most 20 \
+                   MB. You can also send a file inline, as a data URL.";
     Error::new(Code::InvalidRequest).param(within).message(message)
 }
 

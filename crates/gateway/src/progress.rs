@@ -108,7 +108,8 @@ impl Extensions {
                 self.is_gone = true;
                 tracing::warn!(
                     %call_id, %reservation_id,
-                    "the reservation of a call has expired, so no money is held for it any more: its end is still charged"
+                    "the reservation of a call has expired, so its money is no longer reserved: the call is \
+                     still charged"
                 );
                 return;
             }
@@ -116,7 +117,8 @@ impl Extensions {
             if wait == FIRST_RETRY {
                 tracing::warn!(
                     %call_id, %reservation_id,
-                    "the reservation of a call can't be extended, and expires if the database stays away; this tries again: {error}"
+                    "the reservation of a call can't be extended, and expires if the database stays \
+                     unavailable; trying again: {error}"
                 );
             }
             sleep(wait).await;

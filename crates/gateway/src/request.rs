@@ -342,7 +342,7 @@ impl ModelRequest {
     pub fn check_dialect(&self, dialect: &Dialect) -> Result<(), Error> {
         if !dialect.has(self.operation) {
             let path = self.operation.path();
-            let message = format!("No server behind the model `{}` has `/v1{path}`.", self.model);
+            let message = format!("No server behind the model `{}` supports `/v1{path}`.", self.model);
             return Err(Error::new(Code::ModelNotServed).message(message));
         }
         if !dialect.counts_one_answer || self.operation == Operation::Embeddings {

@@ -90,7 +90,7 @@ impl Hold {
                 %call_id, upstream,
                 "an upstream hasn't counted the tokens of a complete answer, so they are estimated: `tollkeeper upstream \
                  check` and its documentation may say how it reports its usage. \
-                 `tollkeeper_gateway_upstream_tokens_total` has the share; this line comes once for each start"
+                 `tollkeeper_gateway_upstream_tokens_total` has the share; this line is logged once per start"
             );
         }
         let mut wait = FIRST_RETRY;

@@ -195,7 +195,8 @@ impl Relay {
             Ending::Done(last) => last,
             Ending::ClientLeft => return,
             Ending::ClientTooSlow => {
-                tracing::info!(%call_id, upstream = upstream.id, "a stream was cut: its client takes it too slowly");
+                tracing::info!(%call_id, upstream = upstream.id, "a stream was cut: its client reads it too \
+                                                                  slowly");
                 error_event(operation, &Code::UpstreamCut.into())
             }
             Ending::Cut(why) => {

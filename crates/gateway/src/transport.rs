@@ -408,7 +408,7 @@ impl Trial<'_> {
                 tracing::warn!(
                     upstream,
                     pause_ms,
-                    "an upstream fails again and again: it isn't asked for a while"
+                    "an upstream fails repeatedly: it gets no calls for a while"
                 );
             }
             Some(Change::Closed) => tracing::info!(upstream, "an upstream answers again"),

@@ -22,7 +22,7 @@ impl Random {
         let mut bytes = [0; N];
         match self.0.fill(&mut bytes) {
             Ok(()) => bytes,
-            Err(_) => panic!("the operating system gives no random bytes"),
+            Err(_) => panic!("the operating system returns no random bytes"),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Codes {
     }
 
     pub(super) fn of_answers(registered: &Registered) -> Self {
-        let help = "Answers that were errors, by their code.";
+        let help = "Error responses by code.";
         Self::new(registered.counters("tollkeeper_errors_total", help, &["code"]), None)
     }
 

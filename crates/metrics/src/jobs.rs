@@ -90,14 +90,14 @@ impl Jobs {
         let counters = |name, help| registered.counters(name, help, &["job"]);
         let gauges = |name, help| registered.gauges(name, help, &["job"]);
         let jobs = Self {
-            runs: counters("tollkeeper_job_runs_total", "Turns of a job."),
+            runs: counters("tollkeeper_job_runs_total", "Runs of a job."),
             failures: counters("tollkeeper_job_failures_total", "Turns that failed."),
-            ran_at: gauges("tollkeeper_job_last_run_timestamp_seconds", "When the last turn ended."),
+            ran_at: gauges("tollkeeper_job_last_run_timestamp_seconds", "The end of the last run."),
             succeeded_at: gauges(
                 "tollkeeper_job_last_success_timestamp_seconds",
-                "When a turn last succeeded.",
+                "The end of the last successful run.",
             ),
-            took: gauges("tollkeeper_job_last_duration_seconds", "How long the last turn took."),
+            took: gauges("tollkeeper_job_last_duration_seconds", "The duration of the last run."),
             leases: [Job::Billing, Job::Audit, Job::Payments, Job::Exports]
                 .map(|job| (job, AtomicI64::new(0))),
         };

@@ -61,7 +61,7 @@ impl Default for Metrics {
             mails_sent: all.counter("tollkeeper_mails_sent_total", "Mails sent."),
             mails_failed: all
                 .counter("tollkeeper_mails_failed_total", "Attempts to send an e-mail that failed."),
-            mails_given_up: all.counter("tollkeeper_mails_given_up_total", "Mails that were given up."),
+            mails_given_up: all.counter("tollkeeper_mails_given_up_total", "E-mails that were given up."),
             mails_suppressed: SuppressedMails::new(&all),
             registered: all,
         }

@@ -29,7 +29,7 @@ const RESULTS: [(&str, Option<Code>); 13] = [
 
 impl Logins {
     pub(super) fn new(registered: &Registered) -> Self {
-        let help = "Logins by what came of them.";
+        let help = "Logins by result.";
         let logins = registered.counters("tollkeeper_logins_total", help, &["result"]);
         // Every result has a series from the start.
         for (result, _) in RESULTS {

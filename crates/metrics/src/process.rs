@@ -35,7 +35,7 @@ impl Process {
     pub fn add_to(&self, started_at: Time, values: &Registered) {
         let gauges = [
             ("process_resident_memory_bytes", "Resident memory.", self.resident_bytes),
-            ("process_open_fds", "Open files, connections among them.", self.open_files),
+            ("process_open_fds", "Open files, including connections.", self.open_files),
             ("process_max_fds", "Maximum number of open files.", self.max_files),
         ];
         for (name, help, value) in gauges {

@@ -62,8 +62,8 @@ impl DatabaseMetrics {
     fn add_to(&self, monitor: &Monitor, values: &Registered) {
         let lag = self.newest - monitor.feed.position();
         values.gauge("tollkeeper_changes_lag", "Changes that this replica has not applied yet.", lag);
-        values.gauge("tollkeeper_mails_waiting", "Mails in the outbox.", self.mails);
-        let help = "The age of the oldest mail in the outbox; 0 without one.";
+        values.gauge("tollkeeper_mails_waiting", "E-mails in the outbox.", self.mails);
+        let help = "The age of the oldest e-mail in the outbox; 0 if it is empty.";
         values.seconds("tollkeeper_mails_oldest_age_seconds", help, self.oldest_mail_age_ms);
         let help = "Deliveries of webhooks that wait for an attempt.";
         values.gauge("tollkeeper_webhook_deliveries_waiting", help, self.deliveries);
@@ -115,7 +115,11 @@ fn queues(monitor: &Monitor, values: &Registered) {
     values.gauge_each("tollkeeper_queue_length", "The length of a queue.", "queue", lengths);
     let max = queues.iter().map(|(name, _, max, _)| (*name, *max));
     values.gauge_each("tollkeeper_queue_capacity", "The capacity of a queue.", "queue", max);
-    let full = values.counters("tollkeeper_queue_full_total", "How often a queue was full.", &["queue"]);
+    let full = values.counters(
+        "tollkeeper_queue_full_total",
+        "The number of times that a queue was full.",
+        &["queue"],
+    );
     for (name, _, _, refused) in queues {
         if let Some(refused) = refused {
             full.with_label_values(&[name]).inc_by(refused);
@@ -126,11 +130,7 @@ fn queues(monitor: &Monitor, values: &Registered) {
 fn memory(monitor: &Monitor, values: &Registered) {
     let (keys, key_bytes) = monitor.keys.keyring.size();
     values.gauge("tollkeeper_keys_held", "API keys in memory.", keys);
-    values.gauge(
-        "tollkeeper_keys_held_bytes",
-        "The memory that these keys take, in bytes, about.",
-        key_bytes,
-    );
+    values.gauge("tollkeeper_keys_held_bytes", "The approximate memory of these keys, in bytes.", key_bytes);
     let rows = [
         ("api_keys", keys),
         ("unknown_api_keys", monitor.keys.keyring.unknown_count()),

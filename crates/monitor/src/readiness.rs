@@ -11,8 +11,8 @@ use crate::Monitor;
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The message if the catalog file is outdated.
-const OUTDATED_CATALOG: &str = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again \
-                        with `tollkeeper catalog reload`.";
+const OUTDATED_CATALOG: &str = "This server's catalog isn't the one in force: update its file, or put its \
+                                catalog in force again with `tollkeeper catalog reload`.";
 
 /// The result of a readiness check.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
     }
     let (database, schema) = database(monitor).await;
     let feed = if monitor.feed.is_trusted(monitor.clock.now()) {
-        passed("feed", "What replicas change is followed.")
+        passed("feed", "The feed of changes is read.")
     } else {
-        failed("feed", Code::NotReady, "What replicas change was not read for a while.")
+        failed("feed", Code::NotReady, "The feed of changes was not read for a while.")
     };
     let clock = match monitor.clock_guard.now() {
         Ok(_) => passed("clock", "The clock is trusted."),
@@ -47,7 +47,11 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
     let catalog = if monitor.catalog.is_outdated() {
         failed("catalog", Code::NotReady, OUTDATED_CATALOG)
     } else if monitor.catalog.is_refused() {
-        passed("catalog", "The catalog file is refused, and the catalog before goes on: the log says why.")
+        passed(
+            "catalog",
+            "The catalog file is refused, and the previous catalog stays in force: see the log for the \
+             reason.",
+        )
     } else {
         passed("catalog", "The catalog is in force.")
     };

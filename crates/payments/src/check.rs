@@ -90,7 +90,7 @@ fn check_account(account: &Account, currency: &str, (missing, notes): (&mut Vec<
         None => missing.push(format!("The account lacks the capability {CARDS}: no card can be charged.")),
     }
     if !account.payouts_enabled {
-        notes.push("Stripe doesn't pay the account's balance out.".to_owned());
+        notes.push("Stripe doesn't pay out the account's balance.".to_owned());
     }
     if let Some(default) = account.default_currency.as_ref().filter(|it| !it.eq_ignore_ascii_case(currency)) {
         let default = default.to_ascii_uppercase();

@@ -128,7 +128,7 @@ async fn refuse(payments: &Payments, payment: Payment, refusal: &stripe::Refusal
     tx.commit().await?;
     let is_amount = matches!(refusal.code.as_deref(), Some("amount_too_small" | "amount_too_large"));
     if is_amount {
-        let message = "The payment processor doesn't take an amount as small or as large as this.".to_owned();
+        let message = "This amount is too small or too large for the payment processor.".to_owned();
         let detail = Detail { param: "amount".to_owned(), code: "invalid_amount", message };
         return Ok(Error::invalid(vec![detail]));
     }

@@ -128,7 +128,7 @@ fn read(key: &str, file: &std::path::Path, prefixes: &[&str]) -> Result<Secret, 
     if !prefixes.iter().any(|prefix| secret.expose().starts_with(prefix)) {
         let prefixes = prefixes.join("` or `");
         return Err(format!(
-            "`{key}`: the file {} must hold a secret that begins with `{prefixes}`",
+            "`{key}`: the file {} must contain a secret that begins with `{prefixes}`",
             file.display()
         ));
     }

@@ -368,9 +368,9 @@ impl Provider {
                 let identity = identity.ok_or_else(|| self.refused("its ID token has no subject (`sub`)"))?;
                 let since = asked_at.map(|asked_at| asked_at.plus_ms(-SKEW_MS));
                 if since.is_some_and(|since| identity.authenticated_at.is_none_or(|at| at < since)) {
-                    return Err(self.refused(
-                        "it doesn't confirm that the person has just proved who they are (`auth_time`)",
-                    ));
+                    return Err(
+                        self.refused("it doesn't confirm that the user has just signed in (`auth_time`)")
+                    );
                 }
                 Ok(identity)
             }

@@ -64,7 +64,7 @@ acme/later:v1 (chat): at most 100 tokens per request, 60 requests per minute, 5 
   from 2999-01-01T00:00:00.000Z: prompt 3, completion 0.5 per token (to come)
 none (chat): at most 100 tokens per request, 60 requests per minute, 5 at once
 old (chat, retired): at most 100 tokens per request, 60 requests per minute, 5 at once
-warning: {name}:11: model `acme/later:v1`: its first price holds from 2999-01-01T00:00:00.000Z on: it is listed, and can't be used now
+warning: {name}:11: model `acme/later:v1`: its first price applies from 2999-01-01T00:00:00.000Z on: it is listed, and can't be used now
 warning: {name}:21: model `none`: it has no price: it is listed, and can't be used now
 "
     );

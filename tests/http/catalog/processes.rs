@@ -57,12 +57,12 @@ fn sighup_reloads_the_file() {
             |mistake: &&str| log.lines().any(|line| line.contains(*mistake) && line.contains("ERROR"));
         assert!(mistakes.iter().all(is_error), "{log}");
     }
-    assert!(server.log().contains("nothing of the new catalog is used: the one before goes on"));
+    assert!(server.log().contains("the new catalog isn't used: the previous one stays in force"));
     assert_eq!(list_models(&server, &ada), "m new");
 
     file.write(&catalog(&["m"]));
     send_sighup(&server);
-    server.wait_for_log("model `old` is not in the catalog any more");
+    server.wait_for_log("model `old` is no longer in the catalog");
     assert_eq!(list_models(&server, &ada), "m");
     assert_eq!(server.stop().code, Some(0));
 }

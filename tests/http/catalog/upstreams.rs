@@ -150,7 +150,7 @@ fn servers_follow_upstreams_and_log_no_credential(database: Database) {
         server.wait_for_log("changed=\"m\" upstreams=\"a\"");
         write_credential(&file, "third word\n");
         send_sighup(&server);
-        server.wait_for_log("nothing of the new catalog is used: the one before goes on");
+        server.wait_for_log("the new catalog isn't used: the previous one stays in force");
         file.write(&(routed("") + "[[upstreams]]\nid = \"new\"\nkind = \"demo\"\n"));
         let ended = start.command(&["catalog", "reload"]);
         assert_eq!(ended.code, Some(0), "{}", ended.log);

@@ -32,7 +32,11 @@ fn rolling_file_changes_end_in_one_catalog(database: Database) {
         assert_eq!(ended.code, Some(0), "{}", ended.log);
         assert!(until(|| not_ready(&servers[1]).is_some()), "{}", servers[1].log());
         assert_eq!(not_ready(&servers[0]), None);
-        assert!(not_ready(&servers[1]).unwrap().starts_with("catalog: Another catalog is in force"));
+        assert!(
+            not_ready(&servers[1])
+                .unwrap()
+                .starts_with("catalog: This server's catalog isn't the one in force")
+        );
         // A restart changes nothing.
         let again = start(&files[1]).listening();
         assert!(until(|| again.log().contains("another catalog is in force")), "{}", again.log());

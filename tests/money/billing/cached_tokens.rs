@@ -127,7 +127,8 @@ fn wrong_counts_of_cached_tokens_are_refused(database: Database) {
         };
         let part = "In a correction `cached_prompt_tokens` is 0 or less, and not below `prompt_tokens`, of which it \
                     is a part.";
-        let left = "Corrections can't take more than is left of the event: 1000 prompt tokens (of which 400 are cached) \
+        let left = "Corrections can't take back more than the remainder of the event: 1000 prompt tokens \
+                    (of which 400 are cached) \
                     and 200 completion tokens.";
         for (prompt, cached, completion, code, message) in [
             (-5, -6, 0, "invalid_correction", part),

@@ -208,7 +208,8 @@ fn corrections_name_parts(database: Database) {
             with(event_of(&key, id, tokens, &parts), "corrects", json!("e1"))
         };
         let whole = "A correction takes back no more parts of the prompt or of the completion than it takes of the whole.";
-        let left = "Corrections can't take more than is left of the event: 1000 prompt tokens (of which 200 are cached) and \
+        let left = "Corrections can't take back more than the remainder of the event: 1000 prompt tokens \
+                    (of which 200 are cached) and \
                     500 completion tokens, `cache_write_5m` 100, `cache_write_1h` 50, `audio_prompt` 30, `image_prompt` 20, \
                     `reasoning` 300, `request` 1, `search` 2.";
         for (tokens, parts, code, message) in [

@@ -229,13 +229,13 @@ fn invalid_credits_are_refused(database: Database) {
         let cases = [
             (new("0", "x"), "more than 0"),
             (new("-5", "x"), "more than 0"),
-            (new("5.001", "x"), "finer than USD can be paid in: its smallest unit is 0.01"),
+            (new("5.001", "x"), "too precise: the smallest unit of USD is 0.01"),
             (new("9223372036.86", "x"), "too much"),
             (new("5", ""), "1 to 200 characters"),
             (new("5", &"x".repeat(201)), "1 to 200 characters"),
             (new("5", "a\nb"), "one line"),
             (new("5", "discount:2026-01"), "can't start with `discount:`"),
-            (credits::NewCredit { expires_at: past, ..new("5", "x") }, "must lie ahead"),
+            (credits::NewCredit { expires_at: past, ..new("5", "x") }, "must be in the future"),
             (credits::NewCredit { organization_id: unknown, ..new("5", "x") }, "organization org_01h2x"),
         ];
         for (new, words) in cases {
@@ -245,7 +245,7 @@ fn invalid_credits_are_refused(database: Database) {
         assert_eq!(balance(books).await, "0");
         assert!(!books.add(&new("9223372036.85", "x")).await.unwrap().existed);
         let refusal = books.add(&new("0.01", "y")).await.unwrap_err().to_string();
-        assert!(refusal.contains("a wallet holds at most"), "{refusal}");
+        assert!(refusal.contains("the maximum balance of a wallet is"), "{refusal}");
     });
 }
 
@@ -266,10 +266,10 @@ fn booked_payment_equals_the_printed_amount(database: Database) {
         let amount = |text: &str| Some(Nano::parse(text).unwrap());
         for (wrong, words) in [
             ("1.235", "--amount 1.235 is too precise: the smallest unit of USD is 0.01"),
-            ("1.23", "--amount 1.23 is less than the 1.2345675 USD that are due of invoice 1"),
+            ("1.23", "--amount 1.23 is less than the 1.2345675 USD due on invoice 1"),
             ("-1.24", "--amount -1.24 is less than"),
             ("0", "--amount 0 is less than"),
-            ("9223372036.86", "a wallet holds at most"),
+            ("9223372036.86", "the maximum balance of a wallet is"),
         ] {
             let refusal = invoice_changes::mark_paid(&app.billing, invoice.id, amount(wrong), &trail)
                 .await

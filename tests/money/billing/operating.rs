@@ -60,7 +60,7 @@ fn rest_of_a_credit_is_taken_back(database: Database) {
         let (id, left) = credit(books, "payment 1").await;
         assert_eq!(left, "7");
         let too_much = credits::take_back(&app.billing, id, Nano::parse("7.01"), &trail).await.unwrap_err();
-        assert!(words(too_much).contains("7 USD are left of the credit `payment 1`"));
+        assert!(words(too_much).contains("7 USD of the credit `payment 1` remain"));
         let taken = credits::take_back(&app.billing, id, Nano::parse("2"), &trail).await.unwrap();
         assert_eq!((taken.amount.to_string(), taken.credit.remaining.to_string()), ("2".into(), "5".into()));
         assert_eq!((wallet(books).await, credit(books, "payment 1").await.1), ("5".into(), "5".into()));

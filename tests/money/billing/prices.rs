@@ -179,7 +179,8 @@ fn changed_price_without_a_new_instant_is_refused(database: Database) {
         assert_eq!(story.close(closer).await, [contract_invoice()]);
         let error = restarted.err().expect("the start is refused");
         let expected = "catalog.toml:10: model `m`: `prices`: the price from 2024-01-01T00:00:00.000Z on is in force with prompt 0.000001, \
-                        completion 0.000003 and can't become another: keep it, and add one with an `effective_at` of its own";
+                        completion 0.000003 and can't change: keep it, and add one with a different \
+                        `effective_at`";
         assert!(error.ends_with(expected), "{error}");
         // With its own instant it is valid: 1,000,000 in February are 1.1, and the rest half of that.
         let added =
@@ -272,8 +273,9 @@ fn changed_tiers_leave_earlier_months_alone(database: Database) {
         story.set_time("2026-02-02T00:05:00Z");
         assert_eq!(story.close(closer).await, [contract_invoice()]);
         let error = rewritten.err().expect("the start is refused");
-        let line = "catalog.toml:11: volume discount: the discounts without `effective_at` are in force (0.5 above 1000000) and can't \
-                    become others: keep them, and add the new list with an `effective_at` of its own";
+        let line = "catalog.toml:11: volume discount: the discounts without `effective_at` are in force \
+                    (0.5 above 1000000) and can't change: keep them, and add the new list with a different \
+                    `effective_at`";
         assert!(error.ends_with(line), "{error}");
     });
 }
@@ -398,12 +400,14 @@ fn closed_month_accepts_no_new_prices(database: Database) {
         for (text, line) in [
             (
                 backdated,
-                "catalog.toml:10: model `m`: `prices`: months before 2026-02-01 are closed, so it can't hold from \
+                "catalog.toml:10: model `m`: `prices`: months before 2026-02-01 are closed, so it can't \
+                 apply from \
                          2026-01-31T23:59:59.000Z on: give it a later `effective_at`",
             ),
             (
                 contract() + tiers,
-                "catalog.toml:14: volume discount: months before 2026-02-01 are closed, so it can't hold from \
+                "catalog.toml:14: volume discount: months before 2026-02-01 are closed, so it can't apply \
+                 from \
                                   2026-01-01T00:00:00.000Z on: give it a later `effective_at`",
             ),
         ] {
@@ -426,8 +430,8 @@ fn replica_with_an_older_file_is_not_ready(database: Database) {
         let newer = contract() + &model("new", PRICES);
         let there = story.restart(&newer, "USD").await.unwrap_or_else(|error| panic!("{error}"));
         run_jobs(&here).await;
-        let message = "Another catalog is in force than the one of this server: bring its file up to date, or put it in force again with \
-                       `tollkeeper catalog reload`.";
+        let message = "This server's catalog isn't the one in force: update its file, or put its catalog in \
+                       force again with `tollkeeper catalog reload`.";
         assert_eq!(here.not_ready().await, [("catalog".to_owned(), message.to_owned())]);
         assert_eq!(there.not_ready().await, []);
         // Another replica may know the price: nothing of the batch is written, and the same batch is accepted

@@ -151,8 +151,8 @@ fn test_wrong_clock(url: Option<&str>, folder: &Folder, long: i64) {
         let why = failed_clock_check(&server).unwrap();
         let expected = match (url, months > 0) {
             (Some(_), _) => "the database's",
-            (None, true) => "as time has passed",
-            (None, false) => "the service has run at",
+            (None, true) => "by the time elapsed",
+            (None, false) => "the service already ran at",
         };
         assert!(why.contains(expected) && why.contains("NTP"), "{why}");
         assert_waits(&server, &place);
@@ -185,7 +185,7 @@ fn start_waits_until_the_clock_is_set(database: Database) {
             clock.set_s(-back_s);
             let server = start.listening();
             let why = failed_clock_check(&server).unwrap();
-            let expected = if url.is_some() { "the database's" } else { "the service has run at" };
+            let expected = if url.is_some() { "the database's" } else { "the service already ran at" };
             assert!(why.contains(expected), "{why}");
             assert_waits(&server, &place);
             let show = start.command(&["clock", "show"]);
@@ -193,7 +193,7 @@ fn start_waits_until_the_clock_is_set(database: Database) {
             assert!(show.log.contains("the clock isn't trusted") && show.stdout.contains("Trusted       no"));
             let close = start.command(&["billing", "close", "--skip-wait"]);
             assert_eq!(close.code, Some(1));
-            assert!(close.log.contains("nothing is closed: this machine's clock says"), "{}", close.log);
+            assert!(close.log.contains("nothing is closed: this machine's clock shows"), "{}", close.log);
             // ntpd sets it a moment later.
             clock.set_s(0);
             assert!(until(|| is_ready(&server)), "{}", server.log());
@@ -218,7 +218,7 @@ fn operator_confirms_the_clock(database: Database) {
         execute(&start, "UPDATE service_clock SET last_seen_at = last_seen_at + 86400000");
         assert!(until(|| failed_clock_check(&server).is_some()));
         let why = failed_clock_check(&server).unwrap();
-        assert!(why.contains("has run at") && why.contains("tollkeeper clock accept"), "{why}");
+        assert!(why.contains("already ran at") && why.contains("tollkeeper clock accept"), "{why}");
         let show = start.command(&["clock", "show", "--json"]);
         let shown: Value = serde_json::from_str(&show.stdout).unwrap();
         assert_eq!((show.code, &shown["trusted"]), (Some(1), &json!(false)), "{shown}");
@@ -242,7 +242,7 @@ fn operator_confirms_the_clock(database: Database) {
             // Of two machines one is wrong.
             assert_eq!(accepted.code, Some(1));
             assert!(
-                accepted.log.contains("nothing was changed: this machine's clock says"),
+                accepted.log.contains("nothing was changed: this machine's clock shows"),
                 "{}",
                 accepted.log
             );
@@ -292,7 +292,7 @@ fn reservations_use_the_databases_clock(_: Database) {
     clock.set_s(15 * 60);
     ahead.wait_for_log("the clock isn't trusted");
     let why = failed_clock_check(&ahead).unwrap();
-    assert!(why.contains("the database's") && why.contains("set the wrong one right"), "{why}");
+    assert!(why.contains("the database's") && why.contains("correct the wrong one"), "{why}");
     assert_waits(&ahead, &place);
     std::thread::sleep(Duration::from_secs(8));
     assert_eq!(reserved(), 3);

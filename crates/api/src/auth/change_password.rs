@@ -48,7 +48,7 @@ record! {
 /// The time of the change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordChanged {
-    /// A sentence for people.
+    /// A human-readable message.
     message: String,
     /// The time of the last change.
     updated_at: Time,

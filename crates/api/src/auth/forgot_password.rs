@@ -26,7 +26,7 @@ record! {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PasswordResetRequested")]
 pub struct Requested {
-    /// A sentence for people.
+    /// A human-readable message.
     message: String,
     /// The e-mail address.
     email: String,

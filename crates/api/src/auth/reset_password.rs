@@ -37,7 +37,7 @@ record! {
 /// The account whose password was reset.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordReset {
-    /// A sentence for people.
+    /// A human-readable message.
     message: String,
     /// The e-mail address.
     email: String,

@@ -32,7 +32,7 @@ record! {
         email: Email = required,
         /// The role.
         role: Option<OrganizationRole> = optional,
-        /// A sentence for people.
+        /// A human-readable message.
         message: Option<DescriptionText> = optional,
     }
 }

@@ -222,7 +222,7 @@ fn read_groups(
         Json::Array(_) => (items(value, at, problems, string)?, true),
         Json::Text(text) => (text.split(',').map(|word| word.trim().to_owned().into()).collect(), false),
         other => {
-            return problems.wrong_type(at, "words with commas between them, or an array of words", &other);
+            return problems.wrong_type(at, "comma-separated words, or an array of words", &other);
         }
     };
     if words.is_empty() {
@@ -243,7 +243,8 @@ fn read_groups(
 
 fn groups_schema(subject: Subject) -> Value {
     json!({"type": "string", "examples": ["day,model"],
-           "description": format!("Words of {} with commas between them, at most one of day, week and month; also an array", subject.words().join(", "))})
+           "description": format!("Comma-separated words out of {}, at most one of day, week and month; or \
+                                   an array", subject.words().join(", "))})
 }
 
 /// The format of a report.

@@ -116,7 +116,7 @@ impl Field for Events {
             }
             Json::Array(events) => {
                 let code = if events.is_empty() { "empty" } else { "too_many" };
-                problems.add(at, code, format!("`{}` must hold 1 to {MAX_EVENTS} events.", at.path))
+                problems.add(at, code, format!("`{}` must contain 1 to {MAX_EVENTS} events.", at.path))
             }
             other => problems.wrong_type(at, "an array", &other),
         }
@@ -178,7 +178,7 @@ pub struct DetailText {
     param: String,
     /// A stable code for programs.
     code: &'static str,
-    /// A sentence for people.
+    /// A human-readable message.
     message: String,
 }
 

@@ -110,12 +110,13 @@ pub async fn close_for_operator(
     let now = now.map_err(|distrust| OperatorError::Invalid(format!("nothing is closed: {distrust}")))?;
     let as_of = as_of.unwrap_or(now);
     if as_of > now {
-        let message = format!("--as-of must not lie ahead, because usage may still come; it is {now} now");
+        let message =
+            format!("--as-of must not be in the future, because usage may still arrive; it is {now} now");
         return Err(OperatorError::Invalid(message));
     }
     if !skip_wait {
         billing.clock_guard.check_up().map_err(|wait| {
-            OperatorError::Invalid(format!("nothing is closed: {wait}; `--skip-wait` closes all the same"))
+            OperatorError::Invalid(format!("nothing is closed: {wait}; use `--skip-wait` to close anyway"))
         })?;
     }
     credits::expire_due(billing, trail).await?;

@@ -58,7 +58,7 @@ impl NewCredit {
         }
         match RESERVED_PREFIXES.iter().find(|prefix| reference.starts_with(**prefix)) {
             Some(prefix) => {
-                Err(format!("--reference can't start with `{prefix}`: the service makes such ones itself"))
+                Err(format!("--reference can't start with `{prefix}`: the service uses this prefix itself"))
             }
             None => Ok(()),
         }
@@ -69,7 +69,7 @@ impl NewCredit {
         check_payable(self.amount, &wallet.currency)?;
         wallet.check_fits(self.amount)?;
         if self.expires_at.is_some_and(|until| until <= now) {
-            return Err(format!("--expires-at must lie ahead; it is {now} now"));
+            return Err(format!("--expires-at must be in the future; it is {now} now"));
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl NewCredit {
         }
         let until = there.expires_at.map(|until| format!(" until {until}")).unwrap_or_default();
         Err(format!(
-            "the reference `{}` is that of another credit already: a {} of {}{until}; nothing was added",
+            "another credit already has the reference `{}`: a {} of {}{until}; nothing was added",
             self.reference,
             there.source.as_str(),
             there.amount
@@ -202,7 +202,7 @@ pub async fn take_back(
     if amount <= Nano::ZERO || amount > credit.remaining {
         let (left, currency) = (credit.remaining, &wallet.currency);
         return Err(OperatorError::Invalid(format!(
-            "--amount {amount} can't be taken back: {left} {currency} are left of the credit `{}`",
+            "--amount {amount} can't be taken back: {left} {currency} of the credit `{}` remain",
             credit.reference
         )));
     }

@@ -73,8 +73,8 @@ fn check_payment(amount: Nano, invoice: &Invoice) -> Result<(), OperatorError> {
     check_payable(amount, currency).map_err(OperatorError::Invalid)?;
     if amount < *due {
         return Err(OperatorError::Invalid(format!(
-            "--amount {amount} is less than the {due} {currency} that are due of invoice {number}: a part \
-             of it is booked with `credit add --reference …`, which pays the oldest invoices first"
+            "--amount {amount} is less than the {due} {currency} due on invoice {number}: book a partial \
+             payment with `credit add --reference …`, which pays the oldest invoices first"
         )));
     }
     Ok(())

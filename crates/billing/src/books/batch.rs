@@ -58,10 +58,8 @@ impl BatchError {
     pub(super) fn into_error(self) -> db::Error {
         match self {
             Self::Database(error) => error,
-            Self::Outdated => {
-                db::Error::Internal("months went on being closed under a transaction".to_owned())
-            }
-            Self::Overflow => db::Error::Internal("the books have no room for an amount".to_owned()),
+            Self::Outdated => db::Error::Internal("months kept closing during a transaction".to_owned()),
+            Self::Overflow => db::Error::Internal("an amount is too large for the books".to_owned()),
             Self::Imbalance => {
                 db::Error::Internal("the reserved amounts don't add up, so nothing was written".to_owned())
             }

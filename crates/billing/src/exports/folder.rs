@@ -155,7 +155,7 @@ impl DayFiles {
             self.files.insert(day, (path, file));
         }
         let file = self.files.get_mut(&day).map(|(_, file)| file);
-        file.ok_or_else(|| Error::internal("the file of a day isn't there"))
+        file.ok_or_else(|| Error::internal("the file of a day is missing"))
     }
 
     async fn add(&mut self, day: Day, text: &str) -> Result<(), Error> {

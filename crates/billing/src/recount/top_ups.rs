@@ -64,6 +64,6 @@ pub fn pause(reason: Option<&str>, paid: &[PaymentRow]) -> Option<Drift> {
     if reason != Some("declined") {
         return None;
     }
-    let expected = "a pause for want of a card, or none: a refusal of the request is no decline";
+    let expected = "a pause because no card is saved, or none: a refused request isn't a decline";
     Some(finding(Invariant::RecountTopUpPause, &last.id, expected, format!("declined because of {code}")))
 }

@@ -88,7 +88,7 @@ fn refusal(reason: Reason, message: impl Into<String>) -> Refusal {
 pub fn conflict() -> Refusal {
     refusal(
         Reason::EventConflict,
-        "Another event of this source has this id and says something else: nothing was counted.",
+        "Another event of this source has this id and other contents: nothing was counted.",
     )
 }
 
@@ -124,8 +124,7 @@ pub fn too_expensive() -> Refusal {
 
 /// Returns the refusal of an event that overflows a daily row or the wallet.
 pub fn overflow() -> Refusal {
-    let message =
-        "This amount would bring the day's usage or the organization's balance past what can be counted.";
+    let message = "With this amount, the day's usage or the organization's balance would exceed the maximum.";
     refusal(Reason::AmountOutOfRange, message)
 }
 
@@ -134,7 +133,7 @@ pub fn unknown_event(event_id: &str) -> Refusal {
     refusal(
         Reason::UnknownEvent,
         format!(
-            "This source has reported no event `{event_id}`: report that first, then the correction again."
+            "This source has reported no event `{event_id}`: report it first, then send the correction again."
         ),
     )
 }
@@ -144,8 +143,8 @@ pub fn correction_mismatch(event_id: &str) -> Refusal {
     refusal(
         Reason::CorrectionMismatch,
         format!(
-            "A correction names the caller (`api_key_id`, or `project_id` and `user_id`), `model` and \
-             `kind` of what it corrects: `{event_id}` has others."
+            "A correction must have the caller (`api_key_id`, or `project_id` and `user_id`), `model` and \
+             `kind` of the event that it corrects: those of `{event_id}` are different."
         ),
     )
 }
@@ -154,7 +153,7 @@ pub fn correction_mismatch(event_id: &str) -> Refusal {
 pub fn corrects_a_correction(event_id: &str) -> Refusal {
     refusal(
         Reason::InvalidCorrection,
-        format!("`{event_id}` is a correction itself: correct the event that it corrects."),
+        format!("`{event_id}` is itself a correction: correct the original event instead."),
     )
 }
 
@@ -170,7 +169,8 @@ pub fn correction_too_large(left: Tokens) -> Refusal {
     refusal(
         Reason::CorrectionTooLarge,
         format!(
-            "Corrections can't take more than is left of the event: {prompt} prompt tokens{cached} and \
+            "Corrections can't take back more than the remainder of the event: {prompt} prompt \
+             tokens{cached} and \
              {completion} completion tokens{parts}."
         ),
     )

@@ -74,11 +74,11 @@ pub fn range(start: Option<DateBound>, end: Option<DateBound>, now: Time) -> Res
     };
     let days = end_exclusive.unix_days().saturating_sub(start.unix_days());
     if days < 0 {
-        let message = format!("must not lie before `start_date` ({start}); it ends at {end_exclusive}");
+        let message = format!("must not be before `start_date` ({start}); it ends at {end_exclusive}");
         return Err(vec![end_date("end_before_start", &message)]);
     }
     if days > MAX_DAYS {
-        let message = format!("must lie at most {MAX_DAYS} days after `start_date`; it is {days} days after");
+        let message = format!("must be at most {MAX_DAYS} days after `start_date`; it is {days} days after");
         return Err(vec![end_date("range_too_long", &message)]);
     }
     Ok(Range { start, end_exclusive })
@@ -100,7 +100,7 @@ pub fn interval(start: Option<DateBound>, end: Option<DateBound>) -> Result<Inte
     let start = start.map_or(Time::from_unix_ms(i64::MIN), DateBound::instant);
     let end = end.map_or(Time::from_unix_ms(i64::MAX), DateBound::instant);
     if end < start {
-        let message = format!("must not lie before `start_date` ({start}); it is {end}");
+        let message = format!("must not be before `start_date` ({start}); it is {end}");
         return Err(vec![end_date("end_before_start", &message)]);
     }
     Ok(Interval { start, end })

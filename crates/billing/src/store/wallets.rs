@@ -104,7 +104,7 @@ impl Wallet {
         let after = Nano::from_units(self.posted.units() + amount.units());
         if amount.to_i64().is_none() || after.to_i64().is_none() {
             let max = Nano::from_units(i64::MAX.into());
-            return Err(format!("--amount {amount} is too much: a wallet holds at most {max}"));
+            return Err(format!("--amount {amount} is too large: the maximum balance of a wallet is {max}"));
         }
         Ok(())
     }

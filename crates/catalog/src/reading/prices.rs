@@ -97,8 +97,8 @@ impl Rules<'_> {
                 let why = match price.conditions.is_empty() {
                     true => format!("`effective_at`: two prices begin at {at}"),
                     false => format!(
-                        "`prices`: its conditions ({}) can hold together with those of the price on line {other}: give \
-                         them apart",
+                        "`prices`: its conditions ({}) can apply to the same call as those of the price on \
+                         line {other}: make them exclusive",
                         price.conditions
                     ),
                 };

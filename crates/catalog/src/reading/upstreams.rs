@@ -210,7 +210,7 @@ impl Rules<'_> {
             let why = if OWN_FIELDS.contains(&name.as_str()) {
                 Some("the gateway reads it itself")
             } else if known.contains(&name) {
-                Some("it is there twice")
+                Some("it is listed twice")
             } else {
                 why_not(&name)
             };
@@ -290,7 +290,7 @@ impl Rules<'_> {
                 self.refuse(line, &format!("{place}: {why}"));
             }
             if routes.iter().any(|other| other.upstream.id == name && other.model == model) {
-                let why = format!("two routes lead to `{model}` of upstream `{name}`");
+                let why = format!("two routes have the model `{model}` of upstream `{name}`");
                 self.refuse(line, &format!("{place}: {why}"));
             }
             routes.push(Route { upstream: Arc::clone(upstream), model, weight, tier, cost });
@@ -305,7 +305,7 @@ fn read_variable(name: &str, environment: Environment) -> Result<Secret, String>
         // A text that isn't UTF-8 is as invalid as an empty one.
         read => read.unwrap_or_default(),
     };
-    files::credential(&text).map_err(|rule| format!("the environment variable {name} must hold {rule}"))
+    files::credential(&text).map_err(|rule| format!("the environment variable {name} must contain {rule}"))
 }
 
 fn unknown_upstream(name: &str, upstreams: &[Arc<Upstream>]) -> String {

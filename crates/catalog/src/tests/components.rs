@@ -116,14 +116,15 @@ fn wrong_components_and_conditions_are_refused() {
           1000000 such as \"0.000002\", found \"-1\"".to_owned()),
         (
             vec!["", "service_tier = \"flex\"", "service_tier = \"flex\""],
-            "c:10: model `m`: `prices`: its conditions (flex) can hold together with those of the price on line 10: give \
-             them apart"
+            "c:10: model `m`: `prices`: its conditions (flex) can apply to the same call as those of the \
+             price on line 10: make them exclusive"
                 .to_owned(),
         ),
         (
             vec!["", "hours = [\"mon-fri\"]", "hours = [\"fri 10:00-11:00\"]"],
-            "c:10: model `m`: `prices`: its conditions (fri 10:00 to fri 11:00 UTC) can hold together with those of the \
-             price on line 10: give them apart"
+            "c:10: model `m`: `prices`: its conditions (fri 10:00 to fri 11:00 UTC) can apply to the same \
+             call as those of the \
+             price on line 10: make them exclusive"
                 .to_owned(),
         ),
         (

@@ -43,8 +43,7 @@ fn price_in_force_never_changes() {
     }
     let error = added(&with(&[price(present, 3)]), &old, true, None).unwrap_err();
     let expected = "c:10: model `m`: `prices`: the price from 2027-01-15T08:00:00.000Z on is in force with \
-        prompt 2, completion 0 and can't become another: keep it, and add one with an `effective_at` of its \
-        own";
+        prompt 2, completion 0 and can't change: keep it, and add one with a different `effective_at`";
     assert_eq!(error, expected);
 }
 
@@ -63,7 +62,7 @@ fn closed_months_get_no_new_versions() {
     let since = Time::parse(open);
     assert!(added(&with(&["2026-01-01T00:00:00Z", open]), &old, true, since).is_ok());
     let late = with(&["2026-01-01T00:00:00Z", closed]);
-    let problems = "c:10: model `m`: `prices`: months before 2026-12-01 are closed, so it can't hold from \
+    let problems = "c:10: model `m`: `prices`: months before 2026-12-01 are closed, so it can't apply from \
         2026-11-30T23:59:59.999Z on: give it a later `effective_at`";
     assert_eq!(added(&late, &old, true, since).unwrap_err(), problems);
     assert!(added(&late, &old, true, None).is_ok());
@@ -99,7 +98,7 @@ fn discounts_in_force_never_change() {
         none.with_book(PriceBook::new([], [DiscountVersion { effective_at: BEGINNING, tiers: Vec::new() }]));
     let error = added(&with_discounts(&[("", 5, 1)]), &none, true, None).unwrap_err();
     let expected = "c:11: volume discount: the discounts without `effective_at` are in force (none) and \
-        can't become others: keep them, and add the new list with an `effective_at` of its own";
+                    can't change: keep them, and add the new list with a different `effective_at`";
     assert_eq!(error, expected);
     let old = with_discounts(&[("", 5, 1), (past, 6, 1), (future, 7, 1)]);
     let cases = [
@@ -137,7 +136,7 @@ fn price_of_cached_tokens_belongs_to_its_version() {
     let expected = |words: &str| {
         format!(
             "c:10: model `m`: `prices`: the price from 2024-01-01T00:00:00.000Z on is in force with {words} \
-             and can't become another: keep it, and add one with an `effective_at` of its own"
+             and can't change: keep it, and add one with a different `effective_at`"
         )
     };
     // A version that was stored before such prices existed has none.

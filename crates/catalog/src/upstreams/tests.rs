@@ -251,7 +251,7 @@ fn mistakes_in_lists_of_fields_name_the_field() {
         ),
         (
             "allow_fields = [\"top_k\", \"top_k\"]".to_owned(),
-            listed("allow_fields", "`top_k` can't be in it: it is there twice"),
+            listed("allow_fields", "`top_k` can't be in it: it is listed twice"),
         ),
         (
             "allow_fields = [\"cache_salt\"]".to_owned(),
@@ -322,7 +322,7 @@ fn all_breaches_of_rules_are_reported_at_once() {
         "c:24: upstream `f`: `credential_env`: `credential_file` is set, too: set only one of them",
         "c:38: model `e`: `routes`: upstream `t` is of kind tgi, which doesn't serve embeddings",
         "c:39: model `e`: `routes`: unknown upstream `other`: the upstreams are `a`, `t`, `d`, `f`",
-        "c:41: model `e`: `routes`: two routes lead to `e` of upstream `a`",
+        "c:41: model `e`: `routes`: two routes have the model `e` of upstream `a`",
     ];
     assert_eq!(parse(&text).unwrap_err().problems, expected);
     let error = parse(&routed(&["upstream = \"a\""])).unwrap_err().to_string();
@@ -372,12 +372,18 @@ fn credentials_are_read_beside_the_file_and_never_quoted() {
             "credential_file = \"missing\"",
             format!("the file {here}/missing can't be read: No such file or directory (os error 2)"),
         ),
-        ("credential_file = \"empty\"", format!("the file {here}/empty must hold {CREDENTIAL_RULE}")),
-        ("credential_file = \"two\"", format!("the file {here}/two must hold {CREDENTIAL_RULE}")),
-        ("credential_file = \"long\"", format!("the file {here}/long must hold {CREDENTIAL_RULE}")),
+        ("credential_file = \"empty\"", format!("the file {here}/empty must contain {CREDENTIAL_RULE}")),
+        ("credential_file = \"two\"", format!("the file {here}/two must contain {CREDENTIAL_RULE}")),
+        ("credential_file = \"long\"", format!("the file {here}/long must contain {CREDENTIAL_RULE}")),
         ("credential_env = \"NONE\"", "the environment variable NONE isn't set".to_owned()),
-        ("credential_env = \"EMPTY\"", format!("the environment variable EMPTY must hold {CREDENTIAL_RULE}")),
-        ("credential_env = \"BYTES\"", format!("the environment variable BYTES must hold {CREDENTIAL_RULE}")),
+        (
+            "credential_env = \"EMPTY\"",
+            format!("the environment variable EMPTY must contain {CREDENTIAL_RULE}"),
+        ),
+        (
+            "credential_env = \"BYTES\"",
+            format!("the environment variable BYTES must contain {CREDENTIAL_RULE}"),
+        ),
     ];
     for (key, why) in cases {
         let word = key.split(' ').next().unwrap();

@@ -130,7 +130,7 @@ impl Standby {
         }
         let answer = self.reads.read(&sql(STANDBY_POSITION), Want::First).await.map_err(Failure::into_error);
         let replayed = position(Ok(answer)).map_err(|error| error.to_string())?;
-        let replayed = replayed.ok_or("the server is no standby")?;
+        let replayed = replayed.ok_or("the server isn't a standby")?;
         let current_at = self.progress().record_standby(replayed);
         let current_at = current_at.ok_or("the lag of the standby is not known yet")?;
         let until = current_at + self.max_lag;

@@ -150,7 +150,7 @@ impl ToSql for Value {
                     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
                     Ok(IsNull::No)
                 }
-                _ => Err(format!("the server takes this parameter for a {ty}; use CAST($n AS …)").into()),
+                _ => Err(format!("the server treats this parameter as a {ty}; use CAST($n AS …)").into()),
             },
         }
     }

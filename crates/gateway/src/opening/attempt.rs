@@ -245,7 +245,7 @@ impl Attempt<'_> {
             Ok(response) => response,
             Err(SendError::Connect(why)) => {
                 self.call.stage.abandon();
-                self.warn(&format!("it can't be connected to: {why}"));
+                self.warn(&format!("connecting to it failed: {why}"));
                 return Err(Failure::moving_on(Code::UpstreamFailed).with(Verdict::Fails));
             }
             Err(SendError::Stale(why)) => {

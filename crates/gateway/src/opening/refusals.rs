@@ -71,7 +71,8 @@ impl Attempt<'_> {
         // The message may repeat a part of a prompt, so it isn't in the lines below.
         errors::log(call_id, upstream, message.as_deref());
         if *fault == Fault::Request {
-            tracing::info!(%call_id, upstream, status, "an upstream refused a request: the client is told why");
+            tracing::info!(%call_id, upstream, status, "an upstream refused a request: the client gets the \
+                                                        reason");
             return;
         }
         self.warn(how);
@@ -91,7 +92,8 @@ impl Attempt<'_> {
                 model,
                 status,
                 "an upstream refuses the operator's credential, or its account has no credit left: look at the credential \
-                 in the catalog and at the account with the provider. `tollkeeper upstream check --probe` asks it again"
+                 in the catalog and at the account with the provider. `tollkeeper upstream check --probe` \
+                 tries again"
             ),
             _ => {}
         }

@@ -117,7 +117,7 @@ impl ModelRequest {
 fn refused(name: &str) -> Error {
     let message = match name {
         "cache_salt" => {
-            "`cache_salt` isn't supported: caches are kept apart by organization already.".to_owned()
+            "`cache_salt` isn't supported: caches are already separate for each organization.".to_owned()
         }
         name => format!("`{name}` isn't supported by this model."),
     };

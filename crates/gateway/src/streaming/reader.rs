@@ -197,7 +197,7 @@ impl Reader {
     pub(super) fn take_ending(&mut self, bounds: Bounds) -> Option<Ending> {
         let exceeds = || {
             let exceeds = self.cleaner.counter().exceeds(bounds);
-            exceeds.then(|| Ending::Cut("it goes on beyond its limit of tokens".to_owned()))
+            exceeds.then(|| Ending::Cut("it continues beyond its token limit".to_owned()))
         };
         self.ending.take().or_else(exceeds)
     }

@@ -75,8 +75,8 @@ fn key_from_file(content: &[u8], what: &str, file: &Path) -> Result<[u8; SECRET_
     let key = <[u8; SECRET_BYTES]>::try_from(content).ok().or_else(|| key_from_base64(content));
     key.ok_or_else(|| {
         format!(
-            "{what} file {}: holds {} bytes; it must hold 32 random bytes, or those in base64 \
-             (44 characters)",
+            "{what} file {}: contains {} bytes; it must contain 32 random bytes, raw or in base64 (44 \
+             characters)",
             file.display(),
             content.len()
         )
@@ -167,7 +167,7 @@ pub fn read_credential(file: &Path) -> Result<(Secret, Option<String>), String> 
     }
     let line = content.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     let secret = credential(line.unwrap_or(&content));
-    secret.map(|secret| (secret, warning)).map_err(|rule| format!("the file {name} must hold {rule}"))
+    secret.map(|secret| (secret, warning)).map_err(|rule| format!("the file {name} must contain {rule}"))
 }
 
 /// Reads a credential for another server.
@@ -397,7 +397,7 @@ mod tests {
         for content in bad.iter().map(|text| text.as_bytes()).chain([&b"word\xff"[..]]) {
             let file = folder.with("bad", content);
             let error = read_credential(&file).unwrap_err();
-            assert_eq!(error, format!("the file {} must hold {CREDENTIAL_RULE}", file.display()));
+            assert_eq!(error, format!("the file {} must contain {CREDENTIAL_RULE}", file.display()));
         }
         let file = folder.with("open", b"word");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();

@@ -96,7 +96,7 @@ async fn wait_for_next_day(
         return Ok(());
     }
     tracing::warn!(payment_id = %waiting.id, organization_id = %waiting.organization_id,
-        "an automatic top-up waits for the next day: the daily maximum was charged");
+        "an automatic top-up waits for the next day: the daily maximum is reached");
     let subject = (DAILY_MAXIMUM, Some(&waiting));
     notices::notify_owners(payments, tx, waiting.organization_id, subject, now).await
 }

@@ -106,7 +106,7 @@ fn check_id(fields: &mut Fields<'_, Api>, scope: Scope, (of, name): (Scope, &str
         fields.problem::<()>(
             name,
             "required",
-            format!("`{name}` says which one a budget of a `{word}` is for."),
+            format!("`{name}` is required for a budget with the scope `{word}`."),
         );
     }
     if scope != of && is_there {

@@ -18,7 +18,7 @@ use web::route::Operation;
 pub struct EndedRotation {
     /// The id.
     id: ApiKeyId,
-    /// A sentence for people.
+    /// A human-readable message.
     message: String,
 }
 
