@@ -6,7 +6,8 @@ use schemars::SchemaGenerator;
 use kernel::error::Error;
 use web::reply::{Body, Reply};
 
-/// Returns `true` if a client prefers a media type to JSON: it names the type, and doesn't rank it below JSON.
+/// Returns `true` if a client prefers a media type to JSON: its `Accept` header contains the type, and
+/// doesn't rank it below JSON.
 pub fn prefers(headers: &HeaderMap, media_type: &str) -> bool {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     is_preferred(media_type, &accept.collect::<Vec<_>>().join(","))

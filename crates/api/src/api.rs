@@ -1,4 +1,4 @@
-//! `/api/…`: what programs of others ask of the server that they expect.
+//! `/api/…`: paths that third-party programs request from the server that they were written for.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -48,7 +48,7 @@ const BEARER: &str = "Bearer";
 /// A message for people.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Message {
-    /// The result in a sentence.
+    /// The result, as a sentence.
     pub message: String,
 }
 

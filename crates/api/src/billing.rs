@@ -23,7 +23,7 @@ use web::route::Operation;
 pub struct Pricing {
     /// Prices by model id.
     models: BTreeMap<String, ModelPricing>,
-    /// The discounts for large volumes.
+    /// The volume discounts.
     volume_discounts: Vec<VolumeDiscount>,
 }
 

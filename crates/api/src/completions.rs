@@ -54,8 +54,8 @@ pub const CREATE: Operation = Operation {
 
 /// Continue a text.
 ///
-/// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. It is reserved
-/// and charged like a chat; several prompts are answered, and charged, each for itself.
+/// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. It is
+/// reserved and charged like a chat; several prompts are answered and charged separately.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,

@@ -1,4 +1,4 @@
-//! Operations that create something: a repeated request with the same idempotency key gets the first response again
+//! Operations that create something: a repeated request with the same idempotency key gets the first response
 //! (docs/contract/README.md#idempotency).
 //!
 //! The handler of such an operation doesn't commit: it returns the reply with its transaction, in which the

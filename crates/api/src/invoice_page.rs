@@ -49,7 +49,7 @@ impl PrintableInvoice<'_> {
     /// Returns the page as HTML.
     ///
     /// # Errors
-    /// The template fails, which it doesn't.
+    /// The template fails, which is impossible.
     pub fn html(&self) -> Result<String, Error> {
         self.render().map_err(Error::internal)
     }

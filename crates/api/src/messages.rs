@@ -106,8 +106,9 @@ pub const COUNT_TOKENS: Operation = Operation {
 
 /// Count the tokens of a message.
 ///
-/// Nothing is generated or charged. A server behind the model counts if it can; otherwise the result is an estimate,
-/// and the response has the header `x-tollkeeper-estimated`. Each key and person has a separate rate for it.
+/// Nothing is generated or charged. A server behind the model counts if it can; otherwise the result is an
+/// estimate, and the response has the header `x-tollkeeper-estimated`. Each key and each user has a separate
+/// rate limit for it.
 pub async fn count_tokens(
     api: Api,
     scope: ModelCallScope,

@@ -20,7 +20,7 @@ use web::input::{Description, Input, NoInput, Query};
 use web::reply::{Bare, RenderedJson, to_json};
 use web::route::Operation;
 
-/// The header by which Anthropic's SDKs are known.
+/// The header that identifies Anthropic's SDKs.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
 /// The models that the caller may use.
@@ -47,11 +47,11 @@ pub struct ListedModel {
     object: &'static str,
     /// Always `model`.
     r#type: &'static str,
-    /// The name to show to people.
+    /// The display name.
     display_name: String,
     /// The Unix time in seconds when the model was created.
     created: i64,
-    /// The same as a text.
+    /// The time of creation, as a timestamp.
     created_at: Time,
     /// The owner of the model.
     owned_by: String,
@@ -94,7 +94,7 @@ pub struct ChatCapabilities {
 /// The capabilities of an embedding model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EmbeddingsCapabilities {
-    /// `true` if it makes vectors of texts.
+    /// `true` if it returns embeddings of texts.
     embeddings: bool,
 }
 
@@ -203,7 +203,7 @@ pub const LIST: Operation = Operation::new("list_models");
 
 /// List models.
 ///
-/// An API key that is restricted to models sees those. Aliases are listed with `aliases=true`.
+/// An API key that is restricted to certain models sees only those. Aliases are listed with `aliases=true`.
 pub async fn list(api: Api, scope: ModelsScope, query: ListModels) -> Result<RenderedJson<ModelList>, Error> {
     let catalog = api.catalog.now();
     let allowed = scope.allowed_models();

@@ -371,7 +371,7 @@ fn links(route: &Route, routes: &[Route]) -> Option<Value> {
     let below = format!("{}/{{", route.path);
     let link = |other: &Route| {
         let (id, _) = other.path.strip_prefix(&below)?.split_once('}')?;
-        // A new invitation names its id like the path does.
+        // The id of a new invitation has the same name as in the path.
         let field = match id {
             "invitation_id" => id,
             "passkey_id" => "passkey/id",

@@ -240,7 +240,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Change an organization.
 ///
-/// A change to the same values leaves `updated_at` as it was.
+/// A change to the same values doesn't change `updated_at`.
 pub async fn update(
     tenants: Tenants,
     scope: OrgScope,

@@ -21,24 +21,24 @@ pub struct ConnectionList {
     connections: Vec<Connection>,
 }
 
-/// A connection of an account with a person at a provider.
+/// A connection of an account to an identity at a provider.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Connection {
     /// The id.
     id: ConnectionId,
     /// The provider's name.
     provider: String,
-    /// The address that the provider named last; null if it named none.
+    /// The e-mail address that the provider last reported; null without one.
     email: Option<String>,
     /// The time when the account was connected.
     connected_at: Time,
-    /// When it was last used to sign in; null if it never was.
+    /// The time when it was last used to sign in; null if never.
     last_used_at: Option<Time>,
 }
 
 pub const LIST: Operation = Operation::new("list_connections");
 
-/// List the caller's connections with providers.
+/// List the caller's connections to providers.
 pub async fn list(
     accounts: Accounts,
     scope: SessionScope,

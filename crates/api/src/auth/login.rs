@@ -28,7 +28,7 @@ record! {
         password: Text<1024> = required,
         /// A code of the authenticator app, or a recovery code. Required if the account has a second factor.
         one_time_code: Option<Text<64>> = optional,
-        /// `true` for a session that lives longer.
+        /// `true` for a longer session.
         remember_me: bool = or(false),
     }
 }

@@ -112,7 +112,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Change the caller's account.
 ///
-/// The e-mail address and the password have operations of their own.
+/// The e-mail address and the password have separate operations.
 pub async fn update(
     accounts: Accounts,
     scope: SessionScope,

@@ -24,7 +24,7 @@ record! {
         ceremony: Text<4096> = required,
         /// The browser's response, as written by `PublicKeyCredential.toJSON`.
         credential: AnyObject = required,
-        /// `true` for a session that lives longer.
+        /// `true` for a longer session.
         remember_me: bool = or(false),
     }
 }

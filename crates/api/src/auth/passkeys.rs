@@ -27,13 +27,13 @@ use super::Message;
 pub struct Passkey {
     /// The id of the passkey.
     id: PasskeyId,
-    /// The name that the person has given it.
+    /// The name chosen by the user.
     name: String,
     /// The time when it was added.
     created_at: Time,
     /// The time of the last use.
     last_used_at: Option<Time>,
-    /// `true` if other devices of the person have the passkey, as last reported by its authenticator.
+    /// `true` if the passkey is synced to other devices, as last reported by its authenticator.
     synced: bool,
 }
 
@@ -89,8 +89,8 @@ record! {
 pub struct PasskeyCreated {
     /// The passkey.
     passkey: Passkey,
-    /// Ten codes, each of which can replace the passkey after the password once; null if the password alone logs in,
-    /// or the account already has codes.
+    /// Ten codes, each of which can replace the passkey once after the password; null if the password alone
+    /// is enough, or if the account already has codes.
     recovery_codes: Option<Vec<String>>,
 }
 
@@ -114,8 +114,8 @@ pub const CREATE: Operation = Operation {
 
 /// Add a passkey.
 ///
-/// A passkey logs in without a password. With `asked_after_password`, a login with the password also requires a second
-/// factor from then on, and every other session of the account ends.
+/// A passkey lets the user log in without a password. With `asked_after_password`, a login with the password
+/// also requires a second factor from then on, and every other session of the account ends.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,
@@ -172,7 +172,7 @@ pub const DELETE: Operation =
 
 /// Remove a passkey of the caller.
 ///
-/// With the last factor the recovery codes go, and a login needs the password alone.
+/// Removing the last factor also deletes the recovery codes, and a login then requires only the password.
 pub async fn delete(
     accounts: Accounts,
     scope: OwnPasskeyScope,

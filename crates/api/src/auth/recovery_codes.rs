@@ -21,9 +21,9 @@ pub struct NewRecoveryCodes {
 pub const CREATE: Operation =
     Operation { errors: &[Code::SecondFactorNotFound], ..Operation::new("create_recovery_codes") };
 
-/// Make new recovery codes.
+/// Generate new recovery codes.
 ///
-/// They are shown this once; all earlier ones stop working.
+/// They are shown only once; all earlier codes stop working.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,

@@ -86,7 +86,7 @@ pub const DELETE: Operation = Operation::new("delete_session");
 
 /// End a session of the caller.
 ///
-/// Its refresh token and its access tokens stop working. The session that calls may name itself.
+/// Its refresh token and its access tokens stop working. The calling session can also end itself.
 pub async fn delete(
     accounts: Accounts,
     scope: OwnSessionScope,

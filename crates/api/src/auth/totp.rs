@@ -22,9 +22,9 @@ use super::Message;
 pub struct NewTotp {
     /// The secret, in base32, to be typed into the app.
     secret: String,
-    /// The same as a link, which a QR code shows to the app.
+    /// The secret as a link, for a QR code that the app scans.
     otpauth_url: String,
-    /// Until when the first code has to be sent.
+    /// The time by which the first code must be sent.
     expires_at: Time,
 }
 
@@ -56,7 +56,7 @@ record! {
     }
 }
 
-/// The recovery codes of a first second factor.
+/// The recovery codes of an account's first second factor.
 #[derive(Serialize, JsonSchema)]
 pub struct TotpConfirmed {
     /// Ten codes, each of which can replace the app once; null if the account already has codes.
@@ -73,8 +73,8 @@ pub const CONFIRM: Operation = Operation {
 
 /// Finish adding an authenticator app.
 ///
-/// From then on a login needs a code. A first factor comes with recovery codes, which are shown only once, and every
-/// other session of the account ends.
+/// From then on, a login needs a code, and every other session of the account ends. If this is the account's
+/// first second factor, the response also contains recovery codes, which are shown only once.
 pub async fn confirm(
     accounts: Accounts,
     scope: SessionScope,

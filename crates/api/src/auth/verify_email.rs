@@ -45,7 +45,8 @@ pub const VERIFY_EMAIL: Operation = Operation {
 
 /// Verify an e-mail address with a token from an e-mail.
 ///
-/// The reader of the e-mail may not be the person who is logged in, so open invitations wait for the next login.
+/// The person who reads the e-mail may not be the one who is logged in, so open invitations are accepted only
+/// at the next login.
 pub async fn verify_email(
     accounts: Accounts,
     scope: Visitor,

@@ -90,7 +90,7 @@ pub(super) fn authenticate_manager<'a>(
 ) -> BoxFuture<'a, Result<Caller, Error>> {
     Box::pin(async move {
         let caller = match authenticate(api, call).await? {
-            // Only changes require that the person has recently confirmed their identity.
+            // Only changes require that the user has recently confirmed their identity.
             Principal::User(user_id) => {
                 let session = call.credential.any_session();
                 let is_fresh = match session.filter(|_| !call.is_read()) {
@@ -124,8 +124,8 @@ pub(super) fn authenticate_manager<'a>(
     })
 }
 
-/// Refuses a person without a second factor where everybody needs one. Their own account stays open to them: that is
-/// asked for in other ways.
+/// Refuses a user without a second factor if the server requires one for everyone. They can still access
+/// their own account, through other accesses.
 async fn check_second_factor(api: &Api, user_id: UserId) -> Result<(), Error> {
     if api.accounts.settings.sign_in.asks_everyone() {
         Box::pin(api.accounts.require_second_factor(user_id)).await?;
@@ -133,7 +133,7 @@ async fn check_second_factor(api: &Api, user_id: UserId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Counts a management call of a person, made by themselves or by one of their keys.
+/// Counts a management call of a user, made with an access token or with one of their keys.
 pub(super) fn count_management(api: &Api, call: &Call, user_id: UserId) -> Result<(), Error> {
     let limits = &api.limits;
     if limits.enabled {

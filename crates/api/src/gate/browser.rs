@@ -130,7 +130,7 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
 
     fn describe(&self) -> AccessDoc {
         let AccessDoc { text, before_ready, .. } = self.0.describe();
-        // The rest of the text is about API keys, which don't open pages.
+        // The rest of the text is about API keys, which can't be used for pages.
         let text = match text.strip_prefix("access token") {
             // The description of the confirmation also applies to a person in a browser.
             Some(more) if more.ends_with(" confirmed") => format!("signed in{more}"),
@@ -217,8 +217,8 @@ impl Access<Api> for FromProvider {
     }
 }
 
-/// The access to the page at which a provider's answer arrives. The cookie of the sign-on is read; whether it is the
-/// right one, the sign-on decides.
+/// The access to the page at which a provider's answer arrives. The cookie of the sign-on is read; the
+/// sign-on checks whether it is the right one.
 #[derive(Clone, Copy, Debug)]
 pub struct SignOn(pub Public);
 
@@ -245,8 +245,9 @@ impl Access<Api> for SignOn {
     }
 }
 
-/// Access to a GET that starts something, such as a link to a provider. `A` admits the caller. The handler can start
-/// it only if one of our own pages led here, so that another site can't start it in a person's browser.
+/// Access to a GET that starts something, such as a link to a provider. `A` admits the caller. The handler
+/// can start it only if the browser came from one of our own pages, so that another site can't start it in a
+/// user's browser.
 #[derive(Clone, Copy, Debug)]
 pub struct Begins<A>(pub A);
 
@@ -254,11 +255,11 @@ pub struct Begins<A>(pub A);
 #[derive(Debug)]
 pub struct Beginning<V> {
     pub visit: V,
-    /// `None` if another site led here, or an address was typed.
+    /// `None` if the browser came from another site, or an address was typed.
     pub from: Option<OurPage>,
 }
 
-/// The proof that one of our pages led here. Only the gate makes it.
+/// The proof that the browser came from one of our pages. Only the gate creates it.
 #[derive(Debug)]
 pub struct OurPage(());
 

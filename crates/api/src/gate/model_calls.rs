@@ -54,7 +54,8 @@ impl Access<Api> for ModelCalls {
     }
 }
 
-/// The access to counts of tokens, which have a rate of their own for each key and person: that of reads.
+/// The access to counts of tokens, which count against a separate rate for each key and user: the rate of
+/// reads.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenCounts;
 
@@ -154,7 +155,7 @@ pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
 }
 
 /// Counts a call against the rate of reads instead of an API key's rate. A key has its own,
-/// and a person has one for all sessions. It is a use of the key all the same.
+/// and a person has one for all sessions. It still counts as a use of the key.
 pub(super) fn count_reads(api: &Api, call: &Call, scope: &str) -> Result<(), Error> {
     let now = api.clock.now();
     if let Some(caller) = call.credential.caller().filter(|_| api.limits.enabled) {

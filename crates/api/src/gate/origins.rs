@@ -18,7 +18,7 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// The destinations in which a page would be part of another one.
 const EMBEDDED: [&str; 6] = ["iframe", "frame", "embed", "object", "fencedframe", "portal"];
 
-/// Refuses a request that doesn't come from where this method may come from.
+/// Refuses a request from an origin that isn't allowed for its method.
 ///
 /// # Errors
 /// 403 `cross_origin_request`.
@@ -59,9 +59,9 @@ fn is_own(headers: &HeaderMap, public_url: &str) -> bool {
     }
 }
 
-/// Returns `true` if one of our pages led the browser here, with a link, a form or a redirect. This excludes addresses
-/// that were typed, or opened by another site or program. Older browsers send `Referer` instead, which our pages allow
-/// only for this host.
+/// Returns `true` if the browser came from one of our pages, through a link, a form or a redirect. This
+/// excludes addresses that were typed, or opened by another site or program. Older browsers send `Referer`
+/// instead, which our pages allow only for this host.
 pub(super) fn is_from_our_page(headers: &HeaderMap, public_url: &str) -> bool {
     match only(headers, &SEC_FETCH_SITE) {
         Some(site) => site == "same-origin",

@@ -148,7 +148,7 @@ impl Access<Api> for OrgInPerson {
 #[derive(Clone, Copy, Debug)]
 pub struct OrgBudget(pub OrganizationAction);
 
-/// The right to an action on a budget.
+/// The permission for an action on a budget.
 #[derive(Clone, Debug)]
 pub struct BudgetScope {
     organization: OrgScope,

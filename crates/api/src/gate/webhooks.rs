@@ -26,7 +26,7 @@ impl Access<Api> for OrgWebhook {
     }
 }
 
-/// The access to a delivery in the path, to have it made again.
+/// The access to a delivery in the path, to repeat it.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgDelivery;
 

@@ -7,7 +7,7 @@ pub struct PathParameter {
     name: &'static str,
     pub description: &'static str,
     pub example: &'static str,
-    /// The refusal of a value that nothing has.
+    /// The error for an id that no object has.
     pub unknown: Code,
 }
 

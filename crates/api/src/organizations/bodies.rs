@@ -36,7 +36,7 @@ impl CreateOrganization {
 record! {
     #[derive(Debug)]
     struct CreateSettings in Api {
-        /// The role of guests whose invitation names none.
+        /// The role of guests whose invitation doesn't specify one.
         default_role: DefaultRole = or(DefaultRole(OrganizationRole::Member)),
         /// `true` if projects may be `public`, so that every member of the organization can view them.
         allow_public_projects: bool = or(false),
@@ -73,7 +73,7 @@ impl UpdateOrganization {
 record! {
     #[derive(Debug)]
     struct UpdateSettings in Api {
-        /// The role of guests whose invitation names none.
+        /// The role of guests whose invitation doesn't specify one.
         default_role: Option<DefaultRole> = change,
         /// `true` if projects may be `public`, so that every member of the organization can view them.
         allow_public_projects: Option<bool> = change,

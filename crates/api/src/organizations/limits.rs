@@ -15,7 +15,7 @@ use web::route::Operation;
 /// The limits of an organization's usage and spending.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationLimits {
-    /// Every model that is offered.
+    /// All models that are offered.
     models: Vec<ModelLimits>,
     /// The amount by which the balance may go below zero.
     credit_limit: Nano,

@@ -342,7 +342,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Change a project.
 ///
-/// A change to the same values leaves `updated_at` as it was.
+/// A change to the same values doesn't change `updated_at`.
 pub async fn update(
     api: Api,
     scope: ProjectScope,

@@ -30,14 +30,15 @@ pub use redeliver::redeliver;
 pub use rotate::rotate;
 pub use test::test;
 
-/// A new webhook. Only this reply and that of a rotation hold its secret.
+/// A new webhook. Only this reply and the reply to a rotation contain its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedWebhook {
     /// The id.
     id: WebhookId,
-    /// The secret by which receivers verify that events come from here.
+    /// The secret with which receivers verify that events come from this server.
     secret: String,
-    /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public Internet.
+    /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
+    /// Internet.
     url: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
@@ -61,7 +62,7 @@ pub const CREATE: Operation = Operation {
 
 /// Create a webhook.
 ///
-/// The secret is in this response and in no later one.
+/// The secret is only in this response.
 pub async fn create(
     webhooks: Webhooks,
     scope: OrgScope,
@@ -86,7 +87,8 @@ pub async fn create(
 pub struct Webhook {
     /// The id.
     id: WebhookId,
-    /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public Internet.
+    /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
+    /// Internet.
     url: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
@@ -94,7 +96,7 @@ pub struct Webhook {
     events: Vec<EventType>,
     /// `true` if it receives events.
     enabled: bool,
-    /// Why it is switched off; null while it is on.
+    /// The reason why it is disabled; null while it is enabled.
     disabled_reason: Option<DisabledReason>,
     /// The time since which every attempt has failed; null after a successful attempt.
     failing_since: Option<Time>,
@@ -166,9 +168,8 @@ pub const UPDATE: Operation = Operation {
 
 /// Change a webhook.
 ///
-/// A merge patch: omitted fields don't change, and null clears a field. If the webhook is turned off, its pending
-/// deliveries are canceled;
-/// switched on again, it gets events from then on.
+/// A merge patch: omitted fields don't change, and null clears a field. If the webhook is disabled, its
+/// pending deliveries are canceled. When it is enabled again, it gets events from then on.
 pub async fn update(
     webhooks: Webhooks,
     scope: WebhookScope,

@@ -12,7 +12,7 @@ use web::route::Operation;
 pub const CREATE: Operation =
     Operation { errors: &[Code::PasskeysDisabled], ..Operation::new("create_passkey_login_options") };
 
-/// Begin to log in with a passkey.
+/// Start logging in with a passkey.
 ///
 /// Returns the input of `PublicKeyCredential.parseRequestOptionsFromJSON`. The options name no account: the
 /// user chooses one of their passkeys for this server.

@@ -14,7 +14,7 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("create_reauthentication_options")
 };
 
-/// Begin to prove with a passkey who the caller is.
+/// Start confirming the caller's identity with a passkey.
 ///
 /// Returns the input of `PublicKeyCredential.parseRequestOptionsFromJSON`, with the account's passkeys.
 pub async fn create(

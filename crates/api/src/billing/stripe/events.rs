@@ -27,7 +27,7 @@ impl Input<Api> for SignedEvent {
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
         let mut values = call.headers.get_all(SIGNATURE).iter();
         let signature = values.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
-        // Of two of them, neither is the signature.
+        // If the header is sent twice, neither value is trusted.
         let signature = signature.filter(|_| values.next().is_none());
         let bytes = read_signed_json(api, call).await?.into_bytes();
         Ok(Self { signature, bytes })
@@ -63,7 +63,7 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("take_stripe_event")
 };
 
-/// Take an event of Stripe.
+/// Receive an event from Stripe.
 ///
 /// The signature authenticates the event. It is stored, and processed afterwards.
 pub async fn create(payments: Payments, _: Visitor, event: SignedEvent) -> Result<Enveloped<Message>, Error> {

@@ -40,7 +40,7 @@ pub struct Budget {
     period: &'static str,
     /// The maximum amount that can be used in a period.
     limit: Nano,
-    /// Calls that could pass the limit are refused.
+    /// `true` if calls that could exceed the limit are refused.
     hard: bool,
     /// The percentages of the limit at which owners and admins are notified by e-mail.
     thresholds: Vec<i64>,
@@ -54,7 +54,7 @@ pub struct Budget {
     spent: Pico,
     /// The amount reserved for calls in progress.
     reserved: Nano,
-    /// The limit less `spent` and `reserved`; less than 0 if they are more.
+    /// The limit minus `spent` and `reserved`; negative if they exceed the limit.
     left: Pico,
     /// The time at which it was created.
     created_at: Time,

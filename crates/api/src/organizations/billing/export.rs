@@ -111,7 +111,7 @@ impl Record<Api> for ExportQuery {
     }
 }
 
-/// Charges as a file, which is made while it is sent.
+/// Charges as a file, which is generated while it is sent.
 pub struct ExportFile {
     name: String,
     form: Form,
@@ -142,7 +142,7 @@ impl Reply for ExportFile {
     fn into_response(self) -> Result<Response<Body>, Error> {
         let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{}\"", self.name))
             .map_err(|_| Error::internal("a file's name can't be a header"))?;
-        // An error breaks the answer off, so that the client doesn't take a part for the whole.
+        // An error aborts the response, so that the client doesn't mistake a part for the whole.
         let lines =
             stream::try_unfold((Some(self.form.header()), self.export), |(header, mut export)| async {
                 let lines = match header {

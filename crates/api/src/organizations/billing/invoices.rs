@@ -92,7 +92,7 @@ pub struct CreditNote {
     number: i64,
     /// The time at which it was created.
     created_at: Time,
-    /// The source and id of the correction, and how many more came with it.
+    /// The source and id of the correction, and the number of other corrections in the same credit note.
     reference: String,
     /// The refund. Negative if the lost discount was worth more than the usage taken back.
     amount: Nano,
@@ -237,7 +237,7 @@ pub const READ: Operation = Operation::new("get_invoice");
 
 /// Get an invoice.
 ///
-/// With `Accept: text/html` it comes as a page to be printed.
+/// With `Accept: text/html`, it is returned as a printable page.
 pub async fn read(
     billing: Billing,
     scope: InvoiceScope,

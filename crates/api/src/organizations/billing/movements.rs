@@ -70,8 +70,8 @@ pub const LIST: Operation = Operation::new("list_movements");
 
 /// List the movements of the balance.
 ///
-/// The newest come first. Without bounds they begin with the organization, and their sum is the posted balance.
-/// With `Accept: text/csv` all of them come as a file, at most 100,000.
+/// The newest come first. Without bounds, the list goes back to the organization's creation, and its sum is
+/// the posted balance. With `Accept: text/csv`, all movements are returned as a file, at most 100,000.
 pub async fn list(
     billing: Billing,
     scope: OrgScope,

@@ -11,7 +11,7 @@ use web::input::NoInput;
 use web::reply::{Enveloped, ok, private};
 use web::route::Operation;
 
-/// Where a card is saved.
+/// The page on which a card is saved.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentMethodPage {
     /// A page of the payment processor, valid for half a day.
@@ -25,8 +25,8 @@ pub const UPDATE: Operation = Operation {
 
 /// Save a card.
 ///
-/// The answer has the page of the payment processor on which it is entered; it takes the place of the one that is
-/// saved.
+/// The response contains the payment processor's page on which the card is entered. The new card replaces the
+/// saved one.
 pub async fn update(
     payments: Payments,
     scope: OrgScope,

@@ -40,7 +40,7 @@ pub struct Payment {
     currency: String,
     /// The invoice that it pays; null for credit.
     invoice_id: Option<InvoiceId>,
-    /// Where it is paid, on a page of the payment processor; null once that is over.
+    /// The payment processor's page on which it is paid; null once it can no longer be paid.
     checkout_url: Option<String>,
     /// The sum of its refunds, without tax.
     refunded: Nano,
@@ -136,8 +136,8 @@ pub const CREATE: Operation = Operation {
 
 /// Pay for credit, or an invoice.
 ///
-/// The response contains the page of the payment processor on which it is paid. The same request, with an idempotency
-/// key, has the same payment and page.
+/// The response contains the page of the payment processor on which it is paid. Repeating the request with
+/// the same idempotency key returns the same payment and page.
 pub async fn create(
     payments: Payments,
     scope: OrgScope,

@@ -37,7 +37,7 @@ pub struct Period {
     start_date: Time,
     /// The first instant of the next month.
     end_date: Time,
-    /// The usage so far at list price, less volume discounts.
+    /// The usage so far at list price, minus volume discounts.
     total_amount: Pico,
     /// The currency, as in ISO 4217.
     currency: String,
@@ -57,7 +57,7 @@ pub enum PeriodStatus {
 /// The balance of the wallet.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Balance {
-    /// The balance without the credit limit, less reserved money; negative if money is owed.
+    /// The balance minus reserved money, without the credit limit; negative if money is owed.
     available: Nano,
     /// The money reserved for calls in flight.
     reserved: Nano,
@@ -117,7 +117,8 @@ pub const SUMMARY: Operation = Operation::new("get_billing_summary");
 
 /// Get the balance and this month's usage.
 ///
-/// On the first day of a month, while the one before is still open for late usage, the new month is shown.
+/// On the first day of a month, the new month is shown, although the previous month is still open for late
+/// usage.
 pub async fn summary(api: Api, scope: OrgScope, _: NoInput) -> Result<Enveloped<Summary>, Error> {
     let found = summary::read(&api.billing, scope.organization_id()).await?;
     let card = cards::read(&api.payments, scope.organization_id()).await?;

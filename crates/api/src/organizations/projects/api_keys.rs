@@ -31,7 +31,7 @@ pub use bodies::{CreateApiKey, UpdateApiKey};
 pub use end_rotation::end_rotation;
 pub use rotate::rotate;
 
-/// A new key. Only this reply and that of a rotation hold its secret.
+/// A new key. Only this reply and the reply to a rotation contain its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedApiKey {
     /// The id.
@@ -62,7 +62,7 @@ pub const CREATE: Operation = Operation {
 
 /// Create an API key.
 ///
-/// The secret is in this response and in no later one.
+/// The secret is only in this response.
 pub async fn create(
     keys: Keys,
     scope: ProjectScope,

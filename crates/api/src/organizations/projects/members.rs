@@ -102,7 +102,7 @@ pub const LIST: Operation = Operation::new("list_project_members");
 
 /// List the members of a project.
 ///
-/// Those who act in it by their role in the organization are not listed.
+/// Members of the organization who have access through their organization role aren't listed.
 pub async fn list(
     tenants: Tenants,
     scope: ProjectScope,
@@ -123,7 +123,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Change a member's role in a project.
 ///
-/// A change to the same role leaves `updated_at` as it was.
+/// A change to the same role doesn't change `updated_at`.
 pub async fn update(
     tenants: Tenants,
     scope: ProjectMemberScope,

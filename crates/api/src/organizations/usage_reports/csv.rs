@@ -26,7 +26,7 @@ pub fn file(name: String, named: bool, groups: Groups, report: &Report, currency
     names.extend(has_caller_names.then_some("api_key_name"));
     names.extend(["chat_requests", "chat_prompt_tokens", "chat_completion_tokens", "chat_amount"]);
     names.extend(["embeddings_requests", "embeddings_tokens", "embeddings_amount", "currency"]);
-    // Behind the others, which so keep their positions.
+    // After the others, so that these keep their positions.
     names.extend(groups.api_key.then_some("user_id"));
     let total = &report.total_components;
     let counted = [("chat", &total.chat), ("embeddings", &total.embeddings)];

@@ -13,7 +13,7 @@ record! {
     /// A new webhook.
     #[derive(Debug)]
     pub struct CreateWebhook in Api {
-        /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public
+        /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
         /// Internet.
         url: WebhookUrl = required,
         /// The events to send; at least one.
@@ -32,14 +32,14 @@ record! {
     /// A merge patch of a webhook (RFC 7396).
     #[derive(Debug)]
     pub struct UpdateWebhook in Api {
-        /// The address that events are sent to: `https`, with port 443 or a port from 1024, on the public
+        /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
         /// Internet.
         url: Option<WebhookUrl> = change,
         /// The events to send; at least one.
         events: Option<EventTypes> = change,
         /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
-        /// `false` to send no more events, `true` to send them again.
+        /// `false` to stop sending events, `true` to resume.
         enabled: Option<bool> = change,
     }
     check(fields) {

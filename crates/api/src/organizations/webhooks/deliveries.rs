@@ -46,7 +46,7 @@ pub struct DeliveryPage {
     page: PageInfo,
 }
 
-/// The delivery of an event to a webhook. Of the receiver's answer only the status is kept.
+/// The delivery of an event to a webhook. Only the status of the receiver's response is kept.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WebhookDelivery {
     /// The id.
@@ -61,7 +61,7 @@ pub struct WebhookDelivery {
     attempts: i64,
     /// The time of the event.
     created_at: Time,
-    /// When it is attempted next; null unless it is pending.
+    /// The time of the next attempt; null unless it is pending.
     next_attempt_at: Option<Time>,
     /// The time of the last attempt; null if never.
     last_attempt_at: Option<Time>,

@@ -99,7 +99,7 @@ record! {
     }
 }
 
-/// Checks that an id is there if, and only if, the budget is of its scope.
+/// Checks that an id is present if, and only if, the budget's scope requires it.
 fn check_id(fields: &mut Fields<'_, Api>, scope: Scope, (of, name): (Scope, &str), is_there: bool) {
     let word = scope.as_str();
     if scope == of && !is_there {
