@@ -80,6 +80,9 @@ impl Floor {
     }
 }
 
+/// Returns the request of a row, for a prepared server.
+type MakeCall = Box<dyn Fn(&World) -> Result<Call, String> + Send + Sync>;
+
 /// A row of the table.
 pub struct Operation {
     /// The route that it measures.
@@ -87,7 +90,7 @@ pub struct Operation {
     /// The difference from others of the same route.
     pub variant: &'static str,
     pub floor: Floor,
-    pub call: Box<dyn Fn(&World) -> Result<Call, String> + Send + Sync>,
+    pub call: MakeCall,
 }
 
 /// The routes below these paths that have no row, and the reason.
@@ -173,15 +176,18 @@ fn reason(route: &Route) -> Option<&'static str> {
 
 /// Returns the row of a read that needs only the path of an organization or a project; `None` for another route.
 fn read(route: &Route) -> Option<Operation> {
-    let parents: [(&str, fn(&World) -> &str); 2] =
-        [(PROJECT, |w| &w.project), (ORGANIZATION, |w| &w.organization)];
-    let (rest, parent) =
-        parents.into_iter().find_map(|(start, parent)| Some((route.path.strip_prefix(start)?, parent)))?;
+    let (rest, is_in_project) = match route.path.strip_prefix(PROJECT) {
+        Some(rest) => (rest, true),
+        None => (route.path.strip_prefix(ORGANIZATION)?, false),
+    };
     if route.method != Method::GET || rest.contains('{') {
         return None;
     }
     let floor = if route.handler.ends_with("::list") { Floor::Page } else { Floor::Point };
-    let call = move |w: &World| Ok(get(w, &format!("{}{rest}", parent(w))));
+    let call = move |w: &World| {
+        let parent = if is_in_project { &w.project } else { &w.organization };
+        Ok(get(w, &format!("{parent}{rest}")))
+    };
     Some(Operation { route: name(route).leak(), variant: "", floor, call: Box::new(call) })
 }
 
