@@ -16,7 +16,7 @@ use kernel::clock::Time;
 use kernel::error::{Code, Error};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, ReservationId, UserId};
 use kernel::money::Pico;
-use kernel::places::in_order;
+use kernel::places;
 use kernel::secrets::sha256;
 
 pub use crate::books::Outcome;
@@ -202,9 +202,8 @@ pub(crate) async fn record_uncounted(
     // With a wrong clock, events would be refused permanently.
     billing.clock_guard.require()?;
     let (now, catalog) = (billing.clock.now(), Arc::clone(&billing.catalog.now()));
-    let mut outcomes: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
-    // The events that go through the queue of writes, and their places.
-    let (mut sent, mut places) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
+    // The events that go through the queue of writes, and the outcomes of the others with their places.
+    let (mut sent, mut others) = (Vec::with_capacity(events.len()), Vec::new());
     let mut unpriced = Vec::new();
     for (place, CostedEvent { mut event, cost }) in events.into_iter().enumerate() {
         match rate(billing, &catalog, &event, now).await? {
@@ -215,20 +214,17 @@ pub(crate) async fn record_uncounted(
                     event.usage.model = model.id.as_str().into();
                 }
                 sent.push(usage_event(event, rated, cost));
-                places.push(place);
             }
-            Err(Unrated::NoPayer(refusal)) => outcomes.push((place, Outcome::Refused(refusal))),
+            Err(Unrated::NoPayer(refusal)) => others.push((place, Outcome::Refused(refusal))),
             Err(Unrated::NoPrice(payer, payload_hash, refusal)) => {
                 unpriced.push(UnpricedEvent { place, event, payer, payload_hash, refusal });
             }
         }
     }
-    outcomes.extend(unpriced_outcomes(billing, unpriced).await?);
-    if !sent.is_empty() {
-        let recorded = books::submit(billing, Record(sent)).await?;
-        outcomes.extend(places.into_iter().zip(recorded));
-    }
-    Ok(in_order(outcomes))
+    others.extend(unpriced_outcomes(billing, unpriced).await?);
+    others.sort_unstable_by_key(|(place, _)| *place);
+    let recorded = if sent.is_empty() { Vec::new() } else { books::submit(billing, Record(sent)).await? };
+    Ok(places::merge(recorded, others))
 }
 
 /// Counts an event that can't be read, for the metrics and the operator's webhooks.
@@ -348,7 +344,8 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     let used = &event.usage;
     events::check_time(event.time, now)?;
     events::check_caller(used.caller.id(), event.time)?;
-    events::check_tokens(used.corrects.is_some(), used.tokens())?;
+    let mut tokens = used.tokens();
+    events::check_tokens(used.corrects.is_some(), tokens)?;
     if used.corrects.is_some() {
         // A correction has the price of the event that it corrects, which is looked up when it is recorded.
         return Ok(EventPrice { parts: used.parts.clone(), ..EventPrice::default() });
@@ -356,10 +353,9 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     // The model may have been retired since its use, or during the call; the usage still has a price.
     let model = catalog.find_any(&used.model);
     let model = model.ok_or_else(|| events::unknown_model(&used.model))?;
-    events::check_kind(model, used.kind, used.tokens())?;
+    events::check_kind(model, used.kind, tokens)?;
     let price = price_of(model, event).ok_or_else(|| events::no_price(&model.id))?;
     let is_charged = price.has(Component::Request) && used.rest.is_none();
-    let mut tokens = used.tokens();
     if is_charged {
         tokens.parts.set(Component::Request, 1);
     }

@@ -196,13 +196,15 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
 
     /// Returns the parts that have another value than the default, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Component, T)> + '_ {
-        let all = Component::ALL.iter().zip(&self.0);
+        // Most calls have no parts, and are checked several times.
+        let values = if self.is_empty() { &[][..] } else { &self.0[..] };
+        let all = Component::ALL.iter().zip(values);
         all.filter(|(_, value)| **value != T::default()).map(|(part, value)| (*part, *value))
     }
 
     /// Returns `true` if every part has the default value.
     pub fn is_empty(&self) -> bool {
-        self.0 == [T::default(); COMPONENTS]
+        self.0.iter().fold(true, |is_empty, value| is_empty & (*value == T::default()))
     }
 
     /// Returns the stored form of the parts: `cache_write_5m:12 reasoning:30`.
@@ -251,9 +253,6 @@ impl Parts {
 
     /// Returns the sum of the parts of these tokens; `None` if it exceeds 64 bits.
     pub fn sum_of(&self, whole: Component) -> Option<i64> {
-        if self.is_empty() {
-            return Some(0);
-        }
         self.iter()
             .filter(|(part, _)| part.whole() == Some(whole))
             .try_fold(0_i64, |sum, (_, quantity)| sum.checked_add(quantity))

@@ -23,7 +23,7 @@ use input::fields::{self, Field, Location, Problems};
 use input::json::{self, Json};
 use input::record;
 use kernel::error::{Code, Detail, Error};
-use kernel::places::in_order;
+use kernel::places;
 use web::input::{Body, Description, Input};
 use web::reply::Bare;
 use web::route::Operation;
@@ -211,21 +211,20 @@ pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Ba
     for (place, event) in events.into_iter().enumerate() {
         match event {
             Ok(event) => {
-                ids.push((place, Arc::clone(&event.id)));
+                ids.push(Arc::clone(&event.id));
                 read.push(event);
             }
             Err(unreadable) => refused.push((place, unreadable)),
         }
     }
     let outcomes = usage::record(&billing, read).await?;
-    let recorded = ids.into_iter().zip(outcomes).map(|((place, id), outcome)| (place, result(id, outcome)));
-    let mut results: Vec<_> = recorded.collect();
+    let recorded = ids.into_iter().zip(outcomes).map(|(id, outcome)| result(id, outcome)).collect();
     let mut details_left = MAX_BATCH_DETAILS;
-    for (place, Unreadable { id, error }) in refused {
+    let refused = refused.into_iter().map(|(place, Unreadable { id, error })| {
         usage::count_unreadable(&billing);
-        results.push((place, unreadable(id, *error, &mut details_left)));
-    }
-    Ok(Bare(Results { results: in_order(results) }))
+        (place, unreadable(id, *error, &mut details_left))
+    });
+    Ok(Bare(Results { results: places::merge(recorded, refused.collect()) }))
 }
 
 fn event_result(id: Option<Arc<str>>, status: EventStatus) -> EventResult {

@@ -79,8 +79,7 @@ impl Record<()> for UsageRecord {
             .optional::<Tokens>("cached_prompt_tokens");
         let parts = fields
             .described("The usage in addition to these tokens, or as a part of them, by component.")
-            .optional::<PartsField>("parts")
-            .map(|parts| parts.unwrap_or_default());
+            .optional::<PartsField>("parts");
         let service_tier =
             fields.described("The tier in the answer.").or("service_tier", TierField::default());
         let is_estimated = fields.described("`true` if the counts are estimates.").or("estimated", false);
@@ -107,11 +106,15 @@ impl Record<()> for UsageRecord {
                 "`cached_prompt_tokens` must be at most `prompt_tokens`, because it is a part of them.";
             fields.problem::<()>("cached_prompt_tokens", "out_of_range", message.to_owned());
         }
-        if let (Some(Integer(prompt)), Some(Integer(completion)), Some(PartsField(parts)), Some(corrects)) =
-            (prompt_tokens, completion_tokens, &parts, &corrects)
+        if let (
+            Some(Integer(prompt)),
+            Some(Integer(completion)),
+            Some(Some(PartsField(parts))),
+            Some(corrects),
+        ) = (prompt_tokens, completion_tokens, &parts, &corrects)
         {
             let cached = cached_prompt_tokens.flatten().map_or(0, |Integer(cached)| cached);
-            check_parts(fields, *parts, (prompt, cached, completion), corrects.is_some());
+            check_parts(fields, parts.to_parts(), (prompt, cached, completion), corrects.is_some());
         }
         Some(Self(Usage {
             caller: caller?,
@@ -120,7 +123,7 @@ impl Record<()> for UsageRecord {
             prompt_tokens: prompt_tokens?.0,
             completion_tokens: completion_tokens?.0,
             cached_prompt_tokens: cached_prompt_tokens?.map(|tokens| tokens.0),
-            parts: parts?.0.into(),
+            parts: parts?.unwrap_or_default().0,
             service_tier: service_tier?.0,
             is_estimated: is_estimated?,
             rest: None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use catalog::{Component, Parts};
+use catalog::{Component, EventParts, Parts};
 use input::fields::{Field, Fields, Location, Problems};
 use input::json::Json;
 use input::schema::{ObjectSchema, Property};
@@ -13,7 +13,7 @@ pub(super) type Tokens = Integer<-1_000_000_000, 1_000_000_000>;
 
 /// The other quantities of an event, by the names of components.
 #[derive(Debug, Default)]
-pub(super) struct PartsField(pub(super) Parts);
+pub(super) struct PartsField(pub(super) EventParts);
 
 impl PartsField {
     fn names() -> String {
@@ -45,7 +45,7 @@ impl Field for PartsField {
             let quantity = Tokens::read(value, &place, problems);
             parts = parts.zip(quantity).map(|(parts, Integer(quantity))| parts.with(part, quantity));
         }
-        parts.map(Self)
+        parts.map(|parts| Self(parts.into()))
     }
     fn schema() -> Value {
         let property =
