@@ -159,6 +159,49 @@ fn estimates_take_no_bytes_of_pictures_for_tokens(database: Database) {
     }
 }
 
+/// The same two estimates for the forms of pictures that responses and messages have.
+#[on_each_database]
+fn estimates_of_responses_and_messages_take_no_bytes_of_pictures(database: Database) {
+    with_models(database, "openai", async |scene| {
+        let data = "A".repeat(400_000);
+        let part = json!([{"type": "input_text", "text": "hi"},
+            {"type": "input_image", "image_url": format!("data:image/png;base64,{data}")}]);
+        let response = json!({"model": "m", "store": false, "input": [{"role": "user", "content": part}]});
+        let source = json!({"type": "base64", "media_type": "image/png", "data": data});
+        let mut message =
+            message(&json!([{"type": "text", "text": "hi"}, {"type": "image", "source": source}]));
+        message["max_tokens"] = json!(100);
+        let text = "Hello there";
+        let answers = [
+            json!({"id": "resp_1", "object": "response", "status": "completed", "model": "m", "usage": null,
+                "output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}]}),
+            json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+                "usage": null, "content": [{"type": "text", "text": text}]}),
+        ];
+        let started = json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
+            "model": "m", "content": []}});
+        let block = |word: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}});
+        let word = |word: &str| json!({"type": "response.output_text.delta", "delta": word});
+        let cuts = [vec![word("a"), word("b")], vec![started, block("a"), block("b")]];
+        let calls = [("/v1/responses", response), ("/v1/messages", message)];
+        for (((path, mut body), answer), cut) in calls.into_iter().zip(answers).zip(cuts) {
+            // 3 for the message, 1 for its letters, 765 for a picture of unknown size: 769 x 0.000001 + 3 x 0.000003
+            scene.upstream.script([json_answer(200, &answer)]);
+            let plain = scene.call(path, &body).send().await;
+            assert_eq!(plain.status, 200, "{path}: {}", plain.text);
+            assert_eq!(last(scene).await, expected("0.000778", 769, 3, true), "{path}");
+            // Cut after two tokens: 769 x 0.000001 + 2 x 0.000003
+            let mut steps = vec![stream_head()];
+            steps.extend(cut.iter().map(event));
+            steps.push(Step::Close);
+            scene.upstream.script([steps]);
+            body["stream"] = json!(true);
+            scene.call(path, &body).send().await;
+            assert_eq!(last(scene).await, expected("0.000775", 769, 2, true), "{path}, streamed");
+        }
+    });
+}
+
 /// TGI has no vectors.
 fn with_models_of_chat(database: Database, kind: &'static str, test: impl AsyncFn(&Scene)) {
     let describe = |upstream: &Upstream| {
