@@ -23,4 +23,5 @@ mod taxed_top_ups;
 mod taxes;
 mod top_up_events;
 mod top_ups;
+mod unknown_statuses;
 mod verification;

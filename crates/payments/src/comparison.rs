@@ -13,7 +13,7 @@ use stripe::{Created, PaymentIntent, PaymentIntentStatus};
 
 use crate::rules::verification::PAYMENT_ID;
 use crate::store::findings::{self, Finding};
-use crate::store::payments::{self as store, Status};
+use crate::store::payments::{self as store, Payment, Status};
 use crate::store::stripe_events;
 use crate::{Payments, orphans, settlement};
 
@@ -74,10 +74,16 @@ async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Err
         };
         let page = payments.processor()?.client.payment_intents(&created).await;
         let page = page.map_err(|error| payments.failed("comparing payments", &error))?;
-        for intent in page.data.iter().filter(|intent| intent.status == PaymentIntentStatus::Succeeded) {
+        for intent in &page.data {
             let Some(payment_id) = intent.metadata.get(PAYMENT_ID) else { continue };
-            at_stripe.insert(intent.id.clone(), payment_id.clone());
-            check_intent(payments, payment_id, intent).await?;
+            if intent.status == PaymentIntentStatus::Succeeded {
+                at_stripe.insert(intent.id.clone(), payment_id.clone());
+                check_intent(payments, payment_id, intent).await?;
+            } else if intent.status == PaymentIntentStatus::Other
+                && let Some(payment) = known(payments, payment_id).await?
+            {
+                put_unknown(payments, &payment, &intent.id).await?;
+            }
         }
         match page.data.last() {
             Some(last) if page.has_more => after = Some(last.id.clone()),
@@ -87,13 +93,15 @@ async fn compare(payments: &Payments, from: Time, until: Time) -> Result<(), Err
     check_own(payments, (from, until), &at_stripe).await
 }
 
+/// Returns the payment with this id, if it exists.
+async fn known(payments: &Payments, payment_id: &str) -> Result<Option<Payment>, Error> {
+    let Some(id) = PaymentId::parse(payment_id) else { return Ok(None) };
+    Ok(store::get(&mut payments.db.read().await?, id).await?)
+}
+
 /// Credits a Stripe payment that is missing here, or records why it can't be credited.
 async fn check_intent(payments: &Payments, payment_id: &str, intent: &PaymentIntent) -> Result<(), Error> {
-    let known = match PaymentId::parse(payment_id) {
-        Some(id) => store::get(&mut payments.db.read().await?, id).await?,
-        None => None,
-    };
-    let Some(payment) = known else {
+    let Some(payment) = known(payments, payment_id).await? else {
         let expected = "a payment that is here".to_owned();
         let found = format!("{} of {payment_id:.40}", intent.amount_received);
         return put(
@@ -158,6 +166,17 @@ async fn check_events(payments: &Payments) -> Result<(), Error> {
         put(payments, Finding { object_id, organization_id: None, expected, found }).await?;
     }
     Ok(())
+}
+
+/// Records that an object of a payment has a status unknown to this version.
+async fn put_unknown(payments: &Payments, payment: &Payment, object_id: &str) -> Result<(), Error> {
+    let finding = Finding {
+        object_id: object_id.to_owned(),
+        organization_id: Some(payment.organization_id),
+        expected: "a status that this version knows".to_owned(),
+        found: "another status".to_owned(),
+    };
+    put(payments, finding).await
 }
 
 async fn put(payments: &Payments, finding: Finding) -> Result<(), Error> {

@@ -2,9 +2,9 @@
 
 use kernel::clock::{DAY_MS, Time};
 use kernel::error::{Code, Error};
-use stripe::{Created, Expandable, Page};
+use stripe::{Created, DisputeStatus, Expandable, Page, RefundStatus};
 
-use super::put;
+use super::{put, put_unknown};
 use crate::rules::disputes::held_minor;
 use crate::store::findings::Finding;
 use crate::store::payments::{self as payment_store, Payment};
@@ -31,6 +31,9 @@ pub async fn refunds(payments: &Payments, (from, until): (Time, Time)) -> Result
         let Some(page) = readable(payments, "Refunds", page).await? else { return Ok(()) };
         for made in &page.data {
             let Some(payment) = payment_of(payments, made.payment_intent.as_ref()).await? else { continue };
+            if made.status == Some(RefundStatus::Other) {
+                put_unknown(payments, &payment, &made.id).await?;
+            }
             let booked = refunds::book(payments, &payment, made).await;
             log_booking(booked, "a refund", &made.id)?;
         }
@@ -55,12 +58,16 @@ pub async fn disputes(payments: &Payments, (from, until): (Time, Time)) -> Resul
         for dispute in &page.data {
             // Nearly all are booked already and need no lock.
             let stored = dispute_store::get(&mut payments.db.read().await?, &dispute.id).await?;
-            if stored.map_or(0, |stored| stored.held_minor()) == held_minor(dispute) {
+            let is_booked = stored.map_or(0, |stored| stored.held_minor()) == held_minor(dispute);
+            if is_booked && dispute.status != DisputeStatus::Other {
                 continue;
             }
             let Some(payment) = payment_of(payments, dispute.payment_intent.as_ref()).await? else {
                 continue;
             };
+            if dispute.status == DisputeStatus::Other {
+                put_unknown(payments, &payment, &dispute.id).await?;
+            }
             let booked = disputes::book(payments, &payment, dispute).await;
             log_booking(booked, "a dispute", &dispute.id)?;
         }
