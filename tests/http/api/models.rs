@@ -64,6 +64,70 @@ async fn model_has_limits_and_prices(world: World) {
     assert!(!text.contains("e-"), "no exponents: {text}");
 }
 
+/// Each price in force with its conditions and the components that have their own price; the shapes of before have the prices
+/// of calls that meet no condition.
+#[on_each_database]
+fn components_and_conditions_are_shown(database: Database) {
+    let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml");
+    database.run(&[catalog], async |world: World| {
+        let ada = world.user("ada").await;
+        let price = |conditions: [&str; 3], components: &[(&str, &str)]| {
+            let [tier, above, hours] = conditions;
+            let each =
+                |(name, price): &(&str, &str)| format!("{{\"component\":\"{name}\",\"price\":{price}}}");
+            let components: Vec<_> = components.iter().map(each).collect();
+            format!(
+                "{{\"effective_at\":\"2024-01-01T00:00:00.000Z\",\"conditions\":{{\"service_tier\":{tier},\
+                 \"above_prompt_tokens\":{above},\"hours\":{hours}}},\"components\":[{}]}}",
+                components.join(",")
+            )
+        };
+        let all = [
+            ("prompt", "0.000003"),
+            ("cached_prompt", "0.0000003"),
+            ("cache_write_5m", "0.00000375"),
+            ("cache_write_1h", "0.000006"),
+            ("audio_prompt", "0.00004"),
+            ("completion", "0.000015"),
+            ("reasoning", "0.00002"),
+            ("request", "0.001"),
+            ("search", "0.01"),
+        ];
+        let long = [
+            ("prompt", "0.000006"),
+            ("cached_prompt", "0.0000006"),
+            ("completion", "0.0000225"),
+            ("request", "0.001"),
+        ];
+        let others = [
+            price(["null", "200000", "null"], &long),
+            price(["\"flex\"", "null", "null"], &[("prompt", "0.0000015"), ("completion", "0.0000075")]),
+            price(
+                ["null", "null", "\"sat 00:00 to mon 00:00 UTC\""],
+                &[("prompt", "0.000002"), ("completion", "0.00001")],
+            ),
+        ];
+        let without = price(["null"; 3], &all);
+        let read = async |path: &str| world.get(path).bearer(&ada.access_token).send().await.text;
+        for (path, seed) in [
+            ("/v1/models/multi", "\"pricing\":{\"prompt_tokens\":0.000003,\"completion_tokens\":0.000015}"),
+            (
+                "/v1/billing/pricing",
+                "\"chat\":{\"prompt_tokens\":0.000003,\"completion_tokens\":0.000015,\"currency\":\"USD\"}",
+            ),
+        ] {
+            let text = read(path).await;
+            assert!(text.contains(seed), "{seed}: {text}");
+            assert!(text.contains(&format!("\"prices\":[{without},")), "{without}: {text}");
+            assert!(others.iter().all(|other| text.contains(other)), "{others:?}: {text}");
+        }
+        let vectors = read("/v1/models/vectors").await;
+        assert!(vectors.contains("{\"component\":\"image\",\"price\":0.0005}"), "{vectors}");
+        let list = read("/v1/models").await;
+        assert!(!list.contains("prices") && !list.contains("pricing"), "{list}");
+    });
+}
+
 #[on_each_database]
 async fn errors_of_models_have_no_envelope(world: World) {
     let ada = world.user("ada").await;

@@ -88,3 +88,33 @@ fn prices_have_versions_and_discounts(database: Database) {
         assert!(page.contains("No chat models are available."), "neither has a route: {page}");
     });
 }
+
+/// In dollars per million tokens: 0.000003 x 1,000,000 = 3 and so on; requests and searches have a price each.
+#[on_each_database]
+fn components_and_conditions_are_shown(database: Database) {
+    let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml");
+    database.run(&[catalog], async |world| {
+        let ada = world.user("ada").await;
+        let browser = world.browser(ada.id).await;
+        let page = browser.page(&world, "/console/models/multi").await.replace('\n', "");
+        for cells in [
+            "<td>other calls</td><td class=\"number\">3.00</td><td class=\"number\">0.30</td>\
+             <td class=\"number\">15.00</td><td>tokens written to the cache: 3.75<br>\
+             tokens written to the cache for an hour: 6.00<br>audio tokens of prompts: 40.00<br>\
+             reasoning tokens: 20.00<br>requests: 0.001 each<br>searches: 0.01 each</td>",
+            "<td>above 200000 prompt tokens</td><td class=\"number\">6.00</td><td class=\"number\">0.60</td>\
+             <td class=\"number\">22.50</td><td>requests: 0.001 each</td>",
+            "<td>flex</td><td class=\"number\">1.50</td><td class=\"number\">–</td>\
+             <td class=\"number\">7.50</td><td>–</td>",
+            "<td>sat 00:00 to mon 00:00 UTC</td><td class=\"number\">2.00</td><td class=\"number\">–</td>\
+             <td class=\"number\">10.00</td><td>–</td>",
+        ] {
+            assert!(page.contains(cells), "{cells}: {page}");
+        }
+        let page = browser.page(&world, "/console/models/vectors").await;
+        assert!(
+            page.contains("<td>all calls</td>") && page.contains("<td>images: 0.0005 each</td>"),
+            "{page}"
+        );
+    });
+}
