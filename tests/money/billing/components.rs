@@ -5,6 +5,7 @@ use tollkeeper::billing::audit;
 use tollkeeper::db::sql;
 
 use support::books::{assert_books, wallet};
+use support::csv::{self, Row};
 use support::transcript::{Books, with_configured_books};
 use support::{Database, on_each_database};
 
@@ -264,6 +265,71 @@ fn corrections_name_parts(database: Database) {
             "Late usage of 2026-01: multi, searches | 3 | 0.01 | 0.03",
         ];
         assert_eq!(all[all.len() - 3..], late);
+        assert_clean(books).await;
+    });
+}
+
+/// Returns the rows of January's file.
+async fn exported(books: &Books<'_>, version: &str) -> Vec<Row> {
+    let token = books.world.session(books.ada.id).await.access_token;
+    let path = format!("{}/billing/export?format=focus&month=2026-01", books.place.organization_path());
+    let answer = books.world.get(&format!("{path}&version={version}")).bearer(&token).send().await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    csv::rows(&answer.text)
+}
+
+#[on_each_database]
+fn pieces_are_billed_and_exported_in_their_units(database: Database) {
+    with_configured_books(database, &[CATALOG], JANUARY, async |books| {
+        let voice = |id, tokens, parts| with(event(books, id, tokens, parts), "model", json!("voice"));
+        // 60 x 0.000001 = 0.00006, 40 x 0.000005 = 0.0002, 20 x 0.000002 = 0.00004, 30 x 0.00002 = 0.0006, 2 x 0.04 = 0.08,
+        // 7 x 0.0002 = 0.0014, 1,000 x 0.000015 = 0.015.
+        let parts =
+            json!({"image_prompt": 40, "audio_completion": 30, "image": 2, "second": 7, "character": 1_000});
+        assert_eq!(charge(books, &voice("e1", (100, 0, 50), &parts)).await, 97_300_000);
+        // 30 x 0.000005 = 0.00015, 0.04, 6 x 0.0002 = 0.0012 and 900 x 0.000015 = 0.0135 go back.
+        let parts = json!({"image_prompt": -30, "image": -1, "second": -6, "character": -900});
+        let correction = with(voice("c1", (-30, 0, 0), &parts), "corrects", json!("e1"));
+        assert_eq!(charge(books, &correction).await, -54_850_000);
+        assert_clean(books).await;
+        books.set_time("2026-02-02T00:00:00Z");
+        books.run_scheduler().await;
+        // Together 0.04245: 0.0973 - 0.05485.
+        let expected = [
+            "voice, prompt tokens | 60 | 0.000001 | 0.00006",
+            "voice, image tokens of prompts | 10 | 0.000005 | 0.00005",
+            "voice, completion tokens | 20 | 0.000002 | 0.00004",
+            "voice, audio tokens of completions | 30 | 0.00002 | 0.0006",
+            "voice, images | 1 | 0.04 | 0.04",
+            "voice, seconds | 1 | 0.0002 | 0.0002",
+            "voice, characters | 100 | 0.000015 | 0.0015",
+        ];
+        assert_eq!(lines(books, "invoice_items", "invoice_id").await, expected);
+        assert_eq!(books.invoices().await[0].amount.to_string(), "0.04245");
+        let mut expected = [
+            "voice/prompt: 60.0 Tokens x 0.000001 = 0.00006",
+            "voice/image_prompt: 10.0 Tokens x 0.000005 = 0.00005",
+            "voice/completion: 20.0 Tokens x 0.000002 = 0.00004",
+            "voice/audio_completion: 30.0 Tokens x 0.00002 = 0.0006",
+            "voice/image: 1.0 Images x 0.04 = 0.04",
+            "voice/second: 1.0 Seconds x 0.0002 = 0.0002",
+            "voice/character: 100.0 Characters x 0.000015 = 0.0015",
+        ];
+        expected.sort_unstable();
+        for version in ["1.2", "1.3", "1.4"] {
+            let rows = exported(books, version).await;
+            let of = |row: &Row| {
+                let cells =
+                    ["ConsumedQuantity", "ConsumedUnit", "EffectiveCost"].map(|name| row[name].clone());
+                let same = ["PricingQuantity", "PricingUnit", "BilledCost"].map(|name| row[name].clone());
+                assert_eq!(cells, same, "{version}: {row:?}");
+                let [quantity, unit, cost] = cells;
+                format!("{}: {quantity} {unit} x {} = {cost}", row["SkuId"], row["ListUnitPrice"])
+            };
+            let mut found: Vec<_> = rows.iter().map(of).collect();
+            found.sort();
+            assert_eq!(found, expected, "{version}");
+        }
         assert_clean(books).await;
     });
 }
