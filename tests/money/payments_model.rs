@@ -107,7 +107,7 @@ impl History {
                 shop.books.use_today("chat-a", tokens, 0).await;
             }
             12 => self.refund(shop).await,
-            13 => self.by_hand(shop).await,
+            13 => self.by_hand(shop),
             14 => self.top_up(shop).await,
             _ => self.change_cards(shop),
         }
@@ -184,32 +184,20 @@ impl History {
     }
 
     /// Makes a change from outside: a refund in the dashboard, a customer's dispute, or a bank's decision.
-    async fn by_hand(&mut self, shop: &Shop<'_>) {
+    fn by_hand(&mut self, shop: &Shop<'_>) {
         let disputes = shop.stripe.all("dispute");
-        let open: Vec<_> = disputes.iter().filter(|dispute| dispute["status"] == "needs_response").collect();
+        let is_open = |dispute: &&Value| {
+            ["needs_response", "warning_needs_response"].contains(&dispute["status"].as_str().unwrap())
+        };
+        let open: Vec<_> = disputes.iter().filter(is_open).collect();
         if !open.is_empty() && self.chance.below(2) == 0 {
             let dispute = open[self.chance.below(open.len())];
-            let (id, amount) = (dispute["id"].as_str().unwrap(), dispute["amount"].as_i64().unwrap());
-            self.said.push(format!("a bank decides about {id} of {}", dispute["payment_intent"]));
-            match self.chance.below(4) {
-                // A part comes back, or all of it, and possibly goes again.
-                0 => {
-                    let part = 1 + self.chance.below(amount as usize) as i64;
-                    shop.stripe.move_disputed(id, part, "usd");
-                    if self.chance.below(2) == 0 {
-                        shop.stripe.move_disputed(id, -part, "usd");
-                    }
-                    shop.stripe.end_dispute(id, self.chance.one_of(&["won", "lost"]));
-                }
-                1 => shop.stripe.close_dispute(id, false),
-                _ => shop.stripe.close_dispute(id, true),
-            }
-            return;
+            return self.decide(shop, dispute);
         }
         let charges = shop.stripe.charges();
         let good: Vec<_> = charges
             .iter()
-            .filter(|charge| charge["disputed"] == false && charge["amount_refunded"] == 0)
+            .filter(|charge| charge["disputed"] == false && charge["refunded"] == false)
             .collect();
         if good.is_empty() {
             return;
@@ -217,13 +205,58 @@ impl History {
         let charge = good[self.chance.below(good.len())];
         let (intent_id, amount) =
             (charge["payment_intent"].as_str().unwrap(), charge["amount"].as_i64().unwrap());
-        if self.chance.below(3) > 0 {
-            let amount = 1 + self.chance.below(amount as usize) as i64;
-            self.said.push(format!("{amount} of {intent_id} are refunded by hand"));
-            shop.stripe.refund_by_hand(intent_id, amount);
-        } else {
-            self.said.push(format!("{amount} of {intent_id} are disputed"));
-            shop.stripe.dispute(intent_id, amount);
+        match self.chance.below(4) {
+            0 | 1 => {
+                let left = amount - charge["amount_refunded"].as_i64().unwrap();
+                let part = 1 + self.chance.below(left as usize) as i64;
+                self.said.push(format!("{part} of {intent_id} are refunded by hand"));
+                shop.stripe.refund_by_hand(intent_id, part);
+            }
+            2 => {
+                self.said.push(format!("{amount} of {intent_id} are disputed"));
+                let id = shop.stripe.dispute(intent_id, amount);
+                return_refunded(shop, &id);
+            }
+            _ => {
+                self.said.push(format!("a bank inquires about {amount} of {intent_id}"));
+                shop.stripe.inquire(intent_id, amount);
+            }
+        }
+    }
+
+    /// Makes a bank's decision about a dispute or an inquiry.
+    fn decide(&mut self, shop: &Shop<'_>, dispute: &Value) {
+        let id = dispute["id"].as_str().unwrap();
+        self.said.push(format!("a bank decides about {id} of {}", dispute["payment_intent"]));
+        if dispute["status"] == "warning_needs_response" {
+            match self.chance.below(4) {
+                0 => shop.stripe.close_dispute(id, false),
+                1 => shop.stripe.end_dispute(id, "prevented"),
+                _ => {
+                    shop.stripe.escalate(id);
+                    return_refunded(shop, id);
+                }
+            }
+            return;
+        }
+        let held = held(dispute);
+        match self.chance.below(4) {
+            // A part comes back, and possibly goes again.
+            0 if held > 0 => {
+                let part = 1 + self.chance.below(held as usize) as i64;
+                shop.stripe.move_disputed(id, part, "usd");
+                if self.chance.below(2) == 0 {
+                    shop.stripe.move_disputed(id, -part, "usd");
+                }
+                shop.stripe.end_dispute(id, self.chance.one_of(&["won", "lost"]));
+            }
+            1 => shop.stripe.end_dispute(id, "lost"),
+            _ => {
+                if held > 0 {
+                    shop.stripe.move_disputed(id, held, "usd");
+                }
+                shop.stripe.end_dispute(id, "won");
+            }
         }
     }
 
@@ -306,6 +339,21 @@ impl History {
         assert_eq!(pending, 0, "{}", story());
         let report = tollkeeper::billing::audit::check(&shop.world().app.billing, None).await.unwrap();
         assert!(report.is_clean(), "{:?}\n{}", report.drifts, story());
+    }
+}
+
+/// Returns the amount that the bank holds of a disputed payment.
+fn held(dispute: &Value) -> i64 {
+    let moved = dispute["balance_transactions"].as_array().unwrap().iter();
+    -moved.map(|moved| moved["amount"].as_i64().unwrap()).sum::<i64>()
+}
+
+/// The bank has taken the whole payment: it returns the amount that was refunded before.
+fn return_refunded(shop: &Shop<'_>, dispute_id: &str) {
+    let charge_id = shop.stripe.object(dispute_id)["charge"].as_str().unwrap().to_owned();
+    let refunded = shop.stripe.object(&charge_id)["amount_refunded"].as_i64().unwrap();
+    if refunded > 0 {
+        shop.stripe.move_disputed(dispute_id, refunded, "usd");
     }
 }
 
