@@ -38,6 +38,39 @@ fn components_and_conditions_are_shown() {
 }
 
 #[test]
+fn overlapping_prices_and_impossible_components_are_reported() {
+    let folder = Folder::new();
+    let start = Start::new(&folder.0);
+    let file = File::new(&[]);
+    let name = file.name();
+    let price = |rest: &str| {
+        format!(
+            "{{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"2\", completion_tokens = \"4\"{rest} }}"
+        )
+    };
+    for (one, two, shown) in [
+        ("hours = [\"mon-fri\"]", "hours = [\"fri 10:00-11:00\"]", "fri 10:00 to fri 11:00 UTC"),
+        ("service_tier = \"flex\"", "service_tier = \"flex\"", "flex"),
+        ("above_prompt_tokens = 5", "above_prompt_tokens = 5", "above 5 prompt tokens"),
+    ] {
+        let prices = [price(""), price(&format!(", {one}")), price(&format!(", {two}"))].join(", ");
+        file.write(&catalog(&[&format!("m\nprices = [{prices}]")]));
+        let mistake = format!(
+            "{name}:10: model `m`: `prices`: its conditions ({shown}) can apply to the same call as those of the price on \
+             line 10: make them exclusive"
+        );
+        check_mistakes(&start, name, &[mistake]);
+    }
+    let vectors =
+        "{ effective_at = 2024-01-01T00:00:00Z, prompt_tokens = \"2\", components = { reasoning = \"1\" } }";
+    let model = format!("n\nkind = \"embeddings\"\ndimension = 3\nprices = [{vectors}]");
+    file.write(&catalog(&[&model]));
+    let mistake =
+        format!("{name}:11: model `n`: `components.reasoning`: an embedding model has none, leave it out");
+    check_mistakes(&start, name, &[mistake]);
+}
+
+#[test]
 fn valid_file_is_summarized() {
     let folder = Folder::new();
     let (past, future) = ("2024-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
