@@ -366,8 +366,13 @@ fn wrong_parts_are_refused_by_name(database: Database) {
             ),
         ];
         for (parts, message) in cases {
-            let refused = report(books, &event(books, "e", (10, 2, 5), &parts)).await;
+            let wrong = event(books, "e", (10, 2, 5), &parts);
+            let refused = report(books, &wrong).await;
             assert_eq!(refused, ("invalid_event".to_owned(), message), "{parts}");
+            let answer = books.world.ask("/service/v1/usage", &json!({ "events": [wrong] })).bare().await;
+            let field = answer["results"][0]["details"][0]["param"].as_str().unwrap();
+            let names = ["parts", "parts.thinking", "parts.prompt"];
+            assert!(names.contains(&field), "{field}: {parts}");
         }
         let tier = with(event(books, "e", (10, 0, 0), &json!({})), "service_tier", json!("fast"));
         let (code, message) = report(books, &tier).await;
