@@ -44,6 +44,12 @@ async fn invoices(shop: &Shop<'_>) -> Vec<String> {
     lines
 }
 
+/// Returns the month's charges so far, and whether an invoice is due.
+async fn summary(shop: &Shop<'_>) -> (Value, Value) {
+    let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;
+    (summary["current_period"]["total_amount"].clone(), summary["subscription"]["status"].clone())
+}
+
 /// Returns the sum of the exported charges from March to July.
 async fn charges(shop: &Shop<'_>) -> String {
     let mut sum = 0;
@@ -68,7 +74,10 @@ fn refund_of_used_money_is_charged_once(database: Database) {
         shop.hear().await;
         use_five(shop).await;
         assert_eq!(shop.balance().await, "-25");
+        // April costs 5: the 20 that went back are no charge of it.
+        assert_eq!(summary(shop).await, (json!(5), json!("active")));
         close(shop, "05").await;
+        assert_eq!(summary(shop).await, (json!(0), json!("past_due")));
         // 20 + 5 = 25 on all documents, and in all files.
         assert_eq!(invoices(shop).await, ["20 + 0 = 0 paid", "5 + 20 = 25 open"]);
         assert_eq!(charges(shop).await, "25");
