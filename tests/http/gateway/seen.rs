@@ -95,6 +95,61 @@ fn every_call_has_one_line() {
     assert!(!server.log().contains("secret words"));
 }
 
+/// A count above the reservation, parts that don't fit in their whole, and an answer without a count.
+#[test]
+fn odd_counts_are_warnings() {
+    let runtime = runtime();
+    let engine = runtime.block_on(Upstream::start());
+    let folder = Folder::new();
+    let file = folder.0.join("catalog.toml");
+    let model = MODEL
+        .replace("{ upstream = \"busy\", model = \"m\" }, ", "")
+        .replace("max_tokens = 1000\n", "max_tokens = 1000\ncontext_length = 5000\n");
+    let table = format!("[[upstreams]]\nid = \"engine\"\nkind = \"vllm\"\nurl = \"{}\"\n", engine.url());
+    std::fs::write(&file, model + &table).unwrap();
+    let server = Start::new(&folder.0)
+        .set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap())
+        .set("TOLLKEEPER_LOG__FORMAT", "json")
+        .run();
+    let place = server.settle(&server.sign_up("ada"));
+    let warnings = |text: &str| -> Vec<Value> {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains(text));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let details = json!({"cached_tokens": 8, "image_tokens": 5});
+    for (usage, text, expected) in [
+        (
+            json!({"prompt_tokens": 4_900, "completion_tokens": 1}),
+            "counted more tokens of a prompt than were reserved",
+            json!({"prompt_tokens": 4_900}),
+        ),
+        (
+            json!({"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": details}),
+            "counted parts of tokens that don't fit in their whole",
+            json!({"prompt_tokens": 10, "cached_prompt_tokens": 8, "completion_tokens": 1}),
+        ),
+        (
+            json!({"prompt_tokens": 0, "completion_tokens": 0}),
+            "hasn't counted the tokens of a complete answer",
+            json!({}),
+        ),
+    ] {
+        let choice =
+            json!({"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"});
+        engine.script([json_answer(200, &json!({"choices": [choice], "usage": usage}))]);
+        let body = json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}]});
+        assert_eq!(server.post("/v1/chat/completions", &body).bearer(&place.key).send().status, 200);
+        assert!(until(|| !warnings(text).is_empty()), "{text}: {}", server.log());
+        let found = warnings(text);
+        let [line] = &found[..] else { panic!("{}", server.log()) };
+        assert_eq!((&line["level"], &line["upstream"]), (&json!("WARN"), &json!("engine")), "{line:#}");
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(&line[name], value, "{name} of {line:#}");
+        }
+    }
+}
+
 /// After ten seconds without an event the answer begins with comments. Later events are passed on as usual, and
 /// a failure is an event.
 #[on_each_database]
