@@ -131,6 +131,17 @@ pub const FAULTS: &[Fault] = &[
         &["recount_refund"],
     ),
     fault(
+        "M4: a dispute at Stripe is lost",
+        &[
+            "UPDATE payments SET disputed_minor = 0 WHERE organization_id = $1 AND disputed_minor <> 0",
+            "DELETE FROM ledger_entries WHERE transaction_id IN (SELECT t.id FROM ledger_transactions t
+                 JOIN payment_disputes d ON t.idempotency_key LIKE '%:' || d.id || ':%')",
+            "UPDATE wallets SET posted_nano = posted_nano + 60000000000 WHERE organization_id = $1",
+            "DELETE FROM payment_disputes WHERE organization_id = $1",
+        ],
+        &["recount_dispute"],
+    ),
+    fault(
         "a refund is noted twice",
         &["UPDATE payments SET refunded_minor = refunded_minor * 2 WHERE refunded_minor <> 0"],
         &["recount_returned"],

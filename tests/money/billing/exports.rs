@@ -239,13 +239,15 @@ fn name_never_becomes_a_formula(database: Database) {
     with_books(database, START, async |books| {
         let token = fresh_token(books.world, &books.ada).await;
         let key = format!("{}/api-keys/{}", books.place.project_path(), books.keys[0]);
-        let name = serde_json::json!({"name": "=HYPERLINK(\"x\", 1)"});
-        let renamed = books.world.call(Method::PUT, &key).json(&name).bearer(&token).send().await;
-        assert_eq!(renamed.status, 200, "{}", renamed.text);
         books.use_today("free-f", 1, 0).await;
+        for (name, cell) in [("x;=1+1;y", "x;'=1+1;y"), ("=HYPERLINK(\"x\", 1)", "'=HYPERLINK(\"x\", 1)")] {
+            let name = serde_json::json!({ "name": name });
+            let renamed = books.world.call(Method::PUT, &key).json(&name).bearer(&token).send().await;
+            assert_eq!(renamed.status, 200, "{}", renamed.text);
+            let rows = csv::rows(&file(books, "2026-01").await);
+            assert_eq!((rows.len(), &*rows[0]["ResourceName"]), (1, cell));
+        }
         let rows = csv::rows(&file(books, "2026-01").await);
-        assert_eq!(rows.len(), 1);
-        assert_eq!(rows[0]["ResourceName"], "'=HYPERLINK(\"x\", 1)");
         assert_eq!((&*rows[0]["ResourceId"], &*rows[0]["BilledCost"]), (&*books.keys[0], "0.0"));
     });
 }

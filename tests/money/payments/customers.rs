@@ -77,3 +77,28 @@ fn charge_of_a_deleted_customer_pauses_for_want_of_a_card(database: Database) {
         assert_eq!(shop.balance().await, "55");
     });
 }
+
+/// After a change from a sandbox to real money, Stripe has neither the customers of before nor their cards.
+#[on_each_database]
+fn another_customer_is_made_after_a_change_of_the_mode(database: Database) {
+    with_shop(database, async |shop| {
+        shop.buy("20", true).await;
+        for kind in ["customer", "payment_method"] {
+            for object in shop.stripe.all(kind) {
+                let id = object["id"].as_str().unwrap();
+                shop.stripe.edit(id, |object| object["object"] = json!("object_of_the_other_mode"));
+            }
+        }
+        shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
+        // 20 - 6,000,000 x 0.0000025 = 5.
+        shop.books.use_today("chat-a", 6_000_000, 0).await;
+        shop.work().await;
+        let top_up = shop.read_top_up().await;
+        assert_eq!((&top_up["paused_reason"], &top_up["failures"]), (&json!("no_payment_method"), &json!(0)));
+        shop.buy("30", true).await;
+        assert_eq!(shop.balance().await, "35");
+        assert_eq!(card(shop).await["last4"], "4242");
+        assert_eq!(shop.stripe.all("customer").len(), 1);
+        assert_eq!(shop.count("SELECT COUNT(*) FROM payment_customers").await, 1);
+    });
+}
