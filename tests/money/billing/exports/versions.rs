@@ -1,6 +1,9 @@
 //! FOCUS 1.3 and 1.4: their columns against the requirements of the specification, and the datasets of 1.4.
 
+use serde_json::json;
+
 use super::*;
+use support::transcript::with_configured_books;
 
 /// Whether a file needs a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,12 @@ use Form::{Decimal, Instant, Json, Text};
 
 /// A column: its name, whether it is required, whether it may be null, its form, and its only values, if any.
 type Requirement = (&'static str, Need, bool, Form, &'static [&'static str]);
+
+/// The units of components.
+const UNITS: &[&str] = &["Tokens", "Requests", "Images", "Seconds", "Characters", "Searches"];
+/// The same, and the unit of charges whose price isn't known.
+const PRICING_UNITS: &[&str] =
+    &["Tokens", "Requests", "Images", "Seconds", "Characters", "Searches", "Units"];
 
 const CATEGORIES: &[&str] = &["Usage", "Purchase", "Tax", "Credit", "Adjustment"];
 
@@ -59,7 +68,7 @@ const SHARED: &[Requirement] = &[
     ("CommitmentDiscountType", Never, true, Text, &[]),
     ("CommitmentDiscountUnit", Never, true, Text, &[]),
     ("ConsumedQuantity", Here, true, Decimal, &[]),
-    ("ConsumedUnit", Here, true, Text, &["Tokens"]),
+    ("ConsumedUnit", Here, true, Text, UNITS),
     ("ContractedCost", Always, false, Decimal, &[]),
     ("ContractedUnitPrice", Here, true, Decimal, &[]),
     ("EffectiveCost", Always, false, Decimal, &[]),
@@ -73,7 +82,7 @@ const SHARED: &[Requirement] = &[
     ("PricingCurrencyEffectiveCost", Never, true, Decimal, &[]),
     ("PricingCurrencyListUnitPrice", Never, true, Decimal, &[]),
     ("PricingQuantity", Always, true, Decimal, &[]),
-    ("PricingUnit", Always, true, Text, &["Tokens", "Units"]),
+    ("PricingUnit", Always, true, Text, PRICING_UNITS),
     ("RegionId", Never, true, Text, &[]),
     ("RegionName", Never, true, Text, &[]),
     ("ResourceId", Here, true, Text, &[]),
@@ -230,6 +239,44 @@ fn columns_and_values_are_those_of_the_specification(database: Database) {
             let names =
                 ["ServiceProviderName", "HostProviderName", "InvoiceIssuerName"].map(|name| &*row[name]);
             assert_eq!(names, ["tollkeeper"; 3]);
+        }
+    });
+}
+
+/// Usage of components, some of it under conditions, meets the same requirements.
+#[on_each_database]
+fn components_meet_the_requirements(database: Database) {
+    let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml");
+    with_configured_books(database, &[catalog], START, async |books| {
+        let parts = json!({"cache_write_5m": 50, "audio_prompt": 10, "reasoning": 20, "search": 2});
+        books.use_parts("multi", [1_000, 200, 500], &parts).await;
+        let parts =
+            json!({"image_prompt": 40, "audio_completion": 30, "image": 2, "second": 7, "character": 1_000});
+        books.use_parts("voice", [100, 0, 50], &parts).await;
+        books.use_parts("multi", [300_000, 0, 100], &json!({})).await;
+        // A Saturday.
+        books.set_time("2026-01-17T09:00:00Z");
+        books.use_parts("multi", [1_000, 0, 100], &json!({})).await;
+        for is_closed in [false, true] {
+            if is_closed {
+                books.set_time(CLOSES);
+                books.run_scheduler().await;
+            }
+            let file = get(books, "2026-01", "version=1.4").await;
+            check(&file, &[SHARED, OF_1_4]);
+            check(&get(books, "2026-01", "version=1.3").await, &[SHARED, OF_1_3]);
+            check(&get(books, "2026-01", "version=1.4&dataset=invoice_detail").await, &[INVOICE_DETAIL]);
+            let rows = csv::rows(&file);
+            for unit in UNITS {
+                assert!(rows.iter().any(|row| row["ConsumedUnit"] == *unit), "{unit}: {file}");
+            }
+            for conditions in ["above 200000 prompt tokens", "sat 00:00 to mon 00:00 UTC"] {
+                let details = format!("\"x_Conditions\":\"{conditions}\"");
+                assert!(
+                    rows.iter().any(|row| row["SkuPriceDetails"].contains(&details)),
+                    "{details}: {file}"
+                );
+            }
         }
     });
 }
