@@ -104,6 +104,36 @@ async fn call_reserves_its_highest_price_and_captures_the_actual_one(world: Worl
     assert_books(&world).await;
 }
 
+/// Each token is reserved at the price of its dearest part, and pieces that the caller expects are added.
+#[on_each_database]
+fn dearest_components_and_pieces_are_reserved(database: Database) {
+    let settings = [
+        ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml"),
+        ("TOLLKEEPER_BILLING__CREDIT_LIMIT", "10"),
+    ];
+    database.run(&settings, async |world: World| {
+        let scene = scene(&world).await;
+        for (model, more, amount) in [
+            // 1,000 x 0.00004 for audio, 100 x 0.00002 for reasoning, 0.001 for the request.
+            ("multi", json!({}), json!(0.043)),
+            // And 3 x 0.01.
+            ("multi", json!({"searches": 3, "seconds": 7}), json!(0.073)),
+            // 1,000 x 0.000005 for images, 100 x 0.00002 for audio.
+            ("voice", json!({"searches": 3}), json!(0.007)),
+            // And 7 x 0.0002.
+            ("voice", json!({"seconds": 7}), json!(0.0084)),
+        ] {
+            let mut question = json!({"credential": scene.key, "operation": "chat", "model": model, "max_tokens": 100,
+                "estimated_prompt_tokens": 1_000});
+            question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let decision = world.ask("/service/v1/authorize", &question).bare().await;
+            assert_eq!(decision["reservation"]["amount"], amount, "{model} {more}: {decision}");
+            release(&world, &decision["reservation"]).send().await;
+        }
+        assert_books(&world).await;
+    });
+}
+
 #[on_each_database]
 async fn reservation_can_be_released_extended_or_expire(world: World) {
     let scene = scene(&world).await;
