@@ -2,9 +2,13 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tollkeeper::clock::Clock;
 
+use support::process::Start;
 use support::shop::{Shop, with_shop};
+use support::stripe::FakeStripe;
 use support::stripe::cards::Card;
+use support::world::Folder;
 use support::{Database, on_each_database};
 
 async fn delete_customer(shop: &Shop<'_>) {
@@ -101,4 +105,28 @@ fn another_customer_is_made_after_a_change_of_the_mode(database: Database) {
         assert_eq!(shop.stripe.all("customer").len(), 1);
         assert_eq!(shop.count("SELECT COUNT(*) FROM payment_customers").await, 1);
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn customer_that_stripe_does_not_have_is_named_in_the_log() {
+    let (stripe, folder) = (FakeStripe::start(&Clock::System).await, Folder::new());
+    let settings = stripe.settings(&folder.0);
+    let set = |start: Start, (name, value): &(&str, String)| start.set(name, value);
+    let server = settings.iter().fold(Start::new(&folder.0), set).run();
+    let ada = server.sign_up("ada");
+    let place = server.settle(&ada);
+    let organization = place.project_path.split("/projects").next().unwrap();
+    let begin = || {
+        let call = server.post(&format!("{organization}/billing/payments"), &json!({"amount": 20}));
+        call.bearer(&ada.access_token).data()
+    };
+    begin();
+    let customer_id = stripe.all("customer")[0]["id"].as_str().unwrap().to_owned();
+    stripe.delete_customer(&customer_id);
+    begin();
+    server.wait_for_log("Stripe doesn't have an organization's customer");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("doesn't have an organization's customer")).unwrap();
+    assert!(line.contains("WARN") && line.contains(&customer_id), "{line}");
+    assert_eq!(server.stop().code, Some(0));
 }
