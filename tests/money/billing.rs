@@ -9,6 +9,7 @@ mod components;
 mod drifts;
 mod edges;
 mod endings;
+mod event_size;
 mod exports;
 mod golden;
 mod golden_edges;
