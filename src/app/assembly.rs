@@ -320,6 +320,7 @@ impl Base {
             public_url: config.public_url(),
             console: config.console.clone(),
             service_url: config.service_url(),
+            navigation: console::routes::navigation(),
             table: api::routes::table,
             openapi: OnceLock::new(),
             docs: OnceLock::new(),

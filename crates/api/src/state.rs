@@ -70,6 +70,8 @@ pub struct Parts {
     pub console: Console,
     /// The URL of the service listener.
     pub service_url: String,
+    /// The console's pages with a link in its navigation, in the order of the links.
+    pub navigation: Vec<Route>,
     /// The table of routes, which the document and the reference describe.
     pub table: fn() -> Vec<Route>,
     /// The OpenAPI document, made when it is first read.

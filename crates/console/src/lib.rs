@@ -28,7 +28,8 @@
 //!    handler asks [`conflicts::check`] before it changes anything.
 //! 5. A success of a POST ends in `Page::done(&console.link("/…"), Done::…)`: a redirect to the page that shows it, with
 //!    a word of the closed list in [`notices`].
-//! 6. A place in the navigation is a line in [`navigation`].
+//! 6. A link in the [`navigation`] is a label on the row: `route(…).in_navigation("Projects")`. Links have the order
+//!    of their rows, and people see those whose access admits their role.
 //! 7. A test in `tests/http/console/`, the access matrix blessed (`TOLLKEEPER_TEST_BLESS=1 cargo test --test http
 //!    console::access`), its line in `docs/contract/console.md`.
 

@@ -1,54 +1,18 @@
-//! The places of the side navigation: a page for each, and the action that it needs.
+//! The side navigation: links to the rows of the table of routes that have a label, in their order.
 //!
-//! A place is listed here once its route is in the table. It is shown to people whose role allows its action.
+//! A row belongs to the section whose path it continues without another parameter. People see it if their role allows
+//! them to open its page.
 
-use tenants::roles::{OrganizationAction, OrganizationRole, ProjectAction, ProjectRole};
+use api::routes::Route;
 
-/// A place in an organization or a project.
-#[derive(Clone, Copy, Debug)]
-pub struct Place<A> {
-    /// Its path after that of the organization or project.
-    pub suffix: &'static str,
-    pub label: &'static str,
-    /// The action that its page needs.
-    pub action: A,
-}
+/// The section of an organization.
+pub const ORGANIZATION: &str = "/console/organizations/{organization_id}";
 
-/// The places of an organization: below `/console/organizations/{organization_id}`.
-pub const ORGANIZATION: &[Place<OrganizationAction>] = &[
-    Place { suffix: "", label: "Overview", action: OrganizationAction::View },
-    Place { suffix: "/projects", label: "Projects", action: OrganizationAction::View },
-    Place { suffix: "/members", label: "Members", action: OrganizationAction::ViewMembers },
-    Place { suffix: "/usage", label: "Usage", action: OrganizationAction::ViewBilling },
-    Place { suffix: "/billing", label: "Billing", action: OrganizationAction::ViewBilling },
-    Place { suffix: "/limits", label: "Limits", action: OrganizationAction::View },
-    Place { suffix: "/webhooks", label: "Webhooks", action: OrganizationAction::ViewBilling },
-    Place { suffix: "/audit-log", label: "Audit log", action: OrganizationAction::ViewAuditLog },
-    Place { suffix: "/settings", label: "Settings", action: OrganizationAction::Modify },
-];
+/// The section of a project.
+pub const PROJECT: &str = "/console/organizations/{organization_id}/projects/{project_id}";
 
-/// The places of a project: below `/console/organizations/{organization_id}/projects/{project_id}`.
-pub const PROJECT: &[Place<ProjectAction>] = &[
-    Place { suffix: "", label: "Overview", action: ProjectAction::View },
-    Place { suffix: "/api-keys", label: "API keys", action: ProjectAction::ManageApiKeys },
-    Place { suffix: "/playground", label: "Playground", action: ProjectAction::CallModels },
-    Place { suffix: "/usage", label: "Usage", action: ProjectAction::ViewUsage },
-    Place { suffix: "/members", label: "Members", action: ProjectAction::ViewMembers },
-    Place { suffix: "/settings", label: "Settings", action: ProjectAction::Modify },
-];
-
-/// The places of the installation: below `/console/installation`, all for operators.
-pub const INSTALLATION: &[Place<()>] = &[
-    Place { suffix: "", label: "Overview", action: () },
-    Place { suffix: "/users", label: "Accounts", action: () },
-    Place { suffix: "/organizations", label: "Organizations", action: () },
-    Place { suffix: "/invoices", label: "Open invoices", action: () },
-    Place { suffix: "/margins", label: "Margins", action: () },
-    Place { suffix: "/catalog", label: "Catalog", action: () },
-    Place { suffix: "/mail", label: "E-mail", action: () },
-    Place { suffix: "/audit", label: "Audit trail", action: () },
-    Place { suffix: "/settings", label: "Configuration", action: () },
-];
+/// The section of the installation, whose pages require no role.
+pub const INSTALLATION: &str = "/console/installation";
 
 /// A link of the navigation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,40 +23,26 @@ pub struct NavigationLink {
     pub is_current: bool,
 }
 
-/// Returns the links of an organization for this role. `rest` is the path of the page after the organization's.
-pub fn of_organization(base: &str, rest: Option<&str>, role: OrganizationRole) -> Vec<NavigationLink> {
-    links(ORGANIZATION.iter().filter(|place| role.allows(place.action)), base, rest)
+/// Returns the labels of the pages of a section that this role may open, each with its path after the section's.
+pub fn pages(routes: &[Route], section: &str, role: &str) -> Vec<(&'static str, &'static str)> {
+    let admits = |route: &&Route| route.access.roles.as_ref().is_none_or(|(_, roles)| roles.contains(&role));
+    let page = |route: &Route| Some((route.label?, route.path.strip_prefix(section)?));
+    routes.iter().filter(admits).filter_map(page).filter(|(_, suffix)| !suffix.contains('{')).collect()
 }
 
-/// Returns the links of a project for this role.
-pub fn of_project(base: &str, rest: Option<&str>, role: ProjectRole) -> Vec<NavigationLink> {
-    links(PROJECT.iter().filter(|place| role.allows(place.action)), base, rest)
-}
-
-/// Returns the links of the installation.
-pub fn of_installation(base: &str, rest: &str) -> Vec<NavigationLink> {
-    links(INSTALLATION.iter(), base, Some(rest))
-}
-
-fn links<'a, A: 'a>(
-    places: impl Iterator<Item = &'a Place<A>> + Clone,
-    base: &str,
-    rest: Option<&str>,
-) -> Vec<NavigationLink> {
-    // The place with the longest suffix is the current one.
+/// Returns the links to pages of a section. `base` is the link to the section, `rest` the path of the current page
+/// after the section's, if the page is in it.
+pub fn links(pages: &[(&'static str, &'static str)], base: &str, rest: Option<&str>) -> Vec<NavigationLink> {
     let current = rest.and_then(|rest| {
-        places
-            .clone()
-            .filter(|place| is_at(rest, place.suffix))
-            .map(|place| place.suffix)
-            .max_by_key(|s| s.len())
+        let suffixes = pages.iter().map(|(_, suffix)| *suffix);
+        suffixes.filter(|suffix| is_at(rest, suffix)).max_by_key(|suffix| suffix.len())
     });
-    let link = |place: &Place<A>| NavigationLink {
-        label: place.label,
-        href: format!("{base}{}", place.suffix),
-        is_current: Some(place.suffix) == current,
+    let link = |&(label, suffix): &(&'static str, &'static str)| NavigationLink {
+        label,
+        href: format!("{base}{suffix}"),
+        is_current: Some(suffix) == current,
     };
-    places.map(link).collect()
+    pages.iter().map(link).collect()
 }
 
 /// Returns `true` if a page is at this place or below it. An overview has no pages below it.
@@ -110,14 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_place_is_current_the_closest() {
-        let places = ["", "/projects", "/billing", "/billing/invoices"].map(|suffix| Place {
-            suffix,
-            label: suffix,
-            action: (),
-        });
+    fn one_page_is_current_the_closest() {
+        let pages = ["", "/projects", "/billing", "/billing/invoices"].map(|suffix| (suffix, suffix));
         let current = |rest: Option<&str>| {
-            let links = links(places.iter(), "/o", rest);
+            let links = links(&pages, "/o", rest);
             let found: Vec<_> = links.iter().filter(|link| link.is_current).map(|link| link.label).collect();
             assert!(found.len() <= 1, "{found:?}");
             found.first().copied()
@@ -136,6 +82,6 @@ mod tests {
         ] {
             assert_eq!(current(rest), label, "{rest:?}");
         }
-        assert_eq!(links(places.iter(), "/o", None)[1].href, "/o/projects");
+        assert_eq!(links(&pages, "/o", None)[1].href, "/o/projects");
     }
 }

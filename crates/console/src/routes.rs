@@ -1,7 +1,7 @@
 //! The table of the console's routes: one row per page and method.
 //!
 //! A row has the same access as the operation of the API that does the same, in [`Browser`]; pages that need no
-//! session have theirs in [`Open`].
+//! session have theirs in [`Open`]. Rows with a label are the side [navigation](crate::navigation), in this order.
 
 use http::Method;
 
@@ -43,6 +43,11 @@ pub fn table() -> Vec<Route> {
         others(),
     ];
     routes.into_iter().flatten().map(|route| route.with_pages(error_pages::PAGES)).collect()
+}
+
+/// Returns the pages that the navigation links to, in the order of the links.
+pub fn navigation() -> Vec<Route> {
+    table().into_iter().filter(|route| route.label.is_some()).collect()
 }
 
 #[rustfmt::skip]
@@ -145,16 +150,17 @@ fn of_organizations() -> Vec<Route> {
         route(GET, "/console/organizations", Browser(Person), organizations::list),
         route(GET, "/console/organizations/new", Browser(Person), organizations::new::read),
         route(POST, "/console/organizations/new", Browser(Person), organizations::new::create),
-        route(GET, "/console/organizations/{organization_id}", Browser(Org(View)), organizations::read),
+        route(GET, "/console/organizations/{organization_id}",
+              Browser(Org(View)), organizations::read).in_navigation("Overview"),
         route(GET, "/console/organizations/{organization_id}/projects",
-              Browser(Org(View)), organizations::projects::list),
+              Browser(Org(View)), organizations::projects::list).in_navigation("Projects"),
         route(GET, "/console/organizations/{organization_id}/projects/new",
               Browser(Org(ManageProjects)), organizations::projects::new::read),
         route(POST, "/console/organizations/{organization_id}/projects/new",
               Browser(Org(ManageProjects)), organizations::projects::new::create),
         // Members and invitations of an organization
         route(GET, "/console/organizations/{organization_id}/members",
-              Browser(Org(ViewMembers)), organizations::members::list),
+              Browser(Org(ViewMembers)), organizations::members::list).in_navigation("Members"),
         route(GET, "/console/organizations/{organization_id}/members/invite",
               Browser(Org(InviteMembers)), organizations::members::invite::read),
         route(POST, "/console/organizations/{organization_id}/members/invite",
@@ -181,11 +187,11 @@ fn of_money() -> Vec<Route> {
     vec![
         // Usage and money of an organization
         route(GET, "/console/organizations/{organization_id}/usage",
-              Browser(Org(ViewBilling)), organizations::usage::read),
+              Browser(Org(ViewBilling)), organizations::usage::read).in_navigation("Usage"),
         route(GET, "/console/organizations/{organization_id}/usage/csv",
               Browser(Org(ViewBilling)), organizations::usage::csv::read),
         route(GET, "/console/organizations/{organization_id}/billing",
-              Browser(Org(ViewBilling)), organizations::billing::read),
+              Browser(Org(ViewBilling)), organizations::billing::read).in_navigation("Billing"),
         route(GET, "/console/organizations/{organization_id}/billing/movements",
               Browser(Org(ViewBilling)), organizations::billing::movements::list),
         route(GET, "/console/organizations/{organization_id}/billing/movements/csv",
@@ -214,7 +220,8 @@ fn of_money() -> Vec<Route> {
               Browser(Org(ViewBilling)), organizations::billing::balance_alert::read),
         route(POST, "/console/organizations/{organization_id}/billing/balance-alert",
               Browser(Org(ManageBilling)), organizations::billing::balance_alert::create),
-        route(GET, "/console/organizations/{organization_id}/limits", Browser(Org(View)), organizations::limits::read),
+        route(GET, "/console/organizations/{organization_id}/limits",
+              Browser(Org(View)), organizations::limits::read).in_navigation("Limits"),
     ]
 }
 
@@ -250,7 +257,7 @@ fn of_payments() -> Vec<Route> {
 fn of_webhooks() -> Vec<Route> {
     vec![
         route(GET, "/console/organizations/{organization_id}/webhooks",
-              Browser(Org(ViewBilling)), organizations::webhooks::list),
+              Browser(Org(ViewBilling)), organizations::webhooks::list).in_navigation("Webhooks"),
         route(GET, "/console/organizations/{organization_id}/webhooks/new",
               Browser(Org(ManageWebhooks)), organizations::webhooks::new::read),
         route(POST, "/console/organizations/{organization_id}/webhooks/new",
@@ -285,11 +292,11 @@ fn of_webhooks() -> Vec<Route> {
 fn of_settings() -> Vec<Route> {
     vec![
         route(GET, "/console/organizations/{organization_id}/audit-log",
-              Browser(Org(ViewAuditLog)), organizations::audit_log::list),
+              Browser(Org(ViewAuditLog)), organizations::audit_log::list).in_navigation("Audit log"),
         route(GET, "/console/organizations/{organization_id}/audit-log/csv",
               Browser(Org(ViewAuditLog)), organizations::audit_log::csv::read),
         route(GET, "/console/organizations/{organization_id}/settings",
-              Browser(Org(Modify)), organizations::settings::read),
+              Browser(Org(Modify)), organizations::settings::read).in_navigation("Settings"),
         route(POST, "/console/organizations/{organization_id}/settings",
               Browser(Org(Modify)), organizations::settings::create),
         route(GET, "/console/organizations/{organization_id}/settings/second-factor",
@@ -311,9 +318,9 @@ fn of_settings() -> Vec<Route> {
 fn of_projects() -> Vec<Route> {
     vec![
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}",
-              Browser(Project::to(ProjectAction::View)), organizations::projects::read),
+              Browser(Project::to(ProjectAction::View)), organizations::projects::read).in_navigation("Overview"),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys",
-              Browser(Project::to(ManageApiKeys)), organizations::projects::api_keys::list),
+              Browser(Project::to(ManageApiKeys)), organizations::projects::api_keys::list).in_navigation("API keys"),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/new",
               Browser(Project::to(ManageApiKeys)), organizations::projects::api_keys::new::read),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/new",
@@ -335,17 +342,18 @@ fn of_projects() -> Vec<Route> {
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/api-keys/{key_id}/delete",
               Browser(KeyAction::Delete), organizations::projects::api_keys::delete::create),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/playground",
-              Browser(Project::to(CallModels)), organizations::projects::playground::read),
+              Browser(Project::to(CallModels)), organizations::projects::playground::read).in_navigation("Playground"),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground",
               Browser(Project::to(CallModels)), organizations::projects::playground::create),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/playground/stream",
               Browser(Project::to(CallModels)), organizations::projects::playground::stream::create),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/usage",
-              Browser(Project::to(ViewUsage)), organizations::projects::usage::read),
+              Browser(Project::to(ViewUsage)), organizations::projects::usage::read).in_navigation("Usage"),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/usage/csv",
               Browser(Project::to(ViewUsage)), organizations::projects::usage::csv::read),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members",
-              Browser(Project::to(ProjectAction::ViewMembers)), organizations::projects::members::list),
+              Browser(Project::to(ProjectAction::ViewMembers)),
+              organizations::projects::members::list).in_navigation("Members"),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
               Browser(Project::to(ManageMembers)), organizations::projects::members::new::read),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/new",
@@ -359,7 +367,8 @@ fn of_projects() -> Vec<Route> {
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/members/{member_id}/remove",
               Browser(ProjectMember::ManagedOrLeaving), organizations::projects::members::remove::create),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/settings",
-              Browser(Project::to(ProjectAction::Modify)), organizations::projects::settings::read),
+              Browser(Project::to(ProjectAction::Modify)),
+              organizations::projects::settings::read).in_navigation("Settings"),
         route(POST, "/console/organizations/{organization_id}/projects/{project_id}/settings",
               Browser(Project::to(ProjectAction::Modify)), organizations::projects::settings::create),
         route(GET, "/console/organizations/{organization_id}/projects/{project_id}/delete",
@@ -373,8 +382,8 @@ fn of_projects() -> Vec<Route> {
 fn of_installation() -> Vec<Route> {
     use installation::{audit, catalog, invoices, mail, margins, organizations, settings, users};
     vec![
-        route(GET, "/console/installation", Browser(Operator::Read), installation::read),
-        route(GET, "/console/installation/users", Browser(Operator::Read), users::list),
+        route(GET, "/console/installation", Browser(Operator::Read), installation::read).in_navigation("Overview"),
+        route(GET, "/console/installation/users", Browser(Operator::Read), users::list).in_navigation("Accounts"),
         route(GET, "/console/installation/users/{user_id}", Browser(Operator::Read), users::read),
         route(GET, "/console/installation/users/{user_id}/disable", Browser(Operator::Write), users::disable::read),
         route(POST, "/console/installation/users/{user_id}/disable", Browser(Operator::Write), users::disable::create),
@@ -388,7 +397,8 @@ fn of_installation() -> Vec<Route> {
               Browser(Operator::Write), users::reset_second_factor::read),
         route(POST, "/console/installation/users/{user_id}/reset-second-factor",
               Browser(Operator::Write), users::reset_second_factor::create),
-        route(GET, "/console/installation/organizations", Browser(Operator::Read), organizations::list),
+        route(GET, "/console/installation/organizations",
+              Browser(Operator::Read), organizations::list).in_navigation("Organizations"),
         route(GET, "/console/installation/organizations/{organization_id}",
               Browser(Operator::Read), organizations::read),
         route(GET, "/console/installation/organizations/{organization_id}/credit",
@@ -399,7 +409,8 @@ fn of_installation() -> Vec<Route> {
               Browser(Operator::Write), organizations::credit_limit::read),
         route(POST, "/console/installation/organizations/{organization_id}/credit-limit",
               Browser(Operator::Write), organizations::credit_limit::create),
-        route(GET, "/console/installation/invoices", Browser(Operator::Read), invoices::list),
+        route(GET, "/console/installation/invoices",
+              Browser(Operator::Read), invoices::list).in_navigation("Open invoices"),
         route(GET, "/console/installation/invoices/{invoice_id}/mark-paid",
               Browser(Operator::Write), invoices::mark_paid::read),
         route(POST, "/console/installation/invoices/{invoice_id}/mark-paid",
@@ -408,14 +419,15 @@ fn of_installation() -> Vec<Route> {
               Browser(Operator::Write), invoices::void::read),
         route(POST, "/console/installation/invoices/{invoice_id}/void",
               Browser(Operator::Write), invoices::void::create),
-        route(GET, "/console/installation/margins", Browser(Operator::Read), margins::list),
-        route(GET, "/console/installation/catalog", Browser(Operator::Read), catalog::read),
+        route(GET, "/console/installation/margins", Browser(Operator::Read), margins::list).in_navigation("Margins"),
+        route(GET, "/console/installation/catalog", Browser(Operator::Read), catalog::read).in_navigation("Catalog"),
         route(POST, "/console/installation/catalog/reload", Browser(Operator::Write), catalog::reload::create),
-        route(GET, "/console/installation/mail", Browser(Operator::Read), mail::list),
+        route(GET, "/console/installation/mail", Browser(Operator::Read), mail::list).in_navigation("E-mail"),
         route(POST, "/console/installation/mail/retry", Browser(Operator::Write), mail::retry::create),
         route(POST, "/console/installation/mail/test", Browser(Operator::Write), mail::test::create),
-        route(GET, "/console/installation/audit", Browser(Operator::Read), audit::list),
-        route(GET, "/console/installation/settings", Browser(Operator::Read), settings::read),
+        route(GET, "/console/installation/audit", Browser(Operator::Read), audit::list).in_navigation("Audit trail"),
+        route(GET, "/console/installation/settings",
+              Browser(Operator::Read), settings::read).in_navigation("Configuration"),
     ]
 }
 

@@ -9,17 +9,13 @@ use tenants::roles::{OrganizationAction, ProjectAction};
 
 use crate::assets;
 use crate::console::Console;
-use crate::navigation::{self, NavigationLink};
+use crate::navigation::{self, INSTALLATION, NavigationLink, ORGANIZATION, PROJECT};
 use crate::notices::Done;
 
-/// The path of the pages of operators.
-const INSTALLATION: &str = "/console/installation";
-
 /// The frame of a page. Every template has a field `shell`, which `frame.html` shows.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shell {
-    /// The beginning of all links: `/console`, after the path of the public URL.
-    console: String,
+    console: Console,
     /// The person who is signed in, if any.
     pub person: Option<Person>,
     /// The person's newest organizations, for the menu.
@@ -70,7 +66,7 @@ impl Shell {
     /// Returns the frame of a page for a visitor who isn't signed in.
     pub fn without_person(console: &Console, target: &Target) -> Self {
         Self {
-            console: console.link(""),
+            console: console.clone(),
             person: None,
             organizations: Vec::new(),
             organization: None,
@@ -84,7 +80,7 @@ impl Shell {
 
     /// Returns the link to a page: `path` begins after `/console`.
     pub fn link(&self, path: &str) -> String {
-        format!("{}{path}", self.console)
+        self.console.link(path)
     }
 
     /// Returns the link to a page of an organization: `path` begins after its id.
@@ -136,7 +132,7 @@ impl Shell {
         let rest = self.rest_after(&format!("/organizations/{}", organization.id));
         // A page of a project is in the project's part of the navigation.
         let rest = rest.filter(|_| self.project.is_none());
-        navigation::of_organization(&self.organization_link(""), rest, organization.role)
+        self.links(ORGANIZATION, organization.role.as_str(), &self.organization_link(""), rest)
     }
 
     /// The links of the page's project.
@@ -145,7 +141,7 @@ impl Shell {
             return Vec::new();
         };
         let rest = self.rest_after(&format!("/organizations/{}/projects/{}", organization.id, project.id));
-        navigation::of_project(&self.project_link(""), rest, project.role)
+        self.links(PROJECT, project.role.as_str(), &self.project_link(""), rest)
     }
 
     /// Returns `true` if the person runs the installation.
@@ -156,7 +152,7 @@ impl Shell {
     /// The links of the installation, on its pages.
     pub fn installation_links(&self) -> Vec<NavigationLink> {
         match self.rest_after("/installation").filter(|_| self.is_operator()) {
-            Some(rest) => navigation::of_installation(&self.link("/installation"), rest),
+            Some(rest) => self.links(INSTALLATION, "", &self.link("/installation"), Some(rest)),
             None => Vec::new(),
         }
     }
@@ -184,6 +180,10 @@ impl Shell {
     /// The version of the program.
     pub fn version(&self) -> &'static str {
         env!("CARGO_PKG_VERSION")
+    }
+
+    fn links(&self, section: &str, role: &str, base: &str, rest: Option<&str>) -> Vec<NavigationLink> {
+        navigation::links(&navigation::pages(&self.console.navigation, section, role), base, rest)
     }
 
     fn rest_after(&self, prefix: &str) -> Option<&str> {

@@ -184,6 +184,8 @@ pub struct Route<S: State> {
     pub has_entity_tag: bool,
     /// The error pages, if errors don't have the format of the path (`error_shape`).
     pub pages: Option<Pages<S>>,
+    /// The label of its link in the navigation of pages, if it has one.
+    pub label: Option<&'static str>,
     endpoint: Endpoint<S>,
 }
 
@@ -224,6 +226,7 @@ where
         other_content_type: O::other_content_type(),
         has_entity_tag: O::has_entity_tag(),
         pages: None,
+        label: None,
         endpoint: endpoint(move |state, call| Box::pin(run(Arc::clone(&access), handler, state, call))),
     }
 }
@@ -296,6 +299,12 @@ impl<S: State> Route<S> {
     #[must_use]
     pub fn with_pages(self, pages: Pages<S>) -> Self {
         Self { pages: Some(pages), ..self }
+    }
+
+    /// Adds a link to the route to the navigation of pages.
+    #[must_use]
+    pub fn in_navigation(self, label: &'static str) -> Self {
+        Self { label: Some(label), ..self }
     }
 
     /// Returns the format of the route's errors.

@@ -11,6 +11,7 @@ use tollkeeper::operators::roles;
 use tollkeeper::tenants::roles::OrganizationRole;
 use tollkeeper::trail::{self, Filter, Trail};
 
+use super::pages::side_links;
 use support::console::{Browser, assert_escaped};
 use support::http::Call;
 use support::world::{TestUser, World};
@@ -83,6 +84,12 @@ async fn every_page_is_there_and_says_what_is(world: World) {
     }
     let overview = browser.page(&world, TOP).await;
     assert!(overview.contains("The database answers.") && overview.contains("not checked yet"), "{overview}");
+    let links: Vec<_> = side_links(&overview).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(
+        links,
+        PAGES.map(|page| format!("{TOP}{page}")),
+        "the navigation has all of them, in this order"
+    );
     assert_escaped(&browser.page(&world, &format!("{TOP}/organizations")).await, "<b>Acme</b>");
     let path = format!("{TOP}/organizations/{}", place.organization);
     let organization = browser.page(&world, &path).await;

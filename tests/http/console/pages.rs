@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use http::Method;
 use tollkeeper::api::invoice_page::CONTENT_SECURITY_POLICY;
 use tollkeeper::console::routes;
+use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 
 use support::console::Browser;
 use support::http::Answer;
@@ -71,14 +72,68 @@ pub fn check_size(answer: &Answer, path: &str) {
     assert!(answer.text.len() < 50_000, "{path} has {} bytes", answer.text.len());
 }
 
+/// Returns a path of the table with these ids.
+fn with_ids(path: &str, ids: &[(&str, &str)]) -> String {
+    ids.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
+}
+
 /// Returns the paths of all pages, for these ids.
 pub fn page_paths(ids: &[(&str, &str)]) -> Vec<String> {
-    let with_ids = |path: &str| {
-        ids.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
-    };
     let gets = routes::table().into_iter().filter(|route| route.method == Method::GET);
     let pages = gets.filter(|route| route.content_type == "text/html" && !route.path.contains("{*"));
-    pages.map(|route| with_ids(route.path)).filter(|path| !path.contains('{')).collect()
+    pages.map(|route| with_ids(route.path, ids)).filter(|path| !path.contains('{')).collect()
+}
+
+/// Returns the links of a page's side navigation: path and label.
+pub fn side_links(page: &str) -> Vec<(&str, &str)> {
+    let parts = page.split("<nav class=\"side\"").skip(1).map(|part| part.split("</nav>").next().unwrap());
+    let links = parts.flat_map(|part| part.split("<a href=\"").skip(1));
+    links
+        .map(|link| {
+            let (path, rest) = link.split_once('"').unwrap();
+            (path, rest.split_once('>').unwrap().1.split_once('<').unwrap().0)
+        })
+        .collect()
+}
+
+#[on_each_database]
+async fn navigation_has_the_pages_that_a_role_may_open(world: World) {
+    let ada = world.user("ada").await;
+    let place = world.place(&ada, "Acme").await;
+    let ids = [("organization_id", place.organization.as_str()), ("project_id", place.project.as_str())];
+    let mut people = vec![ada];
+    for (name, role, in_project) in [
+        ("bob", OrganizationRole::Admin, None),
+        ("cy", OrganizationRole::Member, Some(ProjectRole::Developer)),
+        ("dan", OrganizationRole::Member, Some(ProjectRole::Viewer)),
+    ] {
+        let user = world.user(name).await;
+        world.join_organization(&place, &user, role).await;
+        if let Some(role) = in_project {
+            world.join_project(&place, &user, role).await;
+        }
+        people.push(user);
+    }
+    let organization = format!("/console/organizations/{}", place.organization);
+    let project = format!("{organization}/projects/{}", place.project);
+    let pages: Vec<_> =
+        routes::navigation().iter().map(|page| (with_ids(page.path, &ids), page.label.unwrap())).collect();
+    for person in &people {
+        let browser = world.browser(person.id).await;
+        let (mut of_organization, mut of_project) = (Vec::new(), Vec::new());
+        for (path, label) in &pages {
+            let status = browser.get(&world, path).send().await.status;
+            let section = if path.starts_with(&project) { &mut of_project } else { &mut of_organization };
+            match status {
+                200 => section.push((path.as_str(), *label)),
+                403 | 404 => {}
+                other => panic!("{path}: {other}"),
+            }
+        }
+        assert_eq!(side_links(&browser.page(&world, &organization).await), of_organization);
+        let both = [of_project, of_organization].concat();
+        assert_eq!(side_links(&browser.page(&world, &project).await), both);
+    }
 }
 
 #[on_each_database]

@@ -129,7 +129,7 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
     }
 
     fn describe(&self) -> AccessDoc {
-        let AccessDoc { text, before_ready, .. } = self.0.describe();
+        let AccessDoc { text, roles, before_ready, .. } = self.0.describe();
         // The rest of the text is about API keys, which can't be used for pages.
         let text = match text.strip_prefix("access token") {
             // The description of the confirmation also applies to a person in a browser.
@@ -137,7 +137,7 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
             Some(_) => "signed in".to_owned(),
             None => text,
         };
-        AccessDoc { before_ready, ..AccessDoc::new(Some("cookie"), text) }
+        AccessDoc { roles, before_ready, ..AccessDoc::new(Some("cookie"), text) }
     }
 }
 
