@@ -34,7 +34,7 @@ pub struct Change {
 pub fn read(payments: &Payments, organization_id: OrganizationId) -> BoxFuture<'_, Result<AutoTopUp, Error>> {
     Box::pin(async move {
         let found = store::get(&mut payments.db.read().await?, organization_id).await?;
-        // An absent row has no timestamps.
+        // Without a row, the timestamps are 0.
         Ok(found.unwrap_or_else(|| AutoTopUp::none(organization_id, Time::from_unix_ms(0))))
     })
 }

@@ -39,7 +39,8 @@ pub fn read(
     })
 }
 
-/// Returns the URL of the open Stripe page for saving a card, if any, for callers who may save one.
+/// Returns the URL of the open Stripe page for saving a card, if any. Show it only to users who may save a
+/// card.
 ///
 /// # Errors
 /// The database fails.
@@ -53,7 +54,7 @@ pub async fn open_page(
     Ok(open.and_then(|customer| customer.setup_url))
 }
 
-/// Returns the URL of a Stripe page for saving a card; the same one while it's open.
+/// Returns the URL of a Stripe page for saving a card. Repeated calls return the same page while it's open.
 ///
 /// # Errors
 /// 403 without permission, or if payments are off; 502 if Stripe can't be reached.
@@ -215,7 +216,7 @@ pub async fn save_set_up(payments: &Payments, session: &CheckoutSession) -> Resu
     let mut tx = payments.db.write().await?;
     let Some(customer) = customers::lock(&mut tx, found.organization_id, now).await? else { return Ok(()) };
     let is_open = customer.setup_session_id.as_ref() == Some(&session.id);
-    // The card came from an older page as well, or this session was already handled.
+    // The card is already saved if an older page had the same card, or if this session was handled before.
     let is_known = customer.method_id.as_ref() == Some(&method.id);
     if is_open && !is_known {
         save(payments, &mut tx, customer, method, now).await?;

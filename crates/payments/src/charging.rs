@@ -56,7 +56,7 @@ struct Attempt {
     is_repeated: bool,
 }
 
-/// Charges the card for a due automatic top-up, or takes the action that replaces the charge.
+/// Charges the card for a due automatic top-up. If nothing can be charged now, ends or postpones the payment.
 ///
 /// # Errors
 /// Stripe can't be reached, in which case the same attempt is repeated; the database fails.
@@ -71,7 +71,7 @@ pub async fn charge(payments: &Payments, payment: &Payment) -> Result<(), Error>
     };
     let Attempt { payment, is_repeated } = match begun {
         Begun::Attempt(attempt) => attempt,
-        // An owner lowered the cap in the meantime. The payment is processed again.
+        // An owner has lowered the cap in the meantime. The next run processes the payment again.
         Begun::Nothing | Begun::NeedsTax(_) => return Ok(()),
     };
     let intent = match is_repeated {
@@ -346,8 +346,8 @@ async fn fail(
     stop(payments, booking, tx, wallet, (reason, Some(&failed))).await
 }
 
-/// Fails a payment that has no card: none is saved, or Stripe doesn't have it, in which case it's forgotten
-/// here too.
+/// Fails a payment because no card is saved, or because Stripe doesn't have the saved card. In the latter
+/// case, the card is also forgotten here.
 async fn fail_without_card(
     payments: &Payments,
     booking: &Booking<'_>,
@@ -362,7 +362,7 @@ async fn fail_without_card(
     fail(payments, booking, tx, wallet, payment, why).await
 }
 
-/// Returns `true` if a job is responsible for charging a payment.
+/// Returns `true` if the payment is an automatic top-up whose card a job charges.
 pub(crate) fn is_charge(payment: &Payment) -> bool {
     payment.kind == Kind::AutoTopUp && payment.status == Status::Processing
 }

@@ -1,4 +1,4 @@
-//! A read-only check of the Stripe account: lists what it needs for payments.
+//! A read-only check of the Stripe account: lists the requirements of payments that it doesn't meet.
 
 use kernel::error::Error;
 use stripe::{API_VERSION, Account, Created, WebhookEndpoint};

@@ -29,11 +29,11 @@ const SETTLED_MS: i64 = HOUR_MS;
 const STUCK_MS: i64 = DAY_MS;
 /// Overlap of consecutive comparisons of events, in milliseconds.
 const EVENT_OVERLAP_MS: i64 = HOUR_MS;
-/// Maximum number of such events that are listed.
+/// Maximum number of stuck events that one comparison records.
 const MAX_STUCK: i64 = 100;
 
-/// Compares all payments with Stripe, unless it was done within the last day. Returns `true` if it was done
-/// now.
+/// Compares all payments with Stripe, unless that was done within the last day. Returns `true` if the
+/// comparison ran.
 ///
 /// # Errors
 /// Stripe can't be reached; the database fails.

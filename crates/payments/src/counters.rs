@@ -103,8 +103,8 @@ impl Counters {
         self.payments.with_label_values(&[outcome.as_str()]).inc();
     }
 
-    /// Counts a refused event. Anyone can send them, so once per minute this returns how many were refused
-    /// since the last log line.
+    /// Counts a refused event. Anyone can send such events, so they are logged at most once per minute. If a
+    /// log line is due, returns the number of refused events since the last one.
     pub(crate) fn refuse_event(&self, now_ms: i64) -> Option<u64> {
         self.count_event(Handling::Refused);
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);

@@ -105,7 +105,7 @@ async fn move_amount(
             let receipt = Receipt { payment_id, invoice_id, cause: Some(cause), amount };
             receive(booking, tx, wallet, receipt).await?;
         }
-        // A few units may be tax only.
+        // A movement of a few units may consist of tax only.
         _ => {}
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::{Payments, cards, disputes, refunds, settlement};
 /// Processes an event. Idempotent.
 ///
 /// # Errors
-/// Its payment isn't known, or not yet; Stripe can't be reached; the database fails. The event is
+/// The event's payment isn't known, or not yet; Stripe can't be reached; the database fails. The event is
 /// then retried.
 pub async fn handle(payments: &Payments, event: &StripeEvent) -> Result<(), Error> {
     let id = event.object_id.as_str();

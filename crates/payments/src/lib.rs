@@ -9,13 +9,13 @@
 //!   [`charging`] makes them.
 //! - `stripe_customers` has the customers of organizations at Stripe, and `top_up_state` pauses and resumes
 //!   automatic charges.
-//! - `taxes` asks Stripe for the tax on a charge, and reads the tax of a payment.
+//! - `taxes` requests the tax on a charge from Stripe, and reads the tax of a payment.
 //! - [`inbound`] receives events from Stripe, stores and acknowledges them. [`handling`] processes them by
 //!   reading the object from Stripe, since event payloads aren't trusted.
 //! - [`settlement`] is the only place that credits money. [`refunds`] and [`disputes`] take it back.
 //! - [`comparison`] compares all payments, refunds, disputes, and events with Stripe daily, and [`jobs`] runs
 //!   due work.
-//! - [`check`] lists what is missing in the Stripe account.
+//! - [`check`] lists the requirements that the Stripe account doesn't meet.
 //!
 //! [`rules`] contains the pure rules and [`store`] the SQL.
 

@@ -12,11 +12,11 @@ use tenants::store::organization_members;
 use crate::Payments;
 use crate::store::payments::Payment;
 
-/// The service itself isn't limited in sending mail; its recipients are.
+/// The service as the sender has no limit of e-mails. Limits apply to the recipients.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// Queues an e-mail to the owners. `reason` is `retried`, or why the top-up was paused. Must come after every
-/// lock of a wallet.
+/// Queues an e-mail to the owners. `reason` is `retried`, or why the top-up was paused. Must be called after
+/// the transaction has locked all wallets it needs.
 pub(crate) async fn notify_owners(
     payments: &Payments,
     tx: &mut Tx,

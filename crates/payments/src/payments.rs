@@ -21,7 +21,7 @@ pub use crate::store::payments::{Kind as PaymentKind, Payment, Status as Payment
 
 /// Reuse period of the page for an invoice's payment, in milliseconds. Stripe's sessions last a day.
 const REUSE_MS: i64 = 12 * HOUR_MS;
-/// Delay before a job first checks a payment that Stripe may not know yet, in milliseconds.
+/// Delay before a job first checks a payment that may not exist at Stripe yet, in milliseconds.
 const FIRST_LOOK_MS: i64 = 60_000;
 
 /// The purpose of a payment.
@@ -88,7 +88,7 @@ async fn begin(payments: &Payments, scope: &OrgScope, new: &New) -> Result<Payme
         if open.amount_minor == amount_minor && is_fresh && new.request_key.is_none() {
             return Ok(open);
         }
-        // A second page could lead to the invoice being paid twice.
+        // With a second open page, the invoice could be paid twice.
         cancel(&mut held, open, "replaced", now).await?;
     }
     let paid_for = (kind, invoice_id, amount_minor);
@@ -189,8 +189,8 @@ async fn due_of(tx: &mut Tx, organization_id: OrganizationId, id: InvoiceId) -> 
     Ok(invoice.due)
 }
 
-/// Returns an invoice amount in chargeable units, raised to Stripe's minimum charge, or to our minimum where
-/// Stripe has none. `None` if it exceeds 64 bits.
+/// Returns an invoice amount in chargeable units, raised to Stripe's minimum charge, or to our minimum if
+/// Stripe has none. `None` if it doesn't fit in 64 bits.
 fn of_invoice(payments: &Payments, due: Nano, currency: &str) -> Option<i64> {
     let unit = ChargeUnit::of(currency);
     let least = match stripe::currencies::least(currency) {

@@ -1,8 +1,8 @@
 //! Refunds by an operator or in Stripe's dashboard.
 //!
-//! An operator's refund first reduces the credit, then asks Stripe. If Stripe refuses, the money returns to
-//! the wallet. Amounts at Stripe include tax; those of credits don't. Refunds made at Stripe are read as a
-//! list, and each is booked once.
+//! An operator's refund first reduces the credit, and is then requested from Stripe. If Stripe refuses, the
+//! money returns to the wallet. Amounts at Stripe include tax; those of credits don't. Refunds made at Stripe
+//! are read as a list, and each is booked once.
 
 use billing::bookkeeping::OperatorError;
 use billing::bookkeeping::payments::{Cause, Receipt, Taken, left_of, receive, take};
@@ -26,7 +26,7 @@ use crate::{Payments, checkout, orphans, settlement, top_up_state};
 
 pub use crate::store::refunds::{Refund, Status};
 
-/// Delay before asking Stripe again about a refund, in milliseconds.
+/// Delay before a pending refund is requested from Stripe again, in milliseconds.
 const REPEAT_MS: i64 = 30 * SECOND_MS;
 
 /// Refunds all or part of a payment's remaining credit, including its tax.
@@ -119,7 +119,7 @@ async fn begin(
     Ok(refund)
 }
 
-/// Returns a payment with a refund added (1) or removed (-1).
+/// Returns a payment with a refund added (`times` is 1) or removed (`times` is -1).
 fn with_refund(payment: Payment, refund: &Refund, times: i64) -> Payment {
     Payment {
         refunded_minor: payment.refunded_minor + times * refund.net_minor(),
@@ -238,7 +238,7 @@ async fn give_back(
         cause: Some(Cause::first(&cause)),
         amount: payment.nano(stored.net_minor()),
     };
-    // A few units may be tax only.
+    // A refund of a few units may consist of tax only.
     if stored.net_minor() > 0 {
         receive(&booking, &mut tx, &mut wallet, receipt).await?;
     }

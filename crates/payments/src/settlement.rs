@@ -86,8 +86,8 @@ pub async fn settle_session(
     Ok(payment.clone())
 }
 
-/// Handles the payment intent of a payment. One that hasn't succeeded changes nothing, however many events
-/// arrive: [`crate::charging`] handles declines.
+/// Handles the payment intent of a payment. An intent that hasn't succeeded changes nothing, however many
+/// events arrive about it: [`crate::charging`] handles declines.
 ///
 /// # Errors
 /// Same as for [`settle`].
@@ -160,7 +160,7 @@ async fn credit(
         paid_at: Some(now),
         ..stored
     };
-    // Must come before booking the money, which ends the invoice's open payments.
+    // The payment is stored before its money is booked, because booking ends the invoice's open payments.
     store::update(&mut tx, &paid, now).await?;
     statements::put(&mut tx, &paid, &Statement::of_payment(intent), now).await?;
     let (payment_id, invoice_id) = (paid.id, paid.invoice_id);
@@ -288,7 +288,7 @@ pub(crate) async fn lock(
     let wallet = booking.lock(tx, payment.organization_id).await?;
     let mut wallet =
         wallet.ok_or_else(|| Error::internal("a payment of an organization without a wallet"))?;
-    // Locking the wallet has ended credits that were due to expire.
+    // Locking the wallet may expire credits. That change is written here.
     booking.write(tx, &mut wallet).await?;
     Ok((wallet, store::get(tx, payment.id).await?.ok_or(Code::PaymentNotFound)?))
 }

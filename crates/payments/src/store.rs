@@ -1,5 +1,5 @@
-//! SQL, one file per table. Every function takes a transaction first. What moves money is written by the holder of the
-//! wallet's lock only.
+//! SQL, one file per table. Every function takes a transaction first. Rows that move money are written only
+//! while the wallet is locked.
 
 pub mod auto_top_ups;
 pub mod customers;

@@ -31,7 +31,7 @@ pub(crate) struct Quote {
 /// The state of the tax calculation for a charge.
 #[derive(Clone, Debug)]
 pub(crate) enum Tax {
-    /// Stripe hasn't been asked.
+    /// The tax hasn't been requested from Stripe.
     Unknown,
     /// The amount and tax to charge.
     Calculated { calculation_id: String, amount_minor: i64, tax_minor: i64 },
@@ -43,7 +43,8 @@ pub(crate) enum Tax {
     NoCustomer,
 }
 
-/// Asks Stripe for the tax on a charge. Reduces the amount until it fits under the monthly cap including tax.
+/// Requests the tax on a charge from Stripe. Reduces the amount until it fits under the monthly cap including
+/// tax.
 ///
 /// # Errors
 /// Stripe can't be reached, refuses for a reason other than the customer's address, or returns
@@ -61,7 +62,8 @@ pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax,
                 return Ok(Tax::NoLocation);
             }
             Err(stripe::Error::Refused(refusal)) if refusal.lacks("customer") => return Ok(Tax::NoCustomer),
-            // Nothing is charged without its tax. Problems with the account are for the operator to fix.
+            // Nothing is charged without a known tax. Problems with the account must be fixed by the
+            // operator.
             Err(error) => return Err(payments.failed("calculating a tax", &error)),
         };
         let total = calculation.amount_total;
@@ -73,7 +75,7 @@ pub(crate) async fn calculate(payments: &Payments, quote: &Quote) -> Result<Tax,
             return Ok(Tax::OverCap);
         }
     }
-    // No real tax is this irregular. The owners are notified that nothing is charged.
+    // A real tax doesn't need this many calculations. The owners are notified that nothing is charged.
     Ok(Tax::OverCap)
 }
 
@@ -125,8 +127,8 @@ pub(crate) struct Paid {
     invoice_id: Option<String>,
 }
 
-/// Returns the tax paid with a payment intent. It's taken from the payment intent's Checkout session
-/// (`session`, or as read from Stripe), or from the calculation of its charge.
+/// Returns the tax paid with a payment intent, from the intent's Checkout session (`session`, or as read from
+/// Stripe), or from the calculation of its charge.
 ///
 /// # Errors
 /// Stripe can't be reached. The inner error is a difference from the request.

@@ -1,4 +1,4 @@
-//! The state of automatic top-ups: the balance that triggers one, pauses and their ends.
+//! The state of automatic top-ups: the balance that triggers a charge, and pauses.
 
 use billing::books::booking::Booking;
 use billing::store::wallets::Wallet;

@@ -107,7 +107,7 @@ fn with_tax(payment: Payment, is_taxed: bool, units: i64, tax: Tax, most_minor: 
         return Prepared::Ready(Payment { amount_minor: units, ..payment });
     }
     match tax {
-        // Calculated a moment ago from an older balance.
+        // The tax was calculated for an older balance.
         Tax::Calculated { calculation_id, amount_minor, tax_minor }
             if most_minor.is_none_or(|most| amount_minor + tax_minor <= most) =>
         {

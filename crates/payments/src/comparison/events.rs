@@ -52,7 +52,7 @@ pub async fn compare(payments: &Payments, (from, until): (Time, Time)) -> Result
     Ok(())
 }
 
-/// Returns why the webhook doesn't receive events of a type; `None` if it does, as far as is known.
+/// Returns why the webhook doesn't receive events of a type; `None` if it does, or if no problem is known.
 fn missing(endpoints: Option<&[WebhookEndpoint]>, event_type: &str, undelivered: u64) -> Option<String> {
     match endpoints {
         Some(endpoints) if !endpoints.is_empty() => {

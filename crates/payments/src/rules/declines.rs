@@ -39,9 +39,9 @@ const HARD: [&str; 24] = [
     "stop_payment_order",
 ];
 
-/// Stripe doesn't accept the amount.
+/// Codes for an amount that Stripe doesn't accept.
 const AMOUNTS: [&str; 2] = ["amount_too_large", "amount_too_small"];
-/// The card was detached from its customer.
+/// Code for a card that was detached from its customer.
 const DETACHED: &str = "payment_method_unexpected_state";
 
 /// The consequence of a failed charge.
@@ -117,7 +117,7 @@ mod tests {
             (refusal(402, "authentication_required", Some("authentication_required"), None), Authentication),
             (refusal(402, "card_declined", Some("authentication_required"), None), Authentication),
             (refusal(400, "amount_too_small", None, None), Hard),
-            // Not caused by the card.
+            // Refusals that aren't caused by the card.
             (refusal(400, "account_invalid", None, None), Account),
             (refusal(400, "", None, None), Account),
             (refusal(404, "resource_missing", None, None), Account),

@@ -54,7 +54,7 @@ mod tests {
             (&[(1, -10_000), (2, 10_000)], 0),
             (&[(1, -10_000), (2, 10_000), (3, -10_000)], 10_000),
             (&[(1, -10_000), (2, 2_500), (3, 2_500), (4, 5_000)], 0),
-            // More comes back than was withdrawn, and something comes back without a withdrawal.
+            // More is returned than was withdrawn, or money is returned without a withdrawal.
             (&[(1, -10_000), (2, 10_001)], 0),
             (&[(1, 500)], 0),
         ] {

@@ -1,4 +1,4 @@
-//! The net and tax parts of a payment. Money that goes back to the payer is split in the payment's
+//! The net and tax parts of a payment. Money that is returned to the payer is split in the payment's
 //! proportion.
 //!
 //! Parts are rounded by their running total, so that they always add up to the whole.
@@ -17,10 +17,10 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Returns the net part of an amount that goes back now.
+    /// Returns the net part of an amount that is returned now.
     ///
     /// The new total of returned net parts is the payment's net proportion of the total returned, rounded
-    /// down. The part that completes the payment completes the net, and no sum of parts exceeds it.
+    /// down. When the whole payment has been returned, so has all of its net amount.
     pub fn net_of(&self, amount: i64) -> i64 {
         let returned = self.returned_net.saturating_add(self.returned_tax).saturating_add(amount);
         let part = i128::from(self.net) * i128::from(returned) / self.total().max(1);
@@ -28,8 +28,9 @@ impl Shares {
         i64::try_from(net).unwrap_or(i64::MAX).clamp(0, amount.max(0))
     }
 
-    /// Returns the net part of a previously returned amount that comes in again. `net` and `tax` are the
-    /// parts it belongs to: each is the maximum, and their sum brings back exactly both.
+    /// Returns the net part of a previously returned amount that is paid again. `net` and `tax` are the parts
+    /// of the refund or dispute that the amount belongs to. The result is at most `net`, its tax at most
+    /// `tax`, and an amount of `net + tax` has exactly these parts.
     ///
     /// The result is derived from the total that stays with the payer, as in [`Self::net_of`].
     pub fn net_back(&self, amount: i64, (net, tax): (i64, i64)) -> i64 {
@@ -39,9 +40,9 @@ impl Shares {
         back.clamp(amount.saturating_sub(tax).max(0), net.min(amount).max(0))
     }
 
-    /// Returns the amount to send back for a net part: the smallest multiple of `step` with that net part, so
-    /// that its tax is rounded up, as far as enough tax remains. The net part that completes the net brings
-    /// back everything that remains.
+    /// Returns the amount to send back for a net part, including its tax. The amount is rounded up to a
+    /// multiple of `step`, unless too little tax remains. For the net part that completes the net amount,
+    /// everything that remains is sent back.
     pub fn amount_of(&self, net: i64, step: i64) -> i64 {
         if self.tax == 0 {
             return net;
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(nets(shares(999, 99), &[366, 366, 366]), [333, 333, 333]);
         // Units: 3 net and 1 tax. Running totals: 0.75, 1.5, 2.25, 3.
         assert_eq!(nets(shares(3, 1), &[1, 1, 1, 1]), [0, 1, 1, 1]);
-        // Without tax, each part is all net.
+        // Without tax, each part is entirely net.
         assert_eq!(nets(shares(2_500, 0), &[300, 1, 2_199]), [300, 1, 2_199]);
         // A bank takes more than was paid: the same proportion applies.
         assert_eq!(nets(shares(1_000, 190), &[1_190, 119]), [1_000, 100]);
@@ -103,8 +104,8 @@ mod tests {
 
     #[test]
     fn whole_is_reached_after_parts_came_back_too() {
-        // 1.00 and 0.19: of 10, 10, and 10 the net parts are 8, 8, and 9. The first comes back, so 17 of 20
-        // remain.
+        // 1.00 and 0.19: of 10, 10, and 10 the net parts are 8, 8, and 9. The first 10 are paid again, so 17
+        // of the remaining 20 are net.
         let mut left = shares(100, 19);
         assert_eq!(nets(left, &[10, 10, 10]), [8, 8, 9]);
         (left.returned_net, left.returned_tax) = (17, 3);
@@ -120,13 +121,14 @@ mod tests {
         assert_eq!(all.net_back(4_760, (10_000, 1_900)), 4_000);
         // All of the dispute comes back.
         assert_eq!(all.net_back(11_900, (10_000, 1_900)), 10_000);
-        // 1.00 and 0.19, all of it disputed, comes back in parts: 100 x 109 / 119 = 91.6, 100 x 99 / 119 = 83.2.
+        // 1.00 and 0.19, all of it disputed, comes back in parts: 100 x 109 / 119 = 91.6, 100 x 99 / 119 =
+        // 83.2.
         let all = Shares { returned_net: 100, returned_tax: 19, ..shares(100, 19) };
         assert_eq!(all.net_back(10, (100, 19)), 9);
         let rest = Shares { returned_net: 91, returned_tax: 18, ..all };
         assert_eq!(rest.net_back(10, (91, 18)), 8);
         assert_eq!(Shares { returned_net: 83, returned_tax: 16, ..all }.net_back(99, (83, 16)), 83);
-        // Other parts were rounded differently: a dispute brings back what it took.
+        // The movement was rounded differently than the total: a dispute returns the parts that it took.
         let other = Shares { returned_net: 17, returned_tax: 3, ..shares(100, 19) };
         assert_eq!(other.net_back(10, (9, 1)), 9);
     }
@@ -142,8 +144,8 @@ mod tests {
         // In steps of 10: 1.230 of 12.300 with 1.850 of tax, 1415 rounded up.
         assert_eq!(shares(12_300, 1_850).amount_of(1_230, 10), 1_420);
         assert_eq!(shares(12_300, 1_850).amount_of(12_300, 10), 14_150);
-        // 10 were returned, 8 of them net (8.69). Of the other 12.292, 12.290 can be: 1.848 of 1.850 tax
-        // remain, so it's rounded down.
+        // 10 were returned, 8 of them net (8.69). Of the remaining 12.292, 12.290 can be returned: 1.848 of
+        // 1.850 tax remain, so the tax is rounded down.
         let odd = Shares { returned_net: 8, returned_tax: 2, ..shares(12_300, 1_850) };
         assert_eq!(odd.amount_of(12_290, 10), 14_130);
         assert_eq!(shares(2_500, 0).amount_of(1_234, 1), 1_234);

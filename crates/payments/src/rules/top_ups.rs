@@ -70,8 +70,8 @@ fn left(limit: Nano, charged_minor: i64, unit: ChargeUnit) -> i64 {
     units.unwrap_or(i64::MAX)
 }
 
-/// Returns the units of a smaller charge whose total comes to about `most` and less than before, given that a
-/// charge of `units` comes to `total` with tax.
+/// Returns the units of a smaller charge whose total is about `most`. With tax, a charge of `units` has the
+/// larger total `total`.
 pub fn fitting(units: i64, total: i64, most: i64, unit: ChargeUnit) -> i64 {
     let part = i128::from(units) * i128::from(most) / i128::from(total.max(1));
     let step = i128::from(unit.step());

@@ -1,4 +1,4 @@
-//! The table `auto_top_ups`. The holder of the wallet's lock writes it.
+//! The table `auto_top_ups`. Rows are written only while the wallet is locked.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -44,7 +44,7 @@ pub struct AutoTopUp {
     pub paused_reason: Option<PausedReason>,
     /// Number of declined attempts since the last successful charge.
     pub failures: i64,
-    /// Time at which it resumes automatically.
+    /// Time at which charges resume automatically.
     pub next_try_at: Option<Time>,
     pub created_at: Time,
     pub updated_at: Time,

@@ -17,7 +17,7 @@ pub struct Customer {
     pub card_exp_year: Option<i64>,
     /// Number of sessions created to save a card.
     pub setup_number: i64,
-    /// The latest of these sessions.
+    /// The latest session for saving a card.
     pub setup_session_id: Option<String>,
     pub setup_url: Option<String>,
     pub setup_expires_at: Option<Time>,
@@ -183,7 +183,7 @@ pub async fn oldest_with_set_up(tx: &mut Tx, limit: i64) -> Result<Vec<Customer>
     .await
 }
 
-/// Returns deleted organizations that still have something at Stripe.
+/// Returns deleted organizations that still have a saved card or a page for saving one at Stripe.
 pub async fn left_behind(tx: &mut Tx, limit: i64) -> Result<Vec<OrganizationId>, db::Error> {
     let rows: Vec<(OrganizationId,)> = sql("SELECT organization_id FROM payment_customers c
          WHERE (method_id IS NOT NULL OR setup_session_id IS NOT NULL)

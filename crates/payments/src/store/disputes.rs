@@ -1,4 +1,4 @@
-//! The table `payment_disputes`. The holder of the wallet's lock writes it.
+//! The table `payment_disputes`. Rows are written only while the wallet is locked.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -13,7 +13,7 @@ pub struct Dispute {
     pub organization_id: OrganizationId,
     /// The amount that the bank holds; after `reinstated_at`, the amount it held before.
     pub amount_minor: i64,
-    /// The tax part of it. The wallet has lost the rest.
+    /// The tax part of the amount. The wallet has lost the rest.
     pub tax_minor: i64,
     pub withdrawn_at: Time,
     /// Time since which the bank holds nothing.
@@ -39,7 +39,7 @@ impl Dispute {
         if self.reinstated_at.is_none() { self.amount_minor } else { 0 }
     }
 
-    /// Returns the tax part of what the bank holds.
+    /// Returns the tax part of the amount that the bank holds, in units.
     pub fn held_tax_minor(&self) -> i64 {
         if self.reinstated_at.is_none() { self.tax_minor } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Whether anything is due, over all tables of payments.
+//! A check for due work in all tables of payments.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -13,7 +13,8 @@ pub const ANYTHING: &str = "SELECT CASE WHEN
          OR NOT EXISTS (SELECT 1 FROM payment_comparisons WHERE compared_at > $2)
      THEN 1 ELSE 0 END AS is_due";
 
-/// Returns `true` if anything is due now, or payments were last compared with Stripe at `compared_before` or earlier.
+/// Returns `true` if any work is due now, or if payments were last compared with Stripe at `compared_before`
+/// or earlier.
 pub async fn is_anything(tx: &mut Tx, now: Time, compared_before: Time) -> Result<bool, db::Error> {
     let (is_due,): (i64,) = sql(ANYTHING).bind(now).bind(compared_before).one(tx).await?;
     Ok(is_due == 1)

@@ -1,4 +1,4 @@
-//! The table `payment_refunds`. The holder of the wallet's lock writes it.
+//! The table `payment_refunds`. Rows are written only while the wallet is locked.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use kernel::clock::Time;
 use kernel::ids::{OrganizationId, PaymentId, RefundId};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The state of a refund. In all but the last one, the money is deducted from the wallet.
+/// The state of a refund. In every state except `Failed`, the money is deducted from the wallet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Status {
@@ -28,12 +28,12 @@ pub struct Refund {
     pub organization_id: OrganizationId,
     /// The amount returned to the payer.
     pub amount_minor: i64,
-    /// The tax part of it. The wallet has lost the rest.
+    /// The tax part of the amount. The wallet has lost the rest.
     pub tax_minor: i64,
     pub status: Status,
     /// The refund's id at Stripe.
     pub stripe_id: Option<String>,
-    /// Time at which a job asks Stripe again.
+    /// Time at which a job requests the refund from Stripe again.
     pub next_at: Option<Time>,
     pub created_at: Time,
 }
@@ -51,7 +51,7 @@ db::row!(Refund {
 });
 
 impl Refund {
-    /// Returns the units that the wallet has lost.
+    /// Returns the units that the wallet loses.
     pub const fn net_minor(&self) -> i64 {
         self.amount_minor - self.tax_minor
     }

@@ -1,5 +1,5 @@
-//! The table `payment_statements`: Stripe's data about an object when it was last read. Nothing is booked
-//! from it; the audit uses it to recount.
+//! The table `payment_statements`: Stripe's data about an object when it was last read. It isn't used for
+//! bookings: the audit recounts payments from it.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -52,7 +52,7 @@ impl Statement {
     }
 }
 
-/// Stores a statement, unless it's unchanged. The time is that of the last change.
+/// Stores a statement, unless it's unchanged. `stated_at` is the time of the last change.
 pub async fn put(tx: &mut Tx, payment: &Payment, statement: &Statement, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO payment_statements (object_id, payment_id, organization_id, kind, state, amount_minor, currency, moved, stated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
