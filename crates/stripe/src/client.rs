@@ -149,7 +149,7 @@ impl Client {
         }
         serde_json::from_slice(&reply.body).map_err(|error| Error::Unreadable {
             status: reply.status,
-            // Without the text itself, which may contain names.
+            // The text itself isn't logged: it may contain names.
             why: format!("line {}, column {}: {:?}", error.line(), error.column(), error.classify()),
             request_id: reply.request_id,
         })
@@ -175,7 +175,7 @@ impl Client {
         let body = form.into_bytes();
         if *method == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-            // Also for an empty form, which would otherwise have no length.
+            // Set explicitly: an empty form would otherwise have no length.
             request = request.header(header::CONTENT_LENGTH, body.len());
         }
         // Ids are encoded, so this is a valid URL.

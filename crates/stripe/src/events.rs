@@ -57,7 +57,8 @@ impl Event {
 }
 
 impl EventObject {
-    /// Returns the id of the payment intent that the object is or belongs to.
+    /// Returns the object's id if it is a payment intent, otherwise the id of the payment intent that it
+    /// belongs to.
     pub fn payment_intent_id(&self) -> Option<&str> {
         match self.object.as_str() {
             "payment_intent" => self.id.as_deref(),

@@ -1,7 +1,8 @@
 //! A client of Stripe's API, and verification of webhook signatures.
 //!
-//! Contains the operations and response fields needed for card payments, independent of what is paid for.
-//! Amounts are integers in Stripe's minor unit of the currency ([`currencies`]); times are Unix seconds.
+//! Contains the operations and response fields needed for card payments, independent of the purchased
+//! product. Amounts are integers in Stripe's minor unit of the currency ([`currencies`]); times are Unix
+//! seconds.
 //!
 //! Every POST takes an [`IdempotencyKey`]. For at least 24 hours, Stripe answers a request with the same key
 //! with its first response, including internal errors. The objects are authoritative: if an outcome stays

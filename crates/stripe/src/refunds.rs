@@ -15,7 +15,7 @@ pub enum RefundStatus {
     Pending,
     RequiresAction,
     Succeeded,
-    /// The money is back at Stripe, possibly days after the refund succeeded.
+    /// The money was returned to Stripe, possibly days after the refund succeeded.
     Failed,
     Canceled,
     #[serde(other)]

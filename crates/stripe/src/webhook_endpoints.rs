@@ -1,4 +1,4 @@
-//! Webhook endpoints: where an account's events are sent, and which ones.
+//! Webhook endpoints: the URLs that receive an account's events.
 
 use serde::Deserialize;
 
@@ -24,12 +24,12 @@ pub struct WebhookEndpoint {
 }
 
 impl WebhookEndpoint {
-    /// Returns `true` if events are sent to it.
+    /// Returns `true` if events are sent to the endpoint.
     pub fn is_enabled(&self) -> bool {
         self.status == "enabled"
     }
 
-    /// Returns `true` if it receives events of a type.
+    /// Returns `true` if the endpoint receives events of a type.
     pub fn gets(&self, event_type: &str) -> bool {
         self.enabled_events.iter().any(|enabled| enabled == ALL || enabled == event_type)
     }

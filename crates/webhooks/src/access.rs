@@ -1,5 +1,5 @@
-//! Scopes of webhooks. Roles that can see an organization's money can also see its webhooks; owners can
-//! change them. Refusals come in the same order as for all scopes: 404 from the outside in, then 403.
+//! Scopes of webhooks. Roles that can see an organization's money can also see its webhooks, and owners can
+//! change them. As for all scopes, 404 is checked before 403.
 
 use kernel::error::{Code, Error};
 use kernel::futures::BoxFuture;

@@ -39,8 +39,9 @@ pub enum Outcome {
     Succeeded,
     /// The receiver responded with another status, such as a redirect.
     Refused,
-    /// The name has no address, or none that is allowed. Only the log distinguishes them. The database keeps the
-    /// words of earlier versions, which distinguished them too and may run at the same time.
+    /// The name has no address, or none that is allowed.
+    // Only the log distinguishes these cases. Earlier versions, which may run at the same time, stored a
+    // different word for each case. This version reads both words and stores `name_not_found`.
     #[strum(to_string = "name_not_found", serialize = "address_not_allowed", serialize = "not_reachable")]
     NotReachable,
     /// Connecting failed.
@@ -71,7 +72,7 @@ pub struct Attempt {
     pub outcome: Outcome,
     /// The response's status, if any.
     pub status: Option<u16>,
-    /// The delay that the receiver asks for, in milliseconds.
+    /// The delay that the receiver requested, in milliseconds.
     pub retry_after_ms: Option<i64>,
 }
 
@@ -134,7 +135,7 @@ impl Client {
     }
 }
 
-/// Sends the request on its own connection, and reads the response's headers.
+/// Sends the request on a separate connection, and reads the response's headers.
 async fn request<S>(stream: S, shipment: &Shipment<'_>, now: Time) -> Result<Attempt, Outcome>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

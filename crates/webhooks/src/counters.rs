@@ -8,7 +8,7 @@ use crate::client::Outcome;
 #[derive(Debug)]
 pub(crate) struct Counters {
     attempts: IntCounterVec,
-    /// Deliveries that failed for the last time.
+    /// Deliveries that failed at their last attempt.
     pub(crate) given_up: IntCounter,
     /// Webhooks that were disabled.
     pub(crate) disabled: IntCounter,

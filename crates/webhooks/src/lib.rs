@@ -2,8 +2,8 @@
 //! Webhooks 1.0.0 (docs/contract/webhooks.md).
 //!
 //! - [`access`] creates the scopes of organizations' webhooks: permission to read or change one. [`owners`]
-//!   defines the lock under which webhooks of both kinds of owners change, and [`targets`] names the webhook or
-//!   delivery that an operation is about.
+//!   defines the lock under which the webhooks of an organization or of the installation change, and
+//!   [`targets`] identifies the webhook or delivery that an operation is about.
 //! - [`new_ids`] assigns an id to a form in advance.
 //! - [`endpoints`] contains the operations on webhooks, [`deliveries`] those on deliveries.
 //! - [`sending`] claims due deliveries, which the crate `events` queues in the transaction that causes an
@@ -85,7 +85,7 @@ pub struct Shared {
     pub db: Db,
     /// The clock.
     pub clock: Clock,
-    /// Compares the clock with other clocks.
+    /// Checks the clock against other clocks.
     pub clock_guard: Arc<ClockGuard>,
     /// The source of randomness.
     pub random: Random,
@@ -134,7 +134,7 @@ impl Webhooks {
         self.wake.notify_one();
     }
 
-    /// Waits until this replica queues a delivery manually.
+    /// Waits until a request to this replica makes deliveries due, such as a test or a redelivery.
     pub async fn notified(&self) {
         self.wake.notified().await;
     }

@@ -1,6 +1,6 @@
-//! Ids assigned to forms in advance, for a new webhook or a test event. The id is sealed for a user and a
-//! place and can be used only once, so a form that is submitted twice, as browsers do after Back, takes
-//! effect once.
+//! Ids assigned to forms in advance, for a new webhook or a test event. An id is sealed for one user and one
+//! organization or webhook, and can be used only once. A form that is submitted twice, as browsers do after
+//! Back, therefore takes effect once.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -33,7 +33,7 @@ use crate::{Webhooks, store};
 
 /// Lease of a delivery, in milliseconds; well above the duration of an attempt.
 pub const LEASE_MS: i64 = MINUTE_MS;
-/// Maximum distance of the next attempt into the future, in milliseconds, allowing for clock differences.
+/// Maximum time until the next attempt, in milliseconds, allowing for clock differences.
 const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_RETRY_AFTER_MS;
 /// Maximum number of deliveries in progress per webhook.
 const MAX_PER_WEBHOOK: i64 = 2;
@@ -41,7 +41,7 @@ const MAX_PER_WEBHOOK: i64 = 2;
 const MAX_CONCURRENT: usize = 32;
 /// Interval at which due deliveries are claimed while others are being sent.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The service's own notices have no mail limit; their recipients do.
+/// The service as the sender has no limit of e-mails. Limits apply to the recipients.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// A leased delivery and its receiver.
@@ -57,8 +57,8 @@ struct Job {
 /// # Errors
 /// The database fails.
 pub async fn send_due(webhooks: &Webhooks) -> Result<usize, Error> {
-    // A slow receiver occupies one place and doesn't block the others. A delivery is claimed only when a
-    // place is free, so that its lease doesn't expire while waiting.
+    // A slow receiver occupies one slot and doesn't block the others. A delivery is claimed only when a slot
+    // is free, so that its lease doesn't expire while waiting.
     let mut in_progress = FuturesUnordered::new();
     let mut tally = Tally { succeeded: 0, failure: None };
     loop {
@@ -88,7 +88,7 @@ pub async fn send_due(webhooks: &Webhooks) -> Result<usize, Error> {
     tally.failure.map_or(Ok(tally.succeeded), Err)
 }
 
-/// Makes deliveries due whose next attempt a fast clock scheduled too far in the future.
+/// Reschedules deliveries to now if a fast clock scheduled their next attempt too far in the future.
 ///
 /// # Errors
 /// The database fails.
@@ -115,7 +115,7 @@ impl Tally {
     }
 }
 
-/// Claims due deliveries, at most one per free place.
+/// Claims due deliveries, at most one per free slot.
 async fn claim(webhooks: &Webhooks, places: usize) -> Result<Vec<Job>, Error> {
     let mut jobs = Vec::new();
     if places == 0 {

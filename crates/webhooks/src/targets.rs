@@ -1,4 +1,4 @@
-//! Webhooks and deliveries that an operation is about, with permission to access them.
+//! The targets of operations: webhooks and deliveries, with permission to access them.
 
 use db::Tx;
 use kernel::error::{Code, Error};

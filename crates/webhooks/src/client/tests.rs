@@ -268,7 +268,7 @@ fn words_of_earlier_versions_are_read() {
     for word in ["name_not_found", "address_not_allowed", "not_reachable"] {
         assert_eq!(word.parse(), Ok(Outcome::NotReachable), "{word}");
     }
-    // Earlier versions read what this one writes.
+    // Earlier versions can read the words that this version writes.
     assert_eq!(Outcome::NotReachable.as_str(), "name_not_found");
     assert_eq!(serde_json::to_value(Outcome::NotReachable).unwrap(), Outcome::NotReachable.word());
 }

@@ -15,7 +15,7 @@ pub const WAITS_MS: [i64; 9] = [
     24 * HOUR_MS,
 ];
 
-/// Maximum delay that a receiver can ask for, in milliseconds.
+/// Maximum delay that a receiver can request, in milliseconds.
 pub const MAX_RETRY_AFTER_MS: i64 = DAY_MS;
 
 /// Period of consecutive failures after which a webhook is disabled, in milliseconds.
@@ -24,8 +24,8 @@ pub const DISABLED_AFTER_MS: i64 = 5 * DAY_MS;
 /// Maximum random change of a delay, in parts per million.
 const SPREAD_PPM: i64 = 200_000;
 
-/// Returns the time of the next attempt after this many; `None` after the last one. `random` spreads the
-/// delay by ±20 %. A receiver can ask for a longer delay of up to a day.
+/// Returns the time of the next attempt after this number of attempts; `None` after the last one. `random`
+/// changes the delay by up to ±20 %. A receiver can request a longer delay of up to a day.
 pub fn next_attempt(attempts: i64, retry_after_ms: Option<i64>, random: u32, now: Time) -> Option<Time> {
     let index = usize::try_from(attempts.checked_sub(1)?).ok()?;
     let wait = WAITS_MS.get(index)?;

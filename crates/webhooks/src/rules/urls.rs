@@ -20,8 +20,8 @@ impl WebhookUrl {
         HttpUrl::parse_of_customer(text, Self::MAX_CHARS).map(Self)
     }
 
-    /// Rejects URLs that obviously don't lead to the public internet over TLS. The name's addresses are
-    /// checked at each attempt.
+    /// Rejects URLs that are obviously not on the public internet, or that don't use TLS. The addresses of
+    /// the name are checked at each attempt.
     ///
     /// # Errors
     /// The violated rule.

@@ -26,9 +26,9 @@ use crate::client::{Attempt, Outcome};
 pub enum State {
     /// Waiting for an attempt, or being sent.
     Pending,
-    /// The receiver accepted it.
+    /// The receiver accepted the event.
     Succeeded,
-    /// Given up.
+    /// No more attempts are scheduled.
     Failed,
 }
 
@@ -39,7 +39,7 @@ db::words!(State);
 pub struct Delivery {
     pub id: DeliveryId,
     pub event_id: EventId,
-    /// The event type. A later version may know more types than this one.
+    /// The event type. A later version may have stored a type that this version doesn't support.
     pub event_type: String,
     pub state: State,
     pub is_leased: bool,
@@ -307,7 +307,8 @@ pub async fn remove(tx: &mut Tx, id: DeliveryId) -> Result<(), db::Error> {
     sql("DELETE FROM webhook_deliveries WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// Makes deliveries due whose next attempt is after `latest`, which means that a clock was set back.
+/// Reschedules deliveries to now if their next attempt is after `latest`, which means that a clock was set
+/// back.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
     sql("UPDATE webhook_deliveries SET next_attempt_at = $1, is_leased = 0 WHERE state = 'pending' AND next_attempt_at > $2")
         .bind(now)

@@ -19,7 +19,7 @@ use crate::rules::urls::WebhookUrl;
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "WebhookDisabledReason")]
 pub enum DisabledReason {
-    /// An owner disabled it.
+    /// An owner disabled the webhook.
     Owner,
     /// The receiver responded with 410.
     Gone,
@@ -42,7 +42,7 @@ pub struct Webhook {
     pub is_enabled: bool,
     /// `None` while it is enabled.
     pub disabled_reason: Option<DisabledReason>,
-    /// The first failed attempt since the last success.
+    /// The time of the first failed attempt since the last success.
     pub failing_since: Option<Time>,
     /// Time until which the previous secret also signs; may be in the past.
     pub previous_ends_at: Option<Time>,
@@ -103,7 +103,7 @@ fn url(row: &Row) -> Result<WebhookUrl, db::Error> {
 fn event_types(row: &Row) -> Result<Vec<EventType>, db::Error> {
     let words: Vec<String> = serde_json::from_str(&row.get::<String>("event_types")?)
         .map_err(|error| db::Error::Internal(format!("the events of a webhook: {error}")))?;
-    // A later version may know more types.
+    // A later version may have stored types that this version doesn't support.
     Ok(words.iter().filter_map(|word| word.parse().ok()).collect())
 }
 
