@@ -1,7 +1,7 @@
-//! The subjects that the operator's events have announced, so that each is announced once while it lasts.
+//! The subjects that the operator's events have announced. A subject is announced only once while it lasts.
 //!
-//! A subject is a digest of the event's facts. The caller has the lock of the installation ([`lock`]), and
-//! announces in the transaction of the event.
+//! A subject is a digest of the event's facts. The caller holds the lock of the installation ([`lock`]), and
+//! announces the subject in the transaction of the event.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use kernel::secrets::sha256;
 
 use crate::{EventType, store};
 
-/// Takes the lock of what belongs to the installation and to no organization: its webhooks and their announced
-/// subjects. A transaction takes it before any other lock.
+/// Takes the lock of the installation's own data: its webhooks and their announced subjects. A transaction
+/// takes this lock before any other.
 ///
 /// # Errors
 /// The database fails.
@@ -20,7 +20,7 @@ pub async fn lock(tx: &mut Tx) -> Result<(), db::Error> {
     store::lock_installation(tx).await
 }
 
-/// Returns the subject of these words: a digest of all of them.
+/// Returns the subject of an event with these facts: their digest.
 pub fn subject(words: &[&str]) -> String {
     let mut text = String::new();
     for byte in sha256(words.join("\n").as_bytes()) {
@@ -30,7 +30,7 @@ pub fn subject(words: &[&str]) -> String {
     text
 }
 
-/// Returns the subjects that were announced, in their order.
+/// Returns the announced subjects, sorted.
 ///
 /// # Errors
 /// The database fails.
@@ -38,7 +38,7 @@ pub async fn announced(tx: &mut Tx, event_type: EventType) -> Result<Vec<String>
     store::announced(tx, event_type).await
 }
 
-/// Notes that a subject is announced; returns `false` if it already was.
+/// Marks a subject as announced; returns `false` if it already was.
 ///
 /// # Errors
 /// The database fails.
@@ -51,7 +51,7 @@ pub async fn announce(
     store::announce(tx, event_type, subject, now).await
 }
 
-/// Forgets a subject that has ended. If it comes back, it is announced again.
+/// Forgets a subject that has ended. If it returns, it is announced again.
 ///
 /// # Errors
 /// The database fails.
@@ -59,7 +59,8 @@ pub async fn forget(tx: &mut Tx, event_type: EventType, subject: &str) -> Result
     store::remove_announced(tx, event_type, subject).await
 }
 
-/// Forgets the subjects that were announced at or before a time, and those announced while a clock was ahead.
+/// Forgets the subjects that were announced at or before `before`, and those whose time is after `now`
+/// because a clock was ahead.
 ///
 /// # Errors
 /// The database fails.

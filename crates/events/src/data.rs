@@ -15,7 +15,7 @@ use crate::EventType;
 pub trait EventData: Serialize + Sync {
     /// The type of the event.
     fn event_type(&self) -> EventType;
-    /// The organization whose webhooks get it.
+    /// The organization whose webhooks receive it.
     fn organization_id(&self) -> OrganizationId;
 }
 
@@ -38,7 +38,7 @@ pub struct InvoiceChanged {
     pub number: i64,
     /// The status after the change, as named in the API.
     pub status: &'static str,
-    /// The month that it bills, such as `2026-01`.
+    /// The billed month, such as `2026-01`.
     pub month: String,
     /// ISO 4217 code.
     pub currency: String,
@@ -120,17 +120,17 @@ pub struct PaymentChanged {
     pub payment_id: PaymentId,
     /// The purpose of the payment, as named in the API.
     pub kind: &'static str,
-    /// The invoice that is paid.
+    /// The invoice that the payment pays.
     pub invoice_id: Option<InvoiceId>,
     /// The status after the change, as named in the API.
     pub status: &'static str,
     /// ISO 4217 code.
     pub currency: String,
     pub amount: Nano,
-    /// The tax on top, if the payment has one.
+    /// The tax added to the amount, if the payment is taxed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tax: Option<Nano>,
-    /// The sum of both, if the payment has a tax.
+    /// The sum of amount and tax, if the payment is taxed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Nano>,
     /// The sum of its refunds.
@@ -197,7 +197,7 @@ pub struct BalanceChanged {
     pub balance: Nano,
     /// The amount by which the balance may go below zero.
     pub credit_limit: Nano,
-    /// The threshold of the alert; `None` without one.
+    /// The threshold of the alert; `None` without an alert.
     pub alert_below: Option<Nano>,
 }
 
@@ -238,7 +238,7 @@ impl EventData for AutoTopUpPaused {
 pub struct BudgetReached {
     pub organization_id: OrganizationId,
     pub budget_id: BudgetId,
-    /// The first instant of the period; `None` for a budget without a period.
+    /// The start of the period; `None` for a budget without a period.
     pub period_start: Option<Time>,
     /// The threshold in percent of the limit; `None` if the limit is used up.
     #[serde(skip_serializing_if = "Option::is_none")]

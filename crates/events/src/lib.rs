@@ -1,12 +1,11 @@
-//! Events for webhooks: what happened in an organization, for the receivers that it has registered
-//! (docs/contract/webhooks.md).
+//! Events in organizations, for the webhooks that they have registered (docs/contract/webhooks.md).
 //!
-//! Other crates call [`emit`] in the transaction that causes an event. It queues a delivery for each webhook that
-//! takes the event. Deliveries are sent if and only if this transaction is committed. The crate `webhooks` sends
-//! them; it depends on organizations, so they can't call it.
+//! Other crates call [`emit`] in the transaction that causes an event. It queues a delivery for each webhook
+//! that subscribes to the event. Deliveries are sent if and only if this transaction is committed. The crate
+//! `webhooks` sends them. It depends on `tenants`, so `tenants` can't call it and uses this crate instead.
 //!
-//! A webhook of the installation gets the events of every organization. [`operator`] has the operator's own events,
-//! and [`announcements`] makes each of them once.
+//! A webhook of the installation receives the events of every organization. [`operator`] has the operator's
+//! own events, and [`announcements`] ensures that each of them is sent once.
 
 pub mod announcements;
 pub mod data;
@@ -25,7 +24,7 @@ use kernel::random::Random;
 
 use crate::data::EventData;
 
-/// The maximum size of a body.
+/// The maximum size of a body, in bytes.
 pub const MAX_BODY_BYTES: usize = 20_000;
 
 /// The type of an event.
@@ -83,11 +82,11 @@ pub enum EventType {
     #[serde(rename = "payment.failed")]
     #[strum(serialize = "payment.failed")]
     PaymentFailed,
-    /// A bank wants the customer to confirm a charge.
+    /// A bank requires the customer to confirm a charge.
     #[serde(rename = "payment.action_required")]
     #[strum(serialize = "payment.action_required")]
     PaymentActionRequired,
-    /// A payment was refunded, or a part of it.
+    /// A payment was refunded in full or in part.
     #[serde(rename = "payment.refunded")]
     #[strum(serialize = "payment.refunded")]
     PaymentRefunded,
@@ -115,11 +114,11 @@ pub enum EventType {
     #[serde(rename = "api_key.deleted")]
     #[strum(serialize = "api_key.deleted")]
     ApiKeyDeleted,
-    /// A person has become a member of the organization.
+    /// A user became a member of the organization.
     #[serde(rename = "member.added")]
     #[strum(serialize = "member.added")]
     MemberAdded,
-    /// A person is no longer a member of the organization.
+    /// A user is no longer a member of the organization.
     #[serde(rename = "member.removed")]
     #[strum(serialize = "member.removed")]
     MemberRemoved,
@@ -144,8 +143,8 @@ pub enum EventType {
 db::words!(EventType);
 
 impl EventType {
-    /// The types that a webhook of an organization can ask for, in the order of the contract. A test is sent to any
-    /// webhook.
+    /// The types that a webhook of an organization can subscribe to, in the order of the contract. A test is
+    /// sent to any webhook.
     pub const SUBSCRIBABLE: &[Self] = &[
         Self::InvoiceCreated,
         Self::InvoicePaid,
@@ -172,10 +171,11 @@ impl EventType {
         Self::MemberRemoved,
     ];
 
-    /// The operator's own types, for webhooks of the installation only, in the order of the contract.
+    /// The operator's own types, which only webhooks of the installation can subscribe to, in the order of
+    /// the contract.
     pub const OPERATOR: &[Self] = &[Self::AuditDrift, Self::UsageRefused, Self::CatalogRefused];
 
-    /// Returns the types that a webhook of the installation can ask for, in the order of the contract.
+    /// Returns the types that a webhook of the installation can subscribe to, in the order of the contract.
     pub fn of_installation() -> impl Iterator<Item = Self> {
         Self::SUBSCRIBABLE.iter().chain(Self::OPERATOR).copied()
     }
@@ -194,7 +194,7 @@ impl JsonSchema for EventType {
     }
 }
 
-/// The body of every delivery of an event.
+/// The body of an event, the same for each delivery.
 #[derive(Serialize)]
 struct Body<'a, D> {
     #[serde(rename = "type")]
@@ -203,8 +203,8 @@ struct Body<'a, D> {
     data: &'a D,
 }
 
-/// Queues an event for the webhooks of its organization, and of the installation, that take it. Without such a
-/// webhook, nothing is written.
+/// Queues an event for the subscribed webhooks of its organization and of the installation. If no webhook
+/// subscribes to it, nothing is written.
 ///
 /// # Errors
 /// The body is too large, which is impossible, or the database fails.
@@ -219,7 +219,7 @@ pub async fn emit<D: EventData>(tx: &mut Tx, data: &D, now: Time, random: &Rando
     Ok(())
 }
 
-/// Returns `true` if a webhook of the organization, or of the installation, takes events of this type.
+/// Returns `true` if a webhook of the organization or of the installation subscribes to events of this type.
 ///
 /// # Errors
 /// The database fails.
@@ -231,8 +231,8 @@ pub async fn has_receivers(
     Ok(!store::receivers(tx, organization_id, event_type).await?.is_empty())
 }
 
-/// Queues a test for one webhook; returns the ids of the event and its delivery, or `None` if an event with this id
-/// exists.
+/// Queues a test for one webhook; returns the ids of the event and its delivery, or `None` if an event with
+/// this id exists.
 ///
 /// # Errors
 /// The database fails.

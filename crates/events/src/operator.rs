@@ -23,13 +23,13 @@ pub struct AuditDrift {
     pub organizations: u64,
     /// The number of drifts found.
     pub drifts: u64,
-    /// The number of drifts that no earlier event has announced.
+    /// The number of drifts that weren't announced by an earlier event.
     pub new_drifts: u64,
-    /// The checks that have found something.
+    /// The checks that found drifts.
     pub checks: Vec<DriftedCheck>,
 }
 
-/// A check of the audit that has found something.
+/// A check of the audit that found drifts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DriftedCheck {
     /// Its name in the report of the audit.
@@ -51,7 +51,7 @@ pub struct UsageRefused {
     pub code: &'static str,
     /// `true` if the same event may be counted later.
     pub retryable: bool,
-    /// The name of the program that reported it; `None` if it couldn't be read.
+    /// The name of the program that reported the usage; `None` if it couldn't be read.
     pub source: Option<String>,
     /// The number of refused events.
     pub events: u64,
@@ -72,7 +72,7 @@ impl OperatorEventData for UsageRefused {
 pub struct CatalogRefused {
     /// The number of mistakes in the file.
     pub mistakes: usize,
-    /// The first mistakes, each with its place, the problem and a correct value.
+    /// The first mistakes, each with its position, the problem and a correct value.
     pub messages: Vec<String>,
 }
 
@@ -82,7 +82,8 @@ impl OperatorEventData for CatalogRefused {
     }
 }
 
-/// Queues an event for the webhooks of the installation that take it. Without such a webhook, nothing is written.
+/// Queues an event for the subscribed webhooks of the installation. If no webhook subscribes to it, nothing
+/// is written.
 ///
 /// # Errors
 /// The body is too large, which is impossible, or the database fails.
@@ -102,7 +103,7 @@ pub async fn emit<D: OperatorEventData>(
     Ok(())
 }
 
-/// Returns `true` if a webhook of the installation takes events of this type.
+/// Returns `true` if a webhook of the installation subscribes to events of this type.
 ///
 /// # Errors
 /// The database fails.
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn largest_bodies_are_small_enough() {
         let now = Time::from_unix_ms(1_769_851_800_123);
-        // A character that JSON escapes with six bytes stands for all others.
+        // A character that JSON escapes with six bytes is the worst case.
         let refused = CatalogRefused { mistakes: usize::MAX, messages: vec!["\u{1}".repeat(300); 10] };
         body(EventType::CatalogRefused, &refused, now).unwrap();
         let refused = UsageRefused {

@@ -1,4 +1,4 @@
-//! The SQL of queuing. The crate `webhooks` owns the tables and makes all other changes to them.
+//! The SQL for queuing events. The crate `webhooks` owns the tables and makes all other changes to them.
 
 use db::{Lock, Tx, sql};
 use kernel::clock::Time;
@@ -16,7 +16,8 @@ pub const RECEIVERS: &str =
 pub const RECEIVERS_OF_INSTALLATION: &str =
     "SELECT id, event_types FROM webhooks WHERE organization_id IS NULL AND is_enabled = 1 ORDER BY id";
 
-/// Returns the webhooks of an organization, and those of the installation, that take events of this type.
+/// Returns the webhooks of an organization, and those of the installation, that subscribe to events of this
+/// type.
 pub(crate) async fn receivers(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -25,7 +26,7 @@ pub(crate) async fn receivers(
     taking(event_type, sql(RECEIVERS).bind(organization_id).all(tx).await?)
 }
 
-/// Returns the webhooks of the installation that take events of this type.
+/// Returns the webhooks of the installation that subscribe to events of this type.
 pub(crate) async fn receivers_of_installation(
     tx: &mut Tx,
     event_type: EventType,
@@ -52,8 +53,8 @@ pub(crate) async fn has_event(tx: &mut Tx, id: EventId) -> Result<bool, db::Erro
     Ok(found.is_some())
 }
 
-/// Adds an event with the bytes that are signed and sent. An event without an organization has an empty text in its
-/// place.
+/// Adds an event with the bytes that are signed and sent. For an event without an organization,
+/// `organization_id` is an empty text.
 pub(crate) async fn insert_event(
     tx: &mut Tx,
     id: EventId,
@@ -90,8 +91,7 @@ pub(crate) async fn insert_delivery(
     .await
 }
 
-/// Takes the lock of what belongs to the installation and to no organization. A transaction takes it before any
-/// other lock.
+/// Takes the lock of the installation's own data. A transaction takes this lock before any other.
 pub(crate) async fn lock_installation(tx: &mut Tx) -> Result<(), db::Error> {
     sql("SELECT id FROM installation WHERE id = $1").bind(1_i64).lock(tx, Lock::Change).await?;
     Ok(())
@@ -110,7 +110,7 @@ pub(crate) async fn announced(tx: &mut Tx, event_type: EventType) -> Result<Vec<
     Ok(rows.into_iter().map(|(subject,)| subject).collect())
 }
 
-/// Notes that a subject is announced; returns `false` if it already was.
+/// Marks a subject as announced; returns `false` if it already was.
 pub(crate) async fn announce(
     tx: &mut Tx,
     event_type: EventType,
@@ -141,7 +141,8 @@ pub(crate) async fn remove_announced(
         .await
 }
 
-/// Forgets the subjects that were announced at or before a time, and those announced while a clock was ahead.
+/// Forgets the subjects that were announced at or before `before`, and those whose time is after `now`
+/// because a clock was ahead.
 pub(crate) async fn remove_announced_before(
     tx: &mut Tx,
     event_type: EventType,
