@@ -1,5 +1,6 @@
-//! Writes the list of migrations that `src/migrate.rs` includes: the files of `migrations/`, in the order of their
-//! numbers. A migration is one file in `both`, or a file of the same name in `sqlite` and in `postgres`.
+//! Writes the list of migrations that `src/migrate.rs` includes: the files of `migrations/`, in the order of
+//! their numbers. A migration is one file in `both`, or a file of the same name in `sqlite` and in
+//! `postgres`.
 
 use std::error::Error;
 use std::path::Path;
@@ -29,8 +30,8 @@ fn files(folder: &str) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(names)
 }
 
-/// Returns the expression of the step with this number, whose file is named `0001_name.sql`. The folders are those
-/// of its file for SQLite and for PostgreSQL.
+/// Returns the Rust expression of the step with this number. Its file is named `0001_name.sql`. The folders
+/// contain the file for SQLite and the one for PostgreSQL.
 fn step(version: u32, file: &str, folders: [&str; 2]) -> Result<String, String> {
     let name = file.strip_prefix(&format!("{version:04}_")).and_then(|rest| rest.strip_suffix(".sql"));
     let name = name.ok_or_else(|| format!("expected migration {version:04}_NAME.sql, found {file}"))?;

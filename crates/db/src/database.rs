@@ -20,13 +20,13 @@ use kernel::futures::BoxFuture;
 pub enum Settings {
     /// A file on this machine.
     Sqlite {
-        /// The database file; its folder also gets `-wal`, `-shm` and `.migrate-lock` files.
+        /// The database file. Its folder also contains `-wal`, `-shm` and `.migrate-lock` files.
         path: PathBuf,
     },
     /// A server.
     Postgres {
-        /// `postgres://user:password@host:port/database`, with commas between several hosts.
-        /// `?pool_mode=transaction` for a pooler that shares its connections by transaction.
+        /// `postgres://user:password@host:port/database`, with commas between several hosts, and with
+        /// `?pool_mode=transaction` for a pooler in transaction mode.
         url: String,
     },
 }
@@ -57,11 +57,11 @@ enum Driver {
 }
 
 impl Db {
-    /// Prepares a database without opening it: a statement opens a connection if none is open, so that a
-    /// database that comes up later needs no restart.
+    /// Prepares a database without connecting. Statements open connections as needed, so a database that
+    /// starts after this process needs no restart.
     ///
     /// # Errors
-    /// The URL, or a file that it names, can't be used.
+    /// The URL, or a file that it refers to, is invalid.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let driver = match settings {
             Settings::Sqlite { path } => Driver::Sqlite(Arc::new(Sqlite::new(path.clone()))),
@@ -74,7 +74,7 @@ impl Db {
     /// [`Db::watch_standby`], is at most `max_lag`.
     ///
     /// # Errors
-    /// The URL, or a file that it names, can't be used.
+    /// The URL, or a file that it refers to, is invalid.
     pub fn with_standby(mut self, url: &str, max_lag: Duration) -> Result<Self, Error> {
         if !self.is_postgres() {
             return Err(Error::Internal("only PostgreSQL has standbys".to_owned()));
@@ -98,25 +98,26 @@ impl Db {
         }
     }
 
-    /// Stops using all open connections, so that the next ones look for the primary. Has no effect on SQLite.
+    /// Stops using all open connections. New connections look for the primary. Has no effect on SQLite.
     pub fn look_again(&self) {
         if let Driver::Postgres(postgres) = &self.driver {
             postgres.look_again();
         }
     }
 
-    /// Returns once everything that could be read before is durable, also on a synchronous standby.
+    /// Returns once everything that could be read before the call is durable, including on a synchronous
+    /// standby.
     ///
-    /// A commit whose wait for its standby was cut short, by an operator or by a restart of the server, can be
-    /// read, although a failover may lose it. So a repeated change counts as done only once this returns, and
-    /// not because its effect can be read.
+    /// An operator, or a restart of the server, can cut short a commit's wait for its standby. Such a commit
+    /// can be read, although a failover may lose it. A repeated change therefore counts as done only after
+    /// this call, not because its effect can be read.
     ///
     /// # Errors
-    /// The standby doesn't confirm it, or the database fails.
+    /// The standby doesn't confirm the data, or the database fails.
     pub async fn confirm(&self) -> Result<(), Error> {
         let Driver::Postgres(_) = &self.driver else { return Ok(()) };
         let mut tx = self.write().await?;
-        // The message makes the commit wait for the standby, and so for all earlier commits.
+        // The commit of this message waits until the standby has it, along with all earlier commits.
         sql("SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
                          THEN pg_logical_emit_message(true, 'tollkeeper', '') END")
         .execute(&mut tx)
@@ -132,7 +133,8 @@ impl Db {
         }
     }
 
-    /// Notes a timeline that another replica writes to. A primary with a lower one isn't used from now on.
+    /// Notes a timeline that another replica writes to. From now on, a primary with a lower timeline isn't
+    /// used.
     pub fn note_timeline(&self, timeline: u32) {
         if let Driver::Postgres(postgres) = &self.driver {
             postgres.note_timeline(timeline);
@@ -145,7 +147,7 @@ impl Db {
         drop(self.shared.on_commit.set(Box::new(call)));
     }
 
-    /// Migrates the schema to this binary's version. Several processes may do so at the same time.
+    /// Migrates the schema to this binary's version. Several processes may call this at the same time.
     ///
     /// Only this function creates an SQLite file, so that a lost file is noticed and not replaced by an empty
     /// one.
@@ -153,7 +155,7 @@ impl Db {
         self.migrate_to(newest_schema())
     }
 
-    /// Like [`Db::migrate`], to the version of an earlier binary, for tests of later steps.
+    /// Like [`Db::migrate`], but to an earlier version, for tests of later steps.
     pub fn migrate_to(&self, version: i64) -> BoxFuture<'_, Result<MigrationReport, MigrateError>> {
         match &self.driver {
             Driver::Sqlite(sqlite) => Box::pin(sqlite.migrate(version)),
@@ -161,11 +163,12 @@ impl Db {
         }
     }
 
-    /// Copies an SQLite database in use to `file`, which must not exist, and verifies the copy. Until then the
-    /// copy is called `partial`, a path in the same folder.
+    /// Copies an SQLite database in use to `file`, which must not exist, and verifies the copy. Until it is
+    /// verified, the copy has the path `partial`, which is in the same folder.
     ///
     /// # Errors
-    /// The copy failed, and `file` doesn't exist; or this is PostgreSQL, which has `pg_dump`.
+    /// The copy failed, and `file` wasn't created; or the database is PostgreSQL, for which operators use
+    /// `pg_dump`.
     pub async fn back_up(&self, file: &Path, partial: &Path) -> Result<Backup, Error> {
         match &self.driver {
             Driver::Sqlite(sqlite) => sqlite.back_up(file, partial).await,
@@ -173,8 +176,8 @@ impl Db {
         }
     }
 
-    /// Returns a handle for reads, without connection and transaction: each statement sees the data committed
-    /// when it runs.
+    /// Returns a handle for reads, which has neither a connection nor a transaction. Each statement sees the
+    /// data committed when it runs.
     pub async fn read(&self) -> Result<Tx, Error> {
         let inner = match &self.driver {
             Driver::Sqlite(sqlite) => Inner::SqliteRead(Arc::clone(sqlite)),
@@ -183,8 +186,8 @@ impl Db {
         Ok(self.tx(inner))
     }
 
-    /// Returns a handle for reports. Its data may be as old as that of the standby, so don't base decisions on
-    /// it. Without a usable standby, this is [`Db::read`].
+    /// Returns a handle for reports. Its data may be as old as that of the standby, so don't base decisions
+    /// on it. Without a usable standby, this is [`Db::read`].
     pub async fn reports(&self) -> Result<Tx, Error> {
         match (&self.standby, &self.driver) {
             (Some(standby), Driver::Postgres(primary)) if standby.is_usable() => {
@@ -207,9 +210,9 @@ impl Db {
         Ok(self.tx(inner))
     }
 
-    /// Begins a write transaction for data that can wait and that a crash may lose. On PostgreSQL it fails
-    /// after waiting 200 ms for a lock, and its commit doesn't wait for the disk. On SQLite it is the same as
-    /// [`Db::write`].
+    /// Begins a write transaction for data that isn't urgent and that a crash may lose. On PostgreSQL, it
+    /// fails after waiting 200 ms for a lock, and its commit doesn't wait for the disk. On SQLite, it is the
+    /// same as [`Db::write`].
     pub fn write_behind(&self) -> BoxFuture<'_, Result<Tx, Error>> {
         Box::pin(self.begin_write_behind())
     }
@@ -274,7 +277,7 @@ impl Db {
         Ok(version)
     }
 
-    /// The connections, per purpose.
+    /// Returns the connections, per purpose.
     pub fn connections(&self) -> Vec<Connections> {
         match &self.driver {
             Driver::Sqlite(sqlite) => sqlite.connections(),
@@ -282,8 +285,8 @@ impl Db {
         }
     }
 
-    /// The number of statements so far, including those of clones: for tests that count the queries of a
-    /// request.
+    /// Returns the number of statements run so far, including those of clones, for tests that count the
+    /// queries of a request.
     pub fn statement_count(&self) -> u64 {
         self.shared.statements.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The error of a database, in the few kinds that callers distinguish.
+//! Database errors, in the few kinds that callers distinguish.
 
 use std::borrow::Cow;
 use std::{fmt, io};
@@ -7,7 +7,7 @@ use kernel::error::Code;
 
 use crate::constraint::{Constraint, Reference};
 
-/// A database error. The texts go to the log only.
+/// A database error. The texts are only logged, except for that of `NotReady`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
     /// A unique constraint was violated.
@@ -74,7 +74,7 @@ impl From<Error> for kernel::error::Error {
                 | Constraint::BudgetName => (Code::NameTaken, Some("name")),
                 Constraint::OpenInvitation => (Code::AlreadyInvited, Some("email")),
                 Constraint::PaymentRequest => (Code::IdempotencyInProgress, None),
-                // The code that writes these handles the violation itself.
+                // The code that writes these rows handles the violation itself.
                 Constraint::LedgerKey | Constraint::CreditReference | Constraint::Other(_) => {
                     (Code::Internal, None)
                 }

@@ -1,9 +1,9 @@
 //! An executor for SQLite and PostgreSQL.
 //!
 //! Queries have one SQL text for both: `sql("SELECT … WHERE id = $1").bind(id).optional::<Row>(tx)`. Reads
-//! use [`Db::read`], which is free and opens no transaction. Writes use [`Db::write`], a transaction that is
-//! rolled back unless it is committed, even if its future is canceled. After an error in a transaction, all
-//! further statements in it fail, on either database.
+//! use [`Db::read`], which costs nothing and opens no transaction. Writes use [`Db::write`], a transaction
+//! that is rolled back unless it is committed, even if its future is canceled. After an error in a
+//! transaction, all further statements in it fail, on either database.
 //!
 //! To work on both databases, a text uses parameters `$1…`, the types TEXT, BIGINT (booleans as 0 and 1) and
 //! BLOB/BYTEA, `CAST(SUM(x) AS BIGINT)`, and `CAST($1 AS BIGINT)` where the context of a parameter doesn't
@@ -11,12 +11,12 @@
 //!
 //! - [`Db`] opens a database, begins transactions, backs up and migrates; [`Tx`] runs statements.
 //! - [`Statement`] is a text with its values. A [`Row`] of the result is read by [`FromRow`].
-//! - [`sized`] builds statements over many rows, [`Page`] and [`window`] those of paginated lists.
+//! - [`sized`] builds statements that write many rows; [`Page`] and [`window`] are for paginated lists.
 //! - [`Uncommitted`] is the result of an operation that its caller commits.
 //! - [`Error`] has the few kinds that callers distinguish, including the violated [`Constraint`].
-//! - [`Change`] is the announcement of a transaction to the replicas that cache data.
+//! - [`Change`] is a change that a transaction announces to the replicas, which cache data.
 //!
-//! The drivers are in `sqlite` and `postgres`; no other crate names them. The steps of the schema are in
+//! The drivers are in `sqlite` and `postgres`; no other crate uses them. The steps of the schema are in
 //! `migrations`, one file per step, or one per step and database.
 
 mod change;

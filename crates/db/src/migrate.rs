@@ -1,8 +1,8 @@
 //! Migration of the schema to this binary's version.
 //!
-//! Each step is one file, named by its number and its name, or one file per database. All pending steps run in one
-//! transaction, and in one process at a time: on PostgreSQL with an advisory lock of that transaction, on SQLite
-//! with a lock on a file next to the database. A newer schema is refused.
+//! Each step is one file, named by its number and its name, or one file per database. All pending steps run
+//! in one transaction, and in one process at a time: on PostgreSQL with an advisory lock of that transaction,
+//! on SQLite with a lock on a file next to the database. A newer schema is refused.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -30,12 +30,12 @@ struct Step {
 /// All steps, in order: the files of `migrations/`, listed by `build.rs`. Released steps never change.
 const STEPS: &[Step] = include!(concat!(env!("OUT_DIR"), "/steps.rs"));
 
-/// Sets step 1 to its present name in the history of a database that an earlier build migrated. Arguments: the
+/// Updates the name of step 1 in the history of a database that an earlier build migrated. Parameters: the
 /// new checksum, which covers the name, and the old one.
 const RENAME_FIRST_STEP: &str = "UPDATE refinery_schema_history SET name = 'initial_schema', checksum = $1
      WHERE version = 1 AND name = 'first_light' AND checksum = $2";
 
-/// Returns the arguments of [`RENAME_FIRST_STEP`].
+/// Returns the parameters of [`RENAME_FIRST_STEP`].
 fn first_step_checksums(text: fn(&Step) -> &'static str) -> Result<(String, String), MigrateError> {
     let checksum = |step: &Step, name: &str| {
         let migration = Migration::unapplied(name, text(step));
@@ -46,12 +46,12 @@ fn first_step_checksums(text: fn(&Step) -> &'static str) -> Result<(String, Stri
     both.map_err(|error| MigrateError::Other(error.to_string()))
 }
 
-/// The schema version of this binary.
+/// Returns the schema version of this binary.
 pub fn newest_schema() -> i64 {
     STEPS.last().map_or(0, |step| step.version)
 }
 
-/// The key of the lock: arbitrary, but the same in all versions.
+/// The key of the advisory lock: arbitrary, but the same in all versions.
 const ADVISORY_LOCK: i64 = 0x746f_6c6c_6b65_6570;
 
 /// The result of a migration.
@@ -65,7 +65,7 @@ pub struct MigrationReport {
     pub applied: Vec<String>,
 }
 
-/// The error of a migration that has changed nothing.
+/// The error of a migration. The migration has changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MigrateError {
     /// A newer version of the program has migrated the database.
@@ -152,7 +152,7 @@ impl Postgres {
     /// Runs the pending steps up to `version` on a separate connection, without a statement timeout.
     pub(super) async fn migrate(&self, version: i64) -> Result<MigrationReport, MigrateError> {
         let map = |error: tokio_postgres::Error| postgres::map_error(&error);
-        // Dropping the client, also by cancellation, closes the connection, which rolls back.
+        // Dropping the client, including by cancellation, closes the connection, which rolls back.
         let client = self.connect_for_migration().await?;
         client.batch_execute(postgres::BEGIN_MIGRATION).await.map_err(map)?;
         let lock = "SELECT pg_advisory_xact_lock($1)";
@@ -177,8 +177,9 @@ impl Postgres {
     }
 }
 
-/// A connection on which the transaction of a migration has begun. The runner's own driver would begin several,
-/// and prepare statements, which a pooler may move to another session of the server.
+/// A connection on which the transaction of a migration has begun. The runner's own driver would begin
+/// several transactions and prepare statements. Behind a pooler, these could reach different sessions of the
+/// server.
 struct InTransaction<'a>(&'a ClientWrapper);
 
 impl AsyncTransaction for InTransaction<'_> {
@@ -215,7 +216,7 @@ impl AsyncQuery<Vec<Migration>> for InTransaction<'_> {
 
 impl AsyncMigrate for InTransaction<'_> {}
 
-/// Returns a runner of the steps after version `found`, up to `version`.
+/// Returns a runner for the steps after version `found`, up to `version`.
 fn runner(found: i64, version: i64, text: fn(&Step) -> &'static str) -> Result<Runner, MigrateError> {
     if found > version {
         return Err(MigrateError::Newer { found, known: version });
@@ -233,7 +234,7 @@ fn report(from: i64, done: &Report) -> MigrationReport {
     MigrationReport { from, to, applied: applied.iter().map(ToString::to_string).collect() }
 }
 
-/// Maps an error of the runner, using the driver's error in it, if any.
+/// Converts an error of the runner, using the driver's error in it, if any.
 fn map_refinery_error(error: &refinery_core::Error, path: &Path) -> MigrateError {
     let refinery_core::error::Kind::Connection(_, cause) = error.kind() else {
         return MigrateError::Other(error.to_string());

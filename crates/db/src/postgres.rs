@@ -49,7 +49,8 @@ const POOL_SIZE: usize = 16;
 const POINT_READS: usize = 4;
 /// Number of connections shared by heavy reads, so that no short read queues behind one.
 const HEAVY_READS: usize = 2;
-/// The maximum wait for a connection of the pool, for a new connection, and for `BEGIN`, which takes no locks.
+/// The maximum wait for a connection of the pool, for a new connection, and for `BEGIN`, which takes no
+/// locks.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum wait for the result of a statement: longer than the server's own timeout below, whose error is
 /// more specific.
@@ -58,10 +59,10 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The interval at which the hosts of a URL are compared.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The advice if a pooler shares connections by transaction.
+/// Advice for the operator of a pooler that shares connections by transaction.
 const POOL_MODE_ADVICE: &str = "add the parameter pool_mode=transaction to the URL of the database";
 
-/// protocol_violation, with which PgBouncer reports that logging in to its server fails.
+/// The SQLSTATE `protocol_violation`, with which PgBouncer reports that it can't log in to its server.
 const LOGIN_FAILING: &str = "08P01";
 
 /// The connections to a server.
@@ -71,14 +72,14 @@ pub(super) struct Postgres {
     point_reads: SharedConnections,
     heavy_reads: SharedConnections,
     primary: Arc<Primary>,
-    /// The time since which connections may be used: older ones aren't used again.
+    /// Connections that were opened before this time aren't used again.
     opened_since: Arc<Mutex<Option<Instant>>>,
     /// The hosts of the URL, if it has several.
     hosts: Hosts,
 }
 
 impl Postgres {
-    /// Reads the URL and the certificates that it names. Doesn't connect.
+    /// Reads the URL and the certificates that it refers to. Doesn't connect.
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         let primary = Arc::<Primary>::default();
         let connector = Connector::new(&url::read(url, Purpose::Primary)?, Some(Arc::clone(&primary)))?;
@@ -92,7 +93,8 @@ impl Postgres {
         let manager = Manager::from_connect(Config::new(), by_key.clone(), recycling);
         let pool = Pool::builder(manager)
             .max_size(POOL_SIZE)
-            // The last used connection first: its server process has the statements and pages in its caches.
+            // Prefer the most recently used connection: its server process has the statements and pages in
+            // its caches.
             .queue_mode(QueueMode::Lifo)
             .wait_timeout(Some(CONNECT_TIMEOUT))
             .create_timeout(Some(CONNECT_TIMEOUT))
@@ -119,8 +121,8 @@ impl Postgres {
         Ok(client)
     }
 
-    /// Opens a connection. Fails if a pooler gives one session of the server to several connections, and the
-    /// URL doesn't declare it. Other traffic on the pooler may hide this.
+    /// Opens a connection. Fails if a pooler shares one session of the server among several connections
+    /// although the URL has no `pool_mode`. Other traffic on the pooler may prevent the detection.
     async fn connect_to_unshared_session(&self) -> Result<ClientWrapper, Error> {
         let one = self.connector.connect().await?;
         if self.connector.pool_mode() == PoolMode::Transaction {
@@ -149,7 +151,7 @@ impl Postgres {
         durability::syncs_to_disk(&client).await.map_err(|error| map_error(&error))
     }
 
-    /// The connections, per purpose.
+    /// Returns the connections, per purpose.
     pub(super) fn connections(&self) -> Vec<Connections> {
         let pool = self.pool.status();
         let shared = |purpose, shared: &SharedConnections, max| {
@@ -170,19 +172,19 @@ impl Postgres {
         ]
     }
 
-    /// Runs a statement outside of any transaction. The server refuses statements that write.
+    /// Runs a statement outside of any transaction. The server refuses write statements.
     pub(super) async fn read(&self, statement: Statement, want: Want) -> Result<Answer, Error> {
         let shared = if statement.heavy { &self.heavy_reads } else { &self.point_reads };
         shared.read(&statement, want).await.map_err(Failure::into_error)
     }
 
-    /// Takes a connection from the pool for a transaction. Its begin is sent with the first statement.
+    /// Takes a connection from the pool for a transaction. `BEGIN` is sent with the first statement.
     pub(super) async fn begin(&self, begin: Begin) -> Result<Transaction, Error> {
         let new = Transaction::new(&self.pool, self.connector.pool_mode(), begin, &self.primary);
         new.await.map_err(Failure::into_error)
     }
 
-    /// Stops using all open connections, so that the next ones look for the primary.
+    /// Stops using all open connections. New connections look for the primary.
     pub(super) fn look_again(&self) {
         *lock(&self.opened_since) = Some(tokio::time::Instant::now().into_std());
         drop(self.pool.retain(|_, _| false));
@@ -195,7 +197,7 @@ impl Postgres {
         self.primary.timeline()
     }
 
-    /// Notes a timeline that another replica writes to. A new one starts another search for the primary.
+    /// Notes a timeline that another replica writes to. A new timeline starts another search for the primary.
     pub(super) fn note_timeline(&self, timeline: u32) {
         if self.primary.note_timeline(timeline) {
             self.look_again();
@@ -212,7 +214,7 @@ impl Postgres {
             {
                 self.look_again();
             }
-            // A server with a lower timeline is named in the log.
+            // Log the servers with a lower timeline.
             for (host, timeline) in primaries.filter(|(_, it)| Some(*it) < self.primary.timeline()) {
                 self.primary.admit(&host, Some(timeline)).unwrap_or_default();
             }
@@ -241,8 +243,8 @@ async fn prepare_session(client: &mut ClientWrapper, pool_mode: PoolMode) -> Res
 enum Failure {
     /// The server refused the statement; the connection is fine.
     Refused(Error),
-    /// The statement was prepared before a migration changed its result, and didn't run. It is dropped from the
-    /// cache, so the next attempt prepares it again.
+    /// The statement was prepared before a migration changed its result, and didn't run. It is dropped from
+    /// the cache, so the next attempt prepares it again.
     Stale(Error),
     /// The connection is lost.
     Disconnected(Error),
@@ -283,8 +285,7 @@ fn disconnected() -> Error {
 }
 
 /// Returns `true` if a migration has changed the result of a prepared statement. The SQLSTATE alone isn't
-/// enough, because it also stands for features that the server lacks, and the message is in the server's
-/// language.
+/// enough, because unsupported features have the same one, and the message is in the server's language.
 fn is_stale(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|refusal| refusal.routine() == Some("RevalidateCachedQuery"))
 }
@@ -295,8 +296,8 @@ fn is_disconnected(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => {
             matches!(code.code(), "57P01" | "57P02" | "57P03" | "57P05" | "25P03")
-                // Except PgBouncer's error for a server that it can't log in to: the next connection would get
-                // the same error.
+                // Except PgBouncer's error for a server that it can't log in to: the next connection would
+                // get the same error.
                 || (code.code().starts_with("08") && code.code() != LOGIN_FAILING)
         }
         None => {
@@ -349,7 +350,7 @@ fn describe(error: &tokio_postgres::Error) -> String {
 
 fn map_pool_error(error: &PoolError) -> Error {
     match error {
-        // The operator or the server must fix an error while connecting.
+        // An error while connecting isn't a bug: the operator or the server must fix it.
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
             match map_error(error) {
                 Error::Internal(what) => Error::Unavailable(what),

@@ -8,8 +8,8 @@ use crate::{Error, FromRow};
 use kernel::clock::Time;
 
 impl Tx {
-    /// Returns the current time of the database server; `None` on SQLite. A statement that returns [`SERVER_TIME`]
-    /// saves the round trip.
+    /// Returns the current time of the database server; `None` on SQLite. A statement that returns
+    /// [`SERVER_TIME`] saves the round trip.
     pub async fn server_time(&mut self) -> Result<Option<Time>, Error> {
         let (now,): (Option<Time>,) = sql(format!("SELECT {SERVER_TIME}")).one(self).await?;
         Ok(now)
@@ -60,8 +60,8 @@ impl Statement {
     /// Runs the statement and returns all rows.
     pub async fn all<T: FromRow>(self, tx: &mut Tx) -> Result<Vec<T>, Error> {
         let answer = tx.run(self, Want::All).await?;
-        // `collect` into a `Result` doesn't know the number of rows, and would copy a long report again and
-        // again.
+        // `collect` into a `Result` can't reserve memory for all rows, and would copy a long report several
+        // times.
         let mut rows = Vec::with_capacity(answer.rows.len());
         for row in &answer.rows {
             rows.push(T::from_row(row)?);

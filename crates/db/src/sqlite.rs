@@ -101,7 +101,7 @@ impl Sqlite {
         Ok(Snapshot { reader: Some(reader) })
     }
 
-    /// The connections, per purpose. A connection in use counts as open.
+    /// Returns the connections, per purpose. A connection in use counts as open.
     pub(super) fn connections(&self) -> Vec<Connections> {
         let (writing, written) = match self.writer.try_lock() {
             Ok(writer) => (0, usize::from(writer.is_some())),
@@ -210,7 +210,7 @@ async fn heavy_read(sqlite: &Arc<Sqlite>, statement: Statement, want: Want) -> R
     work.await.map_err(|error| Error::from_join(&error))?
 }
 
-/// A read transaction: a view of the file at one instant.
+/// A read transaction: a view of the file at one point in time.
 pub(super) struct Snapshot {
     /// `None` while a blocking thread uses it.
     reader: Option<Connection>,
@@ -269,7 +269,7 @@ impl Transaction {
 
     pub(super) async fn commit(mut self) -> Result<(), Error> {
         let writer = self.writer.take().ok_or_else(lost)?;
-        // The blocking thread owns the writer, so a commit whose caller is canceled completes.
+        // The blocking thread owns the writer, so that a commit completes even if its caller is canceled.
         blocking(writer, |writer| writer.connection()?.commit()).await?;
         Ok(())
     }

@@ -12,7 +12,8 @@ pub struct Statement {
     pub(super) heavy: bool,
 }
 
-/// The server's current time in Unix milliseconds, as an expression of SQL; `NULL` on SQLite, which has no server.
+/// The server's current time in Unix milliseconds, as an expression of SQL; `NULL` on SQLite, which has no
+/// server.
 pub const SERVER_TIME: &str = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
 
 /// Creates a statement. Every connection keeps its prepared statements, so the number of different texts must
@@ -31,7 +32,7 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// The clause of PostgreSQL.
+    /// Returns PostgreSQL's clause for the lock.
     pub(super) fn clause(self) -> &'static str {
         match self {
             Self::Change => "FOR NO KEY UPDATE",
@@ -40,7 +41,7 @@ impl Lock {
     }
 }
 
-/// The part of the result that the caller wants.
+/// The part of the result to return.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     /// Only the number of changed rows.
@@ -77,16 +78,16 @@ impl Statement {
         self
     }
 
-    /// Marks a statement that may read many rows. It runs separately from short statements, so that they don't
-    /// queue behind it.
+    /// Marks a statement that may read many rows. It runs separately from short statements, so that they
+    /// don't queue behind it.
     pub fn heavy(mut self) -> Self {
         self.heavy = true;
         self
     }
 }
 
-/// Returns the text for SQLite: with numbered parameters, without the server's time, and with its hint, which is a
-/// comment to PostgreSQL.
+/// Returns the text for SQLite: with numbered parameters, without the server's time, and with its hint, which
+/// is a comment to PostgreSQL.
 ///
 /// A hint follows the name of a table: `/*+ INDEXED BY name */`. Without statistics, SQLite may prefer the
 /// primary key to an index that finds far fewer rows. If the index is missing the statement fails, so a stale

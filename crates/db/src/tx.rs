@@ -25,11 +25,11 @@ pub(super) type OnCommit = Box<dyn Fn(&[Change]) + Send + Sync>;
 /// A transaction that is dropped without [`Tx::commit`] is rolled back.
 pub struct Tx {
     inner: Inner,
-    /// `true` once a statement has failed or was canceled; all further ones fail.
+    /// `true` once a statement has failed or was canceled. All further statements then fail.
     failed: bool,
     /// Statements to run right before the commit.
     pub(super) at_commit: Vec<Statement>,
-    /// Changes to notify of at the commit.
+    /// Changes to announce at the commit.
     announced: Vec<Change>,
     /// Spans of deferred statements.
     spans: Vec<telemetry::Span>,
@@ -53,7 +53,8 @@ impl Tx {
     }
 
     /// Commits the transaction. Announced changes have reached the callback of [`crate::Db::on_commit`] when
-    /// this returns, even with an error, because a commit that the database doesn't confirm may have happened.
+    /// this returns, even with an error, because a commit that the database doesn't confirm may have
+    /// happened.
     ///
     /// # Errors
     /// Nothing was written. If the connection was lost during the commit itself, the outcome is unknown.
@@ -63,7 +64,7 @@ impl Tx {
 
     async fn commit_all(mut self) -> Result<(), Error> {
         if !self.at_commit.is_empty() {
-            // Boxed, because few transactions have any.
+            // Boxed, because few transactions have such statements.
             Box::pin(self.defer_last_statements()).await?;
         }
         if self.failed {
@@ -157,7 +158,8 @@ impl Tx {
                     if let Some(answer) = reader.read(&statement, want).await {
                         return answer;
                     }
-                    // The rest of the report is also read from the primary, so that it isn't a mix of two ages.
+                    // The rest of the report is also read from the primary, so that the report doesn't mix
+                    // data of two ages.
                     *standby = None;
                 }
                 primary.read(statement, want).await
@@ -179,8 +181,8 @@ impl Tx {
     }
 }
 
-/// Calls the callback for announced changes when it is dropped: even if the commit fails or is canceled,
-/// because it may have happened.
+/// Calls the callback for announced changes when it is dropped, even if the commit fails or is canceled,
+/// because the commit may have happened.
 struct NotifyOnDrop {
     announced: Vec<Change>,
     shared: Arc<Shared>,

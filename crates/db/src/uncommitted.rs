@@ -2,8 +2,8 @@
 
 use crate::{Error, Tx};
 
-/// The result of an operation, with the transaction that makes it true. If it is dropped instead of committed,
-/// nothing was done.
+/// The result of an operation, with the transaction to commit. If it is dropped instead of committed, nothing
+/// was done.
 #[must_use = "nothing is done until it is committed"]
 pub struct Uncommitted<T> {
     tx: Tx,
@@ -32,7 +32,7 @@ impl<T> Uncommitted<T> {
         (self.value, Uncommitted { tx: self.tx, value: (), afterwards: self.afterwards })
     }
 
-    /// The transaction, for further statements.
+    /// Returns the transaction, for further statements.
     pub fn tx(&mut self) -> &mut Tx {
         &mut self.tx
     }

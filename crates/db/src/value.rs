@@ -34,7 +34,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The UTF-8 bytes of a TEXT value.
+    /// Returns the UTF-8 bytes of a TEXT value.
     pub(super) fn as_text(&self) -> Option<&[u8]> {
         match self {
             Self::Text(text) => Some(text.as_bytes()),
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// The bytes of a BLOB value.
+    /// Returns the bytes of a BLOB value.
     pub(super) fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Blob(bytes) => Some(bytes),
@@ -105,8 +105,8 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 /// A type that a column can be read into.
 pub trait FromValue: Sized {
-    /// `true` if texts of the column are words defined by the program. Errors show an unknown word; any other
-    /// value may be a secret.
+    /// `true` if texts of the column are words defined by the program. Errors contain an unknown word, but no
+    /// other value, because it may be a secret.
     const IS_WORD: bool = false;
     /// Converts the value; `None` if it has another type or is out of range.
     fn from_value(value: &Value) -> Option<Self>;
@@ -295,8 +295,8 @@ pub trait FromRow: Sized {
     fn from_row(row: &Row) -> Result<Self, Error>;
 }
 
-/// Implements [`FromRow`] for a struct: each field is read from the column of its name, from the column that
-/// is given as a literal, or by a function that takes the row.
+/// Implements [`FromRow`] for a struct. Each field is read from the column with its name, from the column
+/// whose name is given as a literal, or by a function that takes the row.
 ///
 /// ```
 /// struct Owner {

@@ -2,7 +2,8 @@
 
 use crate::Page;
 
-/// A range of rows, counted from the nearer end of the list, because the database must skip all rows before it.
+/// A range of rows. It is counted from the nearer end of the list, because the database must skip all rows
+/// before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// `true` if counted from the end of the list, with the rows in the opposite order.

@@ -1,4 +1,4 @@
-//! Connecting: to the best host of a URL, with TLS as the URL requires.
+//! Connects to the best host of a URL, with TLS as required by the URL.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -30,9 +30,9 @@ use kernel::futures::BoxFuture;
 #[expect(clippy::disallowed_types, reason = "the driver of PostgreSQL")]
 type NewConnection = (Client, JoinHandle<()>);
 
-/// The time that the known primary may take before all hosts are asked.
+/// The timeout of the known primary, after which all hosts are tried.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time that the other hosts may take once one is suitable.
+/// The time to wait for other hosts once a suitable one has responded.
 const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
 /// The minimum time between two log lines about closed connections to a host.
 const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
@@ -79,12 +79,12 @@ struct HostErrors(Vec<(Arc<str>, HostError)>);
 enum HostError {
     Driver(tokio_postgres::Error),
     Silent,
-    /// Another server has been promoted since.
+    /// Another server has been promoted since then.
     Outdated(String),
 }
 
 impl Connector {
-    /// Reads the certificates that the URL names. Doesn't connect.
+    /// Reads the certificates that the URL refers to. Doesn't connect.
     pub(super) fn new(target: &Target, primary: Option<Arc<Primary>>) -> Result<Self, Error> {
         let tls = tls::connector(&target.trust)?;
         let hosts = target.hosts.iter().map(Host::new).collect();
@@ -106,8 +106,8 @@ impl Connector {
         Self { settings: format!("{}{settings}", self.settings).into(), ..self.clone() }
     }
 
-    /// Returns one connector for each host, which accepts any server there. A single host needs no comparison,
-    /// so the list is then empty.
+    /// Returns one connector for each host, which accepts both primaries and standbys. The list is empty if
+    /// no comparison is needed: with a single host, or with a pooler in transaction mode.
     pub(super) fn of_each_host(&self) -> Vec<Self> {
         if self.hosts.len() < 2 || self.pool_mode == PoolMode::Transaction {
             return Vec::new();
@@ -146,7 +146,7 @@ impl Connector {
         self.try_all_hosts().await
     }
 
-    /// Asks all hosts at once. A silent host costs no time if another one is suitable.
+    /// Tries all hosts at once. An unresponsive host causes almost no delay if another one is suitable.
     async fn try_all_hosts(&self) -> Result<NewConnection, HostErrors> {
         let attempt = |(index, host)| async move {
             let outcome = timeout(CONNECT_TIMEOUT, self.try_host(host)).await;
@@ -170,11 +170,11 @@ impl Connector {
                 Some((index, host, Err(silent))) => errors.push((index, host, silent)),
             }
         }
-        // The first host of the URL among equals.
+        // The highest timeline comes first, and hosts with the same timeline keep the order of the URL.
         found.sort_by_key(|(index, _, connected)| (Reverse(connected.timeline), *index));
         let mut chosen: Option<Connected> = None;
         for (index, host, connected) in found {
-            // Several hosts may lead to the same server.
+            // Several hosts may be addresses of the same server.
             if chosen.as_ref().is_some_and(|chosen| chosen.timeline == connected.timeline) {
                 continue;
             }
@@ -207,7 +207,7 @@ impl Connector {
         if !self.settings.is_empty() {
             client.batch_execute(&self.settings).await?;
         }
-        // Behind a pooler the next transaction may have another server.
+        // Behind a pooler, the next transaction may run on another server.
         let has_timeline = self.primary.is_some() && self.pool_mode == PoolMode::Session;
         let timeline = if has_timeline { timeline(&client).await } else { None };
         if let Some(timeline) = timeline {
@@ -235,8 +235,8 @@ pub(super) async fn timeline(client: &Client) -> Option<u32> {
     primary::timeline_of(row.get(0)?)
 }
 
-/// Returns `true` if a connection without TLS may work: the handshake failed, or the server refuses logins over
-/// TLS. An unreachable server fails in other ways.
+/// Returns `true` if a connection without TLS may work: the handshake failed, or the server refuses logins
+/// over TLS. An unreachable server causes other errors.
 fn is_about_tls(error: &tokio_postgres::Error) -> bool {
     use std::error::Error as _;
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset, InvalidData, InvalidInput, UnexpectedEof};
@@ -256,7 +256,7 @@ fn name(host: &Config) -> String {
 }
 
 impl HostErrors {
-    /// Returns one error that names all hosts with their errors.
+    /// Returns one error that lists all hosts with their errors.
     fn summary(&self) -> Error {
         let mut words = String::new();
         let mut last = Error::Unavailable(String::new());
@@ -275,7 +275,7 @@ impl HostErrors {
             write!(words, "{separator}{host}: {what}").unwrap_or_default();
         }
         match last {
-            // The operator or the server must fix an error while connecting.
+            // An error while connecting isn't a bug: the operator or the server must fix it.
             Error::Unavailable(_) | Error::Internal(_) => Error::Unavailable(words),
             other => other,
         }
@@ -306,8 +306,9 @@ impl Connect for Connector {
     }
 }
 
-/// Polls a connection until it is closed. A connection to a primary is closed, with everything that waits for
-/// it, once another server was promoted: its commits may wait forever for standbys that follow the new one.
+/// Polls a connection until it is closed. Once another server was promoted, a connection to the old primary
+/// is closed and its pending statements fail. Otherwise, commits could wait forever for standbys that follow
+/// the new primary.
 fn drive(
     mut connection: Connection<Socket, Stream>,
     host: &Host,
@@ -345,8 +346,8 @@ fn drive(
 }
 
 impl Closed {
-    /// Logs a closed connection, at most one line per second and host: when a server stops, all its connections
-    /// close.
+    /// Logs a closed connection, at most one line per second and host: when a server stops, all its
+    /// connections close.
     fn log(&mut self, host: &str, error: &tokio_postgres::Error) {
         let now = Instant::now();
         if self.logged_at.is_some_and(|at| now - at < CLOSED_INTERVAL) {

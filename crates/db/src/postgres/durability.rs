@@ -7,8 +7,8 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::session::{PoolMode, raise};
 
-/// Makes every commit of the session durable; with a pooler, each transaction does it instead. Logs a warning
-/// at the first session that needed it.
+/// Makes every commit of the session durable. With a pooler in transaction mode, this applies only to the
+/// current transaction. Logs a warning the first time that a setting had to be changed.
 pub(super) async fn ensure(client: &ClientWrapper, pool_mode: PoolMode) -> Result<(), tokio_postgres::Error> {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let text = match pool_mode {

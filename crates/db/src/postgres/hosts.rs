@@ -1,4 +1,4 @@
-//! The hosts of a URL, each asked whether it is a primary.
+//! The hosts of a URL, and a check of which ones are primaries.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tokio::time::timeout;
 
 use super::connect::{self, Connector};
 
-/// The time that a host may take to answer.
+/// The timeout of a host's response.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The hosts of a URL; empty for a single host.
 pub(super) struct Hosts(Vec<HostWatch>);
 
-/// A host with the connection on which it is asked.
+/// A host, and the connection for checking it.
 struct HostWatch {
     connector: Connector,
     client: Mutex<Option<ClientWrapper>>,
@@ -32,7 +32,7 @@ impl Hosts {
         !self.0.is_empty()
     }
 
-    /// Asks all hosts at once. Returns the names and the timelines of the primaries, the highest timeline
+    /// Checks all hosts at once. Returns the names and the timelines of the primaries, the highest timeline
     /// first.
     pub(super) async fn primaries(&self) -> Vec<(String, u32)> {
         let answers = join_all(self.0.iter().map(HostWatch::timeline)).await;
@@ -45,7 +45,7 @@ impl Hosts {
 }
 
 impl HostWatch {
-    /// Returns the timeline of a primary; `None` for a standby, and for a host that doesn't answer.
+    /// Returns the timeline of a primary; `None` for a standby, and for a host that doesn't respond.
     async fn timeline(&self) -> Option<u32> {
         let mut client = self.client.lock().await;
         if client.as_ref().is_none_or(|client| client.is_closed()) {

@@ -15,10 +15,10 @@ use crate::statement::{Answer, Statement, Want};
 
 /// Statements that are sent at once. The server runs them in order.
 pub(super) struct Pipeline<'a> {
-    /// The text that begins a transaction, and the maximum wait for its result.
+    /// The text that begins a transaction, and the timeout of its result.
     pub(super) begin: Option<(&'static str, Duration)>,
     pub(super) statements: &'a [Statement],
-    /// The wanted part of the last statement's result.
+    /// The part of the last statement's result to return.
     pub(super) want: Want,
     pub(super) commit: Commit,
 }
@@ -33,7 +33,7 @@ pub(super) enum Commit {
 /// A message to the server.
 #[derive(Clone, Copy)]
 enum Message<'a> {
-    /// SQL without parameters and result, and the maximum wait for it.
+    /// SQL without parameters and result, and its timeout.
     Plain(&'a str, Duration),
     Prepared(&'a Prepared, &'a Statement, Want),
     Unprepared(&'a Statement, Want),
@@ -59,16 +59,16 @@ impl Message<'_> {
 }
 
 impl Pipeline<'_> {
-    /// Sends everything. Returns the result of the last statement, or the first error. On a connection that
-    /// tasks share, `sending` keeps other tasks' messages from interleaving with these.
+    /// Sends everything. Returns the result of the last statement, or the first error. On a shared
+    /// connection, `sending` prevents messages of other tasks from being sent in between.
     pub(super) async fn send(
         &self,
         client: &ClientWrapper,
         pool_mode: PoolMode,
         sending: Option<&Mutex<()>>,
     ) -> Result<Answer, Failure> {
-        // Prepared before anything is sent: preparing may take a round trip, and later messages would overtake
-        // it.
+        // Prepared before anything is sent: preparing may take a round trip, and later messages would
+        // overtake it.
         let mut prepared = Vec::new();
         if pool_mode == PoolMode::Session {
             prepared.reserve_exact(self.statements.len());
@@ -82,7 +82,7 @@ impl Pipeline<'_> {
         }
         let mut sent: Vec<_> =
             messages.iter().map(|message| Box::pin(maybe_done(message.send(client)))).collect();
-        // The first poll sends each; the results are awaited below.
+        // The first poll of each future sends its message. The results are awaited below.
         poll_fn(|context| {
             let _sending = sending.map(|sending| sending.lock().unwrap_or_else(PoisonError::into_inner));
             for one in &mut sent {

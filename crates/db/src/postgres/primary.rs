@@ -1,8 +1,9 @@
 //! Finds the primary server.
 //!
-//! After a failover the old primary may still run and accept writes, if only the program that watched it has
-//! died. Each promotion begins a timeline with a higher number. So of several servers that accept writes, the
-//! one with the highest timeline is the primary, and a server below the highest known timeline isn't used.
+//! After a failover, the old primary may still run and accept writes, for example if only its cluster manager
+//! has died. Each promotion begins a timeline with a higher number. Among several servers that accept writes,
+//! the one with the highest timeline is therefore the primary, and a server below the highest known timeline
+//! isn't used.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,24 +13,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_postgres::error::DbError;
 
-/// Selects the name of the file that the WAL is written to, which begins with the timeline; null on a standby.
+/// Selects the name of the file that the WAL is written to, which begins with the timeline; null on a
+/// standby.
 pub(super) const WAL_FILE: &str =
     "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END";
-/// The server function that reports a commit whose wait for its standby was canceled. The server's texts are in
-/// its own language.
+/// The server function that reports a commit whose wait for its standby was canceled. It identifies the
+/// notice, because the server's messages are in its own language.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 /// The time for which a comparison of all hosts is valid.
 const CONFIRMED: Duration = Duration::from_secs(3);
 /// The minimum time between two log lines about an outdated server.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The shared knowledge of all connections about a database's primary.
+/// The current primary of a database, as known to all connections.
 #[derive(Default)]
 pub(super) struct Primary {
     known: Mutex<Known>,
     /// The highest timeline so far; 0 before the first.
     newest: watch::Sender<u32>,
-    /// The number of commits that no longer waited for their standby.
+    /// The number of commits whose wait for a standby was canceled.
     unconfirmed_commits: AtomicU64,
 }
 
@@ -50,7 +52,7 @@ struct Server {
 }
 
 impl Primary {
-    /// Accepts a server that accepts writes. `timeline` is `None` if the server doesn't report it.
+    /// Admits a server that accepts writes. `timeline` is `None` if the server doesn't report it.
     ///
     /// # Errors
     /// The reason not to use it: another server has been promoted since.
@@ -91,7 +93,7 @@ impl Primary {
     }
 
     /// Accepts the primary that a comparison of all hosts has found. Returns `true` if it differs from the
-    /// previous one.
+    /// previous primary.
     pub(super) fn confirm(&self, host: &str, timeline: u32) -> bool {
         let before = self.timeline();
         if self.admit(host, Some(timeline)).is_err() {
@@ -115,7 +117,8 @@ impl Primary {
         newest.wait_for(|newest| *newest > timeline).await.map(drop).unwrap_or_default();
     }
 
-    /// Notes a timeline that another replica writes to. Returns `true` if it is higher than all previous ones.
+    /// Notes a timeline that another replica writes to. Returns `true` if it is higher than all previous
+    /// ones.
     pub(super) fn note_timeline(&self, timeline: u32) -> bool {
         let mut known = self.known();
         let is_newer = known.newest.as_ref().is_some_and(|newest| newest.timeline < timeline);
@@ -146,8 +149,8 @@ impl Primary {
         );
     }
 
-    /// Returns the number of commits so far that no longer waited for their standby. The notice of one arrives
-    /// before its result.
+    /// Returns the number of commits so far whose wait for a standby was canceled. The server sends the
+    /// notice about such a commit before the commit's result.
     pub(super) fn unconfirmed_commits(&self) -> u64 {
         self.unconfirmed_commits.load(Ordering::SeqCst)
     }

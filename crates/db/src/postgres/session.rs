@@ -1,22 +1,21 @@
 //! Settings of sessions and transactions: limits, isolation, plans and durability.
 //!
-//! A session sets them once, after connecting. Behind a pooler that shares sessions of the server by
-//! transaction, a session's settings would affect other clients, so there each transaction begins with its own
-//! settings.
+//! A session sets them once, after connecting. Behind a pooler in transaction mode, a session's settings
+//! would affect other clients, so each transaction begins with its own settings.
 
-/// The way in which connections get a session of the server.
+/// The assignment of server sessions to connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum PoolMode {
     /// Each connection keeps its own session.
     #[default]
     Session,
-    /// A pooler gives a session to each transaction, and in between to other clients.
+    /// A pooler assigns a session to each transaction, and to other clients in between.
     Transaction,
 }
 
 /// Raises `synchronous_commit` if it allows commits to return before they are on disk, locally and on the
-/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept. `"true"`: until the end of the
-/// transaction; `"false"`: for the session.
+/// standbys of `synchronous_standby_names`. The stricter `remote_apply` is kept. The setting lasts until the
+/// end of the transaction with `"true"`, and for the session with `"false"`.
 macro_rules! raise {
     ($local:literal) => {
         concat!(
@@ -29,9 +28,9 @@ macro_rules! raise {
 pub(super) use raise;
 
 /// Sets the maximum time of a statement, of a wait for a lock, and of idling inside a transaction, in
-/// milliseconds: a replica that hangs, or whose network hangs, must not keep its locks. Hanging replicas may
-/// wait for each other's locks. They give up before the first one's locks are freed, so that the next of them
-/// doesn't get the locks and keep them as long again.
+/// milliseconds, so that a replica that hangs, or whose network hangs, doesn't keep its locks. Several
+/// hanging replicas may wait for each other's locks. Waiting for a lock times out before the first replica's
+/// locks are freed. Otherwise, the next replica would get the locks and keep them just as long.
 macro_rules! limits {
     ($set:literal) => {
         concat!(
@@ -62,22 +61,22 @@ macro_rules! keepalive {
     };
 }
 
-/// Settings for statements that find rows by keys: users wait only for these. They use indexes even on small
-/// tables, because cached plans aren't remade when the tables have grown. JIT compilation would take longer
-/// than the statement.
+/// Settings for statements that find rows by keys, the only ones that users wait for. Such statements use
+/// indexes even on small tables, because cached plans don't change when the tables grow. JIT compilation
+/// would take longer than the statement.
 macro_rules! by_key {
     ($set:literal) => {
         concat!($set, " enable_seqscan = off; ", $set, " jit = off;")
     };
 }
 
-/// Settings of every session: the limits, and the isolation level that the queries are written for, independent
-/// of the role's default.
+/// Settings of every session: the limits, and the isolation level that the queries are written for,
+/// independent of the role's default.
 pub(super) const LIMITS: &str =
     concat!(limits!("SET"), keepalive!(), " SET default_transaction_isolation = 'read committed';");
 
-/// Settings of sessions for statements that find rows by keys. Plans are made once and cached, as planning the
-/// query of the decision takes ten times as long as running it.
+/// Settings of sessions for statements that find rows by keys. Plans are made once and cached, because
+/// planning the query of the decision takes ten times as long as running it.
 pub(super) const BY_KEY: &str = concat!("SET plan_cache_mode = force_generic_plan; ", by_key!("SET"));
 
 /// The setting of a session after which the server refuses writes.
@@ -86,13 +85,13 @@ pub(super) const READ_ONLY: &str = "SET default_transaction_read_only = on;";
 /// Begins the transaction of a migration. Its statements see the commits made before it got the lock.
 pub(crate) const BEGIN_MIGRATION: &str = concat!("BEGIN ISOLATION LEVEL READ COMMITTED; ", raise!("true"));
 
-/// A transaction, by how it begins.
+/// The kind of a transaction, which determines how it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Begin {
     /// Writes.
     Write,
-    /// Writes that give up on a lock after 200 ms, before the server looks for deadlocks and ends one of the
-    /// transactions in it. The commit doesn't wait for the disk.
+    /// Writes that give up on a lock after 200 ms, before the server's deadlock detection would end a
+    /// transaction. The commit doesn't wait for the disk.
     WriteBehind,
     /// Reads on a snapshot, taken by the first statement. They read whole tables, with suitable plans.
     Snapshot,
@@ -103,7 +102,7 @@ pub(crate) enum Begin {
 }
 
 impl Begin {
-    /// Returns the statements that begin it; empty if a statement needs no transaction.
+    /// Returns the statements that begin the transaction; empty if a single statement needs none.
     pub(super) fn text(self, pool_mode: PoolMode) -> &'static str {
         match pool_mode {
             PoolMode::Session => match self {

@@ -1,4 +1,4 @@
-//! Connections that many tasks read through concurrently; the driver pipelines their statements.
+//! Connections that many tasks share for reads. The driver pipelines their statements.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -21,15 +21,15 @@ pub(super) struct SharedConnections {
 }
 
 impl SharedConnections {
-    /// Returns the connections, none of them open. `begin` is the kind of reads, for servers whose sessions are
-    /// shared by transaction.
+    /// Creates the connections without opening them. `begin` is the kind of their transactions, which only
+    /// pool mode `transaction` needs.
     pub(super) fn new(connector: &Connector, begin: Begin, connections: usize) -> Self {
         let connector = connector.with_settings(session::READ_ONLY);
         let slots = (0..connections).map(|_| Slot::new(connector.clone(), begin)).collect();
         Self { slots }
     }
 
-    /// The number of open connections.
+    /// Returns the number of open connections.
     pub(super) fn open(&self) -> usize {
         self.slots.iter().filter(|slot| slot.open_client().is_some()).count()
     }
@@ -55,7 +55,7 @@ impl SharedConnections {
     }
 }
 
-/// A statement in progress, counted until it has ended or is abandoned.
+/// A statement in progress, counted until it ends or is canceled.
 struct UnderWay<'a>(&'a AtomicUsize);
 
 impl<'a> UnderWay<'a> {
@@ -75,7 +75,7 @@ impl Drop for UnderWay<'_> {
 struct Slot {
     connector: Connector,
     begin: Begin,
-    /// The number of its statements that haven't ended.
+    /// The number of statements in progress on it.
     under_way: AtomicUsize,
     /// Locked while the messages of a transaction are sent.
     sending: Mutex<()>,
@@ -106,7 +106,8 @@ impl Slot {
         let mut client = self.client().await.map_err(Failure::Refused)?;
         let mut answer = self.run(&client, statement, want).await;
         if matches!(answer, Err(Failure::Disconnected(_))) {
-            // The connection was closed in the meantime. A read can be retried safely; once is enough.
+            // The connection was closed in the meantime. A read can safely be retried, and one retry is
+            // enough.
             self.discard(&client);
             client = self.client().await.map_err(Failure::Refused)?;
             answer = self.run(&client, statement, want).await;
@@ -138,7 +139,7 @@ impl Slot {
         }
     }
 
-    /// Runs a statement in a separate read-only transaction, which costs no further round trip.
+    /// Runs a statement in a separate read-only transaction, which costs no additional round trip.
     async fn run_in_transaction(
         &self,
         client: &ClientWrapper,
@@ -155,8 +156,8 @@ impl Slot {
         timeout(RESPONSE_TIMEOUT, sent).await.unwrap_or_else(|_| Err(Failure::Unresponsive(unresponsive())))
     }
 
-    /// Returns the connection, opening it if needed. One task connects; the tasks that waited for it share its
-    /// connection or its error, so that an unreachable server isn't tried once per request.
+    /// Returns the connection, opening it if needed. One task connects; the tasks that waited for it share
+    /// its connection or its error, so that an unreachable server isn't tried once per request.
     async fn client(&self) -> Result<Arc<ClientWrapper>, Error> {
         match self.open_client() {
             Some(client) => Ok(client),

@@ -1,9 +1,9 @@
 //! A standby, which serves reports while its lag is small enough.
 //!
-//! The lag is measured only by the clock of this process: each position of the primary in its WAL is recorded
-//! with the time. A standby that has replayed the WAL up to that position has everything that was committed by
-//! then. As positions are recorded every second, the measured lag of a standby that keeps up is at most one
-//! second.
+//! The lag is measured only by the clock of this process, which records the primary's WAL positions with
+//! their times. A standby that has replayed the WAL up to a position has everything that was committed by the
+//! time of that position. Positions are recorded every second, so the measured lag of a standby that keeps up
+//! is at most one second.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,19 +22,20 @@ use crate::statement::{Answer, Statement, Want, sql};
 
 /// The interval of checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time that a check may take.
+/// The timeout of a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of first checks whose failures aren't logged as warnings: the standby may start after this
 /// process.
 const STARTUP_CHECKS: u32 = 5;
-/// Maximum number of recorded positions of the primary: those of an hour, which is the maximum of the allowed
+/// Maximum number of recorded positions of the primary: those of the last hour, which is the maximum allowed
 /// lag.
 const MAX_POSITIONS: usize = 3_700;
 
-/// Selects how far the primary has written its WAL, in bytes.
+/// Selects the end of the primary's WAL, in bytes.
 const PRIMARY_POSITION: &str =
     "SELECT CAST(pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') AS BIGINT) AS position";
-/// Selects how far the standby has replayed the WAL, in bytes; no row on a server that isn't a standby.
+/// Selects the position up to which the standby has replayed the WAL, in bytes; no row on a server that isn't
+/// a standby.
 const STANDBY_POSITION: &str =
     "SELECT CAST(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0') AS BIGINT) AS position
      WHERE pg_is_in_recovery() AND pg_last_wal_replay_lsn() IS NOT NULL";
@@ -43,7 +44,8 @@ const STANDBY_POSITION: &str =
 pub(crate) struct Standby {
     reads: SharedConnections,
     max_lag: Duration,
-    /// The end of the time for which the standby is usable, extended by each check; `None` if it isn't usable.
+    /// The end of the time for which the standby is usable, extended by each check; `None` if it isn't
+    /// usable.
     usable_until: watch::Sender<Option<Instant>>,
     progress: Mutex<Progress>,
 }
@@ -76,7 +78,7 @@ impl Standby {
         self.usable_until.borrow().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Runs a statement; `None` if the primary must be asked instead.
+    /// Runs a statement; `None` if it must run on the primary instead.
     pub(crate) async fn read(&self, statement: &Statement, want: Want) -> Option<Result<Answer, Error>> {
         let mut usable_until = self.usable_until.subscribe();
         let answer = tokio::select! {
@@ -152,7 +154,7 @@ impl Standby {
     }
 
     fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
-        // A panic leaves nothing half changed.
+        // The state is consistent even after a panic.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -178,7 +180,8 @@ impl Progress {
         self.primary.push_back((now, written));
     }
 
-    /// Records the position of the standby, and returns the latest time at which the primary was no further.
+    /// Records the standby's position. Returns the time of the latest primary position that the standby has
+    /// reached.
     fn record_standby(&mut self, replayed: i64) -> Option<Instant> {
         while let Some((at, written)) =
             self.primary.front().copied().filter(|(_, written)| *written <= replayed)

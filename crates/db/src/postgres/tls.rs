@@ -18,10 +18,10 @@ use tokio_rustls::rustls::{
 use crate::Error;
 use kernel::certificates::AnyCertificate;
 
-/// A TLS connection, bound to the server's certificate where its signature allows that.
+/// A TLS connection, with channel binding if the signature of the server's certificate allows it.
 pub(super) type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// The servers that are trusted.
+/// The trusted servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
     /// Doesn't use TLS.
@@ -51,7 +51,7 @@ pub(super) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, Error> {
         builder.build().map_err(|error| Error::Internal(format!("sslrootcert: {error}")))
     };
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
-        // The driver makes no TLS connection with `sslmode=disable`.
+        // With `sslmode=disable`, the driver doesn't use TLS.
         Trust::NoTls | Trust::AnyServer => Arc::new(AnyCertificate(Arc::clone(&provider))),
         Trust::Authority(roots) => Arc::new(AnyNameVerifier(verifier(roots)?)),
         Trust::AuthorityAndName(roots) => verifier(roots)?,
@@ -80,7 +80,8 @@ fn load(roots: &Roots) -> Result<Arc<RootCertStore>, Error> {
             read
         }
     };
-    // Unusable certificates are common in a system's list. In a file, they are noticed at the first handshake.
+    // Unusable certificates are common in a system's list. In a file, they are noticed at the first
+    // handshake.
     store.add_parsable_certificates(certificates);
     if store.is_empty() {
         return Err(Error::Internal("sslrootcert: it contains no usable certificate".to_owned()));

@@ -1,8 +1,8 @@
 //! Transactions with as few round trips as possible.
 //!
 //! `BEGIN` is sent with the first statement, and deferred statements are sent with the next one or with the
-//! commit. The server runs them in order, as if each had been awaited. After an error it refuses the rest, and
-//! a commit that was sent with them rolls back.
+//! commit. The server runs them in order, as if each had been awaited. After an error it refuses the rest,
+//! and a commit that was sent with them rolls back.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::{
 use crate::Error;
 use crate::statement::{Answer, Statement, Want};
 
-/// Maximum number of deferred statements; one more sends them.
+/// Maximum number of deferred statements. One more statement sends all of them.
 const MAX_DEFERRED: usize = 16;
 
 /// A write transaction.
@@ -30,7 +30,7 @@ pub(crate) struct Transaction {
     begin: Begin,
     /// `true` until something is sent; `BEGIN` is sent with the first statement.
     unsent: bool,
-    /// `true` from the begin until it is known to have ended.
+    /// `true` from the begin of the transaction until it is known to have ended.
     open: bool,
     deferred: Vec<Statement>,
     primary: Arc<Primary>,
@@ -49,7 +49,7 @@ impl Transaction {
         Ok(Self { pool, client, pool_mode, begin, unsent: true, open: false, deferred, primary })
     }
 
-    /// Defers a statement to the next one or to the commit, which return its error.
+    /// Defers a statement to the next one or to the commit, which then returns its error.
     pub(crate) async fn defer(&mut self, statement: Statement) -> Result<(), Error> {
         if self.deferred.len() >= MAX_DEFERRED {
             self.run(statement, Want::Count).await?;
@@ -68,9 +68,9 @@ impl Transaction {
 
     /// Commits.
     ///
-    /// An operator can cancel a commit's wait for a standby. The commit then succeeds with a warning, but isn't
-    /// durable, so this returns an error. A canceled wait on any connection fails all commits in progress,
-    /// because its commit isn't known.
+    /// An operator can cancel a commit's wait for a standby. Such a commit succeeds with a warning, but isn't
+    /// durable, so an error is returned. The warning doesn't identify the commit. For this reason, a warning
+    /// on any connection fails all commits in progress.
     pub(crate) async fn commit(mut self) -> Result<(), Error> {
         let unconfirmed = self.primary.unconfirmed_commits();
         let mut batch = std::mem::take(&mut self.deferred);
@@ -101,16 +101,16 @@ impl Transaction {
         let mut answer = self.begin_and_send(batch, want, commit).await;
         if matches!(answer, Err(Failure::Stale(_))) {
             self.forget_prepared();
-            // The error has failed the transaction, which was empty: a new one can replace it.
+            // The error has aborted the transaction, which was empty, so a new one can replace it.
             self.roll_back().await?;
             answer = self.begin_and_send(batch, want, commit).await;
         }
         answer
     }
 
-    /// Sends the begin with the first statements. An idle connection may be dead without the client knowing.
-    /// Nothing has happened by then, so the next one is tried; after a restart of the server all may be dead.
-    /// An unresponsive server isn't tried again, because it wouldn't respond on the next connection either.
+    /// Sends the begin with the first statements. If an idle connection turns out to be closed, nothing has
+    /// run yet, so the next connection is tried. After a restart of the server, all of them may be closed. An
+    /// unresponsive server isn't tried again, because it wouldn't respond on another connection either.
     async fn begin_and_send(
         &mut self,
         batch: &[Statement],
@@ -136,7 +136,7 @@ impl Transaction {
         commit: Commit,
     ) -> Result<Answer, Failure> {
         let client = self.client.as_ref().ok_or_else(|| Failure::Disconnected(disconnected()))?;
-        // Set first: if the caller is canceled, the transaction is rolled back.
+        // Set first, so that the transaction is rolled back if the caller is canceled.
         self.open = true;
         let pipeline = Pipeline {
             begin: begin.map(|begin| (begin.text(self.pool_mode), CONNECT_TIMEOUT)),

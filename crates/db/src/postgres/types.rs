@@ -13,8 +13,8 @@ use crate::statement::{Answer, Statement, Want};
 use crate::value::Columns;
 use crate::{Row, Value};
 
-/// Maximum number of prepared statements before a connection drops them all, because of a dynamic text (such
-/// as an insert of many rows).
+/// Maximum number of prepared statements. A connection drops all of them at this number, which a dynamic text
+/// could reach, such as an insert of many rows.
 const MAX_PREPARED: usize = 256;
 
 type BoxError = Box<dyn StdError + Sync + Send>;

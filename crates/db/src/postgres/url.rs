@@ -59,7 +59,7 @@ pub(super) enum Purpose {
     Standby,
 }
 
-/// The settings of a URL: one configuration per host, in the order of attempts, and the trust in servers.
+/// The settings of a URL: one configuration per host, in the order of attempts, and the trusted servers.
 pub(super) struct Target {
     pub(super) hosts: Vec<Config>,
     pub(super) trust: Trust,
@@ -68,7 +68,7 @@ pub(super) struct Target {
     pub(super) pool_mode: PoolMode,
 }
 
-/// Reads a URL, but not the files that it names.
+/// Reads a URL, but not the files that it refers to.
 pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
     let (place, parameters) = split(url);
     let (mut kept, mut mode, mut roots, mut session, mut pool_mode) = (Vec::new(), None, None, None, None);
@@ -87,7 +87,7 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
         }
     }
     let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
-    // The parser's error may quote the URL, and with it the password.
+    // The parser's error may quote the URL, which contains the password.
     let config = Config::from_str(&format!("{place}{query}"))
         .map_err(|_| refused("it isn't like postgres://user:password@host:port/database?sslmode=…"))?;
     let (trust, ssl_mode) = trust(mode.as_deref(), roots)?;
@@ -109,8 +109,7 @@ pub(super) fn read(url: &str, purpose: Purpose) -> Result<Target, Error> {
     Ok(Target { hosts, trust, allow_plain, pool_mode })
 }
 
-/// Returns `true` if the URL names a server on another machine and no `sslmode`: then every server is
-/// trusted.
+/// Returns `true` if the URL is that of another machine and has no `sslmode`. Then any server is trusted.
 pub fn trusts_by_default(url: &str) -> bool {
     let (_, parameters) = split(url);
     let target = read(url, Purpose::Primary).or_else(|_| read(url, Purpose::Standby));
@@ -149,7 +148,8 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
         "system" => Roots::System,
         _ => Roots::File(PathBuf::from(path)),
     });
-    // As in libpq: the system's authorities sign for every owner, so only the name identifies the server.
+    // As in libpq: the system's authorities sign certificates of anyone, so only the name identifies the
+    // server.
     let by_default = if roots == Some(Roots::System) { "verify-full" } else { "prefer" };
     let mode = mode.unwrap_or(by_default);
     if roots == Some(Roots::System) && mode != "verify-full" {
@@ -166,7 +166,7 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
     match mode {
         "disable" => Ok((Trust::NoTls, SslMode::Disable)),
         "prefer" => Ok((Trust::AnyServer, SslMode::Prefer)),
-        // As in libpq: the authority is verified, if one is given.
+        // As in libpq: the server's certificate is verified if an authority is given.
         "require" => Ok((roots.map_or(Trust::AnyServer, Trust::Authority), SslMode::Require)),
         "verify-ca" => Ok((Trust::Authority(needed(roots)?), SslMode::Require)),
         "verify-full" => Ok((Trust::AuthorityAndName(needed(roots)?), SslMode::Require)),
@@ -176,7 +176,7 @@ fn trust(mode: Option<&str>, roots: Option<String>) -> Result<(Trust, SslMode), 
 
 fn session_attrs(value: Option<&str>, purpose: Purpose, hosts: usize) -> Result<TargetSessionAttrs, Error> {
     match (purpose, value) {
-        // A single host may be a proxy that briefly leads to a standby. `any` allows that.
+        // A single host may be a proxy that briefly forwards to a standby. `any` allows that.
         (Purpose::Primary, Some("any")) if hosts == 1 => Ok(TargetSessionAttrs::Any),
         (Purpose::Primary, None | Some("any" | "read-write" | "primary")) => {
             Ok(TargetSessionAttrs::ReadWrite)
@@ -208,7 +208,7 @@ fn host_entries(config: &Config) -> Result<Vec<HostEntry>, Error> {
     }
     let place = |index: usize| {
         let address = addresses.get(index).copied();
-        // Without a name, the certificate must be for the address.
+        // Without a host name, the certificate must be valid for the address.
         let named = address.map(|address| Host::Tcp(address.to_string()));
         let host = hosts.get(index).cloned().or(named)?;
         Some(HostEntry { host, address, port: ports.get(index).or(ports.first()).copied() })

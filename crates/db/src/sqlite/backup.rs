@@ -1,8 +1,9 @@
 //! Backup of a database in use.
 //!
-//! `VACUUM INTO` reads in one transaction: in WAL mode it blocks no writer and sees a single instant, however
-//! long it takes. SQLite's backup API in small steps starts over with each write of another process, so with a
-//! busy server it never finishes. The copy also has no free pages with remains of deleted rows.
+//! `VACUUM INTO` reads in one transaction. In WAL mode, it blocks no writer and sees the data of a single
+//! point in time, however long it takes. SQLite's backup API in small steps starts over with each write of
+//! another process, so it never finishes on a busy server. The copy also has no free pages with remains of
+//! deleted rows.
 #![allow(clippy::disallowed_types, reason = "the driver of SQLite")]
 
 use std::fs::OpenOptions;

@@ -18,8 +18,8 @@ use crate::statement::{Answer, Statement, Want, for_sqlite};
 use crate::value::Columns;
 use crate::{Error, Row, Value};
 
-/// Maximum number of prepared statements per connection: larger than the number of texts, including the sizes of
-/// multi-row inserts.
+/// Maximum number of prepared statements per connection: larger than the number of texts, including the sizes
+/// of multi-row inserts.
 const MAX_PREPARED: usize = 512;
 /// The size that the WAL file is truncated to after a burst, in bytes.
 const MAX_IDLE_JOURNAL_BYTES: i64 = 64 << 20;
@@ -77,12 +77,12 @@ impl Connection {
         &mut self.driver
     }
 
-    /// Returns `true` if the path leads to a file other than the open one, or to none.
+    /// Returns `true` if the path of the open file now belongs to another file, or to none.
     pub(super) fn was_replaced(&self, path: &Path) -> bool {
         self.file.is_some() && FileId::of(path) != self.file
     }
 
-    /// Begins a write transaction; `false` if another connection has one during the whole `wait`.
+    /// Begins a write transaction. Returns `false` if another connection has one during the whole `wait`.
     pub(super) fn begin(&mut self, wait: Duration) -> Result<bool, Error> {
         let begun = self.driver.busy_timeout(wait);
         let begun = begun.and_then(|()| self.execute_cached("BEGIN IMMEDIATE"));
@@ -171,9 +171,9 @@ pub(crate) fn create(path: &Path) -> Result<(), Error> {
 fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusqlite::Connection> {
     driver.busy_timeout(OPEN_BUSY_TIMEOUT)?;
     driver.set_prepared_statement_cache_capacity(MAX_PREPARED);
-    // Plans don't depend on values. Otherwise SQLite prepares a statement again whenever certain parameters
-    // change, to look for a better plan. That takes longer than the statement itself, and without statistics
-    // finds none.
+    // Plans don't depend on values. Otherwise, SQLite would prepare a statement again whenever certain
+    // parameters change, to look for a better plan. That takes longer than the statement itself, and never
+    // finds a better plan without statistics.
     driver.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if access == Access::Read {
         driver.pragma_update(None, "query_only", true)?;
@@ -183,7 +183,7 @@ fn set_up(driver: rusqlite::Connection, access: Access) -> rusqlite::Result<rusq
     driver.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     driver.pragma_update(None, "synchronous", "FULL")?;
     driver.pragma_update(None, "foreign_keys", true)?;
-    // Without it, INSERT OR REPLACE would bypass the triggers that refuse DELETE.
+    // Without this setting, INSERT OR REPLACE would bypass the triggers that refuse DELETE.
     driver.pragma_update(None, "recursive_triggers", true)?;
     driver.pragma_update_and_check(None, "journal_size_limit", MAX_IDLE_JOURNAL_BYTES, |_| Ok(()))?;
     Ok(driver)
@@ -213,9 +213,9 @@ impl CachedText {
         Self { text: for_sqlite(text).into(), columns: None }
     }
 
-    /// Returns the columns of a result, once its first row was read: if another process has changed the schema,
-    /// SQLite re-prepares the statement at that point. Statements name their columns, so these should be the
-    /// same, but the check costs less than reading the wrong column.
+    /// Returns the columns of a result, once its first row was read. If another process has changed the
+    /// schema, SQLite re-prepares the statement at that point. The columns should be the same even then,
+    /// because statements name their columns. The check costs little and prevents reading the wrong column.
     fn columns(&mut self, row: &rusqlite::Row<'_>) -> Columns {
         let statement = row.as_ref();
         let prepared = statement.get_status(StatementStatus::RePrepare);
@@ -251,7 +251,7 @@ fn run(
     let mut answer = prepared.raw_query();
     while let Some(row) = answer.next()? {
         match want {
-            // Stepped to the end, to make all changes.
+            // Step to the end, so that all changes are made.
             Want::Count => {}
             Want::First if !rows.is_empty() => {}
             Want::First | Want::All => {
