@@ -1,15 +1,15 @@
-//! The table `changes`, which lists what replicas have to drop from memory.
+//! The table `changes`: changes of rows that replicas cache, and must drop from memory.
 //!
-//! A change is recorded by the last statements of the transaction that makes it. From then until the commit, the
-//! transaction locks the single row that hands out positions. So positions have no gaps, become visible in order,
-//! and a reader misses none.
+//! A change is recorded by the last statements of the transaction that makes it. From then until the commit,
+//! the transaction locks the single row that assigns positions. As a result, positions have no gaps and
+//! become visible in order, and readers miss none.
 
 pub use db::Change;
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ApiKeyId, OrganizationId, ProjectId, SessionId, UserId};
 
-/// The subject of a change of all sessions, in place of an id.
+/// The subject of a change of all sessions, instead of an id.
 const ALL_SESSIONS: &str = "all";
 
 fn encode(change: Change) -> (&'static str, String) {
@@ -20,7 +20,7 @@ fn encode(change: Change) -> (&'static str, String) {
         Change::Project(id) => ("project", id.to_string()),
         Change::Organization(id) => ("organization", id.to_string()),
         Change::Catalog => ("catalog", String::new()),
-        // The words of a kind are fixed. Older versions don't know this subject and correctly drop everything.
+        // The set of kinds is fixed. Older versions can't parse this subject and correctly drop everything.
         Change::AllSessions => ("session", ALL_SESSIONS.to_owned()),
     }
 }
@@ -38,12 +38,13 @@ fn decode(kind: &str, subject: &str) -> Option<Change> {
     }
 }
 
-/// Announces a change to every replica, and to this one before [`Tx::commit`] returns. Every function that writes a
-/// row that replicas cache calls it. The rows of `changes` are written right before the commit, because from then
-/// on writers of changes wait for each other. A change that is recorded twice is written once.
+/// Announces a change to every replica, and to this one before [`Tx::commit`] returns. Called by every
+/// function that writes a row that replicas cache. The rows of `changes` are written right before the commit,
+/// because from then on, writers of changes wait for each other. A change that is recorded twice is written
+/// once.
 ///
 /// # Errors
-/// None: the commit returns them.
+/// None. The commit returns any error.
 pub async fn record(tx: &mut Tx, change: Change, now: Time) -> Result<(), db::Error> {
     if tx.has_announced(change) {
         return Ok(());
@@ -65,7 +66,7 @@ pub async fn record(tx: &mut Tx, change: Change, now: Time) -> Result<(), db::Er
 pub struct RecordedChange {
     /// The position: one more than that of the previous change.
     pub position: i64,
-    /// The change; `None` if a newer version recorded one that this version doesn't know.
+    /// The change; `None` if it is of a kind that only newer versions have.
     pub change: Option<Change>,
 }
 

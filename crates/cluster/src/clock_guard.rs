@@ -1,8 +1,8 @@
 //! Checks this machine's clock. Every operation that can't be undone checks the clock here first.
 //!
-//! The wall clock is compared with the machine's monotonic clock, with the database's on PostgreSQL, and with the
-//! latest time at which the service ran, which replicas store every minute. While the clock isn't trusted, no month
-//! is closed, nothing is removed or ended, and clients have to resend usage.
+//! The wall clock is compared with the machine's monotonic clock, with the database's on PostgreSQL, and with
+//! the latest time at which the service ran, which replicas store every minute. While the clock isn't
+//! trusted, no month is closed, nothing is removed or ended, and clients have to resend usage.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use kernel::error::{Code, Error};
 
 /// The interval between checks of the clock.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// The timeout of a check. Its reading of the database's clock is late by less than that, which is little compared
-/// with the allowed difference.
+/// The timeout of a check. The time read from the database is late by less than that, which is little
+/// compared with the allowed difference.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The interval at which a running replica stores the time, in milliseconds.
 const NOTE_INTERVAL_MS: i64 = MINUTE_MS;
@@ -41,13 +41,13 @@ struct State {
     is_distrust_logged: bool,
 }
 
-/// The offsets of the clock from each reference clock, in milliseconds, positive if the clock is ahead; `None`
-/// without that reference.
+/// The offsets of the clock from each reference clock, in milliseconds, positive if the clock is ahead;
+/// `None` without that reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offsets {
-    /// By the machine's monotonic clock.
+    /// The offset from the machine's monotonic clock.
     pub steady_ms: Option<i64>,
-    /// By the database's clock.
+    /// The offset from the database's clock.
     pub database_ms: Option<i64>,
 }
 
@@ -83,7 +83,7 @@ impl ClockGuard {
         self.now().map(|_| ()).map_err(|_| Code::ClockNotTrusted.into())
     }
 
-    /// Returns the time by which a transaction ends or extends something: see [`ReferenceClocks::time`].
+    /// Returns the time to use when a transaction ends or extends something: see [`ReferenceClocks::time`].
     ///
     /// # Errors
     /// The database fails.
@@ -109,7 +109,7 @@ impl ClockGuard {
     /// Checks that the service has been up long enough to close months and to remove data.
     ///
     /// # Errors
-    /// The time to wait.
+    /// The reason to wait.
     pub fn check_up(&self) -> Result<(), Wait> {
         if self.clock.is_fixed() {
             return Ok(());
@@ -132,8 +132,8 @@ impl ClockGuard {
         self.state().stored
     }
 
-    /// Reads the database's time and the latest time at which the service ran, and updates the reference clocks. A
-    /// clock that tests move by hand has no references.
+    /// Reads the database's time and the latest time at which the service ran, and updates the reference
+    /// clocks. A clock that tests move by hand has no references.
     ///
     /// # Errors
     /// The database fails; the earlier references stay in use.
@@ -152,8 +152,8 @@ impl ClockGuard {
         asked
     }
 
-    /// Checks the clock, logs when it becomes distrusted and when it is trusted again, and stores every minute that
-    /// the service runs.
+    /// Checks the clock, logs when it becomes distrusted and when it is trusted again, and once per minute
+    /// stores the time at which the service ran.
     ///
     /// # Errors
     /// The database fails.

@@ -6,15 +6,15 @@ use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
 /// The maximum difference between two clocks, in milliseconds.
 pub const MAX_OFFSET_MS: i64 = 10 * MINUTE_MS;
-/// The minimum uptime of the service before months are closed and events are removed, in milliseconds. It leaves
-/// time to report usage that was kept elsewhere during an outage.
+/// The minimum uptime of the service before months are closed and events are removed, in milliseconds. It
+/// leaves time to report usage that was kept elsewhere during an outage.
 pub const MIN_UPTIME_MS: i64 = 2 * HOUR_MS;
 /// The longest outage of all replicas that doesn't reset the uptime, in milliseconds.
 pub const MAX_GAP_MS: i64 = 5 * MINUTE_MS;
-/// The time for which the database's clock has to agree with a clock that was moved, in milliseconds. Both may be
-/// the clock of the same machine.
+/// The time for which the database's clock has to agree with a clock that was moved, in milliseconds. Both
+/// may be the clock of the same machine.
 pub const MIN_AGREEMENT_MS: i64 = 5 * MINUTE_MS;
-/// The divisor of the elapsed time that gives the correction of a clock that goes unnoticed.
+/// The elapsed time divided by this is the maximum correction of the clock that is accepted.
 const SLEW_DIVISOR: i64 = 1_000;
 
 /// A time read from a clock, and the monotonic clock's time at that moment.
@@ -39,16 +39,16 @@ pub struct ReferenceClocks {
     pub anchor: Option<ClockReading>,
     /// The database's clock.
     pub database: Option<ClockReading>,
-    /// The newest time at which the service ran.
+    /// The latest time at which the service ran.
     pub last_seen_at: Option<Time>,
-    /// The monotonic time since which the database agrees with a clock that was moved.
+    /// The monotonic time since which the database has agreed with a clock that was moved.
     agrees_since_ms: Option<i64>,
 }
 
 /// The reason a clock isn't trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distrust {
-    /// The database has another time.
+    /// The database's clock has a different time.
     Database {
         /// The time by this clock.
         now: Time,
@@ -107,9 +107,10 @@ impl ReferenceClocks {
         expected.map(|expected| Distrust::Moved { now, expected })
     }
 
-    /// Returns the time by which a transaction ends or extends something: the `database`'s, which it has read and
-    /// which is the same for all replicas, or `now` without one. While the clocks aren't trusted, a time far from
-    /// the last trusted one is replaced by that one, advanced by the elapsed time.
+    /// Returns the time to use when a transaction ends or extends something: the `database`'s time, which the
+    /// transaction has read and which is the same for all replicas, or `now` without it. While the clocks
+    /// aren't trusted, a time that is far from the last trusted time plus the elapsed time is replaced by
+    /// that sum.
     pub fn time(&self, now: Time, database: Option<Time>, steady_ms: i64) -> Time {
         let time = database.unwrap_or(now);
         if !are_far_apart(now, time) && self.judge(now, steady_ms).is_none() {
@@ -119,8 +120,9 @@ impl ReferenceClocks {
         expected.filter(|expected| are_far_apart(*expected, time)).unwrap_or(time)
     }
 
-    /// Processes a check. A trusted time becomes the reference for later ones, and so does a moved clock once the
-    /// database has agreed with it for long enough. `has_asked` is `true` if the database has just answered.
+    /// Processes a check. A trusted time becomes the reference for later checks. A moved clock becomes the
+    /// reference once the database has agreed with it for long enough. `has_asked` is `true` if the database
+    /// has just responded.
     pub fn settle(&mut self, now: Time, steady_ms: i64, has_asked: bool) {
         let mark = ClockReading { at: now, steady_ms };
         match self.judge(now, steady_ms) {
@@ -146,14 +148,14 @@ impl ReferenceClocks {
     }
 }
 
-/// Returns `true` if the times differ by more than clocks may.
+/// Returns `true` if the times differ by more than is allowed.
 fn are_far_apart(one: Time, other: Time) -> bool {
     one.unix_ms().abs_diff(other.unix_ms()) > MAX_OFFSET_MS.unsigned_abs()
 }
 
 impl ClockReading {
-    /// Returns the expected current time, moved toward the wall clock by the maximum correction for the elapsed
-    /// time.
+    /// Returns the expected current time, moved toward the wall clock by the maximum correction for the
+    /// elapsed time.
     fn slewed(self, now: Self) -> Self {
         let expected = self.now(now.steady_ms);
         let max_ms = now.steady_ms.saturating_sub(self.steady_ms).max(0) / SLEW_DIVISOR;
@@ -162,10 +164,10 @@ impl ClockReading {
     }
 }
 
-/// The reason months aren't closed and events aren't removed yet.
+/// The reason why months aren't closed and events aren't removed yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// No server runs, as far as the database knows.
+    /// According to the database, no server is running.
     Down,
     /// The service hasn't been up long enough.
     Until(Time),
@@ -243,7 +245,7 @@ mod tests {
         let booted = Time::from_unix_ms(0);
         references.settle(booted, 0, false);
         assert!(references.judge(booted, 0).is_some());
-        // Corrected by ntpd, some seconds later.
+        // Corrected by ntpd, a few seconds later.
         let now = NOON.plus_ms(HOUR_MS);
         assert_eq!(references.judge(now, 5 * SECOND_MS), None);
         references.settle(now, 5 * SECOND_MS, false);
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn agreement_with_the_database_restores_trust_after_a_while() {
-        // This machine stood still for a day; the database's machine didn't.
+        // This machine was suspended for a day; the database's machine wasn't.
         let mut references = at_noon(true);
         let wall = |steady_ms: i64| NOON.plus_ms(DAY_MS + steady_ms);
         let look = |references: &mut ReferenceClocks, steady_ms: i64, asked: bool| {
@@ -275,7 +277,7 @@ mod tests {
         };
         assert!(!look(&mut references, 0, true));
         assert!(!look(&mut references, MIN_AGREEMENT_MS - 1, true));
-        // An earlier answer doesn't count.
+        // An earlier response doesn't count.
         assert!(!look(&mut references, MIN_AGREEMENT_MS, false));
         assert!(!look(&mut references, MIN_AGREEMENT_MS + 1, true), "from the beginning");
         assert!(look(&mut references, 2 * MIN_AGREEMENT_MS + 1, true));
@@ -295,14 +297,14 @@ mod tests {
             references.time(now, Some(database), HOUR_MS)
         };
         assert_eq!(time(&references, behind, database), database);
-        // No check has compared the database's clock since it was corrected.
+        // The database's clock was corrected, but no check has read it since then.
         assert_eq!(
             time(&references, behind, database.plus_ms(30 * SECOND_MS)),
             database.plus_ms(30 * SECOND_MS)
         );
         // This machine's clock jumps: the database's time is used.
         assert_eq!(time(&references, behind.plus_ms(60 * DAY_MS), database), database);
-        // The database's clock jumps, and is wrong before a check compares it and after.
+        // The database's clock jumps: its time is wrong both before and after a check reads it.
         for off_ms in [-60 * DAY_MS, 60 * DAY_MS] {
             let wrong = database.plus_ms(off_ms);
             let mut references = references;
@@ -310,7 +312,7 @@ mod tests {
             references.database = Some(ClockReading { at: wrong, steady_ms: HOUR_MS });
             references.settle(behind, HOUR_MS, true);
             assert_eq!(time(&references, behind, wrong), behind);
-            // A replica that starts now knows no right time.
+            // A replica that starts now has no correct time to compare with.
             assert_eq!(time(&ReferenceClocks::default(), behind, wrong), wrong);
         }
     }
@@ -330,7 +332,7 @@ mod tests {
 
     #[test]
     fn small_corrections_never_end_trust() {
-        // A second per hour for two years, with four checks per hour.
+        // The clock gains a second per hour for two years, with four checks per hour.
         let mut references = at_noon(false);
         let mut steady_ms = 0;
         for hour in 0..2 * 365 * 24 {

@@ -1,18 +1,19 @@
 //! The numbers of the latest changes, which show whether cached rows are current.
 //!
-//! Changes are counted. A loader first takes a [`Stamp`] of the count and keeps it with the loaded row; a change
-//! writes its number into the slot of its subject. A cached row is current while no slot that it depends on has a
-//! number above its stamp. So nothing has to be found and removed, however many keys an organization has, and a
-//! load that overlaps a change is outdated, no matter when it is cached.
+//! Changes are counted. A loader first takes a [`Stamp`] of the count and keeps it with the loaded row. A
+//! change writes its number into the slot of its subject. A cached row is current while no slot that it
+//! depends on has a number above its stamp. Invalidation therefore never has to find the affected rows,
+//! however many keys an organization has. A load that overlaps a change is outdated, no matter when it is
+//! cached.
 //!
-//! Several subjects may share a slot. The only effect is that a few rows are read again needlessly.
+//! Several subjects may share a slot. The only effect is that a few rows are read again unnecessarily.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use db::Change;
 use kernel::ids::{ApiKeyId, Id, Kind, OrganizationId, ProjectId, SessionId, UserId};
 
-/// The number of slots for subjects that are numerous and change often: of a million keys, 61 share one.
+/// The number of slots for subjects that are numerous and change often. With a million keys, 61 share one.
 const MANY_SLOTS: usize = 1 << 14;
 /// The number of slots for other subjects.
 const FEW_SLOTS: usize = 1 << 12;
@@ -46,7 +47,8 @@ impl Epochs {
         }
     }
 
-    /// Runs a read whose result will be cached; returns the stamp from before the read, to be kept with the result.
+    /// Runs a read whose result will be cached; returns the stamp from before the read, to be kept with the
+    /// result.
     pub async fn stamped<T>(&self, read: impl Future<Output = T>) -> (Stamp, T) {
         let stamp = self.stamp();
         (stamp, read.await)
@@ -57,8 +59,8 @@ impl Epochs {
         Stamp(self.count.load(Ordering::SeqCst))
     }
 
-    /// Invalidates the rows that a change affects. The change must be committed, or a load could still read the old
-    /// row.
+    /// Invalidates the rows that a change affects. The change must be committed, because a load could
+    /// otherwise still read the old row.
     pub fn apply(&self, change: Change) {
         let slot = match change {
             Change::Session(id) => self.sessions.of(id),
@@ -68,7 +70,7 @@ impl Epochs {
             Change::Organization(id) => self.organizations.of(id),
             // The catalog isn't cached by stamps.
             Change::Catalog => return,
-            // Rare enough that everything is invalidated.
+            // This is rare enough to invalidate everything.
             Change::AllSessions => None,
         };
         self.advance(slot.unwrap_or(&self.everything));
@@ -98,14 +100,14 @@ impl Epochs {
             && self.organizations.holds(stamp, organization_id)
     }
 
-    /// Returns `true` if nothing has invalidated everything since this stamp. That is enough for rows that never
+    /// Returns `true` if everything is still valid since this stamp. That is enough for rows that never
     /// change.
     pub fn holds_all(&self, stamp: Stamp) -> bool {
         self.everything.load(Ordering::SeqCst) <= stamp.0
     }
 
-    /// Counts a change of a slot. A stamp taken before the count rises is below the slot's number. A stamp taken
-    /// after it isn't, and a read after that stamp sees the committed row.
+    /// Counts a change of a slot. A stamp taken before the count rises is below the slot's number. A stamp
+    /// taken after it isn't, and a read after that stamp sees the committed row.
     fn advance(&self, slot: &AtomicU64) {
         let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         slot.fetch_max(number, Ordering::SeqCst);
@@ -118,7 +120,7 @@ impl Default for Epochs {
     }
 }
 
-/// The slots of one kind of subject, indexed by the last bits of its id, which are random.
+/// The slots of one kind of subject. The last bits of an id, which are random, are the index.
 struct Slots(Box<[AtomicU64]>);
 
 impl Slots {
@@ -201,8 +203,8 @@ mod tests {
         assert!(!epochs.holds_session(stamp, session, user) && !epochs.holds_all(stamp));
     }
 
-    /// A database of one row, and a cache of it: writers change the row and then apply the change; readers load,
-    /// cache and use it. No reader may use a version that was changed before it began.
+    /// A database of one row, and a cache of it: writers change the row and then apply the change; readers
+    /// load, cache and use it. No reader may use a version that was changed before it began.
     #[test]
     fn no_outdated_row_is_used_after_a_change() {
         use std::sync::Mutex;

@@ -1,12 +1,14 @@
-//! Follows the feed of changes: each commit by any replica invalidates the changed rows in this replica's memory.
+//! Follows the feed of changes: each commit by any replica invalidates the changed rows in this replica's
+//! memory.
 //!
-//! This replica's own changes are applied by their commit (see `Db::on_commit`), before the response is sent. Those
-//! of other replicas are in the table `changes`; [`Feed::catch_up`] reads from the last position on and applies
-//! each in order. Applying a change twice does no harm. If positions have a gap, or no position is known,
-//! everything is invalidated.
+//! This replica's own changes are applied by their commit (see `Db::on_commit`), before the response is sent.
+//! Changes of other replicas are in the table `changes`. [`Feed::catch_up`] reads it from the last position
+//! on and applies each change in order. Applying a change twice does no harm. If positions have a gap, or no
+//! position is known, everything is invalidated.
 //!
-//! On PostgreSQL, a successful read doesn't prove that no change is missing, because a replaced primary that hasn't
-//! noticed still responds. So memory is trusted only while the heartbeat changes as well ([`crate::heartbeat`]).
+//! On PostgreSQL, a successful read doesn't prove that no change is missing, because an old primary still
+//! responds until it detects that it was replaced. For this reason, memory is trusted only while the
+//! heartbeat changes as well ([`crate::heartbeat`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -28,12 +30,14 @@ pub const FRESH_MS: i64 = 3 * SECOND_MS;
 const BEAT_MS: i64 = SECOND_MS;
 /// The timeout of a heartbeat, whose commit waits for the standby.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The number of times a starting replica checks for another replica's heartbeat, and the pause before each check.
+/// The number of times a starting replica checks for another replica's heartbeat, and the pause before each
+/// check.
 const FIRST_READS: u32 = 25;
 const FIRST_READS_PAUSE: Duration = Duration::from_millis(20);
 /// The interval between searches for the primary while no heartbeat arrives, in milliseconds.
 const LOOK_AGAIN_MS: i64 = 5 * SECOND_MS;
-/// The largest step back of the clock that doesn't end trust in memory until the next read, in milliseconds.
+/// Maximum step back of the clock, in milliseconds. After a larger step, memory isn't trusted until the next
+/// read.
 const STEP_BACK_MS: i64 = SECOND_MS;
 /// The time for which a change is kept, in milliseconds. A replica that was suspended for longer starts over.
 pub const RETENTION_MS: i64 = HOUR_MS;
@@ -60,8 +64,8 @@ pub struct Feed {
     pub epochs: Arc<Epochs>,
     /// The start of the last successful read, in Unix milliseconds; [`NEVER`] before the first.
     read_at_ms: AtomicI64,
-    /// The earliest time, on the steady clock, at which the newest heartbeat can have been made; [`NEVER`] before
-    /// the first.
+    /// The earliest time, on the steady clock, at which the newest heartbeat can have been made; [`NEVER`]
+    /// before the first.
     fresh_at_ms: AtomicI64,
     /// Locked during a read, so that positions only rise.
     follower: Mutex<Follower>,
@@ -76,11 +80,12 @@ const NEVER: i64 = i64::MIN;
 struct Follower {
     /// The position of the last applied change; `None` before the first read.
     position: Option<i64>,
-    /// The content of that change, which distinguishes it from others at its position; `None` if it isn't known.
+    /// The content of that change, which distinguishes it from others at its position; `None` if it isn't
+    /// known.
     own_change: Option<String>,
     /// The number of the last heartbeat, and the start of the read that found it, on the steady clock.
     heartbeat: Option<(i64, i64)>,
-    /// When the primary was last looked for, on the steady clock.
+    /// The time of the last search for the primary, on the steady clock.
     looked_again_at_ms: Option<i64>,
     /// `true` once the log has a line about distrusted memory.
     is_distrust_logged: bool,
@@ -141,8 +146,8 @@ impl Feed {
     }
 
     /// Applies the changes committed since the last call. Memory is then trusted for [`TRUST_MS`], and on
-    /// PostgreSQL only while the heartbeat is younger than [`FRESH_MS`]. A replica that finds a heartbeat older
-    /// than a second makes a new one.
+    /// PostgreSQL only while the heartbeat is younger than [`FRESH_MS`]. If the heartbeat is older than a
+    /// second, this makes a new one.
     ///
     /// # Errors
     /// The feed can't be read. The loss of trust in memory is logged once, and so is its return.
@@ -192,7 +197,7 @@ impl Feed {
         if !self.db.is_postgres() || self.heartbeat_age_ms() < BEAT_MS {
             return Ok(());
         }
-        // Freshness depends on what was read, not on what was written, because reads may use another connection.
+        // Freshness depends on the reads and not on the write, because reads may use another connection.
         if self.beat(read.number).await {
             self.read_once(follower).await?;
         } else if self.fresh_at_ms.load(Ordering::SeqCst) == NEVER {
@@ -251,12 +256,13 @@ impl Feed {
             Some(position) if before != Some(position) => heartbeat::get(&mut tx, position).await?.own_change,
             _ => read.own_change.clone(),
         };
-        // Only now, because without these changes memory is no fresher than before.
+        // Noted after the changes were applied, because without them, memory is no fresher than before.
         self.note_heartbeat(follower, &read, began_ms);
         Ok(read)
     }
 
-    /// Ends trust in memory if the heartbeat is older than the previous one read: this server is behind the other.
+    /// Ends trust in memory if the heartbeat is older than the previously read one: this server is then
+    /// behind the server of the previous read.
     fn look_back(&self, follower: &Follower, read: &Heartbeat) {
         if let Ok(timeline) = u32::try_from(read.timeline) {
             self.db.note_timeline(timeline);
@@ -284,8 +290,9 @@ impl Feed {
             self.start_at(follower, newest);
             return Ok(());
         };
-        // Another change at our position, or none up to it, belongs to another history: a backup was restored, or a
-        // failover lost changes that had been readable. The changes that replaced them are unknown.
+        // If our position has another change, or the feed ends before it, the feed has another history: a
+        // backup was restored, or a failover lost changes that had been readable. The changes that replaced
+        // them are unknown.
         let is_other = follower.own_change.is_some()
             && read.own_change.is_some()
             && follower.own_change != read.own_change;
@@ -301,8 +308,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Starts at the newest position and invalidates everything, because earlier changes are unknown. Loads in
-    /// progress end up outdated.
+    /// Starts at the newest position and invalidates everything, because earlier changes are unknown. Loads
+    /// in progress also become outdated.
     fn start_at(&self, follower: &mut Follower, newest: i64) {
         self.epochs.invalidate_all();
         (self.on_catalog)(CatalogChange::Possible);

@@ -1,7 +1,7 @@
-//! A row that some replica changes each second, which proves that the database it is read from is the one in use.
+//! A row that one of the replicas changes every second. The changes prove that reads use the current primary.
 //!
-//! A replaced primary that hasn't noticed still serves reads, with data that grows stale. It can't commit a change
-//! while it has a synchronous standby, because the standby follows the new primary.
+//! An old primary that hasn't detected its replacement still serves reads, with increasingly stale data.
+//! While it has a synchronous standby, it can't commit a change, because the standby follows the new primary.
 
 use db::{FromRow, Row, Tx, sql};
 
@@ -12,7 +12,7 @@ pub struct Heartbeat {
     pub position: i64,
     /// A counter of the row's changes.
     pub number: i64,
-    /// The primary's timeline, as known to the replica that made the change; 0 if that replica didn't know it.
+    /// The primary's timeline, as reported by the replica that made the change; 0 if it was unknown.
     pub timeline: i64,
     /// The content of the change at the reader's position; `None` if no change has that position.
     pub own_change: Option<String>,
@@ -40,8 +40,8 @@ pub async fn get(tx: &mut Tx, position: i64) -> Result<Heartbeat, db::Error> {
     .await
 }
 
-/// Changes the row, on PostgreSQL, if it still has this number and no other replica is changing it. Returns `true`
-/// if it did.
+/// Changes the row, on PostgreSQL, if it still has this number and no other replica is changing it. Returns
+/// `true` if the row was changed.
 pub async fn beat(tx: &mut Tx, number: i64, timeline: i64) -> Result<bool, db::Error> {
     let changed = sql("UPDATE heartbeat SET number = number + 1, timeline = CAST($2 AS BIGINT)
          WHERE id = (SELECT id FROM heartbeat WHERE id = 1 AND number = $1 FOR UPDATE SKIP LOCKED)")

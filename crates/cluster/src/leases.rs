@@ -1,8 +1,8 @@
-//! Leases of jobs that only one replica at a time does. Losing a lease halfway does no harm, because each
-//! transaction of such a job checks for itself whether work is left to do.
+//! Leases of jobs that run on only one replica at a time. Losing a lease halfway does no harm, because each
+//! transaction of such a job checks whether work is left.
 //!
-//! A lease is kept by a heartbeat, so it ends soon after its process. Its times are the database's, and a replica
-//! whose clock isn't trusted takes no lease.
+//! A lease is renewed by a heartbeat, so it ends soon after its process does. Its times come from the
+//! database's clock. A replica whose clock isn't trusted takes no lease.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use kernel::error::Error;
 use kernel::random::Random;
 use metrics::{Job, Jobs};
 
-/// The duration of a lease that isn't renewed, in milliseconds. If the replica that has it dies, another one takes
-/// over after that.
+/// The duration of a lease that isn't renewed, in milliseconds. If the replica that has it dies, another one
+/// takes over after this time.
 pub const LEASE_MS: i64 = 15 * SECOND_MS;
 /// The interval at which a lease is renewed, or requested again while another replica has it.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ impl Lease {
         let (server_time, other_until) = store::job_leases::other(&mut read, job, &self.holder).await?;
         let now = clock_guard.time(server_time);
         let (until, never) = (now.plus_ms(LEASE_MS), now.plus_ms(2 * LEASE_MS));
-        // Most replicas are waiting for another one, and write nothing in the meantime.
+        // Most replicas are waiting for the lease of another one, and write nothing in the meantime.
         if other_until.is_some_and(|other_until| other_until > now && other_until < never) {
             return Ok(false);
         }
@@ -89,8 +89,8 @@ impl Lease {
         Ok(taken)
     }
 
-    /// Runs `work` if this replica has the lease, and renews the lease in the meantime. Returns `None` if another
-    /// replica has it or takes it over, in which case `work` is dropped.
+    /// Runs `work` if this replica has the lease, and renews the lease in the meantime. Returns `None` if
+    /// another replica has it or takes it over, in which case `work` is dropped.
     ///
     /// # Errors
     /// The lease can't be read.

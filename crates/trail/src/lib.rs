@@ -1,5 +1,5 @@
-//! The audit trail: who did what to which object, from where and when. Entries are written in the same transaction
-//! as the action.
+//! The audit trail: who did what to which object, from where and when. Entries are written in the same
+//! transaction as the action.
 //!
 //! [`record`] adds an entry about an [`Event`], on behalf of the [`Trail`] of a request; [`list`] reads
 //! entries, [`times`] the times of one action, and [`remove_before`] removes old entries.
@@ -24,17 +24,17 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// The trail of an operator at the command line.
+    /// Returns the trail of an operator at the command line.
     pub fn operator() -> Self {
         Self { actor: "operator".to_owned(), address: None, request_id: None }
     }
 
-    /// The trail of the service itself, without a request.
+    /// Returns the trail of the service itself, without a request.
     pub fn system() -> Self {
         Self { actor: "system".to_owned(), address: None, request_id: None }
     }
 
-    /// The trail of the same request, now by a known person.
+    /// Returns the trail of the same request, with this user as the actor.
     #[must_use]
     pub fn by(&self, user_id: UserId) -> Self {
         Self { actor: user_id.to_string(), ..self.clone() }
@@ -53,10 +53,10 @@ pub enum Action {
     /// The owner changed the username, the name or the phone number.
     #[strum(serialize = "user.changed")]
     UserChanged,
-    /// The owner asked for another address, which isn't confirmed yet.
+    /// The owner requested a change to another address, which isn't confirmed yet.
     #[strum(serialize = "user.email_change_requested")]
     EmailChangeRequested,
-    /// The account has another address, confirmed by its owner.
+    /// The account's address was changed, and its owner has confirmed the new one.
     #[strum(serialize = "user.email_changed")]
     EmailChanged,
     /// A session was started by a login.
@@ -65,7 +65,8 @@ pub enum Action {
     /// A login was refused.
     #[strum(serialize = "session.refused")]
     SessionRefused,
-    /// A session ended: by a logout, by its owner from another session, or because the user had too many sessions.
+    /// A session ended: by a logout, by its owner from another session, or because the user had too many
+    /// sessions.
     #[strum(serialize = "session.ended")]
     SessionEnded,
     /// The owner changed the password.
@@ -80,13 +81,13 @@ pub enum Action {
     /// The owner removed the second factor.
     #[strum(serialize = "user.totp_removed")]
     TotpRemoved,
-    /// The owner made new recovery codes.
+    /// The owner generated new recovery codes.
     #[strum(serialize = "user.recovery_codes_renewed")]
     RecoveryCodesRenewed,
-    /// A recovery code was used in place of a code of the app.
+    /// A recovery code was used instead of a code of the app.
     #[strum(serialize = "user.recovery_code_used")]
     RecoveryCodeUsed,
-    /// An operator created an account for a person.
+    /// An operator created an account for a user.
     #[strum(serialize = "user.created")]
     UserCreated,
     /// An operator disabled an account.
@@ -95,13 +96,13 @@ pub enum Action {
     /// An operator enabled an account again.
     #[strum(serialize = "user.enabled")]
     UserEnabled,
-    /// An operator removed a person's second factor.
+    /// An operator removed a user's second factor.
     #[strum(serialize = "user.second_factor_reset")]
     SecondFactorReset,
-    /// A person became an operator.
+    /// A user became an operator.
     #[strum(serialize = "operator.granted")]
     OperatorGranted,
-    /// A person is no longer an operator.
+    /// A user is no longer an operator.
     #[strum(serialize = "operator.revoked")]
     OperatorRevoked,
     /// An operator retried an e-mail.
@@ -113,19 +114,19 @@ pub enum Action {
     /// The owner added a passkey.
     #[strum(serialize = "passkey.added")]
     PasskeyAdded,
-    /// The owner gave a passkey another name.
+    /// The owner renamed a passkey.
     #[strum(serialize = "passkey.changed")]
     PasskeyChanged,
     /// The owner removed a passkey.
     #[strum(serialize = "passkey.removed")]
     PasskeyRemoved,
-    /// A passkey was used, and its authenticator counted no more signatures than before.
+    /// A passkey was used whose authenticator's signature count hadn't increased.
     #[strum(serialize = "passkey.count_went_back")]
     PasskeyCountWentBack,
-    /// The account was connected with a provider.
+    /// The account was connected to a provider.
     #[strum(serialize = "user.provider_connected")]
     ProviderConnected,
-    /// A connection of the account with a provider was removed.
+    /// A connection of the account to a provider was removed.
     #[strum(serialize = "user.provider_disconnected")]
     ProviderDisconnected,
     /// An organization was created.
@@ -137,7 +138,7 @@ pub enum Action {
     /// An organization was deleted with everything in it.
     #[strum(serialize = "organization.deleted")]
     OrganizationDeleted,
-    /// An invitation into an organization was sent.
+    /// An invitation to an organization was sent.
     #[strum(serialize = "invitation.created")]
     MemberInvited,
     /// An invitation was sent again.
@@ -155,7 +156,7 @@ pub enum Action {
     /// A member left an organization or was removed.
     #[strum(serialize = "organization_member.removed")]
     MemberRemoved,
-    /// A person was added to an organization without an invitation.
+    /// A user was added to an organization without an invitation.
     #[strum(serialize = "organization_member.added")]
     MemberAdded,
     /// A project was created.
@@ -167,7 +168,7 @@ pub enum Action {
     /// A project was deleted with its keys.
     #[strum(serialize = "project.deleted")]
     ProjectDeleted,
-    /// A person was added to a project.
+    /// A user was added to a project.
     #[strum(serialize = "project_member.added")]
     ProjectMemberAdded,
     /// A member's role in a project was changed.
@@ -185,7 +186,7 @@ pub enum Action {
     /// An API key got a new secret.
     #[strum(serialize = "api_key.rotated")]
     ApiKeyRotated,
-    /// The previous secret of a rotated API key was ended.
+    /// The previous secret of a rotated API key was revoked.
     #[strum(serialize = "api_key.rotation_ended")]
     ApiKeyRotationEnded,
     /// An API key was deleted.
@@ -200,7 +201,7 @@ pub enum Action {
     /// A webhook was deleted.
     #[strum(serialize = "webhook.deleted")]
     WebhookDeleted,
-    /// A webhook has another secret.
+    /// A webhook's secret was rotated.
     #[strum(serialize = "webhook.rotated")]
     WebhookRotated,
     /// A test was sent to a webhook.
@@ -209,7 +210,7 @@ pub enum Action {
     /// Events were delivered to a webhook again.
     #[strum(serialize = "webhook.redelivered")]
     WebhookRedelivered,
-    /// A webhook was switched off, because it failed or its receiver no longer exists.
+    /// A webhook was disabled because it failed or its receiver no longer exists.
     #[strum(serialize = "webhook.disabled")]
     WebhookDisabled,
     /// The first signing key was created.
@@ -233,13 +234,13 @@ pub enum Action {
     /// An operator ordered every server to read its providers file again.
     #[strum(serialize = "providers.reload_ordered")]
     ProvidersReloadOrdered,
-    /// An operator accepted the clock as right.
+    /// An operator accepted the clock as correct.
     #[strum(serialize = "clock.accepted")]
     ClockAccepted,
     /// The alert of an organization's balance was set or removed.
     #[strum(serialize = "organization.balance_alert_set")]
     BalanceAlertSet,
-    /// A budget was made.
+    /// A budget was created.
     #[strum(serialize = "budget.created")]
     BudgetCreated,
     /// A budget was changed.
@@ -272,10 +273,10 @@ pub enum Action {
     /// A correction created a credit note for an invoice.
     #[strum(serialize = "credit_note.created")]
     CreditNoteCreated,
-    /// An operator took back the remainder of a credit, or a part of it.
+    /// An operator took back all or part of the remainder of a credit.
     #[strum(serialize = "credit.taken_back")]
     CreditTakenBack,
-    /// A payment was begun.
+    /// A payment was created.
     #[strum(serialize = "payment.created")]
     PaymentCreated,
     /// A payment has succeeded.
@@ -284,16 +285,16 @@ pub enum Action {
     /// A payment has failed.
     #[strum(serialize = "payment.failed")]
     PaymentFailed,
-    /// A payment was refunded, or a part of it.
+    /// A payment was refunded in full or in part.
     #[strum(serialize = "payment.refunded")]
     PaymentRefunded,
-    /// A refund has failed, and its money is in the wallet again.
+    /// A refund has failed, and its money was returned to the wallet.
     #[strum(serialize = "payment.refund_failed")]
     PaymentRefundFailed,
     /// The money of a payment was taken back in a dispute.
     #[strum(serialize = "payment.disputed")]
     PaymentDisputed,
-    /// The money of a disputed payment is back.
+    /// The money of a disputed payment was returned.
     #[strum(serialize = "payment.reinstated")]
     PaymentReinstated,
     /// A card was saved.
@@ -338,7 +339,7 @@ pub async fn record(
     record_with(tx, trail, event, &serde_json::Value::Null, now, random).await
 }
 
-/// Adds an entry with further facts in a small JSON object; null for none.
+/// Adds an entry with further facts in a small JSON object; null without facts.
 pub async fn record_with(
     tx: &mut Tx,
     trail: &Trail,
@@ -401,8 +402,8 @@ impl FromRow for AuditEntry {
     }
 }
 
-/// Returns the times between `since` and `until` at which this action was done to the target, newest first,
-/// at most `limit`.
+/// Returns the times between `since` and `until` at which this action was performed on the target, newest
+/// first, at most `limit`.
 pub async fn times(
     tx: &mut Tx,
     (action, target): (Action, &str),
@@ -442,8 +443,8 @@ pub async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
 /// The statement of [`oldest`].
 pub const OLDEST: &str = "SELECT MIN(happened_at) FROM audit_log";
 
-/// Removes up to `limit` entries from before `time`; returns their number. The database refuses to remove those of
-/// the last 90 days.
+/// Removes up to `limit` entries from before `time`; returns their number. The database refuses to remove
+/// those of the last 90 days.
 pub async fn remove_before(tx: &mut Tx, time: Time, limit: i64) -> Result<u64, db::Error> {
     sql(REMOVE_BEFORE).bind(time).bind(limit).execute(tx).await
 }

@@ -1,4 +1,4 @@
-//! The table `job_leases`: the replica that does each job.
+//! The table `job_leases`: the replica that runs each job.
 
 use std::sync::LazyLock;
 
@@ -14,8 +14,9 @@ pub async fn other(tx: &mut Tx, job: &str, holder: &str) -> Result<(Option<Time>
     sql(OTHER.as_str()).bind(job).bind(holder).one(tx).await
 }
 
-/// Takes or renews the lease of a job; returns `true` if `holder` has it now. Another holder's lease ends at its
-/// time. It is ignored if that time is at or after `never`, because a clock has been set back since.
+/// Takes or renews the lease of a job; returns `true` if `holder` has it now. Another holder's lease is
+/// respected until it ends. A lease that ends at or after `never` is ignored: it was taken before a clock was
+/// set back.
 pub async fn take(
     tx: &mut Tx,
     job: &str,

@@ -21,7 +21,8 @@ pub async fn get(tx: &mut Tx) -> Result<Option<ServiceClock>, db::Error> {
     sql("SELECT last_seen_at, up_since_at, accepted_at FROM service_clock WHERE id = 1").optional(tx).await
 }
 
-/// Stores that a replica runs at this time. If none has run since `without_gap_since`, the uptime begins now.
+/// Stores that a replica is running at this time. If none has run since `without_gap_since`, the uptime
+/// begins now.
 pub async fn note(tx: &mut Tx, now: Time, without_gap_since: Time) -> Result<(), db::Error> {
     sql("INSERT INTO service_clock (id, last_seen_at, up_since_at) VALUES (1, $1, $1)
          ON CONFLICT (id) DO UPDATE SET
