@@ -1,5 +1,5 @@
-//! The access log: one line for each request. It is written without the general formatter, because every
-//! request waits for it.
+//! The access log: one line per request. For speed, it doesn't use the general formatter, because every
+//! request waits for its line.
 
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -25,13 +25,13 @@ pub struct Access<'a> {
     pub who: &'a str,
     /// The client's address; `-` in the log if unknown.
     pub address: Option<IpAddr>,
-    /// The time from the request's head to the answer, in microseconds.
+    /// The time from the end of the request's headers to the response, in microseconds.
     pub duration_us: u64,
     pub request_id: RequestId,
 }
 
 impl Access<'_> {
-    /// Emits the line as a tracing event, for other subscribers than this log.
+    /// Emits the line as a tracing event, for subscribers other than this log.
     pub(super) fn trace(&self) {
         tracing::info!(
             target: "tollkeeper::access",
@@ -59,7 +59,7 @@ impl Access<'_> {
     }
 
     /// Writes the line as text. None of the values needs escaping: methods are tokens (RFC 9110, section
-    /// 5.6.2), the others are the service's own words.
+    /// 5.6.2), and the others are words of the service itself.
     fn text(&self, line: &mut Vec<u8>, now: Time) -> std::io::Result<()> {
         let Self { method, route, status, code, who, address, duration_us, request_id } = self;
         let address = display_address(*address);

@@ -1,9 +1,10 @@
-//! The log: text lines or JSON on stderr, cheap for the request that writes one.
+//! The log: text lines or JSON on stderr. It adds little time to a request.
 //!
-//! A request only appends its line to a queue in memory, which a separate thread writes. While stderr is blocked,
-//! lines beyond a bound are dropped and counted, so that a blocked terminal never stops the service.
+//! A request only appends its line to a queue in memory, which a separate thread writes. While stderr is
+//! blocked, lines beyond a maximum are dropped and counted, so that a blocked terminal never stops the
+//! service.
 //!
-//! [`init`] sets the log up, [`access()`] writes the line of a request, [`load`] is for metrics, and
+//! [`init`] sets up the log, [`access()`] writes the line of a request, [`load`] is for metrics, and
 //! [`settings`] is the table `log` of the configuration.
 
 mod access;
@@ -33,8 +34,8 @@ use telemetry::CollectorLayer;
 
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// Sets up the log of this process, and logs panics. A second call changes nothing. Waiting lines are written when
-/// the guard is dropped: `main` keeps it until it ends.
+/// Sets up the log of this process, and logs panics. A second call has no effect. Waiting lines are written
+/// when the guard is dropped, so `main` keeps the guard until it ends.
 pub fn init(settings: &Settings) -> WorkerGuard {
     let (lines, guard) = Lines::start(std::io::stderr(), settings.format);
     if tracing::subscriber::set_global_default(subscriber(settings, lines.clone())).is_ok() {
@@ -44,8 +45,8 @@ pub fn init(settings: &Settings) -> WorkerGuard {
     guard
 }
 
-/// Returns the number of lines waiting to be written, its maximum, and the number of lines dropped since the
-/// start; `None` if the log wasn't set up.
+/// Returns the number of lines that wait to be written, the maximum of this number, and the number of lines
+/// dropped since the start; `None` if the log wasn't set up.
 pub fn load() -> Option<(usize, usize, usize)> {
     let (waiting, dropped) = LINES.get()?.load();
     Some((waiting, lines::MAX_WAITING, dropped))
@@ -62,7 +63,7 @@ pub fn access(line: &Access<'_>) {
     }
 }
 
-/// Formats timestamps in RFC 3339, UTC, with milliseconds, as everywhere in the service.
+/// Formats timestamps in RFC 3339, in UTC, with milliseconds, like everywhere in the service.
 struct Timestamp;
 
 impl FormatTime for Timestamp {
@@ -71,12 +72,12 @@ impl FormatTime for Timestamp {
     }
 }
 
-/// Targets that are off by default: crates whose names begin with this log an error for each client response that
-/// they can't parse, so any client could fill the log.
+/// Targets that are off by default. Crates whose names begin with this log an error for each client response
+/// that they can't parse, so any client could fill the log.
 const QUIET: &str = "webauthn_rs=off";
 
 fn subscriber(settings: &Settings, lines: Lines) -> Box<dyn Subscriber + Send + Sync> {
-    // The configuration has checked the level; if it is invalid nevertheless, the log falls back to `info`.
+    // The configuration has already checked the level. If it is invalid anyway, the log falls back to `info`.
     let level = format!("{QUIET},{}", settings.level);
     let filter = EnvFilter::builder().parse(level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()

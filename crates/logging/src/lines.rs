@@ -22,14 +22,14 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Lines {
     pub format: Format,
     queue: NonBlocking,
-    /// Lines passed to the queue, dropped ones among them.
+    /// The number of lines passed to the queue, including dropped ones.
     pushed: Arc<AtomicUsize>,
     written: Arc<AtomicUsize>,
 }
 
 impl Lines {
-    /// Starts the thread that writes to `out`. Waiting lines are written when the guard is dropped, which takes at
-    /// most about a second if `out` is blocked.
+    /// Starts the thread that writes to `out`. Waiting lines are written when the guard is dropped, which
+    /// takes at most about a second if `out` is blocked.
     pub fn start(out: impl Write + Send + 'static, format: Format) -> (Self, WorkerGuard) {
         let (written, dropped) = (Arc::<AtomicUsize>::default(), Arc::<OnceLock<ErrorCounter>>::default());
         let out = BufWriter::with_capacity(64 * 1024, out);
@@ -50,7 +50,7 @@ impl Lines {
 }
 
 impl Write for Lines {
-    /// Queues one line, or counts it as dropped if too many wait.
+    /// Queues a line, or counts it as dropped if the queue is full.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.pushed.fetch_add(1, Ordering::Relaxed);
         self.queue.write_all(&indented(line))?;
@@ -70,7 +70,7 @@ impl MakeWriter<'_> for Lines {
     }
 }
 
-/// The output of the thread. It writes many lines at once and reports dropped ones.
+/// The output of the thread. It writes many lines at once and reports the number of dropped lines.
 struct Batches<W: Write> {
     out: BufWriter<W>,
     format: Format,
@@ -88,7 +88,7 @@ impl<W: Write> Write for Batches<W> {
         Ok(line.len())
     }
 
-    /// Is called when no line waits.
+    /// Writes the collected lines. Called when no more lines are waiting.
     fn flush(&mut self) -> io::Result<()> {
         let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
         if dropped > self.reported {
@@ -112,7 +112,7 @@ fn dropped_line(format: Format, dropped: usize) -> String {
     }
 }
 
-/// Indents text after a line break inside a line, so that logged text can't look like a line of its own.
+/// Indents text after a line break inside a line, so that logged text can't look like a separate line.
 fn indented(line: &[u8]) -> Cow<'_, [u8]> {
     let inner = line.strip_suffix(b"\n").unwrap_or(line);
     if !inner.contains(&b'\n') {

@@ -7,7 +7,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A format that adds the field `request_id` if a request is being handled and the event doesn't have the field.
+/// A format that adds the field `request_id` if a request is being handled and the event doesn't have the
+/// field yet.
 pub(super) struct WithRequestId<F> {
     inner: F,
     is_json: bool,

@@ -11,10 +11,10 @@ use kernel::document::values::{text, word};
 pub struct Settings {
     #[serde(deserialize_with = "word")]
     pub format: Format,
-    /// The log level, or a level for each part of the program, such as `info,billing=debug`.
+    /// The log level, or levels per target, such as `info,billing=debug`.
     #[serde(deserialize_with = "level")]
     pub level: String,
-    /// `true` if every request gets a line.
+    /// Whether every request is logged.
     pub access: bool,
 }
 
@@ -24,8 +24,8 @@ impl Default for Settings {
     }
 }
 
-/// Reads the levels of the log. `EnvFilter` takes any bare word as a target, so that a misspelt level would
-/// silence everything else. Here a bare word must be a level.
+/// Reads the log levels. `EnvFilter` takes any bare word as a target, so a misspelled level would silence
+/// everything else. Here, a bare word must be a level.
 fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let what = "off, error, warn, info, debug or trace, or a list such as \"info,cluster=debug\"";
@@ -43,7 +43,7 @@ fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Text for people.
+    /// Text for humans.
     Text,
     /// A JSON object per line, for programs.
     Json,

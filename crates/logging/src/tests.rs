@@ -1,4 +1,4 @@
-//! Tests of the log: its lines, when they are written, and a blocked stderr.
+//! Tests of the log: its lines, the times at which they are written, and a blocked stderr.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, mpsc};

@@ -1,4 +1,4 @@
-//! Counters by error code: of answers, and of decisions about model calls.
+//! Counters by error code, for responses and for decisions about model calls.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use prometheus::{IntCounter, IntCounterVec};
 use super::text::Registered;
 use kernel::error::Code;
 
-/// The number of answers with each error code. Each series is looked up at its first use only.
+/// The number of responses with each error code. Each series is created at its first use.
 #[derive(Debug)]
 pub struct Codes {
     family: IntCounterVec,
@@ -26,7 +26,7 @@ impl Codes {
         Self::new(registered.counters("tollkeeper_errors_total", help, &["code"]), None)
     }
 
-    /// Counts an answer with this code.
+    /// Counts a response with this code.
     pub fn count(&self, code: Code) {
         if let Some(counter) = self.counters.get(code.number()) {
             let labels = || self.label.into_iter().chain([code.as_str()]).collect::<Vec<_>>();
@@ -34,13 +34,13 @@ impl Codes {
         }
     }
 
-    /// Returns the number of answers with this code.
+    /// Returns the number of responses with this code.
     pub fn of(&self, code: Code) -> u64 {
         self.counters.get(code.number()).and_then(OnceLock::get).map_or(0, IntCounter::get)
     }
 }
 
-/// The kind of caller that asks whether a model call is allowed.
+/// The kind of caller that requests a decision about a model call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caller {
     /// An inference server.

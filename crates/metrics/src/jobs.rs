@@ -53,7 +53,7 @@ impl Job {
         Self::Exports,
     ];
 
-    /// Returns the word in metrics, and in the database if the job has a lease.
+    /// Returns the job's name in metrics, and in the database if the job has a lease.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Changes => "changes",
@@ -80,8 +80,8 @@ pub struct Jobs {
     ran_at: GaugeVec,
     succeeded_at: GaugeVec,
     took: GaugeVec,
-    /// The jobs that one replica at a time runs, and the end of this replica's lease, in milliseconds of the
-    /// machine's monotonic clock; 0 without one.
+    /// The jobs that run on one replica at a time, and the end of this replica's lease, in milliseconds of
+    /// the machine's monotonic clock; 0 without a lease.
     leases: [(Job, AtomicI64); 4],
 }
 
@@ -101,7 +101,7 @@ impl Jobs {
             leases: [Job::Billing, Job::Audit, Job::Payments, Job::Exports]
                 .map(|job| (job, AtomicI64::new(0))),
         };
-        // Every job has its counters from the start.
+        // Create the counters of every job at startup.
         for job in Job::ALL {
             jobs.runs.with_label_values(&[job.as_str()]);
             jobs.failures.with_label_values(&[job.as_str()]);
@@ -122,14 +122,15 @@ impl Jobs {
         }
     }
 
-    /// Stores the end of this replica's lease of a job, by the monotonic clock; `None` if it doesn't have the lease.
+    /// Stores the end of this replica's lease of a job, by the monotonic clock; `None` if it doesn't have the
+    /// lease.
     pub fn note_lease(&self, job: Job, until_ms: Option<i64>) {
         for (_, stored_ms) in self.leases.iter().filter(|(leased, _)| *leased == job) {
             stored_ms.store(until_ms.unwrap_or(0), Ordering::Relaxed);
         }
     }
 
-    /// Adds the leased jobs that this replica runs, at this time of the monotonic clock.
+    /// Adds the leased jobs that this replica runs at this time of the monotonic clock.
     pub fn add_leases(&self, steady_ms: i64, values: &Registered) {
         let rows = self
             .leases

@@ -1,7 +1,8 @@
 //! Counters and measurements of this process, for `/metrics`.
 //!
-//! A request costs a few additions and one read of the clock: no function here takes a lock, allocates or looks up
-//! a text while a request waits. Each label has a fixed set of values, so that the number of series is bounded.
+//! A request costs a few additions and one read of the clock. No function takes a lock, allocates or looks up
+//! a text while a request waits. Each label has a fixed set of values, so that the number of series is
+//! bounded.
 
 mod codes;
 mod jobs;
@@ -23,13 +24,13 @@ pub use text::{Registered, seconds, seconds_of_ns};
 /// The counters of this process.
 #[derive(Debug)]
 pub struct Metrics {
-    /// All of them; subjects add their own.
+    /// All metrics. Subjects add their own.
     pub registered: Registered,
     /// Requests of the public listener.
     pub public: Traffic,
     /// Requests of the service listener.
     pub service: Traffic,
-    /// Answers that were errors.
+    /// Error responses.
     pub errors: Codes,
     /// Decisions about model calls.
     pub decisions: Decisions,
@@ -68,10 +69,10 @@ impl Default for Metrics {
     }
 }
 
-/// The limit by which a notice was dropped.
+/// The limit that caused a notice to be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MailLimit {
-    /// The limit of the person who caused it.
+    /// The limit of the user who caused it.
     Account,
     /// The limit of the client's address.
     Address,
@@ -97,7 +98,7 @@ impl SuppressedMails {
     fn new(registered: &Registered) -> Self {
         let help = "Notices that were dropped because too many e-mails were sent within an hour.";
         let suppressed = Self(registered.counters("tollkeeper_mails_suppressed_total", help, &["reason"]));
-        // Every limit has a series from the start.
+        // Create the series of every limit at startup.
         for limit in [MailLimit::Account, MailLimit::Address, MailLimit::Recipient] {
             suppressed.add(limit, 0);
         }

@@ -6,11 +6,11 @@ use kernel::error::Code;
 
 use super::text::Registered;
 
-/// Logins by their result.
+/// The number of logins with each result.
 #[derive(Debug)]
 pub struct Logins(IntCounterVec);
 
-/// The results, each with its error code; `None` is success. The last result stands for all other errors.
+/// The results, each with its error code; `None` is success. The last result is used for all other errors.
 const RESULTS: [(&str, Option<Code>); 13] = [
     ("success", None),
     ("invalid_credentials", Some(Code::InvalidCredentials)),
@@ -31,7 +31,7 @@ impl Logins {
     pub(super) fn new(registered: &Registered) -> Self {
         let help = "Logins by result.";
         let logins = registered.counters("tollkeeper_logins_total", help, &["result"]);
-        // Every result has a series from the start.
+        // Create the series of every result at startup.
         for (result, _) in RESULTS {
             logins.with_label_values(&[result]);
         }

@@ -3,7 +3,7 @@
 use super::text::{Registered, seconds};
 use kernel::clock::Time;
 
-/// Resources of this process; values that this system doesn't provide are left out.
+/// Resources of this process. Values that the operating system doesn't provide are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Process {
     resident_bytes: Option<u64>,
@@ -13,7 +13,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Reads the values from a few files of the kernel, which takes a moment for each open file.
+    /// Reads the values from a few files of the kernel. The time grows slightly with the number of open
+    /// files.
     pub fn read() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let resident_kib = status.lines().find_map(|line| {
@@ -31,7 +32,7 @@ impl Process {
         }
     }
 
-    /// Adds the values and the start of the process.
+    /// Adds the values and the start time of the process.
     pub fn add_to(&self, started_at: Time, values: &Registered) {
         let gauges = [
             ("process_resident_memory_bytes", "Resident memory.", self.resident_bytes),

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::text::{Registered, seconds_of_ns};
 
-/// The statuses with a counter of their own; all others are `other`.
+/// The statuses with a separate counter. All others are counted as `other`.
 const STATUSES: [u16; 15] = [200, 400, 401, 403, 404, 405, 408, 409, 413, 429, 431, 499, 500, 503, 0];
 const OTHER: usize = STATUSES.len() - 1;
 
@@ -20,7 +20,7 @@ struct Families {
     durations: HistogramVec,
 }
 
-/// The metrics of one route of one listener. Each series is looked up at its first use only.
+/// The metrics of one route of one listener. Each series is created at its first use.
 #[derive(Debug)]
 pub struct RouteMetrics {
     families: Families,
@@ -31,10 +31,10 @@ pub struct RouteMetrics {
 }
 
 impl RouteMetrics {
-    /// Counts an answer.
+    /// Counts a response.
     pub fn note(&self, status: StatusCode, took_ns: u64) {
         let status = status.as_u16();
-        // 200 is the most common status, so it is first.
+        // 200 is the most common status, so it comes first.
         let place = STATUSES.iter().position(|known| *known == status).unwrap_or(OTHER);
         let [listener, method, path] = &self.labels;
         if let Some(counter) = self.statuses.get(place) {
@@ -54,14 +54,14 @@ impl RouteMetrics {
 pub struct Traffic {
     listener: &'static str,
     families: Families,
-    /// The permits of connections, and their number.
+    /// The semaphore that limits the number of connections, and its size.
     permits: OnceLock<(Arc<Semaphore>, u32)>,
-    /// Number of times that a new connection had to wait for another one to end.
+    /// Number of times that a new connection had to wait until another one ended.
     pub full: AtomicU64,
 }
 
 impl Traffic {
-    /// The traffic of the public listener and of the service listener.
+    /// Creates the traffic of the public listener and of the service listener.
     pub(super) fn of_listeners(registered: &Registered) -> [Self; 2] {
         let families = Families {
             requests: registered.counters(
@@ -83,8 +83,8 @@ impl Traffic {
         })
     }
 
-    /// Returns the metrics of a route, with method and path as in the table; `-` and `-` are for requests
-    /// without a route.
+    /// Returns the metrics of a route, with method and path as in the table. Requests without a route have
+    /// the method `-` and the path `-`.
     pub fn route(&self, method: &str, path: &str) -> Arc<RouteMetrics> {
         Arc::new(RouteMetrics {
             families: self.families.clone(),
@@ -94,9 +94,9 @@ impl Traffic {
         })
     }
 
-    /// Sets the semaphore that counts the connections of the listener.
+    /// Sets the semaphore that limits the number of connections of the listener.
     pub fn set_connections(&self, permits: &Arc<Semaphore>, max: u32) {
-        // Each listener has one socket; a later one isn't measured.
+        // Each listener has one socket. Further sockets aren't measured.
         drop(self.permits.set((Arc::clone(permits), max)));
     }
 

@@ -6,17 +6,17 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-/// The bounds of durations, in seconds: from a call with a cached key to the longest requests.
+/// The bucket bounds of durations, in seconds: from a call with a cached key to the longest requests.
 const DURATIONS: [f64; 18] = [
     0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
     0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// The bounds of sizes, up to the largest of one transaction.
+/// The bucket bounds of sizes, up to the largest transaction.
 const SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1_000.0];
 
-/// Metrics by name: either counted while the process runs, or read when a client asks for them. Values that are
-/// too large for the type are capped at its maximum.
+/// Metrics by name. They are either counted while the process runs or read when a client requests them.
+/// Values that are too large for their type are capped at its maximum.
 #[derive(Clone, Debug, Default)]
 pub struct Registered(Registry);
 
@@ -34,17 +34,17 @@ impl Registered {
         self.add(IntCounter::new(name, help))
     }
 
-    /// Adds a counter with labels; a series appears once its label values are first used.
+    /// Adds a counter with labels. A series appears once its label values are first used.
     pub fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         self.add(IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    /// Adds a gauge with labels; a series appears once its label values are first used.
+    /// Adds a gauge with labels. A series appears once its label values are first used.
     pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
         self.add(GaugeVec::new(Opts::new(name, help), labels))
     }
 
-    /// Adds a histogram of seconds with labels; a series appears once its label values are first used.
+    /// Adds a histogram of seconds with labels. A series appears once its label values are first used.
     pub fn durations(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
         let options = HistogramOpts::new(name, help).buckets(DURATIONS.to_vec());
         self.add(HistogramVec::new(options, labels))
@@ -89,7 +89,7 @@ impl Registered {
         }
     }
 
-    /// Returns the text of these metrics and of others.
+    /// Returns these metrics and `others` as text.
     pub fn to_text(&self, others: &Self) -> String {
         let mut families = self.0.gather();
         families.extend(others.0.gather());
@@ -97,13 +97,13 @@ impl Registered {
     }
 }
 
-/// Returns milliseconds as seconds.
+/// Converts milliseconds to seconds.
 #[allow(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
 pub fn seconds(milliseconds: i64) -> f64 {
     milliseconds as f64 / 1_000.0
 }
 
-/// Returns nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 pub fn seconds_of_ns(nanoseconds: u64) -> f64 {
     std::time::Duration::from_nanos(nanoseconds).as_secs_f64()
 }

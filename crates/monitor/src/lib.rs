@@ -52,7 +52,7 @@ impl Monitor {
         readiness::checks(self).await
     }
 
-    /// Returns the newest schema that this program knows.
+    /// Returns the newest schema version that this program supports.
     pub fn newest_schema(&self) -> i64 {
         db::newest_schema()
     }

@@ -7,8 +7,8 @@ use metrics::{Process, Queue, Registered, seconds};
 
 use crate::Monitor;
 
-/// Timeout of the database. After it, the other metrics are written without those of the database: they matter
-/// most while the database is unavailable.
+/// Timeout of the database. After it, the metrics are returned without those of the database, so that the
+/// others stay available while the database is unavailable.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the metrics of this process, and those that are read from the database.
@@ -37,7 +37,7 @@ pub(super) async fn render(monitor: &Monitor) -> String {
     monitor.metrics.registered.to_text(&values)
 }
 
-/// The metrics that are read from the database and are the same on all replicas.
+/// The metrics that are read from the database, which are the same on all replicas.
 struct DatabaseMetrics {
     newest: i64,
     mails: i64,

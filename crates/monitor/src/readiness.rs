@@ -10,7 +10,7 @@ use crate::Monitor;
 /// Timeout of the database.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The message if the catalog file is outdated.
+/// The message for an outdated catalog file.
 const OUTDATED_CATALOG: &str = "This server's catalog isn't the one in force: update its file, or put its \
                                 catalog in force again with `tollkeeper catalog reload`.";
 
@@ -19,7 +19,7 @@ const OUTDATED_CATALOG: &str = "This server's catalog isn't the one in force: up
 pub struct Check {
     pub name: &'static str,
     pub ok: bool,
-    /// The result in a sentence.
+    /// The result, as a sentence.
     pub message: String,
     /// The error code if the check failed.
     pub code: Code,
@@ -72,7 +72,7 @@ pub(super) async fn checks(monitor: &Monitor) -> Vec<Check> {
     checks
 }
 
-/// Checks that every organization has this server's currency. Returns `None` if the database doesn't answer
+/// Checks that every organization has this server's currency. Returns `None` if the database doesn't respond
 /// in time.
 async fn check_currency(monitor: &Monitor) -> Option<Check> {
     Some(match health::check_currency(&monitor.billing).await? {
@@ -81,12 +81,12 @@ async fn check_currency(monitor: &Monitor) -> Option<Check> {
     })
 }
 
-/// Checks that the database answers, and that its schema is recent enough.
+/// Checks that the database responds, and that its schema is recent enough.
 async fn database(monitor: &Monitor) -> (Check, Check) {
     let asked = tokio::time::timeout(DATABASE_TIMEOUT, async {
         monitor.db.ping().await?;
         match monitor.db.schema().await {
-            // The database answers, so the refused query is about the schema.
+            // The database responds, so the query was refused because of the schema.
             Err(db::Error::Internal(what)) => Ok(Err(what)),
             found => found.map(Ok),
         }
@@ -107,7 +107,8 @@ async fn database(monitor: &Monitor) -> (Check, Check) {
     }
 }
 
-/// Checks the schema's version. A newer one is fine, because an upgrade migrates it while older servers run.
+/// Checks the schema's version. A newer version is fine, because an upgrade migrates the schema while older
+/// servers run.
 fn schema(found: Result<i64, String>) -> Check {
     let known = db::newest_schema();
     match found {

@@ -22,7 +22,7 @@ use kernel::error::with_causes;
 
 /// Timeout of a request, from connecting to the end of the response.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of a response that are read.
+/// Maximum number of bytes read from a response.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024;
 
 /// A client of the collector, with TLS for `https`. The SDK calls it on threads without a runtime.
@@ -31,7 +31,7 @@ pub(crate) struct Collector {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     headers: HeaderMap,
     runtime: Handle,
-    /// The reason of the last failure, which the exporter doesn't pass on.
+    /// The reason for the last failure, which the exporter doesn't pass on.
     failure: Arc<Mutex<String>>,
 }
 
@@ -48,7 +48,7 @@ impl Collector {
         Ok(Self { client, headers, runtime, failure: Arc::default() })
     }
 
-    /// Returns the reason of the last failure.
+    /// Returns the reason for the last failure.
     pub fn failure(&self) -> String {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -91,7 +91,7 @@ impl HttpClient for Collector {
     }
 }
 
-/// Trusts the authorities of the machine.
+/// Returns a TLS configuration that trusts the machine's authorities.
 fn tls(is_used: bool) -> Result<ClientConfig, String> {
     let roots = if is_used { authorities::of_machine() } else { RootCertStore::empty() };
     if is_used && roots.is_empty() {

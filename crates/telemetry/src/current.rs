@@ -43,7 +43,7 @@ impl<F: Future + Unpin> Future for InRequest<F> {
     }
 }
 
-/// Restores the previous request when it is dropped, also by a panic.
+/// Restores the previous request when it is dropped, including by a panic.
 struct CurrentGuard<'a> {
     _id: CurrentId,
     /// Keeps the previous trace while its own is set.
@@ -60,7 +60,7 @@ impl<'a> CurrentGuard<'a> {
 
     fn swap(&mut self) {
         if let Some(own) = &mut self.trace {
-            // An error means that the thread is ending: then nothing is swapped.
+            // An error means that the thread is ending. In that case, nothing is swapped.
             TRACE.try_with(|trace| std::mem::swap(&mut *trace.borrow_mut(), own)).unwrap_or_default();
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn with_request_id<T>(id: RequestId, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The id that is current. Restores the previous one when it is dropped, also by a panic.
+/// The current id. Restores the previous one when it is dropped, including by a panic.
 pub(crate) struct CurrentId {
     previous: Option<RequestId>,
 }

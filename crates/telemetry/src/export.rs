@@ -1,4 +1,5 @@
-//! Export of spans and log lines: bounded queues before the SDK's own, and counts of what was sent and lost.
+//! Export of spans and log lines: bounded queues in front of the SDK's own, and counts of sent and lost
+//! items.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,7 @@ use crate::{current, current_id};
 pub(crate) const CAPACITY: usize = 8_192;
 /// Maximum number of items in a request to the collector.
 pub(crate) const MAX_BATCH: usize = 512;
-/// The time for which items are collected into a batch.
+/// The time for which items are collected for a batch.
 pub(crate) const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// Minimum time between log lines about failed exports.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -40,7 +41,7 @@ pub struct Load {
 /// The export of one kind of items, with its counts and failures.
 #[derive(Debug)]
 pub(crate) struct Outlet {
-    /// The name of the items, in the plural, for the log.
+    /// The plural name of the items, for the log.
     what: &'static str,
     /// The URL, for the log.
     shown: String,
@@ -80,7 +81,8 @@ impl Outlet {
         }
     }
 
-    /// Counts an item into the queue; `false` if it is full, and the item lost.
+    /// Adds an item to the count of queued items. Returns `false` if the queue is full, in which case the
+    /// item is lost.
     fn admit(&self) -> bool {
         let is_admitted = self.waiting.fetch_add(1, Ordering::Relaxed) < CAPACITY;
         if !is_admitted {
@@ -115,7 +117,7 @@ impl Outlet {
     }
 }
 
-/// An exporter whose batches are counted.
+/// An exporter that counts its batches.
 #[derive(Debug)]
 pub(crate) struct Counted<E>(pub E, pub Arc<Outlet>);
 
@@ -139,7 +141,7 @@ impl<E: LogExporter> LogExporter for Counted<E> {
     }
 }
 
-/// A queue whose load is known.
+/// A queue that counts its items.
 #[derive(Debug)]
 pub(crate) struct Queue<P>(pub P, pub Arc<Outlet>);
 
@@ -173,7 +175,7 @@ impl LogProcessor for Queue<BatchLogProcessor> {
         if let Some(now) = record.observed_timestamp() {
             record.set_timestamp(now);
         }
-        // The bridge puts the place in our code here, but lines aren't events with a name.
+        // The bridge uses the position in our code as the event's name, but log lines aren't named events.
         record.set_event_name("");
         if let Some(id) = current_id::request_id() {
             record.add_attribute("tollkeeper.request_id", id.to_string());

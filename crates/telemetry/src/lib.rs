@@ -1,7 +1,8 @@
 //! The current request, and export of traces and log lines to an OpenTelemetry collector (off by default).
 //!
-//! The id of a request is available wherever its future is polled, so that every log line and mail can name it.
-//! Only sampled requests have a trace: while tracing is off, each function here only reads a flag.
+//! The id of a request is available wherever its future is polled, so that every log line and e-mail can
+//! contain it. Only sampled requests have a trace. While tracing is off, each function here only reads a
+//! flag.
 
 mod collector;
 mod current;
@@ -47,10 +48,10 @@ use kernel::random::Random;
 /// Set by the first [`Tracer`] of the process, and never reset.
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Exports log lines; unset until a server that exports them has started.
+/// Exports log lines. Not set until a server that exports log lines has started.
 static LINES: OnceLock<OpenTelemetryTracingBridge<SdkLoggerProvider, SdkLogger>> = OnceLock::new();
 
-/// Parts of the program whose lines aren't exported: they may be about the export itself.
+/// Targets whose log lines aren't exported, because they may be about the export itself.
 const NOT_EXPORTED: [&str; 4] = ["telemetry::", "opentelemetry", "hyper", "rustls"];
 
 /// Samples requests, and exports traces and log lines.
@@ -63,7 +64,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Creates a tracer; `None` if the configuration names no collector.
+    /// Creates a tracer; `None` if no collector is configured.
     ///
     /// # Errors
     /// A sentence for the operator, if the certificates of the system can't be read.
@@ -105,8 +106,8 @@ impl Tracer {
     }
 
     /// Begins the trace of a request, if the request is sampled. If the caller is `trusted` (on the service
-    /// listener), the flag in `traceparent` decides this. Otherwise the trace continues the caller's, but the
-    /// flag is ignored.
+    /// listener), the flag in `traceparent` determines whether it is sampled. Otherwise, the trace continues
+    /// the caller's trace, but the flag is ignored.
     pub fn begin(&self, headers: &HeaderMap, trusted: bool, request_id: RequestId) -> Option<Arc<Trace>> {
         let parent = extract_context(headers);
         // A trace without a parent has the id of the request, so sampling depends on that id.
@@ -119,7 +120,7 @@ impl Tracer {
         Some(Arc::new(Trace::begin(&self.tracer, &parent.unwrap_or_default(), request_id)))
     }
 
-    /// The queues of spans and of log lines, by name.
+    /// Returns the load of the queues of spans and of log lines, with their names.
     pub fn load(&self) -> impl Iterator<Item = (&'static str, Load)> {
         let logs = self.logs.as_ref().map(|(_, outlet)| ("log_lines", outlet.load()));
         [("traces", self.traces.1.load())].into_iter().chain(logs)
@@ -194,8 +195,8 @@ fn export_logs(
     Ok((provider, outlet))
 }
 
-/// Reads the header `traceparent` (W3C Trace Context); `None` if it is missing, invalid or repeated. Its
-/// companion `tracestate` is ignored, because a client may fill it with anything.
+/// Reads the header `traceparent` (W3C Trace Context); `None` if it is missing, invalid or repeated. The
+/// related header `tracestate` is ignored, because a client may send anything in it.
 fn extract_context(headers: &HeaderMap) -> Option<Context> {
     const NAME: &str = "traceparent";
     let mut values = headers.get_all(NAME).iter();
@@ -205,7 +206,7 @@ fn extract_context(headers: &HeaderMap) -> Option<Context> {
     opentelemetry::trace::TraceContextExt::has_active_span(&context).then_some(context)
 }
 
-/// Adds `traceparent` to the head of a request that is sent on behalf of the current one, if the current one is
+/// Adds the current request's `traceparent` to the headers of an outgoing request, if the current request is
 /// traced.
 pub fn inject_context(headers: &mut HeaderMap) {
     if let Some(trace) = current::trace() {
@@ -253,8 +254,8 @@ pub fn current_trace() -> Option<Arc<Trace>> {
     if ON.load(Ordering::Relaxed) { current::trace() } else { None }
 }
 
-/// Begins a span of the current request for queued work, which another task does for many requests at once;
-/// `None` unless the request is traced.
+/// Begins a span of the current request for queued work, which another task does for many requests at once.
+/// Returns `None` unless the request is traced.
 #[inline]
 pub fn queue_span() -> Option<Box<QueueSpan>> {
     if ON.load(Ordering::Relaxed) { current::trace().map(QueueSpan::begin) } else { None }

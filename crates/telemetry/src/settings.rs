@@ -14,15 +14,15 @@ use kernel::urls::PublicUrl;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The OTLP over HTTP endpoint of an OpenTelemetry collector; `None`: no telemetry.
+    /// The OTLP over HTTP endpoint of an OpenTelemetry collector; `None` turns telemetry off.
     pub endpoint: Option<PublicUrl>,
     /// Headers of each export.
     #[serde(deserialize_with = "headers")]
     pub headers: Vec<Header>,
-    /// The fraction of requests that is traced.
+    /// The fraction of requests to trace.
     #[serde(deserialize_with = "ratio", serialize_with = "as_text")]
     pub sample_ratio: Ppm,
-    /// Export log lines too.
+    /// Whether log lines are exported too.
     pub logs: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads `name=value`.
+    /// Parses `name=value`.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, value) = text.split_once('=')?;
         let mut value = HeaderValue::from_str(value.trim()).ok()?;
@@ -57,7 +57,7 @@ impl Header {
         Some(Self { name: name.trim().parse().ok()?, value })
     }
 
-    /// The name and the value.
+    /// Returns the name and the value.
     pub fn parts(&self) -> (HeaderName, HeaderValue) {
         (self.name.clone(), self.value.clone())
     }

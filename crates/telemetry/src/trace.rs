@@ -10,7 +10,7 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer, Span a
 use crate::current_id::{request_id, with_request_id};
 use kernel::ids::{OrganizationId, RequestId};
 
-/// Maximum number of spans in a trace besides the request's own; the others are counted.
+/// Maximum number of spans in a trace, not counting the request's own. Further spans are only counted.
 const MAX_SPANS: u32 = 100;
 
 /// Ids of traces and spans: a trace that begins here has the id of its request.
@@ -58,7 +58,7 @@ struct State {
     /// The span of the request itself; `None` once it has ended.
     span: Option<SdkSpan>,
     current: SpanContext,
-    /// Number of other spans begun so far, those past the limit among them.
+    /// Number of other spans begun so far, including those beyond the limit.
     begun: u32,
     organization: Option<OrganizationId>,
 }
@@ -72,12 +72,12 @@ impl Trace {
         Self { tracer: tracer.clone(), request_id, root, state: Mutex::new(state) }
     }
 
-    /// The span of the request itself.
+    /// Returns the span of the request itself.
     pub(crate) fn root(&self) -> &SpanContext {
         &self.root
     }
 
-    /// The current span, as the parent of others.
+    /// Returns the current span, as the parent of other spans.
     pub(crate) fn context(&self) -> Context {
         Context::new().with_remote_span_context(self.state().current.clone())
     }
@@ -131,12 +131,12 @@ impl Trace {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic leaves nothing half changed.
+        // The state is consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A part of a request, which ends when this is dropped.
+/// A part of a request. The span ends when it is dropped.
 #[derive(Debug)]
 pub struct Span {
     trace: Arc<Trace>,
@@ -179,7 +179,7 @@ impl Drop for Span {
     }
 }
 
-/// Two spans of a request whose work is booked by another task: the wait in the queue, then the shared
+/// Two spans of a request whose work another task books: the wait in the queue, and then the shared
 /// transaction, which ends when this is dropped.
 #[derive(Debug)]
 pub struct QueueSpan {
@@ -195,7 +195,7 @@ impl QueueSpan {
         Box::new(Self { trace, parent, span })
     }
 
-    /// Ends the wait and begins the transaction, with this number of pieces of work.
+    /// Ends the wait and begins the transaction, which books this number of pieces of work.
     pub fn begin_write(&mut self, pieces: usize) {
         self.span = None;
         self.span = self.trace.begin_span("books.write", SpanKind::Internal, &self.parent);
