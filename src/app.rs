@@ -50,11 +50,11 @@ pub struct App(Arc<Parts>);
 pub struct Parts {
     /// The effective configuration.
     pub config: Config,
-    /// The only clock.
+    /// The clock of the whole process.
     pub clock: Clock,
-    /// Compares the clock with other clocks.
+    /// Checks the clock against other clocks.
     pub clock_guard: Arc<ClockGuard>,
-    /// The only source of randomness.
+    /// The source of randomness of the whole process.
     pub random: Random,
     pub db: Db,
     /// The models and their prices.

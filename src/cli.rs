@@ -201,8 +201,8 @@ impl From<String> for Failure {
 }
 
 impl Failure {
-    /// Returns the failure of a command that doesn't apply to this installation. Like an invalid command
-    /// line, nothing was attempted.
+    /// Returns the failure of a command that doesn't apply to this installation. Its exit code is that of an
+    /// invalid command line, because nothing was attempted.
     fn misused(message: String) -> Self {
         Self { code: ExitCode::from(2), message }
     }

@@ -1,8 +1,9 @@
 //! The configuration: built-in defaults, then a TOML file, then environment variables
 //! (docs/contract/operators.md#configuration).
 //!
-//! [`Config`] lists all keys, with how each is read and shown. An invalid key or value aborts the start. The
-//! error names the file, the line, and the expected value, or the variable. No error shows a secret.
+//! [`Config`] lists all keys, and defines how each of them is read and shown. An invalid key or value aborts
+//! the start. The error contains the file, the line, and the expected value, or the variable. No error
+//! contains a secret.
 
 mod load;
 mod shown;

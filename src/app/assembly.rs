@@ -232,7 +232,7 @@ impl Base {
         tenants: Tenants,
     ) -> Result<Payments, String> {
         let url = config.public_url();
-        // Without a console, the API reference is a better place to return to than an unknown page.
+        // Without a console, customers return to the API reference, because the console's pages don't exist.
         let return_url = if config.console.enabled {
             [format!("{url}/console/organizations/"), "/billing/".to_owned()]
         } else {

@@ -1,4 +1,4 @@
-//! The hooks of accounts: steps of tenants, keys and billing in its transactions.
+//! The hooks of accounts: steps of tenants, keys and billing that run in the transactions of accounts.
 
 use accounts::hooks::Hooks;
 use billing::{Billing, first_credit};

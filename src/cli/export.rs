@@ -104,7 +104,7 @@ async fn write_all(
         return Ok(());
     }
     let mut all = AllExports::begin(billing, Source::Standby, month, form);
-    // Keyed by the issuer's name: the period of all its organizations.
+    // The billing period of each issuer, for all of its organizations.
     let mut periods: BTreeMap<String, BillingPeriod> = BTreeMap::new();
     loop {
         let export = match organization {

@@ -213,9 +213,9 @@ struct Change {
     status: &'static str,
     due: Nano,
     already: bool,
-    /// The booked payment; null for other changes.
+    /// The booked payment; null for a change that isn't a payment.
     amount: Option<Nano>,
-    /// The part of it that becomes credit.
+    /// The part of the amount that became credit.
     remaining: Option<Nano>,
 }
 

@@ -93,7 +93,10 @@ fn describe(Mistake { key, kind, .. }: Mistake<'_>) -> String {
     }
 }
 
-/// Returns a key that conflicts with others, and the reason.
+/// Checks that keys don't conflict.
+///
+/// # Errors
+/// A conflicting key, and the reason.
 fn check(config: &Config) -> Result<(), (&'static str, String)> {
     let on_postgres = matches!(config.database_url, Some(DatabaseUrl::Postgres(_)));
     let two = |key, other: &str| Err((key, format!("expected either this or `{other}`, not both")));

@@ -1,10 +1,10 @@
 //! Removes old data: accounts that were never used, old audit entries, old webhook deliveries, and old e-mail
 //! files.
 //!
-//! Each replica walks through all of it daily, in slices; rows that another replica removed are simply gone.
-//! Mail files belong to each replica. Ages are measured from the newest audit entry, so that nothing is
-//! removed on an idle installation, and a fast clock removes nothing until an action is recorded with its
-//! time.
+//! Each replica checks all of this data daily, in slices. Rows that another replica has already removed are
+//! no longer found. Each replica has its own mail files. Ages are measured from the newest audit entry, so
+//! nothing is removed on an idle installation. A fast clock removes nothing until an action is recorded with
+//! its time.
 
 use crate::app::App;
 use accounts::cleanup::{Position, remove_unused};
@@ -14,10 +14,10 @@ use kernel::error::Error;
 /// Maximum number of rows or files checked and removed at a time.
 const SLICE: i64 = 500;
 
-/// The progress of this replica's walk.
+/// The progress of this replica's daily check.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// The day of the current or last walk.
+    /// The day of the current or last check.
     day: Option<Day>,
     stage: Stage,
     removed: Removed,
@@ -35,7 +35,7 @@ enum Stage {
     Done,
 }
 
-/// Numbers of rows and files removed so far by a walk.
+/// Numbers of rows and files removed so far by a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Removed {
     pub accounts: u64,
@@ -67,13 +67,13 @@ impl Removed {
 /// The result of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The totals of today's walk so far.
+    /// The totals of today's check so far.
     pub removed: Removed,
     /// Whether more work remains today.
     pub has_more: bool,
 }
 
-/// Handles the next slice of today's walk.
+/// Handles the next slice of today's check.
 ///
 /// # Errors
 /// Errors of the database or the disk. The same slice is retried next time.
