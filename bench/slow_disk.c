@@ -1,4 +1,4 @@
-/* A disk that takes its time: every fsync and fdatasync of a program that is started with this library waits first.
+/* Simulates a slow disk: in a program that is started with this library, every fsync and fdatasync waits first.
  *
  *   cc -shared -fPIC -O2 -o slow_disk.so bench/slow_disk.c -ldl
  *   SLOW_DISK_US=2000 LD_PRELOAD=$PWD/slow_disk.so PROGRAM

@@ -1,5 +1,5 @@
 #!/bin/sh
-# crabllm, without keys, limits and usage. PEERS is the folder where it is installed.
+# crabllm without keys, limits and usage. PEERS is the folder in which it is installed.
 set -e
 config=$(mktemp)
 cat >"$config" <<CONFIG

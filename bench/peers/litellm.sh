@@ -1,5 +1,5 @@
 #!/bin/sh
-# LiteLLM's proxy with one worker, without a database. PEERS is the folder where it is installed.
+# LiteLLM's proxy with one worker and without a database. PEERS is the folder in which it is installed.
 set -e
 config=$(mktemp).yaml
 cat >"$config" <<CONFIG
@@ -9,6 +9,6 @@ model_list:
 CONFIG
 echo serve
 export LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_LOG=ERROR
-# Without a key of its own, like the others.
+# No master key, because the other gateways don't check keys either.
 export LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY=true
 exec "$PEERS/litellm/bin/litellm" --host 127.0.0.1 --port "$1" --config "$config" --num_workers 1 >/dev/null 2>&1

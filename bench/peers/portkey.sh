@@ -1,5 +1,5 @@
 #!/bin/sh
-# Portkey's gateway. PEERS is the folder where it is installed.
+# Portkey's gateway. PEERS is the folder in which it is installed.
 echo "header x-portkey-provider: openai"
 echo "header x-portkey-custom-host: $2/v1"
 echo serve

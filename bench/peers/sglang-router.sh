@@ -1,5 +1,5 @@
 #!/bin/sh
-# sglang-router before one worker. PEERS is the folder where it is installed.
+# sglang-router in front of one worker. PEERS is the folder in which it is installed.
 metrics=$(($1 + 1))
 echo serve
 exec "$PEERS/sglang-router/bin/python" -m sglang_router.launch_router --host 127.0.0.1 --port "$1" \

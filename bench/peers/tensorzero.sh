@@ -1,5 +1,5 @@
 #!/bin/sh
-# TensorZero without its database. It chooses its own port. PEERS is the folder where it is installed.
+# TensorZero without its database. It chooses its own port. PEERS is the folder in which it is installed.
 set -e
 config=$(mktemp)
 cat >"$config" <<CONFIG
@@ -13,7 +13,7 @@ model_name = "stub-1"
 api_base = "$2/v1/"
 api_key_location = "none"
 CONFIG
-# Its log goes to its output.
+# TensorZero writes its log to stdout, so the lines for the benchmark use descriptor 3.
 exec 3>&1
 exec "$PEERS/tensorzero/bin/python" - "$config" <<'PROGRAM' >/dev/null 2>&1
 import os, sys, threading

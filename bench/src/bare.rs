@@ -1,4 +1,4 @@
-//! The floors of the measurements: axum alone, and axum with the database drivers.
+//! The floors, which the service is compared with: axum alone, and axum with the database drivers.
 
 mod postgres;
 mod sqlite;
@@ -34,7 +34,7 @@ pub struct Authorize {
     pub reserve: Option<bool>,
 }
 
-/// Serves until the process ends, as the service does: the same runtime, with as many workers as that has.
+/// Serves until the process ends, on the same runtime as the service, with the same number of workers.
 pub fn serve() -> Result<(), String> {
     let port = std::env::var(PORT_VARIABLE).ok().and_then(|port| port.parse().ok());
     let port: u16 = port.ok_or_else(|| format!("{PORT_VARIABLE} names no port"))?;

@@ -1,6 +1,6 @@
-//! The floor of durable usage: the drivers alone. Prepared inserts of events and upserts of their daily rows
-//! into tables like the service's, with many events in a transaction; on SQLite configured as in the service,
-//! on PostgreSQL over one connection with the statements of a transaction pipelined.
+//! The floor of durable usage: only the drivers. They insert events and upsert their daily rows in tables
+//! like the service's, with prepared statements and many events per transaction. SQLite is configured as in
+//! the service. PostgreSQL uses one connection on which the statements of a transaction are pipelined.
 
 #![allow(clippy::disallowed_types, reason = "the bare drivers are what is measured here")]
 
@@ -44,7 +44,7 @@ pub const UPSERT: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, 'svc-1', 170
     SET requests = bare_days.requests + excluded.requests, prompt_tokens = bare_days.prompt_tokens + excluded.prompt_tokens,
         completion_tokens = bare_days.completion_tokens + excluded.completion_tokens,
         amount_pico = bare_days.amount_pico + excluded.amount_pico, posted_nano = bare_days.posted_nano + excluded.posted_nano";
-/// All columns are bound, as is needed where rows differ.
+/// All columns are bound, as required if the rows differ.
 const INSERT_ALL: &str =
     "INSERT INTO bare_events VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 const UPSERT_ALL: &str = "INSERT INTO bare_days VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -64,7 +64,7 @@ const TOKENS: (i64, i64) = (120, 240);
 const PRICE_VERSION: i64 = 1_704_067_200_000;
 const AMOUNT: i64 = 1_680_000_000;
 
-/// Measures rows a second by a process on the server's core.
+/// Measures rows per second in a process on the server's core.
 pub fn in_separate_process(
     program: &Path,
     settings: &Settings,
@@ -87,7 +87,7 @@ pub fn in_separate_process(
     text.trim().parse().map_err(|_| format!("the bare rows say {text:?}"))
 }
 
-/// Measures, and prints the rate.
+/// Runs the measurement, and prints the rate.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let length = Duration::from_millis(arguments.milliseconds);
     let rows = Rows::new(arguments.at_once, arguments.series);
@@ -100,7 +100,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// The rows of the transactions, with the ids that the service gets, so that they lie in the same places.
+/// The rows of the transactions. Their ids are like those of the service, so that they are inserted at the
+/// same positions in the indexes.
 struct Rows {
     next: u64,
     run: u128,
@@ -144,7 +145,7 @@ fn key(number: u64) -> String {
     format!("key_01kfz3v9xee8tb2m6h0q5w7r{:02}", number % KEYS as u64)
 }
 
-/// Counts rows for a duration, without the first fifth.
+/// Counts rows for a duration, except in its first fifth.
 struct Watch {
     from: Instant,
     until: Instant,
@@ -228,7 +229,7 @@ fn sqlite(path: &str, mut rows: Rows, length: Duration) -> rusqlite::Result<f64>
     }
 }
 
-/// Parameters of a statement.
+/// The parameters of a statement.
 type Parameters<'a, const N: usize> = [&'a (dyn ToSql + Sync); N];
 
 fn event_row<'a>(id: &'a String, key: &'a String, hash: &'a Vec<u8>) -> Parameters<'a, 14> {

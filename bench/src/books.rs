@@ -1,9 +1,9 @@
-//! Measures the duration of an audit of many usage events and of closing a month with many daily rows. Both
-//! are run by the service's own commands, next to an idle server on the same database.
+//! Measures the duration of an audit of many usage events, and of the close of a month with many daily rows.
+//! The service's own commands run both, while a server on the same database is idle.
 //!
-//! A single organization owns all of it. Events, daily rows, and movements of last month are inserted
-//! directly by SQL, as if the events had been reported in batches of a hundred. The audit must find no drift
-//! before and after the close.
+//! All data belongs to a single organization. Events, daily rows, and movements of the last month are
+//! inserted directly with SQL, as if the events had been reported in batches of a hundred. The audit must
+//! find no drift, neither before nor after the close.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,9 @@ pub struct Arguments {
     log: PathBuf,
 }
 
-/// Events in one transaction.
+/// The number of events in one transaction.
 const AT_ONCE: u64 = 100_000;
-/// Events in one batch, and so in one movement of the ledger.
+/// The number of events in one batch, which has one movement in the ledger.
 const BATCH: u64 = 100;
 const PROJECTS: u64 = 10;
 /// 120 prompt tokens at 0.000002 and 240 completion tokens at 0.000006: `svc-1` of the built-in models.
@@ -48,7 +48,7 @@ const EVENT_PICO: u64 = 1_680_000_000;
 const EVENT_NANO: u64 = EVENT_PICO / 1_000;
 const SETTINGS: &str = "[limits]\nenabled = false\n";
 
-/// Fills, measures and prints.
+/// Fills the database, measures, and prints the results.
 pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     if arguments.events < arguments.rows {
         return Err("each row needs an event: --events must not be less than --rows".to_owned());
@@ -97,7 +97,7 @@ impl ServiceCommands<'_> {
     fn measure(&self, label: &str, arguments: &[&str], expected: &str) -> Result<(), String> {
         let mut command = self.cores.of_servers(self.program);
         servers::set_database(&mut command, self.folder, self.database)?;
-        // Use a file: a pipe that is only read at the end would block on many drifts.
+        // Use a file: with many drifts, a pipe that is read only at the end would block.
         let path = self.folder.join("output");
         let output = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let log = output.try_clone().map_err(|error| error.to_string())?;
@@ -183,7 +183,7 @@ impl Filling {
         .await
     }
 
-    /// The key's columns of row `r`: a day of the month, a key, and the project of the key.
+    /// Returns the key columns of row `r`: a day of the month, a key, and the project of the key.
     fn key_columns(&self) -> String {
         let first_day = self.month.start().day().unix_days();
         let days = self.month.end().day().unix_days() - first_day;
@@ -195,7 +195,7 @@ impl Filling {
         format!("{first_day} + r % {days} AS day, {project} AS project_id, {key} AS api_key_id")
     }
 
-    /// Inserts events; event `i` belongs to row `i` modulo the number of rows.
+    /// Returns the statement that inserts events. Event `i` belongs to row `i` modulo the number of rows.
     fn events(&self, first: u64, last: u64) -> String {
         let Self { organization, rows, month, .. } = self;
         let (columns, month) = (self.key_columns(), month.unix_months());
@@ -212,7 +212,7 @@ impl Filling {
         )
     }
 
-    /// Inserts the movements of batches.
+    /// Returns the statements that insert the movements of batches.
     fn movements(&self, first: u64, last: u64) -> [String; 2] {
         let Self { organization, events, month, .. } = self;
         let happened_at = month.end().unix_ms() - 1;
@@ -235,7 +235,7 @@ impl Filling {
         ]
     }
 
-    /// Inserts daily rows, the sums of their events.
+    /// Returns the statement that inserts daily rows, the sums of their events.
     fn days(&self, first: u64, last: u64) -> String {
         let Self { organization, events, rows, month, .. } = self;
         let (columns, month) = (self.key_columns(), month.unix_months());

@@ -1,8 +1,9 @@
-//! The load: persistent connections, each with one request in flight, without pipelining. It reads only the
-//! status and the length of a response, so that one core of it is faster than one core of any server.
+//! The load: persistent connections, each with one request in flight, without pipelining. Only the status and
+//! the length of a response are read, so that one core of the load is faster than one core of any server.
 //!
-//! With a core of its own it doesn't sleep: waking a sleeping client is work for a server on the same machine,
-//! more of it the slower the server answers, and none at all when clients are on other machines.
+//! On a separate core, the load doesn't sleep. Waking a sleeping client is work for a server on the same
+//! machine, and the slower the server, the more often it happens. With clients on other machines, it would
+//! never happen.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// The timeout of everything but a measurement.
+/// The timeout of everything except the measurements.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A request and its server.
@@ -21,13 +22,13 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 pub struct Target {
     address: SocketAddr,
     pub request: Vec<u8>,
-    /// A text that the body of a right answer contains.
+    /// A text that the body of a correct answer contains.
     expected: String,
-    /// Texts of which one replaces the first in each request.
+    /// Texts, one of which replaces the first one in each request.
     texts: Option<Texts>,
 }
 
-/// Texts of the same length, and their place in the request.
+/// Texts of the same length, and their position in the request.
 #[derive(Clone)]
 struct Texts {
     at: usize,
@@ -35,7 +36,7 @@ struct Texts {
 }
 
 impl Target {
-    /// Uses another of these texts in each request, at random, in place of the first.
+    /// Replaces the first of these texts by a random one in each request.
     pub fn with_texts(mut self, all: Arc<Vec<String>>) -> Result<Self, String> {
         let first = all.first().ok_or("no texts")?.as_bytes();
         let at = self.request.windows(first.len()).position(|window| window == first);
@@ -43,7 +44,7 @@ impl Target {
         Ok(self)
     }
 
-    /// Inserts the text with this number.
+    /// Inserts the text with this number into the request.
     fn put(&mut self, number: u64) {
         let Some(Texts { at, all }) = &self.texts else { return };
         let count = u64::try_from(all.len()).unwrap_or(1).max(1);
@@ -59,13 +60,13 @@ impl Target {
         Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
     }
 
-    /// Builds the request of a page of the console.
+    /// Builds the request for a page of the console.
     pub fn page(address: SocketAddr, path: &str, cookie: &str, expected: &str) -> Self {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\ncookie: {cookie}\r\n\r\n");
         Self { address, request: request.into_bytes(), expected: expected.to_owned(), texts: None }
     }
 
-    /// Builds a POST; the body is JSON, or its text.
+    /// Builds a POST request. The body is JSON, or a string that is sent as text.
     pub fn post(
         address: SocketAddr,
         path: &str,
@@ -92,9 +93,10 @@ pub struct Sample {
     pub requests_per_s: f64,
     /// Sorted latencies.
     pub latencies_us: Vec<u32>,
-    /// The server's processor time for one request, where the system reports it.
+    /// The server's processor time per request, if the system reports it.
     pub server_us: Option<f64>,
-    /// The load of the server's one core, from 0 to 1: well below 1, the client was too slow to measure it.
+    /// The load of the server's only core, from 0 to 1. If it is well below 1, the client was too slow to
+    /// measure the server.
     pub server_busy: Option<f64>,
 }
 
@@ -103,8 +105,9 @@ pub struct Sample {
 pub struct Load {
     pub connections: u16,
     pub length: Duration,
-    /// Whether this thread may busy-wait. Not if a database that shares this core takes most of the response
-    /// time: since Linux 6.6, a thread that yields keeps its share of the time, which is half of it.
+    /// Whether this thread may busy-wait. It must not if a database that shares this core takes most of the
+    /// response time: since Linux 6.6, a thread that yields keeps its share of the processor, which would be
+    /// half of it.
     pub never_sleep: bool,
 }
 
@@ -115,7 +118,7 @@ pub async fn yield_core() {
     tokio::task::yield_now().await;
 }
 
-/// Loads the target; the first fifth doesn't count. `server` is the process that answers.
+/// Loads the target. The first fifth of the duration doesn't count. `server` is the process that answers.
 pub async fn load(target: &Target, server: u32, load: Load) -> Result<Sample, String> {
     let mut streams = Vec::new();
     for _ in 0..load.connections {
@@ -152,8 +155,9 @@ pub async fn load(target: &Target, server: u32, load: Load) -> Result<Sample, St
     })
 }
 
-/// Sends the request at an even rate, one at a time; returns the time of each answer since its request was
-/// due, in microseconds, sorted. A late request has waited for the one before. The first fifth doesn't count.
+/// Sends the request at an even rate, one at a time. Returns how long after its due time each request was
+/// answered, in microseconds, sorted. This includes any wait for the previous answer. The first fifth doesn't
+/// count.
 pub async fn paced(target: &Target, per_s: u32, length: Duration) -> Result<Vec<u32>, String> {
     let mut connection = Connection::open(target).await?;
     let begin = Instant::now();
@@ -162,7 +166,7 @@ pub async fn paced(target: &Target, per_s: u32, length: Duration) -> Result<Vec<
     let mut due = begin;
     while due < until {
         tokio::time::sleep_until(due.into()).await;
-        // The timer wakes up to a millisecond late, which is no fault of the server's.
+        // The timer wakes up to a millisecond late, which isn't the server's fault.
         let sent = Instant::now();
         let sent = if sent - due < Duration::from_millis(2) { sent } else { due };
         connection.exchange().await?;
@@ -175,7 +179,7 @@ pub async fn paced(target: &Target, per_s: u32, length: Duration) -> Result<Vec<
     Ok(latencies_us)
 }
 
-/// Sends each request once, one after the other over one connection; returns the latencies in microseconds,
+/// Sends each request once, one after the other over one connection. Returns the latencies in microseconds,
 /// sorted.
 pub async fn in_turn(targets: &[Target]) -> Result<Vec<u32>, String> {
     let mut connection = Connection::connect(targets.first().ok_or("nothing to send")?).await?;
@@ -190,7 +194,7 @@ pub async fn in_turn(targets: &[Target]) -> Result<Vec<u32>, String> {
     Ok(latencies_us)
 }
 
-/// Sends a target's request once with each of its texts, over this many connections.
+/// Sends a target's request once with each of its texts, over this number of connections.
 pub async fn each_once(target: &Target, connections: u64) -> Result<(), String> {
     let count = target.texts.as_ref().map_or(0, |texts| texts.all.len());
     let count = u64::try_from(count).map_err(|error| error.to_string())?;
@@ -211,7 +215,7 @@ pub async fn each_once(target: &Target, connections: u64) -> Result<(), String> 
     Ok(())
 }
 
-/// Sends one request; returns the body of its answer.
+/// Sends one request, and returns the body of the answer.
 pub async fn once(target: &Target) -> Result<Vec<u8>, String> {
     let mut connection = Connection::connect(target).await?;
     let answer = tokio::time::timeout(TIMEOUT, connection.exchange()).await;
@@ -243,7 +247,7 @@ pub struct Connection {
     read: Vec<u8>,
     /// The start of the last answer's body.
     head: usize,
-    /// The last random number: each connection has its own sequence.
+    /// The last random number. Each connection has its own sequence.
     drawn: u64,
 }
 
@@ -256,7 +260,7 @@ impl Connection {
         Ok(Self { stream, target: target.clone(), read: vec![0; 256 * 1024], head: 0, drawn })
     }
 
-    /// Connects and checks one whole answer; of later ones only the status is checked.
+    /// Connects and checks one complete answer. Of later answers, only the status is checked.
     async fn open(target: &Target) -> Result<Self, String> {
         let mut connection = Self::connect(target).await?;
         connection.exchange().await?;
@@ -272,7 +276,7 @@ impl Connection {
         Err(format!("unexpected answer: {}", answer.trim_end_matches('\0')))
     }
 
-    /// Sends this; returns the body of a good answer.
+    /// Sends this request, and returns the body of a successful answer.
     pub async fn send(&mut self, target: Target) -> Result<String, String> {
         self.target = target;
         let length = self.exchange().await?;
@@ -285,7 +289,7 @@ impl Connection {
         let mut sent = Instant::now();
         while sent < until {
             if self.target.texts.is_some() {
-                // Knuth's linear congruential generator, whose upper bits are good enough.
+                // Knuth's linear congruential generator, whose upper bits are random enough.
                 self.drawn = self
                     .drawn
                     .wrapping_mul(6_364_136_223_846_793_005)
@@ -303,7 +307,7 @@ impl Connection {
         Ok(latencies_us)
     }
 
-    /// Sends the request and reads the whole answer; returns its length, head and body.
+    /// Sends the request and reads the complete answer. Returns the length of headers and body, in bytes.
     async fn exchange(&mut self) -> Result<usize, String> {
         self.stream.write_all(&self.target.request).await.map_err(|error| error.to_string())?;
         let mut filled = 0;
@@ -326,7 +330,7 @@ impl Connection {
     }
 }
 
-/// Returns the body length of a 200.
+/// Returns the length of the body of an answer with status 200.
 fn content_length(head: &[u8]) -> Result<usize, String> {
     let name = b"\r\ncontent-length: ";
     let at = head.windows(name.len()).position(|window| window == name);
@@ -341,10 +345,10 @@ fn content_length(head: &[u8]) -> Result<usize, String> {
 /// Returns the processor time that a process has used, in seconds (Linux: proc(5)).
 pub fn processor_time(process: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; utime and stime are the 12th and 13th words after it.
+    // The name, in parentheses, may contain anything; utime and stime are the 12th and 13th words after it.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, system): (f64, f64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    // The tick is a hundredth of a second on every Linux that matters here.
+    // A tick is a hundredth of a second on all relevant Linux systems.
     Some((user + system) / 100.0)
 }
 

@@ -1,14 +1,15 @@
-//! A throwaway PostgreSQL, where it is installed: in a temporary folder, on a socket there, durable as by default.
+//! A throwaway PostgreSQL server, if PostgreSQL is installed: in a temporary folder, on a Unix socket there,
+//! with the default durability.
 //!
-//! A small shell script keeps it: it reads a pipe of this process, so when this process ends, however it ends, the pipe
-//! closes, and the script stops the server that it started and removes the folder.
+//! A small shell script supervises the server and reads a pipe from this process. When this process ends for
+//! any reason, the pipe closes, and the script stops the server and removes the folder.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// `$1` is the folder of initdb and postgres, `$2` the temporary folder.
+/// The script. `$1` is the folder of initdb and postgres, `$2` the temporary folder.
 const KEEPER: &str = r#"
 bin=$1 dir=$2
 trap '' INT TERM HUP
@@ -43,7 +44,7 @@ cd /
 rm -rf "$dir"
 "#;
 
-/// A running server, until it is dropped.
+/// A running server, which is stopped when this is dropped.
 pub struct Cluster {
     folder: PathBuf,
     keeper: Child,
@@ -51,15 +52,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster; returns `None` where PostgreSQL isn't installed.
+    /// Starts a cluster; returns `None` if PostgreSQL isn't installed.
     pub fn start() -> Result<Option<Self>, String> {
         let Some(binaries) = binaries() else { return Ok(None) };
-        // Short, because a socket's path may only have about a hundred bytes.
+        // A short path, because a socket's path is limited to about a hundred bytes.
         let folder = Path::new("/tmp").join(format!("tollkeeper-bench-pg-{}", std::process::id()));
         let mut keeper = Command::new("sh");
         keeper.args(["-c", KEEPER, "keeper"]).args([&binaries, &folder]);
         keeper.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A Ctrl-C for this program must not reach the keeper, which has to clean up.
+        // Ctrl-C in this program must not reach the script, which has to clean up.
         let mut keeper = keeper.process_group(0).spawn().map_err(|error| error.to_string())?;
         let commands = keeper.stdin.take();
         let answers = keeper.stdout.take().ok_or("the keeper of PostgreSQL says nothing")?;
@@ -99,12 +100,13 @@ impl Drop for Cluster {
     }
 }
 
-/// The folder of initdb and postgres: from PATH, or the newest that Debian and its kin have installed.
+/// Returns the folder of initdb and postgres: the one in PATH, or the newest version installed on Debian and
+/// similar systems.
 fn binaries() -> Option<PathBuf> {
     let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(folder) = std::env::split_paths(&path).find(complete) {
-        // A symlink elsewhere would hide the files next to the binaries.
+        // If `postgres` is a symlink, the other binaries are next to its target.
         let real = folder.join("postgres").canonicalize().ok()?;
         return real.parent().map(Path::to_owned);
     }

@@ -1,5 +1,5 @@
-//! The cost of a decision alone: the code behind authorize, in process, one thread, no HTTP, for a cached key
-//! with every restriction that needs no money; and its single steps.
+//! The cost of a decision alone, and of its individual steps. The code behind authorize runs in this process
+//! on one thread, without HTTP, for a cached key with every restriction that doesn't need money.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,13 +19,13 @@ use tollkeeper::keys::secret::ApiKeySecret;
 use crate::servers::{Cores, Folder, MASTER_KEY, Tollkeeper, quick_catalog};
 use crate::{report, tenant};
 
-/// Decisions in a row; the key's rate and the model's allow a million at once.
+/// The number of consecutive decisions. The rates of the key and of the model allow a million at once.
 const AT_ONCE: u32 = 100_000;
 const PREFIX: &str = "tk_";
 const MODEL: &str = "svc-1";
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 pub async fn run(rounds: u32) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
@@ -81,7 +81,7 @@ const STEPS: [(&str, Step); 7] = [
     ("  one rate", Step::Rate),
 ];
 
-/// Runs a step this many times. Each step is written out, so that nothing else is measured.
+/// Runs a step this number of times. The code of each step is inlined here, so that nothing else is measured.
 async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
     let parsed = || ApiKeySecret::parse(PREFIX, black_box(secret)).ok_or("a malformed key");
     let refused = |error: tollkeeper::error::Error| error.to_string();
@@ -134,7 +134,7 @@ async fn time(step: Step, app: &App, secret: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the id of a meter that no call counts against.
+/// Returns the id of a meter that isn't used by any call.
 fn meter(organization_id: OrganizationId) -> u128 {
     key_for("bench", Subject::Within(organization_id.as_u128(), MODEL))
 }

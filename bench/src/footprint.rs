@@ -1,5 +1,5 @@
-//! The resources of the service: program size, start time, memory and descriptors, idle and during a million
-//! requests.
+//! The resources of the service: program size, start time, and memory and descriptors, both idle and during a
+//! million requests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,18 +30,19 @@ pub struct Arguments {
     /// Connections, each with one request in progress
     #[arg(long, default_value_t = 32, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// The URL of an empty PostgreSQL database; without it, a throwaway server is started where one is installed
+    /// The URL of an empty PostgreSQL database; without it, a throwaway server is started where one is
+    /// installed
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
 }
 
-/// The pause before it counts as idle.
+/// The pause before the service is considered idle.
 const IDLE_TIME: Duration = Duration::from_secs(3);
 /// The pause between two attempts to connect.
 const RETRY_INTERVAL: Duration = Duration::from_micros(500);
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 pub async fn run(arguments: &Arguments) -> Result<(), String> {
     if !arguments.program.exists() {
         return Err(format!("{} is missing: `cargo build --release` makes it", arguments.program.display()));
@@ -59,7 +60,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// Measures the size as built, and without debug information.
+/// Measures the size of the program, as built and without debug information.
 fn size(program: &Path) -> Result<(), String> {
     let mib = |path: &Path| {
         let size = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
@@ -147,8 +148,8 @@ async fn first_answer(
     Err("no answer".to_owned())
 }
 
-/// Sends this many requests, half of them for the list of models and half of them for a decision, over
-/// separate connections.
+/// Sends this number of requests over separate connections. Half of them request the list of models, and half
+/// of them a decision.
 async fn drive(service: &Tollkeeper, tenant: &Tenant, requests: u32, connections: u16) -> Result<(), String> {
     let body: Value = tenant.question();
     let asked = [

@@ -97,7 +97,7 @@ enum Part {
     Flood,
 }
 
-/// Enough credit. Everything else has its default.
+/// Enough credit. All other settings have their defaults.
 const SETTINGS: &str = "[billing]\ncredit_limit = \"1000000000\"\n";
 
 /// The model called by a flood, on its own upstream.
@@ -116,8 +116,8 @@ prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000001", c
 routes = [{ upstream = "flood", model = "stub-1" }]
 "#;
 
-/// Returns the catalog entry of an upstream. Without a client it's left immediately, as an inference server
-/// would be.
+/// Returns the catalog entry of an upstream. If the client disconnects, its call is canceled immediately, as
+/// for an inference server.
 fn upstream(id: &str, address: SocketAddr) -> String {
     format!(
         "[[upstreams]]\nid = \"{id}\"\nkind = \"openai\"\nurl = \"http://{address}/v1\"\nmax_concurrent = 100000\n\
@@ -125,10 +125,10 @@ fn upstream(id: &str, address: SocketAddr) -> String {
     )
 }
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let cores = Cores::share();
-    // Poll sockets often, even while the load never sleeps.
+    // Poll sockets often, although the load never sleeps.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().event_interval(7).build().map_err(|error| error.to_string())?;
     runtime.block_on(measure(arguments, cores))
@@ -297,7 +297,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Times, memory, and disconnects.
+    /// Measures times, memory, and disconnects.
     async fn times(&self) -> Result<(), String> {
         let Arguments { per_second, streams, .. } = self.arguments;
         if self.wants(Part::Pace) {
@@ -333,7 +333,7 @@ impl Setup<'_> {
 
     async fn gaps(&self) -> Result<(), String> {
         let load = self.load(32);
-        // Later: the time since the event before, in addition to the 10 ms.
+        // `later` is the time since the previous event, minus the 10 ms between events.
         let names = ["delay p50 µs", "p99", "later p50 µs", "p99", "most", "of 30 ms"];
         self.output.group("32 streams, an event every 10 ms", &names.map(str::to_owned));
         for target in &self.targets {

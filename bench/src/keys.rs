@@ -1,5 +1,5 @@
-//! Many live keys: the memory of each, the latency of a cold server's first decision about a key, and whether
-//! decisions about random keys among all are slower than about a few.
+//! Measurements with many live keys: the memory of each key, the latency of a cold server's first decision
+//! about a key, and whether decisions about random keys are slower than decisions about a few of them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::client::{self, Load, Target};
 use crate::servers::{Cores, Folder, Tollkeeper};
 use crate::{report, tenant};
 
-/// The keys used in the comparison.
+/// The number of keys in the comparison with all keys.
 const FEW_KEYS: usize = 100;
 /// Keys inserted by one transaction.
 const AT_ONCE: usize = 10_000;
-/// Without limits on management, and without a line in the log for each of a million calls.
+/// No limits on management calls.
 const SETTINGS: &str = "[limits]\nenabled = false\n";
 
 /// The arguments of the measurement.
@@ -35,7 +35,7 @@ pub struct Arguments {
     rounds: u32,
 }
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
@@ -70,7 +70,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     Ok(())
 }
 
-/// Measures the memory of the keys, after each was used once.
+/// Measures the memory of the keys, after each of them was used once.
 async fn memory(service: &Tollkeeper, all: &Target, keys: u32) -> Result<(), String> {
     let empty = resident_bytes(service.server.id())?;
     let began = Instant::now();
@@ -86,7 +86,7 @@ async fn memory(service: &Tollkeeper, all: &Target, keys: u32) -> Result<(), Str
     Ok(())
 }
 
-/// Measures decisions about the keys of each target, in turn.
+/// Measures decisions about the keys of each target. The targets take turns.
 async fn measure(
     service: &Tollkeeper,
     targets: &[&Target],
@@ -103,7 +103,7 @@ async fn measure(
     Ok(samples)
 }
 
-/// Prints a row for the few keys alone, for the same ones among all, and for all.
+/// Prints a row for the few keys alone, one for the same keys among all, and one for all keys.
 fn print(keys: u32, rows: &[Vec<client::Sample>]) {
     let labels = [
         format!("{FEW_KEYS} keys, alone in memory"),
@@ -132,7 +132,8 @@ fn print(keys: u32, rows: &[Vec<client::Sample>]) {
     }
 }
 
-/// Builds decisions about these keys. The call costs nothing and has no rate, so that no limit applies.
+/// Returns the decisions about these keys as a target. The call costs nothing and has no rate, so no limit
+/// applies.
 fn target(service: &Tollkeeper, secrets: &Arc<Vec<String>>) -> Result<Target, String> {
     let secret = secrets.first().ok_or("no keys")?;
     let body = json!({"credential": secret, "client_address": "203.0.113.7", "operation": "files"});
@@ -141,7 +142,7 @@ fn target(service: &Tollkeeper, secrets: &Arc<Vec<String>>) -> Result<Target, St
     target.with_texts(Arc::clone(secrets))
 }
 
-/// Inserts live keys directly into the database, like one that was made through the API.
+/// Inserts live keys directly into the database, as copies of a key that was created through the API.
 async fn insert(path: &Path, template: &str, count: u32) -> Result<Vec<String>, String> {
     let db = Db::open(&Settings::Sqlite { path: path.to_owned() }).map_err(|error| error.to_string())?;
     let random = Random::system();
@@ -168,7 +169,7 @@ async fn insert(path: &Path, template: &str, count: u32) -> Result<Vec<String>, 
     Ok(secrets.iter().map(|secret| secret.expose().to_owned()).collect())
 }
 
-/// Waits until the server has written the last uses of keys, two minutes at most.
+/// Waits until the server has written the last uses of keys, for at most two minutes.
 async fn until_quiet(server: u32) {
     for _ in 0..120 {
         let before = client::processor_time(server);
@@ -180,7 +181,7 @@ async fn until_quiet(server: u32) {
     }
 }
 
-/// Returns the resident memory of the process (Linux: proc(5)).
+/// Returns the resident memory of the process in bytes (Linux: proc(5)).
 fn resident_bytes(process: u32) -> Result<f64, String> {
     let status =
         std::fs::read_to_string(format!("/proc/{process}/status")).map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
 //! Measures whether the latency of a page depends on the length of the list. Organizations of several sizes
-//! in one database, inserted directly; the first page, the last one and a search of their lists, over HTTP
-//! against the running service.
+//! are inserted directly into one database. The first page, the last page and a search of their lists are
+//! then requested over HTTP from the running service.
 //!
-//! One request is in flight at a time. Each kind of request is sent for every size in turn, so that a slow
-//! moment of the machine doesn't affect one size alone.
+//! Only one request is in flight at a time. Each kind of request is sent for every size in turn, so that a
+//! slow moment of the machine affects all sizes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::client::{self, Load, Target};
 use crate::servers::{Cores, Folder, Tollkeeper};
 use crate::{Arguments, report, tenant};
 
-/// Members and projects.
+/// The numbers of members and projects.
 const SIZES: [(i64, i64); 3] = [(100, 100), (10_000, 1_000), (100_000, 10_000)];
-/// Rows per transaction. Each row increments the organization's counter, which on PostgreSQL leaves a dead
-/// row until the commit.
+/// The number of rows per transaction. Each row increments the organization's counter. On PostgreSQL, each
+/// increment leaves a dead row until the commit.
 const AT_ONCE: i64 = 1_000;
 const PAGE_SIZE: i64 = 20;
 const LIMITS: &str = "[limits]\nenabled = false\n";
@@ -26,9 +26,9 @@ const LIMITS: &str = "[limits]\nenabled = false\n";
 /// A kind of request.
 struct Case {
     label: &'static str,
-    /// Its path below the organization's, for this many members and projects.
+    /// Returns the path below the organization's, given the numbers of members and projects.
     path: fn(i64, i64) -> String,
-    /// `true` if a plain member calls, not the owner.
+    /// Whether a plain member makes the request, instead of the owner.
     by_member: bool,
 }
 
@@ -59,7 +59,7 @@ const CASES: [Case; 8] = [
     Case { label: "organization, detail", path: |_, _| String::new(), by_member: false },
 ];
 
-/// Fills, measures and prints.
+/// Fills the database, measures, and prints the results.
 pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
@@ -77,7 +77,7 @@ pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
         tenants.push(Tenant::fill(service.public, &db, members, projects).await?);
     }
     if db.is_postgres() {
-        // The work that autovacuum does within a minute.
+        // Autovacuum would do this within a minute.
         write(&db, "ANALYZE").await?;
     }
     report::line(&[format!("filled in {:.0} s; p50 in µs", begin.elapsed().as_secs_f64())]);
@@ -117,8 +117,8 @@ struct Tenant {
 }
 
 impl Tenant {
-    /// The owner is one of the members; the plain member is another one, in five projects. Searches find the
-    /// last other member and the last project.
+    /// Creates and fills an organization. The owner is one of the members. The plain member is another one,
+    /// in five projects. Searches find the last other member and the last project.
     async fn fill(address: SocketAddr, db: &Db, members: i64, projects: i64) -> Result<Self, String> {
         let (owner_name, member_name) = (format!("owner{members}"), format!("member{members}"));
         let owner = tenant::person(address, &owner_name).await?;
@@ -181,7 +181,8 @@ fn series(first: i64, last: i64) -> String {
     format!("WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last})")
 }
 
-/// An id is a prefix and 26 digits; the tenant's size and `i` make it unique.
+/// Returns an SQL expression for an id: a prefix and 26 digits, which are unique because of the tenant's size
+/// and `i`.
 fn id(prefix: &str, members: i64) -> String {
     let number = format!("CAST({} + i AS TEXT)", members * 1_000_000);
     format!("'{prefix}' || substr('{}' || {number}, length({number}) + 1)", "0".repeat(26))

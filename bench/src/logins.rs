@@ -1,6 +1,6 @@
-//! The cost of a login besides its hash, its effect on other calls, and the saving of a cached token.
+//! The cost of a login in addition to its hash, its effect on other calls, and the benefit of a cached token.
 //!
-//! Here servers and load share all cores, because the service's sharing of them is measured.
+//! Here, servers and load share all cores, because the effect of sharing them is measured.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -16,16 +16,16 @@ use crate::report::{median, percentile, print, shown};
 use crate::servers::{Folder, Tollkeeper};
 use crate::tenant::{self, Account, Tenant};
 
-/// The parameters of the service (docs/contract/accounts.md#password-hashing): KiB, passes, lanes.
+/// The parameters of the service (docs/contract/accounts.md#password-hashing): memory in KiB, passes, lanes.
 const ARGON2: (u32, u32, u32) = (19_456, 2, 1);
 
 /// The number of users who log in repeatedly at the same time.
 const PEOPLE: u16 = 8;
 
-/// Calls per second by a user who doesn't log in: few enough to cause no queue by themselves.
+/// Calls per second by a user who doesn't log in. They are too few to cause a queue on their own.
 const CALLS_PER_S: u32 = 250;
 
-/// Tokens that are used for the first time in each round.
+/// The number of tokens that are used for the first time in each round.
 const TOKENS: usize = 500;
 
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub struct Arguments {
 struct Round {
     raw_per_s: f64,
     logins_per_s: f64,
-    /// Microseconds, sorted.
+    /// Latencies in microseconds, sorted.
     idle: Vec<u32>,
     busy: Vec<u32>,
     first: Vec<u32>,
@@ -68,7 +68,7 @@ async fn measure(arguments: &Arguments) -> Result<(), String> {
     let program = arguments.program.as_ref().unwrap_or(&this);
     let folder = Folder::new()?;
     let place = folder.place(0)?;
-    // All users log in from one address here, more often than people do.
+    // All users log in from one address, more often than users normally do.
     let settings = place.join("tollkeeper.toml");
     std::fs::write(&settings, "[limits]\nenabled = false\n").map_err(|error| error.to_string())?;
     let service = Tollkeeper::on_all_cores(program, &place, &arguments.database, &arguments.log).await?;
@@ -115,7 +115,7 @@ async fn round(
     Ok(Round { raw_per_s, logins_per_s, idle, busy: busy?, first, remembered })
 }
 
-/// Measures hashes per second of the bare library; each thread reuses its own memory.
+/// Measures hashes per second of the bare library. Each thread reuses its memory.
 pub fn raw(threads: usize, length: Duration) -> Result<f64, String> {
     let (memory, passes, lanes) = ARGON2;
     let params = Params::new(memory, passes, lanes, None).map_err(|error| error.to_string())?;
@@ -145,7 +145,7 @@ pub fn raw(threads: usize, length: Duration) -> Result<f64, String> {
     Ok(f64::from(total) / (until - from).as_secs_f64())
 }
 
-/// Measures logins per second; each user logs in repeatedly.
+/// Measures logins per second, while each user logs in repeatedly.
 async fn log_in(service: &Tollkeeper, people: &[Account], length: Duration) -> Result<f64, String> {
     let load = Load { connections: 1, length, never_sleep: false };
     let mut tasks = JoinSet::new();

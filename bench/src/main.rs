@@ -1,8 +1,8 @@
 //! Measures tollkeeper next to bare axum servers: `cargo run --release -p bench`.
 //!
-//! One process serves, and another one loads it over loopback: `servers` starts the first, `client` is the
-//! second, `tenant` prepares objects through the service's own API, and `report` prints. docs/benchmarks.md
-//! explains the table.
+//! One process serves, and another one loads it over loopback: `servers` starts the first, and `client` is
+//! the second. `tenant` prepares objects through the service's own API, and `report` prints the results.
+//! docs/benchmarks.md explains the table.
 
 #![allow(
     clippy::disallowed_methods,
@@ -43,7 +43,7 @@ use client::{Load, Target};
 use report::Row;
 use servers::{Cores, Folder, Server, Tollkeeper};
 
-/// The service's allocator, for the bare servers too.
+/// The service's allocator, also used for the bare servers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -141,7 +141,7 @@ fn main() -> ExitCode {
             servers::end_with_parent();
             tollkeeper::cli::run()
         }
-        // The service reads this program's arguments, which are its own here.
+        // The service parses the arguments of this process, which have the same form as its own.
         Some(Command::Audit | Command::Billing { .. }) => tollkeeper::cli::run(),
         Some(Command::Books(arguments)) => {
             let cores = Cores::share();

@@ -1,12 +1,12 @@
 //! The throughput of durable usage and reservations, compared with the database driver alone on the same
 //! rows.
 //!
-//! - Batches of 1,000 events against bare prepared inserts of the same rows and upserts of the same daily rows, in
-//!   transactions of 1,000.
+//! - Batches of 1,000 events, compared with bare prepared inserts of the same rows and upserts of the same
+//!   daily rows, in transactions of 1,000.
 //! - The same batches with two parts in each event.
-//! - Requests with a single event from many connections against a bare row a commit.
-//! - Pairs of a reservation and its capture, all of one organization; and the same in an organization where each
-//!   call has three hard budgets: of its organization, its project and its key.
+//! - Requests with a single event from many connections, compared with one bare row per commit.
+//! - Pairs of a reservation and its capture, all of one organization, and the same in an organization in
+//!   which each call has three hard budgets: of its organization, its project and its key.
 //!
 //! Bare measurements run in a separate process on the server's core, like the service.
 
@@ -47,23 +47,23 @@ pub struct Arguments {
     log: PathBuf,
 }
 
-/// Events per batch, and rows per transaction.
+/// The number of events per batch, and of rows per transaction.
 pub const BATCH: u64 = 1_000;
-/// Keys that events are spread over: this many daily rows for each batch.
+/// The number of keys of the events. Each batch updates this number of daily rows.
 pub const KEYS: usize = 10;
 
 const SETTINGS: &str = "[limits]\nenabled = false\n[billing]\ncredit_limit = \"1000000000\"\n";
 
-/// The objects that the calls need.
+/// The objects required by the calls.
 #[derive(Clone)]
 pub struct Tenant {
     pub service: SocketAddr,
     pub token: String,
-    /// Ids and secrets.
+    /// The ids and secrets of the keys.
     pub keys: Vec<(String, String)>,
 }
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let cores = Cores::share();
     crate::block_on(measure(arguments, cores))
@@ -102,7 +102,7 @@ async fn measure(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes an organization with keys, and with budgets that its calls don't use up.
+/// Creates an organization with keys, and with budgets that its calls don't use up.
 async fn tenant_of(service: &Tollkeeper, has_budgets: bool) -> Result<Tenant, String> {
     let keeper = tenant::keeper(service.public).await?;
     let mut keys = Vec::new();
@@ -133,7 +133,7 @@ struct Bare<'a> {
 }
 
 impl Bare<'_> {
-    /// Measures rows per second with the driver alone, with this many in a transaction.
+    /// Measures rows per second with the driver alone, with `at_once` rows per transaction.
     fn rate(&self, at_once: u64, series: u16, round: u32) -> Result<f64, String> {
         let settings = match self.database {
             "sqlite" => {
@@ -173,7 +173,7 @@ fn print(arguments: &Arguments, rounds: &[[f64; 7]]) {
     row("with three hard budgets", column(5), ratio(5, 4).map(|r| format!(" {:.1} % of pairs", r * 100.0)));
 }
 
-/// Builds one event of this key.
+/// Returns an event of this key.
 pub fn event(key: &str, id: &str, time: &str) -> Value {
     json!({"id": id, "source": "bench", "time": time, "api_key_id": key, "model": "svc-1", "kind": "chat",
            "prompt_tokens": 120, "completion_tokens": 240})

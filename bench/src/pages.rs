@@ -1,8 +1,9 @@
 //! Measures pages of the console next to the JSON of the same operations: an organization with a year of
 //! usage, and a project with many API keys, on both databases.
 //!
-//! Keys and usage are inserted directly by SQL. The time of one page at a time includes the server's time and
-//! the transfer over loopback; pages per second are those of one server core, page and JSON in turn.
+//! Keys and usage are inserted directly with SQL. The latency of a page is measured with one request at a
+//! time, and includes the server's time and the transfer over loopback. Pages per second are measured with
+//! one server core, for page and JSON in turn.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,24 +43,24 @@ pub struct Arguments {
 }
 
 const SETTINGS: &str = "[limits]\nenabled = false\n";
-/// Keys inserted by one transaction.
+/// The number of keys inserted by one transaction.
 const AT_ONCE: u32 = 10_000;
 const PAGE_SIZE: u32 = 20;
-/// The keys and models that the usage is of.
+/// The number of keys and the models that have usage.
 const USED_KEYS: u32 = 10;
 const MODELS: [&str; 3] = ["svc-1-mini", "svc-1", "svc-1-pro"];
 const DAYS: i64 = 365;
-/// The first of these days: 2025-01-01.
+/// The first day with usage: 2025-01-01.
 const FIRST_DAY: i64 = 20_089;
 
-/// A page, and the JSON that has the same content.
+/// A page, and the JSON with the same content.
 struct Case {
     label: &'static str,
     page: Target,
     json: Target,
 }
 
-/// Fills, measures and prints.
+/// Fills the database, measures, and prints the results.
 pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     for database in &arguments.databases {
         match database.as_str() {
@@ -121,7 +122,7 @@ async fn measure(arguments: &Arguments, cores: Cores, url: Option<&str>) -> Resu
     Ok(())
 }
 
-/// Inserts keys and usage; returns what is measured.
+/// Inserts keys and usage, and returns the cases to measure.
 async fn prepare(service: &Tollkeeper, db: &Db, keys: u32) -> Result<Vec<Case>, String> {
     let address = service.public;
     let name = tenant::new_name()?;
@@ -139,7 +140,7 @@ async fn prepare(service: &Tollkeeper, db: &Db, keys: u32) -> Result<Vec<Case>, 
     insert_keys(db, &tenant::text(&template, "id")?, keys).await?;
     insert_usage(db, &organization, &project).await?;
     if db.is_postgres() {
-        // The work that autovacuum does within a minute.
+        // Autovacuum would do this within a minute.
         write(db, "ANALYZE").await?;
     }
     let case = |label, page: &str, json: &str, expected: &str| Case {
@@ -170,7 +171,7 @@ async fn prepare(service: &Tollkeeper, db: &Db, keys: u32) -> Result<Vec<Case>, 
     ])
 }
 
-/// Signs in by the console's form; returns the cookie as a browser sends it.
+/// Signs in with the console's form, and returns the cookie in the form in which a browser sends it.
 async fn sign_in(address: SocketAddr, name: &str) -> Result<String, String> {
     let body = format!("email={name}%40example.com&password={}", tenant::PASSWORD);
     let request = format!(
@@ -187,7 +188,7 @@ async fn sign_in(address: SocketAddr, name: &str) -> Result<String, String> {
     cookie.map(str::to_owned).ok_or_else(|| format!("no cookie from sign-in: {answer}"))
 }
 
-/// Inserts keys like the template, which is the first of them, with a secret each.
+/// Inserts copies of the first key, the template, each with a separate secret.
 async fn insert_keys(db: &Db, template: &str, count: u32) -> Result<(), String> {
     let random = Random::system();
     let numbers: Vec<u32> = (1..count).collect();

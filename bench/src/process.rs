@@ -24,12 +24,12 @@ pub fn descriptors(process: u32) -> Result<f64, String> {
 /// The processor time of each thread of a process, in nanoseconds.
 pub struct CpuTimes(BTreeMap<OsString, u64>);
 
-/// Returns the time that its threads have used so far; `None` where the system doesn't report it.
+/// Returns the time that each thread has used so far; `None` if the system doesn't report it.
 pub fn spent(process: u32) -> Option<CpuTimes> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let mut spent = BTreeMap::new();
     for thread in threads.flatten() {
-        // A thread may end meanwhile.
+        // A thread may have ended in the meantime.
         let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
         spent.insert(thread.file_name(), text.split_whitespace().next()?.parse().ok()?);
     }
@@ -37,21 +37,21 @@ pub fn spent(process: u32) -> Option<CpuTimes> {
 }
 
 impl CpuTimes {
-    /// Returns the seconds since then, of the existing threads: a thread that has ended meanwhile had been
-    /// idle for long.
+    /// Returns the seconds used since `before` by the threads that still exist. A thread that has ended in
+    /// the meantime had been idle for a long time.
     pub fn since(&self, before: &Self) -> f64 {
         let more = self.0.iter().map(|(thread, ns)| ns - before.0.get(thread).unwrap_or(&0).min(ns));
         Duration::from_nanos(more.sum()).as_secs_f64()
     }
 }
 
-/// Returns the processes of a group.
+/// Returns the processes of a process group.
 pub fn group(leader: u32) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_in = |id: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok();
-        // The name, in parentheses, may hold anything; the group is the third word after it.
+        // The name, in parentheses, may contain anything; the group is the third word after it.
         let group = stat.as_ref().and_then(|stat| stat.rsplit_once(')')?.1.split_whitespace().nth(2));
         group.is_some_and(|group| group.parse() == Ok(leader))
     };

@@ -1,4 +1,4 @@
-//! The table.
+//! The output of the measurements.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -26,12 +26,13 @@ impl Row {
         median(self.samples.iter().filter_map(value).collect())
     }
 
-    /// The floor's processor time for a request relative to ours: other load on the machine affects it least.
+    /// Returns the floor's processor time per request relative to this target's. Other load on the machine
+    /// affects processor time the least.
     fn frugality_to(&self, base: &Self) -> Option<f64> {
         Some(base.median(|sample| sample.server_us)? / self.median(|sample| sample.server_us)?)
     }
 
-    /// The median of each round's own ratio, which a slow round doesn't change.
+    /// Returns the median of the ratios within each round, which isn't affected by a slow round.
     fn ratio_to(&self, base: &Self) -> Option<f64> {
         let pairs = self.samples.iter().zip(&base.samples);
         median(pairs.map(|(own, base)| own.requests_per_s / base.requests_per_s).collect())
@@ -59,7 +60,7 @@ pub fn head(load: Load, rounds: u32, database: &str, log: &Path, cores: Cores) {
     ));
 }
 
-/// Prints medians over the rounds. The first row is hello, the second the echo.
+/// Prints medians over the rounds. The first row is the bare hello, the second the bare echo.
 pub fn table(rows: &[Row]) {
     let widest = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
     let line = |label: &str, cells: [String; 8]| {
@@ -112,7 +113,7 @@ pub fn print(line: impl Display) {
     println!("{line}");
 }
 
-/// Returns bytes in KiB.
+/// Converts bytes to KiB.
 pub fn kib(bytes: usize) -> f64 {
     u32::try_from(bytes).map_or(f64::NAN, |bytes| f64::from(bytes) / 1024.0)
 }

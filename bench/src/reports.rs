@@ -1,7 +1,8 @@
-//! Measures whether the latency of a report depends on the number of events. A year of usage of ten keys, day
-//! by day, over HTTP from the running service, while the number of events behind the same daily rows grows.
+//! Measures whether the latency of a report depends on the number of events. The usage of ten keys in a year
+//! is requested by day over HTTP from the running service, while the number of events for the same daily rows
+//! grows.
 //!
-//! Events are inserted directly by SQL; each belongs to a daily row.
+//! Events are inserted directly with SQL, and each belongs to a daily row.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,13 +37,13 @@ pub struct Arguments {
 
 const KEYS: u32 = 10;
 const DAYS: i64 = 365;
-/// The first of these days: 2025-01-01.
+/// The first day with usage: 2025-01-01.
 const FIRST_DAY: i64 = 20_089;
-/// Events in one transaction.
+/// The number of events in one transaction.
 const AT_ONCE: u64 = 100_000;
 const SETTINGS: &str = "[limits]\nenabled = false\n";
 
-/// Fills, measures and prints.
+/// Fills the database, measures, and prints the results.
 pub async fn run(arguments: &Arguments, cores: Cores) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;

@@ -1,6 +1,7 @@
-//! Measures how long a deleted key goes on working. Two replicas on one database, both under load. One
-//! deletes a key while a client keeps using it on each. On the deleting replica, no call sent after the
-//! answer may be allowed; on the other, the last allowed call is measured.
+//! Measures how long a deleted key continues to work. Two replicas use one database, and both are under load.
+//! One of them deletes a key while a client keeps using it on each. On the deleting replica, no call that is
+//! sent after the answer to the deletion may be allowed. On the other replica, the time of the last allowed
+//! call is measured.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,10 @@ use crate::report;
 use crate::servers::{Folder, Tollkeeper};
 use crate::tenant::{self, KeyManager};
 
-/// Management has its own limit, and tokens must be valid on both.
+/// Limits are off, because management calls have a separate limit. With the same public URL, tokens are valid
+/// on both replicas.
 const SETTINGS: &str = "public_url = \"http://bench.test\"\n[limits]\nenabled = false\n";
-/// The time after which a working deleted key is an error.
+/// Maximum time for which a deleted key may continue to work.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The arguments of the measurement.
@@ -43,14 +45,14 @@ pub struct Arguments {
 
 /// The result of one deletion.
 struct Trial {
-    /// Calls on the deleting replica that were sent after the answer and allowed all the same.
+    /// Calls on the deleting replica that were sent after the answer to the deletion, but were allowed.
     late_here: u32,
-    /// The time from the answer to the sending of the last call that the other replica allowed; zero when
-    /// that was before.
+    /// The time from that answer until the last call allowed by the other replica was sent; zero if that was
+    /// before the answer.
     elsewhere: Duration,
 }
 
-/// Measures and prints.
+/// Runs the measurement and prints the results.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(measure(arguments))
@@ -99,7 +101,7 @@ async fn measure(arguments: &Arguments) -> Result<(), String> {
     if late == 0 { Ok(()) } else { Err(format!("{late} calls were let through after the answer")) }
 }
 
-/// Keeps connections busy with a key that stays.
+/// Keeps connections busy with a key that isn't deleted.
 async fn load(
     connections: u16,
     keeper: &KeyManager,
@@ -131,7 +133,7 @@ async fn work(
             let request = request("GET", "/v1/models", address, &key);
             tokio::spawn(ask_until_refused(address, request))
         });
-        // Long enough for both to cache the key.
+        // This is long enough for both replicas to cache the key.
         tokio::time::sleep(Duration::from_millis(5)).await;
         let delete = request("DELETE", &keeper.path_of(&id), here, keeper.token());
         let status = Wire::open(here).await?.ask(&delete).await?;
@@ -148,14 +150,14 @@ async fn work(
     Ok(trials)
 }
 
-/// Returns the number of allowed calls sent after the answer, and the delay of the last one.
+/// Returns the number of allowed calls sent after the answer to the deletion, and the delay of the last one.
 fn late(accepted: &[Instant], answered_at: Instant) -> (u32, Duration) {
     let late = accepted.iter().filter(|sent| **sent > answered_at);
     let count = u32::try_from(late.clone().count()).unwrap_or(u32::MAX);
     (count, late.max().map_or(Duration::ZERO, |last| *last - answered_at))
 }
 
-/// Returns the sending time of each allowed call.
+/// Repeats the request until it is refused, and returns the time at which each allowed call was sent.
 async fn ask_until_refused(address: SocketAddr, request: Vec<u8>) -> Result<Vec<Instant>, String> {
     let mut wire = Wire::open(address).await?;
     let (began, mut accepted) = (Instant::now(), Vec::new());
@@ -183,14 +185,14 @@ struct Wire {
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects to a server.
     async fn open(address: SocketAddr) -> Result<Self, String> {
         let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         Ok(Self { stream, read: Vec::new() })
     }
 
-    /// Sends a request and reads the whole answer; returns its status.
+    /// Sends a request, reads the complete answer, and returns its status.
     async fn ask(&mut self, request: &[u8]) -> Result<u16, String> {
         self.stream.write_all(request).await.map_err(|error| error.to_string())?;
         self.read.clear();

@@ -1,5 +1,6 @@
-//! The server processes: on the first core, or the first few, with as many tokio workers, where `taskset` is
-//! available; the client uses the other cores. All of them end with this program, however that ends.
+//! The server processes. If `taskset` is available, they run on the first core, or the first few, with one
+//! tokio worker per core, and the client uses the other cores. All of them end with this program, even if it
+//! is killed.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,19 +16,19 @@ pub const PORT_VARIABLE: &str = "BENCH_PORT";
 /// The variable with the database of the bare servers, if they have one.
 pub const DATABASE_VARIABLE: &str = "BENCH_DATABASE";
 
-/// The variable with the number of threads of a tokio runtime; by default, one for each core.
+/// The variable with the number of threads of a tokio runtime; one per core by default.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
-/// The built-in models, measured with a rate that no run uses up.
+/// The built-in models. Runs use them with rate limits that are too high to be reached.
 const CATALOG: &str = include_str!("../../catalog/default.toml");
-/// For throwaway databases only: nothing of value is ever sealed with it.
+/// Only for throwaway databases: nothing of value is ever sealed with it.
 pub const MASTER_KEY: &str = "YmVuY2htYXJrcyBzZWFsIG5vdGhpbmcgb2YgdmFsdWU=";
 
-/// A process that ends with this value.
+/// A process that is killed when this is dropped.
 pub struct Server(Child);
 
 impl Server {
-    /// Starts the bare axum servers; returns their address.
+    /// Starts the bare axum servers, and returns their address.
     pub fn bare(cores: Cores, database: Option<&str>) -> Result<(Self, SocketAddr), String> {
         let address = free_address()?;
         let this = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
@@ -39,12 +40,12 @@ impl Server {
         Ok((Self::spawn(&mut command)?, address))
     }
 
-    /// The process's id.
+    /// Returns the process's id.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Starts it.
+    /// Starts the process.
     pub fn spawn(command: &mut Command) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         command.spawn().map(Self).map_err(|error| format!("can't start {command:?}: {error}"))
@@ -58,8 +59,8 @@ impl Drop for Server {
     }
 }
 
-/// Bounds that one user at one address would meet at once. An earlier build may not know them, so they are
-/// set for this one only.
+/// Limits that a single user at a single address would soon reach. They are set only for this build, because
+/// an earlier build may not support all of them.
 const BOUNDS: [(&str, &str); 11] = [
     ("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "1000000"),
     ("TOLLKEEPER_BILLING__FURTHER_CREDIT_LIMIT", "1000000000"),
@@ -98,8 +99,8 @@ pub struct Tollkeeper {
 }
 
 impl Tollkeeper {
-    /// Starts it in its default configuration, except for addresses, folder, database and the models' rates
-    /// and concurrency.
+    /// Starts the service in its default configuration, except for addresses, folder, database and the
+    /// models' rates and concurrency.
     pub async fn start(
         program: &Path,
         folder: &Path,
@@ -110,7 +111,7 @@ impl Tollkeeper {
         Self::launch(cores.of_servers(program), folder, database, log).await
     }
 
-    /// Starts it on every core, with its default number of threads.
+    /// Starts the service on every core, with its default number of threads.
     pub async fn on_all_cores(
         program: &Path,
         folder: &Path,
@@ -127,8 +128,8 @@ impl Tollkeeper {
         Self::spawn(command, public, service, folder).await
     }
 
-    /// Starts it in front of this upstream, a table of the catalog with the id `stub`, which has the first
-    /// model.
+    /// Starts the service in front of this upstream, a table of the catalog with the id `stub`. The first
+    /// model is routed to it.
     pub async fn behind(
         mut command: Command,
         folder: &Path,
@@ -157,7 +158,7 @@ impl Tollkeeper {
         Ok(Self { server, public, service, token: token.trim().to_owned() })
     }
 
-    /// Returns the command that starts it on every core, and its address.
+    /// Returns the command that starts the service on every core, and the addresses of its listeners.
     pub fn command(
         program: &Path,
         folder: &Path,
@@ -171,7 +172,7 @@ impl Tollkeeper {
     }
 }
 
-/// Sets everything by the environment; returns its address.
+/// Configures the service with environment variables, and returns the addresses of its listeners.
 fn configure(
     command: &mut Command,
     folder: &Path,
@@ -194,8 +195,8 @@ fn configure(
     Ok((public, service))
 }
 
-/// Sets the folder, the database and the models of a server or a command, and nothing of this process's own
-/// configuration.
+/// Sets the folder, the database and the models of a server or a command. This process's own configuration
+/// isn't passed on.
 pub fn set_database(command: &mut Command, folder: &Path, database: &str) -> Result<(), String> {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLKEEPER_"))
     {
@@ -213,14 +214,14 @@ pub fn set_database(command: &mut Command, folder: &Path, database: &str) -> Res
     Ok(())
 }
 
-/// Returns whether the command, or the program that it pins to cores, is this program.
+/// Returns `true` if the command, or the program that it pins to cores, is this program.
 fn is_this_build(command: &Command) -> bool {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     std::env::current_exe().is_ok_and(|this| words.into_iter().any(|word| word == this.as_os_str()))
 }
 
-/// Writes the built-in models to a file, with a rate that no run uses up. The built-in demo answers for the
-/// first one, unless the program is an earlier one, which knows no upstreams.
+/// Writes the built-in models to a file, with rate limits that no run reaches. The first model is routed to
+/// the built-in demo, unless the program is an earlier build without upstreams.
 pub fn quick_catalog(folder: &Path, has_upstreams: bool) -> Result<PathBuf, String> {
     let demo = "[[upstreams]]\nid = \"demo\"\nkind = \"demo\"\nmax_concurrent = 100000\n";
     if has_upstreams {
@@ -230,8 +231,8 @@ pub fn quick_catalog(folder: &Path, has_upstreams: bool) -> Result<PathBuf, Stri
     }
 }
 
-/// Writes the built-in models to a file, with a rate that no run uses up, this route of the first one and
-/// these upstreams.
+/// Writes the built-in models to a file, with rate limits that no run reaches. Adds this route to the first
+/// model, and adds these upstreams.
 fn write_catalog(folder: &Path, route: &str, upstreams: &str) -> Result<PathBuf, String> {
     let catalog = folder.join("catalog.toml");
     let mut text = CATALOG
@@ -245,7 +246,7 @@ fn write_catalog(folder: &Path, route: &str, upstreams: &str) -> Result<PathBuf,
     Ok(catalog)
 }
 
-/// Ends this process when the one that started it is gone: its end of the pipe closes.
+/// Ends this process when its parent ends, which closes the pipe between them.
 pub fn end_with_parent() {
     std::thread::spawn(|| {
         drop(std::io::stdin().read_to_end(&mut Vec::new()));
@@ -259,8 +260,8 @@ pub struct Cores {
     pub count: usize,
     /// The number of cores of the servers.
     pub servers: usize,
-    /// `true` if the servers have the first cores, and this program the others. False where that isn't
-    /// possible: then all share all.
+    /// Whether the servers use the first cores, and this program the others. If that isn't possible, all
+    /// processes share all cores.
     pub pinned: bool,
 }
 
@@ -270,9 +271,9 @@ impl Cores {
         Self::split(1)
     }
 
-    /// Assigns the first cores to the servers; if no others are left, this program shares them.
+    /// Assigns the first cores to the servers. If no other cores are left, this program shares them.
     pub fn split(servers: usize) -> Self {
-        // Read once: afterwards this program has fewer cores.
+        // Read only once, because this program is later pinned to fewer cores.
         static COUNT: OnceLock<usize> = OnceLock::new();
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = *COUNT.get_or_init(cores);
@@ -284,12 +285,12 @@ impl Cores {
         Self { count, servers, pinned: moved && count > servers }
     }
 
-    /// All cores for all processes, with one worker for each server.
+    /// Returns an assignment of all cores to all processes, with one worker per server.
     pub const fn unpinned() -> Self {
         Self { count: 1, servers: 1, pinned: false }
     }
 
-    /// Runs the program on the servers' cores, with a worker for each.
+    /// Returns a command that runs the program on the servers' cores, with one worker per core.
     pub fn of_servers(self, program: &Path) -> Command {
         let mut command = if self.pinned { Command::new("taskset") } else { Command::new(program) };
         if self.pinned {
@@ -300,13 +301,13 @@ impl Cores {
     }
 }
 
-/// Returns an address of loopback that nothing listens at.
+/// Returns a loopback address with a free port.
 pub fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
 }
 
-/// A folder that is removed at the end of the program.
+/// A folder that is removed when this is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -316,7 +317,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Creates a folder in it for one service.
+    /// Creates a subfolder for one service.
     pub fn place(&self, number: usize) -> Result<PathBuf, String> {
         let path = self.0.join(number.to_string());
         std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;

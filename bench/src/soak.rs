@@ -1,6 +1,6 @@
-//! Tests whether the service stays stable. A mixed load at an even rate for any time; every minute it prints
-//! the resident memory, the file descriptors, the latencies and the errors. It fails when an answer has an
-//! unexpected status, or when memory or descriptors grow ([`watch::grown`] defines growth).
+//! Tests whether the service stays stable under a mixed load at an even rate, for any length of time. Every
+//! minute, it prints the resident memory, the file descriptors, the latencies and the errors. It fails if an
+//! answer has an unexpected status, or if memory or descriptors grow ([`watch::grown`] defines growth).
 
 mod steps;
 pub mod watch;
@@ -20,7 +20,7 @@ use crate::servers::{Folder, Tollkeeper};
 use watch::{Findings, MinuteSample};
 use worker::{Place, Worker};
 
-/// The arguments of the soak.
+/// The arguments of the soak test.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Duration in minutes
@@ -43,7 +43,7 @@ pub struct Arguments {
     log: PathBuf,
 }
 
-/// The highest possible limits, because all calls come from one address here. The limits themselves stay on.
+/// The limits stay on, but have their maximum values, because all calls come from one address.
 const SETTINGS: &str = "[limits]
 reads_per_minute = 1000000
 writes_per_minute = 1000000
@@ -54,11 +54,11 @@ login_failures = 1000
 [billing]
 credit_limit = \"1000000000\"
 ";
-/// Organizations that the connections are spread over.
+/// The number of organizations to which the connections are assigned.
 const PLACES: u16 = 4;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Soaks and prints a line each minute.
+/// Runs the soak test, and prints a line per minute.
 pub async fn run(arguments: &Arguments) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
@@ -97,7 +97,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     conclude(&looks, &found)
 }
 
-/// The time between two requests of one connection.
+/// Returns the time between two requests of one connection.
 fn rhythm(arguments: &Arguments) -> Duration {
     Duration::from_secs(1) * u32::from(arguments.connections) / arguments.per_second
 }
@@ -129,7 +129,7 @@ fn line(minute: u32, found: &Findings, look: &MinuteSample) -> Result<(), String
     Ok(())
 }
 
-/// Prints the steps and errors, and fails if anything grew.
+/// Prints the number of runs of each step. Fails if an answer was unexpected or if anything grew.
 fn conclude(looks: &[MinuteSample], found: &Findings) -> Result<(), String> {
     report::print("");
     for (step, count) in found.steps()? {

@@ -1,8 +1,8 @@
-//! Measures every operation next to its floor, in one run: on SQLite and PostgreSQL, with one core for the
-//! server and with two.
+//! Measures every operation next to its floor in one run, on SQLite and PostgreSQL, with one core and with
+//! two cores for the server.
 //!
-//! In each round all floors and all operations are measured in turn. An operation that uses things up (a
-//! deletion, a token) uses objects of the previous round or of another operation of the same round.
+//! In each round, all floors and all operations are measured in turn. An operation that uses up objects (such
+//! as a deletion or a token) uses objects of the previous round or of another operation of the same round.
 
 pub mod call;
 mod operations;
@@ -40,7 +40,8 @@ pub struct Arguments {
     /// Databases to measure on
     #[arg(long, value_delimiter = ',', default_value = "sqlite,postgres", value_name = "NAMES")]
     databases: Vec<Database>,
-    /// The URL of an empty PostgreSQL database; without it, a throwaway server is started where one is installed
+    /// The URL of an empty PostgreSQL database; without it, a throwaway server is started where one is
+    /// installed
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
     /// Numbers of cores for the server
@@ -68,11 +69,11 @@ enum Database {
 
 /// No limits, and enough credit.
 const SETTINGS: &str = "[limits]\nenabled = false\n[billing]\ncredit_limit = \"1000000000\"\n";
-/// The objects that one round may use up, for each second of a measurement: more than any database writes
-/// here.
+/// The number of objects that one round may use up per second of a measurement, which is more than any
+/// database writes.
 const USED_PER_S: f64 = 4_000.0;
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 pub async fn run(arguments: &Arguments) -> Result<(), String> {
     let begin = Instant::now();
     let wants_postgres = arguments.databases.contains(&Database::Postgres);
@@ -129,7 +130,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
-/// A table's setup.
+/// The setup of a table.
 struct Setup<'a> {
     arguments: &'a Arguments,
     cores: Cores,
@@ -233,13 +234,13 @@ impl Setup<'_> {
     }
 }
 
-/// Writes of one organization wait for its lock, so concurrent ones would measure the queue. Grouped commits
-/// are compared with another floor.
+/// Limits operations with the floor `write` to one connection. Writes of one organization wait for its lock,
+/// so with several connections the queue would be measured. Grouped commits are compared with another floor.
 fn one_at_a_time(floor: Floor, call: call::Call) -> call::Call {
     if floor == Floor::Write { call.over(1) } else { call }
 }
 
-/// The library alone, as if it were a server.
+/// Returns the measurement of the library alone, as if it were a server.
 fn hashes(per_s: f64) -> Sample {
     Sample {
         requests_per_s: per_s,

@@ -1,4 +1,5 @@
-//! A user with an organization, a project and a key, made through the service's API; and their calls.
+//! A user with an organization, a project and a key, created through the service's API, and calls with the
+//! key.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::servers::mailed_token;
 pub const PASSWORD: &str = "Correct-Horse-7-Staple";
 
 /// The number of keys of a tenant that loads a server. Lists of models are limited per key, and the load
-/// would use up the limit of a single one.
+/// would reach the limit of a single key.
 const KEYS: usize = 16;
 
 /// The keys that make the calls.
@@ -24,7 +25,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// The secret of the first one.
+    /// Returns the secret of the first key.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -34,13 +35,13 @@ impl Tenant {
         question(self.key.clone())
     }
 
-    /// `GET /v1/models`, with one of the keys for each request.
+    /// Returns the request `GET /v1/models`, with another of the keys each time.
     pub fn models(&self, address: SocketAddr) -> Result<Target, String> {
         let target = Target::get(address, "/v1/models", Some(&self.key), "\"svc-1\"");
         target.with_texts(Arc::clone(&self.keys))
     }
 
-    /// `POST /service/v1/authorize` about the first key.
+    /// Returns the request `POST /service/v1/authorize` about the first key.
     pub fn authorize(&self, address: SocketAddr, token: &str) -> Target {
         Target::post(address, "/service/v1/authorize", Some(token), &self.question(), "\"allowed\":true")
     }
@@ -53,13 +54,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// `POST /v1/auth/login`.
+    /// Returns the request `POST /v1/auth/login`.
     pub fn login(&self, address: SocketAddr) -> Target {
         let body = json!({"email": self.email, "password": PASSWORD});
         Target::post(address, "/v1/auth/login", None, &body, "\"access_token\"")
     }
 
-    /// Returns an unused access token.
+    /// Returns a new access token.
     pub async fn fresh_token(&self, address: SocketAddr) -> Result<String, String> {
         let token = Some(self.refresh_token.as_str());
         text(&post(address, "/v1/auth/refresh-token", token, &json!({})).await?, "access_token")
@@ -77,13 +78,13 @@ pub async fn register(address: SocketAddr, number: u16) -> Result<Account, Strin
     Ok(Account { email, refresh_token: text(&session, "refresh_token")? })
 }
 
-/// Sends the body of authorize to the bare echo.
+/// Returns a request that sends the body of authorize to the bare echo.
 pub fn echo(address: SocketAddr) -> Target {
     let body = question(format!("tk_{}", "0".repeat(49)));
     Target::post(address, "/echo", None, &body, "\"credential\":\"tk_")
 }
 
-/// Registers, logs in, and makes an organization, a project and keys without restrictions.
+/// Registers a user, logs in, and creates an organization, a project and keys without restrictions.
 pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
     let keeper = keeper(address).await?;
     let mut keys = Vec::with_capacity(KEYS);
@@ -94,7 +95,8 @@ pub async fn prepare(address: SocketAddr) -> Result<Tenant, String> {
     Ok(Tenant { key, keys: Arc::new(keys) })
 }
 
-/// Creates a key with every restriction, all of which the calls of this program satisfy; returns its secret.
+/// Creates a key with every restriction, and returns its secret. The calls of this program satisfy all
+/// restrictions.
 pub async fn restricted_key(address: SocketAddr) -> Result<String, String> {
     let keeper = keeper(address).await?;
     let restrictions = json!({"allowed_ips": ["198.51.100.0/24", "203.0.113.0/24"], "rate_limit": 1_000_000,
@@ -122,12 +124,12 @@ impl KeyManager {
         format!("{}/{id}", self.keys)
     }
 
-    /// Their access token.
+    /// Returns the user's access token.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The id of the project.
+    /// Returns the id of the project.
     pub fn project_id(&self) -> &str {
         self.keys.split('/').nth(5).unwrap_or_default()
     }
@@ -146,7 +148,7 @@ impl KeyManager {
     }
 }
 
-/// Registers, logs in, and makes an organization and a project.
+/// Registers a user, logs in, and creates an organization and a project.
 pub async fn keeper(address: SocketAddr) -> Result<KeyManager, String> {
     let name = new_name()?;
     let token = person(address, &name).await?;
@@ -157,13 +159,13 @@ pub async fn keeper(address: SocketAddr) -> Result<KeyManager, String> {
     Ok(KeyManager { address, token, keys })
 }
 
-/// Returns a name that an earlier run on the same database hasn't taken.
+/// Returns a name that no earlier run on the same database has used.
 pub fn new_name() -> Result<String, String> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     Ok(format!("bench{}", since.as_millis()))
 }
 
-/// Registers, confirms the address and logs in; returns the access token.
+/// Registers a user, confirms the address and logs in. Returns the access token.
 pub async fn person(address: SocketAddr, name: &str) -> Result<String, String> {
     let email = format!("{name}@example.com");
     let account = json!({"email": email, "password": PASSWORD, "username": name});
@@ -174,7 +176,8 @@ pub async fn person(address: SocketAddr, name: &str) -> Result<String, String> {
     text(&session, "access_token")
 }
 
-/// Confirms a new account's address, without which its organizations have no credit and it can't invite.
+/// Confirms the address of a new account. Without this, its organizations have no credit and it can't invite
+/// users.
 pub async fn verify(address: SocketAddr, email: &str) -> Result<(), String> {
     for _ in 0..1_000 {
         if let Some(token) = mailed_token(email) {
@@ -198,7 +201,7 @@ fn question(credential: String) -> Value {
     })
 }
 
-/// Sends it; returns the `data` of a good answer.
+/// Sends a POST request, and returns the `data` of a successful answer.
 pub async fn post(
     address: SocketAddr,
     path: &str,
@@ -210,7 +213,7 @@ pub async fn post(
     Ok(reply.get_mut("data").map(Value::take).unwrap_or_default())
 }
 
-/// Returns a text in `data`.
+/// Returns a string in `data`.
 pub fn text(data: &Value, name: &str) -> Result<String, String> {
     data.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| format!("no `{name}` in {data}"))
 }

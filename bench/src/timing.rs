@@ -1,8 +1,9 @@
-//! Measures whether the latency of an answer reveals an account. Logins and forgotten passwords, of addresses
-//! with and without an account, in pairs in random order; the medians are compared.
+//! Measures whether the latency of an answer reveals an account. Logins and requests for a new password are
+//! sent in pairs, with an address that has an account and one that doesn't, in random order. The medians are
+//! compared.
 //!
-//! The limits stay on and are set high, so that the usual statements run. One request is in flight at a time:
-//! an outside attacker can't measure with less noise.
+//! The limits stay on but are high, so that the usual statements run. Only one request is in flight at a
+//! time, because an outside attacker can't measure with less noise than that.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,17 +18,17 @@ use crate::client::{self, Target};
 use crate::report;
 use crate::servers::{Cores, Folder, Tollkeeper};
 
-/// Accounts, and as many addresses without one: no address reaches the thousand attempts that the limit
-/// allows.
+/// The number of accounts, and of addresses without an account. It is high enough that no address reaches the
+/// limit of a thousand attempts.
 const ADDRESSES: usize = 10;
-/// Pairs that don't count, at least one of every address.
+/// The number of pairs that don't count, at least one for every address.
 const WARM_UP: usize = 50;
-/// An address without an account. The answer to a forgotten password is sent before its e-mail, and a server
-/// that has just written an e-mail is warmer than one that had none to write: the next answer is some percent
-/// faster. In a pair each kind mostly follows the other one, so this address is used before every sample, and
-/// all samples follow the same request.
+/// An address without an account. A request for a new password is answered before its e-mail is sent. After a
+/// server has sent an e-mail, its caches are warmer, and its next answer is a few percent faster. Within a
+/// pair, each kind of request usually follows the other kind. For this reason, a request with this address is
+/// sent before every sample, so that all samples follow the same request.
 const UNKNOWN_EMAIL: &str = "other@example.com";
-/// Long enough to send an e-mail.
+/// The pause after a request, long enough to send an e-mail.
 const MAIL_PAUSE: Duration = Duration::from_millis(30);
 const LIMITS: &str = "[limits]
 logins_per_minute = 1000000
@@ -41,8 +42,8 @@ struct Case {
     path: &'static str,
     status: &'static str,
     pause: Duration,
-    /// `true` to time the next request instead, for an address that never has an account: the e-mail is sent
-    /// meanwhile.
+    /// Whether to measure the next request instead, for an address that never has an account. The e-mail is
+    /// sent during that request.
     next: bool,
 }
 
@@ -70,7 +71,7 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Measures and prints.
+/// Runs the measurements and prints the results.
 pub async fn run(database: &str, log: &Path, samples: u32, cores: Cores) -> Result<(), String> {
     let folder = Folder::new()?;
     let place = folder.place(1)?;
@@ -109,7 +110,7 @@ pub async fn run(database: &str, log: &Path, samples: u32, cores: Cores) -> Resu
     Ok(())
 }
 
-/// Returns the microseconds with an account, and without one.
+/// Returns the latencies with an account and without one, in microseconds.
 async fn measure(server: SocketAddr, case: &Case, samples: u32) -> Result<[Vec<f64>; 2], String> {
     let (mut stream, random) = (connect(server).await?, Random::system());
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
@@ -139,7 +140,7 @@ async fn measure(server: SocketAddr, case: &Case, samples: u32) -> Result<[Vec<f
     Ok([known, unknown])
 }
 
-/// Returns an address; all have the same length.
+/// Returns an address. All addresses have the same length.
 fn address(word: &str, number: usize) -> String {
     format!("{word}{number}@example.com")
 }

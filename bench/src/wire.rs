@@ -54,14 +54,14 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects to a server.
     pub async fn open(address: SocketAddr) -> Result<Self, String> {
         let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         Ok(Self { stream, read: Vec::with_capacity(16 * 1024) })
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the complete answer.
     pub async fn ask(&mut self, request: &[u8]) -> Result<Answer<'_>, String> {
         self.stream.write_all(request).await.map_err(|error| error.to_string())?;
         self.read.clear();

@@ -1,4 +1,5 @@
-//! rusqlite as the service sets it up, inline on the async threads: the commit waits for the disk right there.
+//! rusqlite, configured like in the service and called on the async threads: a commit waits for the disk on
+//! its thread.
 
 #![allow(clippy::disallowed_types, reason = "the bare driver is what is measured here")]
 
@@ -13,9 +14,9 @@ use super::store::{
 };
 use crate::bare_rows::{DAYS, EVENTS, INSERT, UPSERT};
 
-/// Readers, as many as workers.
+/// The number of readers: one per worker.
 const READERS: usize = 2;
-/// The initial rows: some thousand pages.
+/// The number of initial rows, which take a few thousand pages.
 const FILL: u32 = 50_000;
 
 /// A database file.
@@ -42,8 +43,8 @@ impl Sqlite {
             let id = ids.next();
             writer.execute(&numbered(ADD_ROW), params![id, QUIET, id, "One of a page"])?;
         }
-        // Grow the journal to its final size, as in a service that has run for a while: while it grows, each commit also
-        // waits for the file system's own journal.
+        // Let the journal grow to its final size, as in a service that has run for a while. While it grows,
+        // each commit also waits for the file system's own journal.
         writer.execute_batch(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {FILL})
              INSERT INTO bare_rows SELECT 'fill_' || i, 'org_fill', 'Row ' || i, 'What it is for', i, i FROM n"
@@ -117,7 +118,7 @@ impl Sqlite {
         transaction.commit()
     }
 
-    /// Returns a free reader, or else the first.
+    /// Returns a free reader, or the first one if none is free.
     fn reader(&self) -> rusqlite::Result<MutexGuard<'_, Connection>> {
         let free = self.readers.iter().find_map(|reader| reader.try_lock().ok());
         let first =

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 
-/// The tables. BYTES stands for each database's type of bytes.
+/// The tables. BYTES is replaced by each database's type for bytes.
 pub const TABLES: [(&str, &str); 3] = [
     (
         "bare_users",
@@ -23,7 +23,7 @@ pub const TABLES: [(&str, &str); 3] = [
          target TEXT NOT NULL, organization_id TEXT, address TEXT, request_id TEXT",
     ),
 ];
-/// As many indexes as the service has on such tables.
+/// The same number of indexes as the service has on such tables.
 pub const INDEXES: [&str; 5] = [
     "CREATE UNIQUE INDEX IF NOT EXISTS bare_rows_name ON bare_rows (parent, name)",
     "CREATE INDEX IF NOT EXISTS bare_rows_list ON bare_rows (parent, created_at DESC, id)",
@@ -42,12 +42,12 @@ pub const ADD_ROW: &str = "INSERT INTO bare_rows VALUES ($1, $2, $3, $4, 1764000
 pub const ADD_LOG: &str =
     "INSERT INTO bare_log VALUES ($1, 1764000000000, $2, 'row.created', $3, $4, '203.0.113.7', $3)";
 
-/// The user that is read.
+/// The user to read.
 pub const ANN: &str = "user_00000000000000000000000001";
-/// The organization whose rows are read as a page, and the one that gets new rows.
+/// The organization whose rows are read as a page, and the one to which new rows are added.
 pub const QUIET: &str = "org_00000000000000000000000001";
 pub const BUSY: &str = "org_00000000000000000000000002";
-/// Rows of a page.
+/// The number of rows per page.
 pub const ROWS: u32 = 20;
 
 /// A user in an answer.
@@ -105,7 +105,7 @@ pub struct Event {
 }
 
 impl Events {
-    /// Returns the number of events of each key, in one order for all callers.
+    /// Returns the number of events of each key, in the same order for all callers.
     pub fn days(&self) -> Vec<(&str, i64)> {
         let mut days = std::collections::BTreeMap::new();
         for event in &self.events {
@@ -115,14 +115,14 @@ impl Events {
     }
 }
 
-/// Either database.
+/// A database of either kind.
 pub enum Store {
     Sqlite(Sqlite),
     Postgres(Postgres),
 }
 
 impl Store {
-    /// A file, or the URL of a PostgreSQL database.
+    /// Opens a file, or a PostgreSQL database by its URL.
     pub async fn open(database: &str) -> Result<Self, String> {
         if database.contains("://") {
             Ok(Self::Postgres(Postgres::open(database).await.map_err(|error| error.to_string())?))
@@ -145,7 +145,7 @@ impl Store {
         }
     }
 
-    /// Begin, read a row, add two, commit.
+    /// Begins, reads a row, adds two rows, and commits.
     pub async fn write(&self, row: NewRow) -> Result<NewRow, String> {
         match self {
             Self::Sqlite(sqlite) => sqlite.write(row).map_err(|error| error.to_string()),
@@ -153,7 +153,7 @@ impl Store {
         }
     }
 
-    /// Begin, add events, add to the rows of their day, commit.
+    /// Begins, adds events, updates their daily rows, and commits.
     pub async fn record(&self, events: &Events) -> Result<(), String> {
         match self {
             Self::Sqlite(sqlite) => sqlite.record(events).map_err(|error| error.to_string()),
@@ -162,7 +162,7 @@ impl Store {
     }
 }
 
-/// Generates ids that no earlier process has made.
+/// Generates ids that differ from those of earlier processes.
 pub struct Ids {
     prefix: u128,
     next: std::sync::atomic::AtomicU64,

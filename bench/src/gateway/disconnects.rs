@@ -1,5 +1,5 @@
-//! Clients that leave a real llama.cpp after a random number of events: compares the charged tokens with the
-//! generated ones, as counted by llama.cpp.
+//! Clients that disconnect from a real llama.cpp after a random number of events. The charged tokens are
+//! compared with the generated ones, as counted by llama.cpp.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -25,9 +25,9 @@ const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/llamacpp");
 const LAYERS: &str = "8";
 /// The number of slots of llama.cpp.
 const CLIENTS: u32 = 4;
-/// Maximum tokens of a complete answer.
+/// Maximum number of tokens of a complete answer.
 const MAX_TOKENS: u32 = 200;
-/// Maximum time for calls to be settled.
+/// Maximum time until all calls are settled.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running llama.cpp, which exits when its pipe closes.
@@ -38,7 +38,7 @@ struct LlamaCpp {
 }
 
 impl LlamaCpp {
-    /// Makes a small model and serves it.
+    /// Creates a small model and serves it.
     fn start(python: &Path, folder: &Path) -> Result<Self, String> {
         let model = folder.join("tiny.gguf");
         let script = |name: &str| {
@@ -50,8 +50,8 @@ impl LlamaCpp {
         if !made.success() {
             return Err("the model can't be made: `pip install gguf xllamacpp`".to_owned());
         }
-        // Low priority: llama.cpp computes continuously. Otherwise, on two cores, the gateway and the clients
-        // would wait for it, and meanwhile it would generate tokens that no client asked for.
+        // Low priority, because llama.cpp computes continuously. Otherwise, on two cores, the gateway and the
+        // clients would wait for it, and it would generate more tokens after clients have disconnected.
         let mut server = Command::new("nice");
         server.args(["-n", "19"]).arg(python).arg(format!("{SCRIPTS}/serve.py")).arg(&model);
         server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -79,7 +79,7 @@ impl LlamaCpp {
         line.call(request.as_bytes()).await?;
         let (text, prefix) = (line.whole_text(), format!("llamacpp:{name} "));
         let value = text.lines().find_map(|line| line.strip_prefix(&prefix));
-        // From a million on, the value has six digits and an exponent.
+        // From one million on, the value has six digits and an exponent.
         let value = value.and_then(|value| value.trim().parse::<f64>().ok());
         let value = value.and_then(|value| format!("{value:.0}").parse().ok());
         value.ok_or_else(|| format!("no {name}: {text}"))
@@ -111,7 +111,7 @@ async fn charged(db: &Db) -> Result<Charged, String> {
     Ok(Charged { events, tokens, estimated })
 }
 
-/// Makes this many clients leave, and prints what they are charged.
+/// Lets this number of clients disconnect, and prints what they are charged.
 pub async fn run(
     python: &Path,
     disconnects: u32,
@@ -143,7 +143,7 @@ pub async fn run(
     }
     let generated = engine.generated().await? - before;
     print(disconnects, &Left { complete, received }, &charged(&db).await?, generated, begin.elapsed());
-    // The same without a gateway: these tokens are known only to llama.cpp.
+    // The same without a gateway, in which case only llama.cpp counts the tokens.
     let (count, before) = (disconnects.div_ceil(10), engine.generated().await?);
     let asked = Asked { address: engine.address, key: None, model: "tiny" };
     let Left { complete, received } = leave(asked, count).await?;
@@ -165,14 +165,15 @@ struct Asked {
     model: &'static str,
 }
 
-/// Streams read to the end, and the tokens that llama.cpp had reported by then.
+/// The number of streams read to the end, and the sum of generated tokens that llama.cpp reported to the
+/// clients.
 #[derive(Default)]
 struct Left {
     complete: u32,
     received: u64,
 }
 
-/// Repeatedly calls and leaves.
+/// Makes calls repeatedly, and disconnects during each of them.
 async fn leave(asked: Asked, disconnects: u32) -> Result<Left, String> {
     let left = Arc::new(AtomicU32::new(disconnects));
     let mut clients = JoinSet::new();
@@ -183,7 +184,7 @@ async fn leave(asked: Asked, disconnects: u32) -> Result<Left, String> {
             let take = |left: u32| left.checked_sub(1);
             let mut sums = Left::default();
             while let Ok(number) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-                // If the number exceeds the stream's events, the client stays to the end.
+                // If the number exceeds the number of events, the client reads the stream to the end.
                 let drawn = u16::from_le_bytes(random.bytes::<2>());
                 let events = 1 + usize::from(drawn) % 220;
                 let mut line = Line::open(asked.address).await?;
@@ -204,7 +205,7 @@ async fn leave(asked: Asked, disconnects: u32) -> Result<Left, String> {
     Ok(sums)
 }
 
-/// Returns the last count of generated tokens in a stream.
+/// Returns the last number of generated tokens reported in a stream.
 fn predicted(text: &str) -> u64 {
     let last = text.rsplit_once("\"predicted_n\":").map_or("", |(_, rest)| rest);
     let digits = last.split(|next: char| !next.is_ascii_digit()).next();
@@ -217,7 +218,7 @@ fn request(asked: &Asked, seed: u32) -> Vec<u8> {
     crate::wire::request("POST", "/v1/chat/completions", asked.address, asked.key.as_deref(), Some(&body))
 }
 
-/// Returns the number of unseen tokens per abandoned stream.
+/// Returns the number of tokens per abandoned stream that the client didn't receive.
 fn missing(generated: u64, seen: u64, streams: u32) -> f64 {
     (as_f64(generated) - as_f64(seen)) / f64::from(streams.max(1))
 }

@@ -14,9 +14,9 @@ pub struct Row {
 /// The columns of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Counted in events, with the times until first ones.
+    /// Events per second, with the times until the first event.
     Event,
-    /// Counted in calls, with the times of whole answers.
+    /// Calls per second, with the times of complete answers.
     Call,
 }
 
@@ -56,7 +56,7 @@ impl Row {
         median(self.samples.iter().flatten().filter_map(value).collect())
     }
 
-    /// The median of each round's own ratio, which a slow round doesn't change.
+    /// Returns the median of the ratios within each round, which isn't affected by a slow round.
     fn ratio_to(&self, base: &Self, value: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let pairs = self.samples.iter().zip(&base.samples);
         let ratio = |(own, base): (&Option<Sample>, &Option<Sample>)| {
@@ -65,7 +65,7 @@ impl Row {
         median(pairs.filter_map(ratio).collect())
     }
 
-    /// The median of each round's own difference.
+    /// Returns the median of the differences within each round.
     fn difference_to(&self, base: &Self, value: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let pairs = self.samples.iter().zip(&base.samples);
         let difference = |(own, base): (&Option<Sample>, &Option<Sample>)| {
@@ -75,7 +75,7 @@ impl Row {
     }
 }
 
-/// The columns of the Markdown table: a name, and the figures of the longest row.
+/// The number of columns of the Markdown table: a name, and the figures of the longest row.
 const COLUMNS: usize = 8;
 
 /// Prints groups of rows.
@@ -93,7 +93,7 @@ impl Output {
         }
     }
 
-    /// Prints the title of a group, and the names of its columns.
+    /// Prints the title of a group and the names of its columns.
     pub fn group(self, title: &str, names: &[String]) {
         if self.markdown {
             self.line(&[&[format!("**{title}**")], names].concat());
@@ -109,7 +109,7 @@ impl Output {
     pub fn line(self, cells: &[String]) {
         if self.markdown {
             let empty = " |".repeat(COLUMNS.saturating_sub(cells.len()));
-            // An error contains the answer of a server.
+            // An error may contain a server's answer, with characters that would break the table.
             let cells: Vec<_> = cells.iter().map(|cell| cell.replace(['|', '\r', '\n'], " ")).collect();
             report::print(format_args!("| {} |{empty}", cells.join(" | ")));
         } else {
@@ -163,7 +163,7 @@ pub fn rates(output: Output, title: &str, unit: Unit, rows: &[Row]) {
     output.problems(rows);
 }
 
-/// Prints the times at an even rate, and how much they are above the bare proxy's.
+/// Prints the times at an even rate, and their differences from those of the bare proxy.
 pub fn added(output: Output, title: &str, rows: &[Row]) {
     let names = ["first p50 µs", "added", "first p99 µs", "added", "whole p50 µs", "added", "busy"];
     output.group(title, &names.map(str::to_owned));

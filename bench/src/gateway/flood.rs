@@ -1,5 +1,5 @@
-//! Floods of the gateway by one organization, in ways that are cheap for it, while another one calls at an
-//! even rate.
+//! Floods of the gateway by one organization, by means that cost it little, while another organization calls
+//! at an even rate.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::stub::{Form, Stub};
 use super::target::Target;
 use crate::report::{percentile, shown};
 
-/// Connections of the flood.
+/// Number of connections of the flood.
 const CONNECTIONS: usize = 64;
 /// Pause after a connection was refused or closed, so that the flood doesn't use up the load's processor.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -53,9 +53,9 @@ impl Flood {
     ];
 }
 
-/// Starts the upstream of a flood, which runs until this process exits. In reality its clients and its
-/// upstream would be other computers, so they get their own threads with a lower priority. On the thread of
-/// the measured calls, the flood's own work would be part of the measured times.
+/// Starts the upstream of a flood, which runs until this process exits. In reality, the clients and the
+/// upstream of a flood would be on other computers, so they get separate threads with a lower priority. On
+/// the thread of the measured calls, the flood's own work would be part of the measured times.
 pub async fn start_upstream() -> Result<SocketAddr, String> {
     let (started, address) = oneshot::channel();
     let serve = move || {
@@ -100,7 +100,7 @@ pub async fn run(
         let attempts = attempts.and_then(Result::ok).ok_or("the flood's thread has failed")??;
         let attempts_per_s = f64::from(attempts) / length.as_secs_f64();
         output.line(&row(name, sample, most_mib, attempts_per_s));
-        // Calls of the flood that are still open end in the meantime.
+        // Calls of the flood that are still in progress end during this pause.
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     Ok(())
@@ -146,7 +146,7 @@ fn attack(flood: Flood, address: SocketAddr, request: &Arc<[u8]>, until: Instant
     Ok(attempts.iter().sum())
 }
 
-/// Makes one call after another. The last one is abandoned when the time is over.
+/// Makes one call after another. The last one is abandoned at `until`.
 async fn repeat(flood: Flood, address: SocketAddr, request: Arc<[u8]>, until: Instant) -> u32 {
     let mut attempts = 0;
     while Instant::now() < until {
@@ -166,7 +166,7 @@ async fn once(flood: Flood, address: SocketAddr, request: &[u8]) -> std::io::Res
     match flood {
         Flood::None => {}
         Flood::Bodies => {
-            // The head, and a sixteenth of the body spread over that time.
+            // Send the headers, and a sixteenth of the body spread over that time.
             for part in request.chunks(64 << 10).take(16) {
                 stream.write_all(part).await?;
                 tokio::time::sleep(HELD / 16).await;

@@ -14,7 +14,7 @@ pub struct Line {
     stream: TcpStream,
     read: Vec<u8>,
     head: Option<Head>,
-    /// Where the search for the next time in an event begins.
+    /// The position at which the search for the next send time begins.
     searched: usize,
 }
 
@@ -30,9 +30,9 @@ enum Framing {
     Length(usize),
 }
 
-/// The times of a whole answer.
+/// The times of a complete answer.
 pub struct Times {
-    /// When its body began.
+    /// The time at which the body began.
     pub first: Instant,
     pub end: Instant,
 }
@@ -44,7 +44,7 @@ impl Line {
         Ok(Self { stream, read: Vec::with_capacity(16 * 1024), head: None, searched: 0 })
     }
 
-    /// Sends a request, and reads its answer.
+    /// Sends a request, and reads the answer.
     pub async fn call(&mut self, request: &[u8]) -> Result<Times, String> {
         self.send(request).await?;
         let mut first = None;
@@ -58,7 +58,7 @@ impl Line {
         Ok(Times { first: first.unwrap_or(end), end })
     }
 
-    /// Sends a request, and reads until this many events of its answer have arrived.
+    /// Sends a request, and reads until this number of events has arrived.
     pub async fn begin(&mut self, request: &[u8], events: usize) -> Result<(), String> {
         self.send(request).await?;
         while self.events() < events && !self.is_whole() {
@@ -73,7 +73,7 @@ impl Line {
         self.stream.write_all(request).await.map_err(|error| error.to_string())
     }
 
-    /// Reads the available bytes, or waits for some.
+    /// Reads the available bytes, or waits for more.
     pub async fn receive(&mut self) -> Result<(), String> {
         if self.stream.read_buf(&mut self.read).await.map_err(|error| error.to_string())? == 0 {
             return Err(format!("the server hung up after {}", self.text()));
@@ -87,7 +87,7 @@ impl Line {
         Ok(())
     }
 
-    /// Reads what has arrived already.
+    /// Reads the bytes that have already arrived.
     pub fn take_arrived(&mut self) {
         while matches!(self.stream.try_read_buf(&mut self.read), Ok(1..)) {}
     }
@@ -99,7 +99,7 @@ impl Line {
         })
     }
 
-    /// Returns whether the body has begun.
+    /// Returns `true` if the body has begun.
     fn has_body(&self) -> bool {
         self.head.is_some_and(|head| self.read.len() > head.length)
     }
@@ -109,17 +109,17 @@ impl Line {
         memmem::find_iter(&self.read, b"data: ").count()
     }
 
-    /// Returns whether `text` has arrived.
+    /// Returns `true` if `text` has arrived.
     pub fn has(&self, text: &str) -> bool {
         memmem::find(&self.read, text.as_bytes()).is_some()
     }
 
-    /// Returns the answer for messages.
+    /// Returns the beginning of the answer, for error messages.
     pub fn text(&self) -> String {
         format!("{:.400}", String::from_utf8_lossy(&self.read))
     }
 
-    /// Returns the whole answer.
+    /// Returns the complete answer.
     pub fn whole_text(&self) -> String {
         String::from_utf8_lossy(&self.read).into_owned()
     }
@@ -138,7 +138,7 @@ impl Line {
     }
 }
 
-/// Reads from the head of a 200 how the end of its body is marked.
+/// Parses the headers of an answer with status 200, and returns how the end of its body is marked.
 fn framing(head: &[u8]) -> Option<Framing> {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     if !head.starts_with("http/1.1 200 ") {

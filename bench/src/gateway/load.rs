@@ -1,4 +1,4 @@
-//! The loads: connections that each send the next call after the last answer, and calls at an even rate.
+//! The loads: connections that send the next call after the previous answer, and calls at an even rate.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,13 +17,13 @@ use crate::client::yield_core;
 #[derive(Default)]
 pub struct Sample {
     pub calls_per_s: f64,
-    /// Sorted times until the first bytes of the bodies.
+    /// The times until the first bytes of the bodies, sorted.
     pub first_us: Vec<u32>,
-    /// Sorted times of whole answers.
+    /// The times of complete answers, sorted.
     pub whole_us: Vec<u32>,
-    /// The processor time of a call, where the system reports it.
+    /// The processor time per call, if the system reports it.
     pub cpu_us: Option<f64>,
-    /// The load of the server's one core, from 0 to 1.
+    /// The load of the server's only core, from 0 to 1.
     pub busy: Option<f64>,
 }
 
@@ -32,14 +32,14 @@ pub struct Sample {
 pub struct Load {
     pub connections: u16,
     pub length: Duration,
-    /// `true` if this thread may busy-wait.
+    /// Whether this thread may busy-wait.
     pub never_sleep: bool,
 }
 
-/// Times of calls: until the first bytes of the body, and until its end.
+/// The times of each call: until the first bytes of the body, and until its end.
 type Spans = Vec<(u32, u32)>;
 
-/// Sends a call over each connection, and the next one when it is answered. The first fifth doesn't count.
+/// Sends a call over each connection, and the next one after each answer. The first fifth doesn't count.
 pub async fn closed(target: &Target, form: Form, load: Load) -> Result<Sample, String> {
     let request: Arc<[u8]> = target.request(form).into();
     let mut lines = Vec::new();
@@ -86,12 +86,12 @@ fn sample(spans: &Spans, length: Duration, watched: Duration, spent: Option<f64>
     }
 }
 
-/// Opens a connection, and checks one answer.
+/// Opens a connection, and checks an answer.
 async fn checked_line(target: &Target, form: Form, request: &[u8]) -> Result<Line, String> {
     let mut line = Line::open(target.address).await?;
     line.call(request).await.map_err(|error| format!("{}: {error}", target.name))?;
     let least = if form.is_stream() { usize::try_from(EVENTS).unwrap_or(0) - 3 } else { 0 };
-    // Another gateway may leave the role or the usage out.
+    // Other gateways may omit the role or the usage.
     let is_right = if form.is_stream() { line.has("[DONE]") } else { line.has("some words some words") };
     if !is_right || line.events() < least {
         return Err(format!("{}: {} events: {}", target.name, line.events(), line.text()));
@@ -115,7 +115,7 @@ async fn repeat(mut line: Line, request: Arc<[u8]>, from: Instant, until: Instan
 /// Maximum lateness of a timer of the runtime.
 const TIMER_PRECISION: Duration = Duration::from_millis(2);
 
-/// Sends calls at an even rate, each over a connection that is free. The first fifth doesn't count.
+/// Sends calls at an even rate, each over a free connection. The first fifth doesn't count.
 pub async fn paced(target: &Target, form: Form, per_s: u32, length: Duration) -> Result<Sample, String> {
     let request: Rc<[u8]> = target.request(form).into();
     let mut lines = VecDeque::new();
@@ -132,7 +132,7 @@ pub async fn paced(target: &Target, form: Form, per_s: u32, length: Duration) ->
     tasks
         .run_until(async {
             while due < until && failed.borrow().is_none() {
-                // Until shortly before, so that the core is free for others.
+                // Sleep until shortly before it is due, so that the core is free for other processes.
                 tokio::time::sleep_until((due - TIMER_PRECISION).into()).await;
                 while Instant::now() < due {
                     yield_core().await;
@@ -179,13 +179,14 @@ pub async fn paced(target: &Target, form: Form, per_s: u32, length: Duration) ->
 
 /// The delays of events that were sent 10 ms apart.
 pub struct Delays {
-    /// Sorted delays of events, in microseconds.
+    /// The delays of events, in microseconds, sorted.
     pub delay_us: Vec<u32>,
-    /// Sorted times by which an event came later after the one before than it was sent, in microseconds.
+    /// The differences between the intervals at which events arrived and were sent, in microseconds, sorted.
+    /// Only positive differences count; others are 0.
     pub stretch_us: Vec<u32>,
 }
 
-/// Reads streams with gaps, over and over; their beginnings are spread over a gap.
+/// Repeatedly reads streams with gaps between their events. The streams don't all begin at the same time.
 pub async fn gaps(target: &Target, load: Load) -> Result<Delays, String> {
     let request: Arc<[u8]> = target.request(Form::Gaps).into();
     let begin = Instant::now();

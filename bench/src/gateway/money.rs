@@ -1,5 +1,5 @@
-//! The share of money in a plain call, which can't be switched off: the service's own reservations and
-//! captures, measured on its service listener in the same rounds.
+//! The cost of money in a plain call. Money can't be switched off, so the service's own reservations and
+//! captures are measured on its service listener in the same rounds.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use super::target::Target;
 use crate::report::{median, shown};
 use crate::table::call::{self, Call, Pool};
 
-/// The service listener, and a key.
+/// The service listener and a key.
 pub struct Books {
     pub process: u32,
     pub service: SocketAddr,
@@ -42,7 +42,7 @@ impl Books {
         self.ask("/service/v1/authorize", &body).expect("\"allowed\":true")
     }
 
-    /// Reports usage of this model.
+    /// Returns the body of a report of usage of this model.
     fn report(&self, model: &str) -> Result<Value, String> {
         let mut event = crate::money::event(&self.key_id, "e{number}", &crate::money::now()?);
         if let Some(event) = event.as_object_mut() {
@@ -64,14 +64,14 @@ impl Steps {
         let reserved = Pool::default();
         let usage = "/service/v1/usage";
         let reserve = books.authorize(true).keep("\"reservation\":{\"id\":\"", &reserved);
-        // No such model: the event is read and refused.
+        // This model doesn't exist, so the event is read and refused.
         let refuse = books.ask(usage, &books.report("none")?).expect("\"refused\"");
         let capture = books.ask(usage, &books.report("svc-1")?).each(&reserved).expect("\"accepted\"");
         let steps = [
             (&mut self.deciding, books.authorize(false)),
             (&mut self.reserving, reserve),
             (&mut self.reporting, refuse),
-            // Each call captures a reservation of the previous step.
+            // Each event captures a reservation of the previous step.
             (&mut self.capturing, capture),
         ];
         for (times, call) in steps {
@@ -81,7 +81,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Prints the processor time of each step, and of a plain call without its money.
+    /// Prints the processor time of each step, and that of a plain call without money.
     pub fn print(&self, output: Output) {
         output.group("The money of a plain call", &["CPU µs".to_owned()]);
         let all = [&self.plain, &self.deciding, &self.reserving, &self.reporting, &self.capturing];

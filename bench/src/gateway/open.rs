@@ -1,4 +1,4 @@
-//! Open streams: the memory of many, and the end of one whose client leaves.
+//! Open streams: the memory of many, and the end of a stream whose client disconnects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// Maximum time to wait for a connection to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the KiB that each of this many open streams takes, after as many were opened and closed before.
+/// Returns the memory of each open stream in KiB, measured with this number of streams.
 pub async fn memory(target: &Target, streams: u16) -> Result<f64, String> {
     drop(open(target, 64).await?);
     tokio::time::sleep(SETTLE).await;
@@ -34,7 +34,7 @@ async fn open(target: &Target, streams: u16) -> Result<Vec<Line>, String> {
     for number in 0..streams {
         let request = Arc::clone(&request);
         tasks.spawn(async move {
-            // Not all at once: the queue of new connections is short.
+            // The connections are opened one after the other, because the queue of new connections is short.
             tokio::time::sleep(Duration::from_millis(u64::from(number))).await;
             let mut line = Line::open(address).await?;
             line.begin(&request, 1).await.map(|()| line)
@@ -46,18 +46,18 @@ async fn open(target: &Target, streams: u16) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// Opens a stream, leaves it, and waits until the upstream's connection is closed, this many times. Returns the
-/// sorted times in microseconds.
+/// Measures disconnects. Opens a stream `times` times, disconnects, and waits until the upstream's connection
+/// is closed. Returns the waits in microseconds, sorted.
 pub async fn leave(target: &Target, stub: &Stub, times: u32) -> Result<Vec<u32>, String> {
     let request = target.request(Form::Endless);
     let mut closed_us = Vec::new();
-    // Another target may never close what it has opened.
+    // Another target may never close the connections that it opened.
     until_closed(target, stub, 0).await.unwrap_or_default();
     let others = stub.open();
     for _ in 0..times {
         let mut line = Line::open(target.address).await?;
         line.begin(&request, 1).await?;
-        // The time between two events is long, so that it leaves in between.
+        // Events are further apart than this pause, so the client disconnects between two of them.
         tokio::time::sleep(Duration::from_millis(3)).await;
         let left = Instant::now();
         drop(line);
@@ -69,7 +69,7 @@ pub async fn leave(target: &Target, stub: &Stub, times: u32) -> Result<Vec<u32>,
     Ok(closed_us)
 }
 
-/// Waits until the upstream has at most this many open streams.
+/// Waits until the upstream has at most `others` open streams.
 async fn until_closed(target: &Target, stub: &Stub, others: usize) -> Result<(), String> {
     let begin = Instant::now();
     while stub.open() > others {

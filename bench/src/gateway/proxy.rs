@@ -1,5 +1,5 @@
-//! The floor: a bare proxy by hyper, with the same client as the gateway's. It reads no body and knows no
-//! keys, no models and no money.
+//! The floor: a bare proxy based on hyper, with the same HTTP client as the gateway. It doesn't read bodies,
+//! and has no keys, models or money.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -53,7 +53,7 @@ async fn accept(port: u16, authority: HeaderValue) -> Result<(), String> {
     }
 }
 
-/// Passes a request on, and its answer back.
+/// Forwards a request and its answer.
 async fn pass(
     client: Upstream,
     authority: HeaderValue,

@@ -1,5 +1,6 @@
-//! Many streams for a long time: complete ones, abandoned ones, and ones whose clients pause reading. Fails
-//! if a stream is cut off, if memory or descriptors grow, or if something is left at the end.
+//! Many streams for a long time: complete ones, abandoned ones, and streams whose clients pause reading.
+//! Fails if a stream is cut off, if memory or descriptors grow, or if reservations or connections remain at
+//! the end.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -17,11 +18,12 @@ use crate::report;
 use crate::soak::watch::{self, MinuteSample};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Time during which a client doesn't read.
+/// The time for which a client doesn't read.
 const DEAF: Duration = Duration::from_secs(6);
-/// Maximum time for the last streams, their settlement, and idle connections.
+/// Maximum time until the last streams are settled and idle connections are closed.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
-/// Descriptors that may be open at the end besides those of the beginning, as in [`watch::grown`].
+/// Maximum number of open descriptors at the end, in addition to those at the beginning, as in
+/// [`watch::grown`].
 const SLACK_DESCRIPTORS: f64 = 8.0;
 
 /// Totals of the clients so far.
@@ -34,11 +36,11 @@ struct Counts {
     problems: Vec<String>,
 }
 
-/// A client's way of reading a stream.
+/// The behavior of a client that reads a stream.
 #[derive(Clone, Copy)]
 enum Habit {
     Whole,
-    /// Leaves after this many events.
+    /// Disconnects after this number of events.
     Leave(usize),
     Deaf,
 }
@@ -54,7 +56,7 @@ impl Habit {
     }
 }
 
-/// Keeps this many streams open, and prints a line each minute.
+/// Keeps this number of streams open, and prints a line per minute.
 pub async fn run(target: Target, place: &Path, streams: u16, minutes: u32) -> Result<(), String> {
     report::print(format_args!(
         "{minutes} minutes of {streams} streams on SQLite, two events a second each and 24 in all; a quarter of their\n\
@@ -71,7 +73,7 @@ pub async fn run(target: Target, place: &Path, streams: u16, minutes: u32) -> Re
         let (request, address) = (target.request(Form::Slow), target.address);
         let counts = Rc::clone(&counts);
         clients.spawn_local(async move {
-            // Not all at once: the queue of new connections is short.
+            // The connections are opened one after the other, because the queue of new connections is short.
             tokio::time::sleep(Duration::from_millis(3) * u32::from(number)).await;
             let (random, mut line) = (Random::system(), None);
             while Instant::now() < until {
@@ -102,7 +104,7 @@ pub async fn run(target: Target, place: &Path, streams: u16, minutes: u32) -> Re
     Ok(())
 }
 
-/// Makes one call, and returns its connection if it can be used again.
+/// Makes one call, and returns its connection if it can be reused.
 async fn call(
     address: std::net::SocketAddr,
     request: &[u8],
@@ -140,7 +142,8 @@ async fn call(
     Ok(Some(line))
 }
 
-/// Waits until every call has its usage, nothing is reserved, and the descriptors are those of the beginning.
+/// Waits until every call has its usage event, nothing is reserved, and about as many descriptors are open as
+/// at the beginning.
 async fn settled(target: &Target, place: &Path, begun: u64, first_descriptors: f64) -> Result<(), String> {
     let settings = Settings::Sqlite { path: place.join("tollkeeper.db") };
     let db = Db::open(&settings).map_err(|error| error.to_string())?;

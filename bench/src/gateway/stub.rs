@@ -1,5 +1,5 @@
-//! The upstream of all gateways: it answers immediately with prepared bytes. It runs in this process, so that
-//! send and close times come from the same clock.
+//! The upstream of all gateways, which responds immediately with prepared bytes. It runs in this process, so
+//! that all times come from the same clock.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,29 +13,29 @@ use tokio::net::{TcpListener, TcpStream};
 pub const EVENTS: u32 = 24;
 /// The tokens of an answer.
 const TOKENS: u32 = 20;
-/// The time before the first event of [`Form::Late`].
+/// The delay of the first event of [`Form::Late`].
 const LATE: Duration = Duration::from_millis(5);
 /// The time between two events of [`Form::Gaps`].
 const GAP: Duration = Duration::from_millis(10);
 /// The time between two events of [`Form::Slow`] and of [`Form::Endless`].
 const PAUSE: Duration = Duration::from_millis(500);
-/// The digits of a time in an event.
+/// The number of digits of a send time in an event.
 pub const DIGITS: usize = 16;
-/// The text before such a time.
+/// The text before a send time.
 pub const STAMP: &[u8] = b"sent at ";
 
-/// The form of an answer. The prompt selects it, since every gateway passes the prompt on.
+/// The form of an answer. The prompt selects it, because every gateway forwards the prompt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// A JSON object.
     Plain,
-    /// A stream, each event by its own write.
+    /// A stream in which each event is written separately.
     Events,
-    /// A stream in one write.
+    /// A stream that is written at once.
     Joined,
     /// A stream whose first event takes 5 ms, as the first token of a fast model would.
     Late,
-    /// A stream with 10 ms between its events, each with the time at which it was sent.
+    /// A stream with 10 ms between its events, each of which contains its send time.
     Gaps,
     /// A stream of two events per second.
     Slow,
@@ -60,7 +60,7 @@ impl Form {
         Self::Long,
     ];
 
-    /// The word in the prompt.
+    /// Returns the word for the prompt that selects this form.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Plain => "bench-plain",
@@ -75,7 +75,7 @@ impl Form {
         }
     }
 
-    /// Finds the word in a request.
+    /// Returns the form whose word a request contains.
     fn of(request: &[u8]) -> Option<Self> {
         let has = |form: &Self| memchr::memmem::find(request, form.word().as_bytes()).is_some();
         Self::ALL.into_iter().find(has)
@@ -92,7 +92,7 @@ pub struct Stub {
     endless: Arc<Endless>,
 }
 
-/// The endless streams.
+/// The endless streams of the stub.
 #[derive(Default)]
 struct Endless {
     begun: AtomicUsize,
@@ -100,7 +100,7 @@ struct Endless {
 }
 
 impl Stub {
-    /// Listens, and answers as long as the runtime runs.
+    /// Starts the stub, which listens and responds while the runtime runs.
     pub async fn start() -> Result<Self, String> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
@@ -119,12 +119,12 @@ impl Stub {
         Ok(Self { address, endless })
     }
 
-    /// Returns how many endless streams are open.
+    /// Returns the number of open endless streams.
     pub fn open(&self) -> usize {
         self.endless.begun.load(Ordering::Relaxed) - self.endless.closed().len()
     }
 
-    /// Returns when the last endless stream was closed, if any was.
+    /// Returns the time at which the last endless stream was closed, if any.
     pub fn last_closed_at(&self) -> Option<Instant> {
         self.endless.closed().last().copied()
     }
@@ -139,7 +139,7 @@ impl Endless {
 #[derive(Default)]
 struct Answers {
     plain: Vec<u8>,
-    /// The writes of a stream; the head is in the first one.
+    /// The writes of a stream. The first one also contains the headers.
     writes: Vec<Vec<u8>>,
     joined: Vec<u8>,
     large: Vec<u8>,
@@ -191,13 +191,13 @@ fn delta(delta: &str, finish_reason: &str) -> String {
     )
 }
 
-/// Returns an event as a chunk of HTTP.
+/// Returns an event as an HTTP chunk.
 fn framed(data: &str) -> Vec<u8> {
     let event = format!("data: {data}\n\n");
     format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
 }
 
-/// Returns the head of a stream, with its first event.
+/// Returns the headers of a stream, with its first event.
 fn stream_head(data: &str) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     [head.as_bytes(), &framed(data)].concat()
@@ -209,13 +209,13 @@ fn json(body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Returns the nanoseconds since the first call.
+/// Returns the time since the first call of this function, in nanoseconds.
 pub fn now_ns() -> u64 {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     u64::try_from(BEGIN.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Answers the requests of a connection. Returns `None` when it ends between two of them.
+/// Responds to the requests of a connection. Returns `None` if the connection ends between two requests.
 async fn serve(mut stream: TcpStream, answers: &Answers, all: &Endless) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut read = Vec::with_capacity(4096);
@@ -227,7 +227,7 @@ async fn serve(mut stream: TcpStream, answers: &Answers, all: &Endless) -> Optio
             }
         }
         match Form::of(&read) {
-            // A gateway lists the models.
+            // The gateway requests the list of models.
             None => stream.write_all(&json(MODELS)).await.ok()?,
             Some(Form::Plain) => stream.write_all(&answers.plain).await.ok()?,
             Some(Form::Large) => stream.write_all(&answers.large).await.ok()?,
@@ -256,7 +256,7 @@ async fn serve(mut stream: TcpStream, answers: &Answers, all: &Endless) -> Optio
 const MODELS: &str = "{\"object\":\"list\",\"data\":[{\"id\":\"stub-1\",\"object\":\"model\",\"created\":1,\
     \"owned_by\":\"bench\"}],\"status\":\"ok\"}";
 
-/// Returns whether a request is there with its body.
+/// Returns `true` if the bytes contain a complete request with its body.
 fn is_whole(read: &[u8]) -> bool {
     let Some(head) = memchr::memmem::find(read, b"\r\n\r\n").map(|at| at + 4) else { return false };
     let text = String::from_utf8_lossy(read.get(..head).unwrap_or_default()).to_ascii_lowercase();
@@ -286,7 +286,8 @@ async fn gaps(stream: &mut TcpStream, answers: &Answers) -> std::io::Result<()> 
     Ok(())
 }
 
-/// Sends the events one after the other. Returns `None` if the other side closes the connection before the last one.
+/// Sends the events one after the other, with pauses. Returns `None` if the client closes the connection
+/// before the last one.
 async fn slow(stream: &mut TcpStream, answers: &Answers) -> Option<()> {
     for (number, write) in answers.writes.iter().enumerate() {
         if number > 0 {
@@ -301,7 +302,7 @@ async fn slow(stream: &mut TcpStream, answers: &Answers) -> Option<()> {
     Some(())
 }
 
-/// Sends events until the other side closes the connection.
+/// Sends events until the client closes the connection.
 async fn endless(mut stream: TcpStream, answers: &Answers) {
     let [first, word, ..] = answers.writes.as_slice() else { return };
     let mut is_open = stream.write_all(first).await.is_ok();

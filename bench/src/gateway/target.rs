@@ -1,4 +1,4 @@
-//! The measured programs: each on the servers' core, and before the same upstream.
+//! The measured programs, each on the servers' core and in front of the same upstream.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,11 +15,11 @@ use super::stub::Form;
 use crate::servers::{Cores, PORT_VARIABLE, Server, free_address};
 use crate::{client, process};
 
-/// Maximum time until a peer answers.
+/// Maximum time until a peer responds.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 const CHAT_PATH: &str = "/v1/chat/completions";
 
-/// Keeps a peer in a group of processes of its own, which ends with the pipe of this program.
+/// Runs a peer in a separate process group, which is killed when the pipe from this program closes.
 const KEEPER: &str = r#"trap : TERM
 "$@" </dev/null &
 read -r _
@@ -27,7 +27,7 @@ kill -TERM 0
 sleep 0.5
 kill -KILL 0"#;
 
-/// A program and the calls that it understands.
+/// A program, and how to call it.
 pub struct Target {
     pub name: String,
     pub address: SocketAddr,
@@ -44,11 +44,11 @@ enum Process {
     Others,
 }
 
-/// A group of processes, which ends with this value.
+/// A process group, which is killed when this is dropped.
 struct Peer {
     keeper: Child,
     commands: Option<ChildStdin>,
-    /// Kept open: a program that writes to a closed pipe ends.
+    /// Kept open, because a program that writes to a closed pipe would exit.
     output: BufReader<std::process::ChildStdout>,
 }
 
@@ -74,7 +74,7 @@ impl Target {
         })
     }
 
-    /// A running service.
+    /// Returns a running service as a target.
     pub fn tollkeeper(name: String, server: Server, address: SocketAddr, key: &str) -> Self {
         Self {
             name,
@@ -86,7 +86,7 @@ impl Target {
         }
     }
 
-    /// Returns the same service, called with this key for this model.
+    /// Returns the same service, called with another key and model.
     pub fn of_another(&self, key: &str, model: &str) -> Self {
         Self {
             name: self.name.clone(),
@@ -98,9 +98,9 @@ impl Target {
         }
     }
 
-    /// Starts a peer: `script PORT URL` serves on this port, calls the upstream at this URL, and describes on
-    /// its output how to call it, with lines of `path PATH`, `model NAME`, `header NAME: VALUE`, `port PORT`,
-    /// and finally `serve`.
+    /// Starts a peer: `script PORT URL` serves on this port and calls the upstream at this URL. Its output
+    /// describes how to call it, in lines of the form `path PATH`, `model NAME`, `header NAME: VALUE`, and
+    /// `port PORT`, and finally `serve`.
     pub async fn peer(cores: Cores, script: &Path, upstream: SocketAddr) -> Result<Self, String> {
         let mut address = free_address()?;
         let name = script.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -134,7 +134,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Waits until it answers a call.
+    /// Waits until the program responds to a call.
     async fn wait(&self) -> Result<(), String> {
         let (begin, request) = (Instant::now(), self.request(Form::Plain));
         loop {
@@ -154,7 +154,7 @@ impl Target {
         self.padded_request(form, 0)
     }
 
-    /// Returns the same, with a member of this many bytes that no upstream reads.
+    /// Returns the same request with an additional member of `padding` bytes, which no upstream reads.
     pub fn padded_request(&self, form: Form, padding: usize) -> Vec<u8> {
         let prompt = format!("{}: tell me in a few words why the sky is blue, and the sea too.", form.word());
         let mut body = json!({"model": self.model, "max_tokens": 64, "temperature": 0.7, "messages": [
@@ -189,18 +189,18 @@ impl Target {
         }
     }
 
-    /// Returns the processor time that it has used, in seconds.
+    /// Returns the processor time that the program has used, in seconds.
     pub fn processor_time(&self) -> Option<f64> {
         let times = self.processes().into_iter().filter_map(client::processor_time);
         times.reduce(|sum, time| sum + time)
     }
 
-    /// Returns the number of its open file descriptors.
+    /// Returns the number of the program's open file descriptors.
     pub fn descriptors(&self) -> f64 {
         self.processes().into_iter().filter_map(|process| process::descriptors(process).ok()).sum()
     }
 
-    /// Returns its memory in MiB.
+    /// Returns the program's memory in MiB.
     pub fn resident_mib(&self) -> f64 {
         self.processes().into_iter().filter_map(|process| process::resident_mib(process).ok()).sum()
     }

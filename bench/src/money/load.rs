@@ -1,5 +1,5 @@
-//! The load on the service listener: connections with one request in flight each, and a different request
-//! each time.
+//! The load on the service listener: connections with one request in flight each, each time with a different
+//! request.
 
 use std::fmt::{Display, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,20 +10,20 @@ use tokio::task::JoinSet;
 use super::{BATCH, Tenant, now};
 use crate::client::{Connection, Target};
 
-/// The repeated request.
+/// The kind of the repeated request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Job {
-    /// A thousand events at a time.
+    /// A thousand events per request.
     Batches,
-    /// The same, with parts in each event.
+    /// A thousand events per request, each with parts.
     BatchesWithParts,
-    /// A single event at a time.
+    /// A single event per request.
     Singles,
     /// A reservation, and the event that captures it.
     Pairs,
 }
 
-/// Returns events or pairs per second.
+/// Runs the load, and returns events or pairs per second.
 pub async fn drive(
     tenant: &Tenant,
     job: Job,
@@ -49,7 +49,7 @@ pub async fn drive(
 struct Worker {
     tenant: Tenant,
     job: Job,
-    /// Unique to this worker, round and run.
+    /// A prefix of ids that is unique to this worker, round and run.
     prefix: String,
     number: u64,
 }
@@ -89,7 +89,7 @@ impl Worker {
         events: u64,
         reservation: Option<&str>,
     ) -> Result<u64, String> {
-        // Written as text: a client that built a tree for each event would be slower than the server that
+        // Written as text: building a tree for each event would make the client slower than the server that
         // reads it.
         let (time, mut body) = (now()?, String::from("{\"events\":["));
         for number in 0..events {

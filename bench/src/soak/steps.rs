@@ -1,4 +1,4 @@
-//! The steps of people, programs and inference servers, chosen by weight.
+//! The steps of users, programs and inference servers, chosen at random by weight.
 
 use serde_json::{Value, json};
 use tollkeeper::random::Random;
@@ -6,10 +6,10 @@ use tollkeeper::random::Random;
 use super::worker::{Ask, Worker};
 use crate::money;
 
-/// Events of one batch.
+/// The number of events in one batch.
 const BATCH: u32 = 100;
 
-/// A unit of work, by one request or several.
+/// A unit of work: one request or several.
 #[derive(Clone, Copy)]
 pub enum Step {
     Models,
@@ -27,7 +27,7 @@ pub enum Step {
     Forgotten,
 }
 
-/// The weight of each step, of 1,000.
+/// The weight of each step. They add up to 1,000.
 const WEIGHTS: [(Step, u16); 13] = [
     (Step::Models, 200),
     (Step::OneModel, 30),
@@ -45,7 +45,7 @@ const WEIGHTS: [(Step, u16); 13] = [
 ];
 
 impl Step {
-    /// Chooses a step.
+    /// Chooses a random step.
     pub fn draw(random: &Random) -> Self {
         let total: u16 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
         let mut left = u16::from_be_bytes(random.bytes()) % total.max(1);
@@ -58,7 +58,7 @@ impl Step {
         Self::Models
     }
 
-    /// Runs it.
+    /// Runs the step.
     pub async fn run(self, worker: &mut Worker) -> Result<(), String> {
         match self {
             Self::Models => {
@@ -91,14 +91,14 @@ impl Step {
     }
 }
 
-/// Logs in; returns the access token.
+/// Logs in, and returns the access token.
 pub async fn log_in(worker: &mut Worker) -> Result<String, String> {
     let answer = worker.ask(worker.login()).await?;
     let token = answer.pointer("/data/access_token").and_then(Value::as_str);
     token.map(str::to_owned).ok_or_else(|| format!("no login: {answer}"))
 }
 
-/// Authorizes a model call; returns the reservation, if one is wanted.
+/// Authorizes a model call, and returns the reservation if `reserve` is set.
 async fn authorize(worker: &mut Worker, key: &str, reserve: bool) -> Result<Option<String>, String> {
     let body = json!({"credential": key, "client_address": "203.0.113.7", "operation": "chat", "model": "svc-1",
                       "max_tokens": 256, "estimated_prompt_tokens": 120, "reserve": reserve});
@@ -112,7 +112,7 @@ async fn authorize(worker: &mut Worker, key: &str, reserve: bool) -> Result<Opti
     Ok(reservation)
 }
 
-/// A successful call: reserved, sometimes extended, captured.
+/// Makes a successful call, which is reserved, sometimes extended, and captured.
 async fn call(worker: &mut Worker) -> Result<(), String> {
     let (id, key) = worker.key()?;
     let Some(reservation) = authorize(worker, &key, true).await? else { return Ok(()) };
@@ -128,7 +128,7 @@ async fn call(worker: &mut Worker) -> Result<(), String> {
     report(worker, "capture", json!({"events": [event]})).await
 }
 
-/// A failed call: its reservation is released.
+/// Makes a failed call, whose reservation is released.
 async fn failed_call(worker: &mut Worker) -> Result<(), String> {
     let (_, key) = worker.key()?;
     let Some(reservation) = authorize(worker, &key, true).await? else { return Ok(()) };
@@ -156,7 +156,7 @@ async fn report(worker: &mut Worker, step: &'static str, body: Value) -> Result<
     Ok(())
 }
 
-/// Reads one of the lists that people look at.
+/// Reads one of the lists that users view.
 async fn reads(worker: &mut Worker) -> Result<(), String> {
     let (organization, project) = (worker.place.organization.clone(), worker.place.project.clone());
     let (key, _) = worker.key()?;
@@ -195,7 +195,8 @@ async fn reports(worker: &mut Worker) -> Result<(), String> {
     Ok(())
 }
 
-/// The whole life of a key, including the old secret after a rotation and the new one after its end.
+/// Tests the whole life of a key: after a rotation, both secrets work, and after the key was deleted, neither
+/// is accepted.
 async fn key(worker: &mut Worker) -> Result<(), String> {
     let keys = format!("{}/api-keys", worker.place.project);
     let body = json!({"name": worker.unique(), "restrictions": {"rate_limit": 1000, "allowed_ips": ["203.0.113.0/24"]}});
@@ -220,7 +221,7 @@ async fn key(worker: &mut Worker) -> Result<(), String> {
     Ok(())
 }
 
-/// Logs in, reads, renews the token and logs out; ended sessions stay ended.
+/// Logs in, reads, renews the token and logs out. The ended session must be refused afterwards.
 async fn session(worker: &mut Worker) -> Result<(), String> {
     let answer = worker.ask(worker.login()).await?;
     let token =
@@ -240,7 +241,7 @@ async fn settings(worker: &mut Worker) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls that must be refused.
+/// Makes a call that must be refused.
 async fn refused(worker: &mut Worker) -> Result<(), String> {
     let (_, key) = worker.key()?;
     let wrong = format!("tk_{}", "0".repeat(49));

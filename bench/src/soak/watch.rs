@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::report::median;
 
-/// The number of wrong answers that are kept and shown.
+/// Maximum number of wrong answers that are kept and shown.
 const MAX_SHOWN: usize = 10;
 /// Minimum number of samples per quarter; with fewer, the result is unknown.
 const MIN_SAMPLES: usize = 3;
-/// Allowed growth of memory between two quarters, since allocators and caches vary.
+/// Allowed growth of memory between two quarters, because allocators and caches vary.
 const SLACK_MIB: f64 = 8.0;
 const SLACK: f64 = 1.10;
-/// Allowed growth of descriptors, since database connections and readers are opened now and then.
+/// Allowed growth of descriptors, because database connections and readers are opened occasionally.
 const SLACK_DESCRIPTORS: f64 = 8.0;
 
-/// The server at the end of a minute.
+/// A sample of the server at the end of a minute.
 #[derive(Clone, Copy)]
 pub struct MinuteSample {
     pub resident_mib: f64,
@@ -34,7 +34,7 @@ pub struct Findings {
 
 #[derive(Default)]
 struct Minute {
-    /// In microseconds.
+    /// Latencies in microseconds.
     times: Vec<u32>,
     logins: Vec<u32>,
 }
@@ -64,7 +64,8 @@ impl Findings {
         self.unexpected.load(Ordering::Relaxed)
     }
 
-    /// Returns the latencies since the last call, sorted: of all steps but logins, and of logins.
+    /// Returns the latencies since the last call, sorted: those of all steps except logins, and those of
+    /// logins.
     pub fn take_times(&self) -> Result<(Vec<u32>, Vec<u32>), String> {
         let taken = std::mem::take(&mut *self.minute.lock().map_err(|error| error.to_string())?);
         let (mut times, mut logins) = (taken.times, taken.logins);
@@ -78,7 +79,7 @@ impl Findings {
         Ok(self.steps.lock().map_err(|error| error.to_string())?.clone())
     }
 
-    /// Returns some of the unexpected answers.
+    /// Returns the first few unexpected answers.
     pub fn problems(&self) -> Result<Vec<String>, String> {
         Ok(self.problems.lock().map_err(|error| error.to_string())?.clone())
     }
@@ -88,7 +89,7 @@ impl Findings {
 /// quarter, and the maximum number of descriptors may be 8 above. The first quarter fills caches.
 ///
 /// # Errors
-/// Something grew.
+/// Memory or descriptors grew.
 pub fn grown(looks: &[MinuteSample]) -> Result<String, String> {
     let quarter = looks.len() / 4;
     if quarter < MIN_SAMPLES {

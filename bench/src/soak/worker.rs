@@ -1,4 +1,4 @@
-//! A connection of the soak: steps at an even rate, their results, and latencies.
+//! A connection of the soak test, which runs steps at an even rate and records their results and latencies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::servers::Tollkeeper;
 use crate::tenant::{self, PASSWORD};
 use crate::wire::{Wire, request};
 
-/// Permanent keys of an organization.
+/// The number of permanent keys of an organization.
 const KEYS: u32 = 5;
-/// The steps after which a connection is replaced.
+/// The number of requests after which a connection is replaced.
 const STEPS_PER_CONNECTION: u64 = 200;
-/// The interval of renewals of the access token, which lives an hour.
+/// The interval at which the access token is renewed. It is valid for an hour.
 const RENEW_EVERY: Duration = Duration::from_secs(600);
 
 /// An organization with a project and keys, and its addresses.
@@ -28,7 +28,7 @@ pub struct Place {
     pub email: String,
     pub organization: String,
     pub project: String,
-    /// Ids and secrets.
+    /// The ids and secrets of the keys.
     pub keys: Vec<(String, String)>,
 }
 
@@ -69,7 +69,7 @@ pub struct Ask {
     pub bearer: Option<String>,
     pub body: Option<Value>,
     pub status: u16,
-    /// `true` if it goes to the service listener.
+    /// Whether the request is sent to the service listener.
     pub service: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Worker {
     pub place: Arc<Place>,
     found: Arc<Findings>,
     random: Random,
-    /// Unique in this run.
+    /// A prefix that is unique in this run.
     prefix: String,
     number: u64,
     token: String,
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Runs until it's dropped; an error is caused by this program or the network.
+    /// Runs until it is dropped. An error is caused by this program or the network.
     pub async fn run(mut self, between: Duration, delay: Duration) -> Result<(), String> {
         (self.between, self.due) = (between, Instant::now() + delay);
         loop {
@@ -119,7 +119,7 @@ impl Worker {
         }
     }
 
-    /// The access token.
+    /// Returns the access token.
     pub fn token(&self) -> Option<String> {
         Some(self.token.clone())
     }
@@ -137,7 +137,7 @@ impl Worker {
         keys.get(usize::from(byte) % keys.len().max(1)).cloned().ok_or_else(|| "no keys".to_owned())
     }
 
-    /// Sends the request when it is due; returns the answer's body, or null when the answer was wrong.
+    /// Sends the request when it is due. Returns the answer's body, or null if the answer was wrong.
     pub async fn ask(&mut self, ask: Ask) -> Result<Value, String> {
         self.number += 1;
         if self.number.is_multiple_of(STEPS_PER_CONNECTION) {
@@ -145,7 +145,7 @@ impl Worker {
         }
         tokio::time::sleep_until(self.due.into()).await;
         let late = self.due.elapsed();
-        // The timer wakes up to a millisecond late, which is no fault of the server's.
+        // The timer wakes up to a millisecond late, which isn't the server's fault.
         let sent = if late < Duration::from_millis(2) { Instant::now() } else { self.due };
         self.due += self.between;
         let address = if ask.service { self.place.service } else { self.place.public };
@@ -178,7 +178,7 @@ impl Worker {
         self.found.wrong(format!("{step}: {answer}"))
     }
 
-    /// `POST /v1/auth/login`.
+    /// Returns a request of `POST /v1/auth/login`.
     pub fn login(&self) -> Ask {
         let body = json!({"email": self.place.email, "password": PASSWORD});
         Ask::public("login", "POST", "/v1/auth/login").with(body)
@@ -186,12 +186,12 @@ impl Worker {
 }
 
 impl Ask {
-    /// A call to the public listener without credentials.
+    /// Returns a request to the public listener without credentials.
     pub fn public(step: &'static str, method: &'static str, path: impl Into<String>) -> Self {
         Self { step, method, path: path.into(), bearer: None, body: None, status: 200, service: false }
     }
 
-    /// A call to the service listener.
+    /// Returns a request to the service listener.
     pub fn service(
         worker: &Worker,
         step: &'static str,
@@ -202,7 +202,7 @@ impl Ask {
         Self { bearer, service: true, ..Self::public(step, method, path) }
     }
 
-    /// Adds a bearer.
+    /// Adds a bearer token.
     pub fn by(self, bearer: Option<String>) -> Self {
         Self { bearer, ..self }
     }

@@ -1,4 +1,4 @@
-//! Calls whose requests differ from each other, and their load.
+//! Calls in which every request is different, and their load.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use crate::client::{Load, Sample, yield_core};
 use crate::process;
 use crate::wire::Wire;
 
-/// Stands for a unique number.
+/// A placeholder for a unique number.
 pub const NUMBER: &str = "{number}";
-/// Stands for a text of the call's pool.
+/// A placeholder for a text from the call's pool.
 pub const TEXT: &str = "{text}";
-/// The digits of a number.
+/// The number of digits of a number.
 const DIGITS: usize = 12;
 
-/// Texts that work for one request each: ids and tokens.
+/// Texts, such as ids and tokens, each of which works for one request.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Mutex<VecDeque<String>>>);
 
@@ -35,7 +35,7 @@ impl Pool {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns a pool with half of them.
+    /// Returns a pool with half of the texts.
     pub fn half(&self) -> Self {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let half = texts.len() / 2;
@@ -67,7 +67,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A request without a body and credentials.
+    /// Creates a call without a body and credentials.
     pub fn to(address: SocketAddr, method: &str, path: &str) -> Self {
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n");
         Self { address, head, body: None, texts: None, keep: None, expected: "", connections: None }
@@ -79,7 +79,7 @@ impl Call {
         self
     }
 
-    /// Adds a bearer.
+    /// Adds a bearer token.
     pub fn bearer(self, token: &str) -> Self {
         self.header("authorization", &format!("Bearer {token}"))
     }
@@ -90,17 +90,17 @@ impl Call {
         Self { body, ..self.header("content-type", "application/json") }
     }
 
-    /// Uses each text once; the load ends with them.
+    /// Uses each text once. The load ends after the last text.
     pub fn each(self, texts: &Pool) -> Self {
         Self { texts: Some(texts.clone()), ..self }
     }
 
-    /// Collects the text after `before` in each answer, up to a quotation mark.
+    /// Adds the text after `before` in each answer, up to a quotation mark, to a pool.
     pub fn keep(self, before: &'static str, pool: &Pool) -> Self {
         Self { keep: Some((before, pool.clone())), ..self }
     }
 
-    /// Sets a text that a right answer contains besides its status.
+    /// Sets a text that a correct answer contains, in addition to its status.
     pub fn expect(self, expected: &'static str) -> Self {
         Self { expected, ..self }
     }
@@ -123,7 +123,7 @@ impl Call {
     }
 }
 
-/// A request in parts.
+/// A request, split at its placeholders.
 struct Template(Vec<Part>);
 
 enum Part {
@@ -161,7 +161,7 @@ impl Template {
     }
 }
 
-/// Returns a unique number, also across runs on the same database.
+/// Returns a number that is unique, including across runs on the same database.
 fn number() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     if NEXT.load(Ordering::Relaxed) == 0 {
@@ -171,8 +171,8 @@ fn number() -> String {
     format!("{:0DIGITS$}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Loads it. The first fifth doesn't count, except for a call that uses texts up. `server` is the process
-/// that answers.
+/// Loads the server with this call. The first fifth doesn't count, except for a call that uses up texts.
+/// `server` is the process that answers.
 pub async fn load(call: &Call, server: u32, load: Load) -> Result<Sample, String> {
     let template = Arc::new(call.template()?);
     let mut lines = Vec::new();

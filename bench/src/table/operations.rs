@@ -12,29 +12,29 @@ use crate::tenant::PASSWORD;
 /// The floor of an operation, measured in the same round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Floor {
-    /// A bare axum hello.
+    /// A bare axum handler that returns a constant.
     Hello,
-    /// A bare axum echo of authorize's body.
+    /// A bare axum handler that echoes the body of authorize.
     Echo,
-    /// A row by the bare driver behind axum.
+    /// A row, read with the bare driver behind axum.
     Point,
-    /// A count and twenty rows by the bare driver behind axum.
+    /// A count and twenty rows, read with the bare driver behind axum.
     Page,
-    /// Begin, read a row, insert two, commit, through the bare driver behind axum; one at a time, like the
-    /// operations compared with it.
+    /// A transaction that reads a row and inserts two, with the bare driver behind axum. Only one request at
+    /// a time, like the operations compared with it.
     Write,
-    /// Begin, an event, its daily row, commit.
+    /// A transaction that inserts an event and updates its daily row.
     Event,
-    /// The same with a hundred events of a key.
+    /// The same with a hundred events of one key.
     Events,
-    /// The argon2 library alone, on as many threads.
+    /// The argon2 library alone, with the same number of threads.
     Hash,
-    /// Half of that: two hashes a request.
+    /// Half the rate of `Hash`, for requests with two hashes.
     TwoHashes,
 }
 
 impl Floor {
-    /// All of them, in the order of the table.
+    /// All floors, in the order of the table.
     pub const ALL: [Self; 9] = [
         Self::Hello,
         Self::Echo,
@@ -47,7 +47,7 @@ impl Floor {
         Self::TwoHashes,
     ];
 
-    /// Returns its name in the table.
+    /// Returns the floor's name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hello => "hello",
@@ -62,7 +62,7 @@ impl Floor {
         }
     }
 
-    /// Returns its request.
+    /// Returns the floor's request.
     pub fn call(self, w: &World) -> Result<Call, String> {
         let get = |path| Call::to(w.floors, "GET", path);
         Ok(match self {
@@ -85,15 +85,15 @@ type MakeCall = Box<dyn Fn(&World) -> Result<Call, String> + Send + Sync>;
 
 /// A row of the table.
 pub struct Operation {
-    /// The route that it measures.
+    /// The route to measure.
     pub route: &'static str,
-    /// The difference from others of the same route.
+    /// The difference from other operations of the same route.
     pub variant: &'static str,
     pub floor: Floor,
     pub call: MakeCall,
 }
 
-/// The routes below these paths that have no row, and the reason.
+/// Path prefixes of routes that have no row, each with the reason.
 const UNMEASURED: [(&str, &str); 23] = [
     ("/v1/auth/resend-verification", "a mail, as after POST /v1/auth/forgot-password"),
     ("/v1/auth/change-email", "a hash, as at a login, and two mails"),
@@ -127,7 +127,7 @@ const ORGANIZATION: &str = "/v1/organizations/{organization_id}";
 const PROJECT: &str = "/v1/organizations/{organization_id}/projects/{project_id}";
 
 impl Operation {
-    /// The route, short enough for a table.
+    /// Returns the route, shortened for the table.
     pub fn label(&self) -> String {
         let path = self.route.replace(PROJECT, "…/{project}").replace(ORGANIZATION, "…/{organization}");
         let path = path.replace("_id}", "}");
@@ -148,7 +148,7 @@ fn variant(
     Operation { route, variant, floor, call: Box::new(call) }
 }
 
-/// Groups in the order of the table of routes; then the reads without a row of their own.
+/// Returns the groups in the order of the table of routes, followed by the reads without a separate row.
 pub fn groups() -> Vec<(&'static str, Vec<Operation>)> {
     let mut groups = own_groups();
     let measured: Vec<_> = routes_of(&groups).collect();
@@ -159,7 +159,7 @@ pub fn groups() -> Vec<(&'static str, Vec<Operation>)> {
     groups
 }
 
-/// Returns the names of the measured routes, as often as they have rows.
+/// Returns the route of each row.
 fn routes_of(groups: &[(&'static str, Vec<Operation>)]) -> impl Iterator<Item = &'static str> {
     groups.iter().flat_map(|(_, operations)| operations).map(|operation| operation.route)
 }
@@ -174,7 +174,7 @@ fn reason(route: &Route) -> Option<&'static str> {
     UNMEASURED.iter().find(|(path, _)| route.path.starts_with(path)).map(|(_, reason)| *reason)
 }
 
-/// Returns the row of a read that needs only the path of an organization or a project; `None` for another route.
+/// Returns the row of a read that needs only an organization's or a project's path; otherwise `None`.
 fn read(route: &Route) -> Option<Operation> {
     let (rest, is_in_project) = match route.path.strip_prefix(PROJECT) {
         Some(rest) => (rest, true),
@@ -246,7 +246,7 @@ fn authentication() -> Vec<Operation> {
         op("POST /v1/auth/forgot-password", Floor::Write, |w| {
             Ok(public(w, "/v1/auth/forgot-password", &json!({"email": w.email})))
         }),
-        // Two hashes: the new password must not be the old one.
+        // Two hashes, because the new password is also compared with the old one.
         op("POST /v1/auth/reset-password", Floor::TwoHashes, |w| {
             let [_, new] = PASSWORDS;
             let body = json!({"token": "{text}", "password": new, "password_confirmation": new});
@@ -324,7 +324,7 @@ fn invitations() -> Vec<Operation> {
     ]
 }
 
-/// Members of an organization come last: removing one removes them from its projects too.
+/// Returns the operations on members. Removals from the organization also affect projects, so they are last.
 fn members() -> Vec<Operation> {
     vec![
         op("PUT /v1/organizations/{organization_id}/members/{member_id}", Floor::Write, |w| {
@@ -476,7 +476,7 @@ fn models() -> Vec<Operation> {
     ]
 }
 
-/// Calls that the demo inside the process answers at once, with 8 tokens.
+/// Returns calls that the built-in demo answers at once, with 8 tokens.
 fn model_calls() -> Vec<Operation> {
     fn call(w: &World, path: &str, body: &Value) -> Call {
         Call::to(w.public, "POST", path).bearer(&w.busy_key).body(body).expect("\"usage\"")
@@ -583,7 +583,7 @@ fn events(w: &World, key: &str, count: usize) -> Result<Value, String> {
     Ok(json!({ "events": vec![event; count] }))
 }
 
-/// Returns the routes without a row, each with its reason if it has one.
+/// Returns the routes without a row, each with the reason if one is known.
 pub fn unmeasured() -> Vec<(String, Option<&'static str>)> {
     let groups = groups();
     let measured: Vec<_> = routes_of(&groups).collect();

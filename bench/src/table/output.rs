@@ -12,7 +12,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Adds the result of a round. After a failure the other results don't matter.
+    /// Adds the result of a round. After a failure, further results are ignored.
     pub fn add(&mut self, found: Result<Sample, String>) {
         match found {
             Ok(sample) => self.samples.push(sample),
@@ -28,13 +28,13 @@ impl Row {
         self.median(|sample| percentile(&sample.latencies_us, percent))
     }
 
-    /// The median of each round's own ratio.
+    /// Returns the median of the ratios within each round.
     fn ratio(&self, floor: &Self) -> Option<f64> {
         let pairs = self.samples.iter().zip(&floor.samples);
         median(pairs.map(|(own, floor)| own.requests_per_s / floor.requests_per_s).collect())
     }
 
-    /// The floor's processor time for a request relative to ours.
+    /// Returns the floor's processor time per request relative to this row's.
     fn frugality(&self, floor: &Self) -> Option<f64> {
         let pairs = self.samples.iter().zip(&floor.samples);
         median(pairs.filter_map(|(own, floor)| Some(floor.server_us? / own.server_us?)).collect())
@@ -58,7 +58,7 @@ impl Line {
     }
 }
 
-/// All of it.
+/// A table with all its lines.
 pub struct Table {
     title: String,
     head: String,
@@ -83,7 +83,7 @@ impl Table {
         self.lines.iter().filter_map(problem).map(|problem| format!("{}: {problem}", self.title)).collect()
     }
 
-    /// Prints it as text.
+    /// Prints the table as text.
     pub fn print(&self) {
         report::print(format_args!("{}\n\n{}\n", self.title, self.head));
         print_text(&self.rows());
@@ -112,7 +112,7 @@ impl Table {
             None => String::new(),
             Some(floor) => percent(self.row_of(floor).and_then(|floor| ratio(row, floor))),
         };
-        // A comparison with hello is meaningful for reads only.
+        // A comparison with hello is only meaningful for reads.
         let read =
             floor.filter(|floor| matches!(floor, Floor::Hello | Floor::Echo | Floor::Point | Floor::Page));
         vec![
@@ -129,7 +129,7 @@ impl Table {
     }
 }
 
-/// Prints tables that have the same lines as one: the requests per second, and their share of the floor's.
+/// Prints tables with the same lines as one table: the requests per second, and their share of the floor's.
 pub fn print_markdown(tables: &[Table]) {
     let titles: Vec<_> = tables.iter().map(|table| format!(" {} | of floor |", table.title)).collect();
     report::print(format_args!("| requests per second | floor |{}", titles.concat()));

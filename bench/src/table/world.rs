@@ -1,4 +1,4 @@
-//! The objects of the calls: an organization that is only read, one that is written to, and objects that
+//! The objects of the calls: an organization that is only read, one that is written to, and objects that the
 //! calls use up.
 
 use std::net::SocketAddr;
@@ -14,21 +14,21 @@ use crate::money;
 use crate::servers::Tollkeeper;
 use crate::tenant::{self, PASSWORD, post, text};
 
-/// Rows of the lists that are read: a full page.
+/// The number of rows in the lists that are read: a full page.
 const ROWS: u32 = 20;
-/// Invoices.
+/// The number of invoices.
 const INVOICES: u32 = 12;
-/// Accounts that change their passwords, and that forget them, in each round.
+/// The number of accounts that change or reset their passwords in each round.
 const HASHED_ACCOUNTS: usize = 16;
-/// Sessions that end in each round.
+/// The number of sessions that end in each round.
 const SESSIONS: usize = 48;
-/// Rows per transaction. Each row increments the organization's counter, which on PostgreSQL leaves a dead
-/// row until the commit.
+/// The number of rows per transaction. Each row increments the organization's counter. On PostgreSQL, each
+/// increment leaves a dead row until the commit.
 const AT_ONCE: usize = 1_000;
 /// The two passwords that password changes alternate between.
 pub const PASSWORDS: [&str; 2] = [PASSWORD, "Wrong-Kettle-8-Paperclip"];
 
-/// Texts that requests use up; those of one round, or made by other requests.
+/// Texts that requests use up, either prepared for one round or returned by other requests.
 #[derive(Default)]
 pub struct Pools {
     pub unverified: Pool,
@@ -59,15 +59,15 @@ pub struct World {
     pub email: String,
     pub token: String,
     pub refresh_token: String,
-    /// A user who creates and deletes organizations: the owner's list stays short.
+    /// The token of a user who creates and deletes organizations, so that the owner's list stays short.
     pub other_token: String,
-    /// The paths that are only read.
+    /// The paths of objects that are only read.
     pub organization: String,
     pub project: String,
     pub key_id: String,
     pub key: String,
     pub invoice: String,
-    /// The paths that are written to.
+    /// The paths of objects that are written to.
     pub busy_organization: String,
     pub busy_project: String,
     pub busy_key_id: String,
@@ -78,13 +78,13 @@ pub struct World {
     db: Db,
     size: usize,
     users: usize,
-    /// The hash of [`PASSWORD`], which inserted users have too.
+    /// The hash of [`PASSWORD`], which is also inserted for other users.
     password_hash: String,
     changing: Vec<String>,
 }
 
 impl World {
-    /// Prepares the objects of all rounds. `size` is how much one round may use up.
+    /// Prepares the objects for all rounds. `size` is the number of objects that one round may use up.
     pub async fn prepare(
         service: &Tollkeeper,
         settings: &Settings,
@@ -120,7 +120,7 @@ impl World {
             round: 0,
             db,
             size,
-            // In addition to those of an earlier run on the same database.
+            // A random start, to avoid the numbers of earlier runs on the same database.
             users: usize::from(u16::from_be_bytes(Random::system().bytes())) * 1_000_000_000,
             changing: Vec::new(),
             password_hash: String::new(),
@@ -132,7 +132,7 @@ impl World {
             world.changing.push(join(public, &format!("{name}-{number}")).await?.0);
         }
         if world.db.is_postgres() {
-            // The work that autovacuum does within a minute.
+            // Autovacuum would do this within a minute.
             world.write(&["ANALYZE".to_owned()]).await?;
         }
         Ok(world)
@@ -149,7 +149,7 @@ impl World {
         self.pools.unverified.fill(self.tokens(&users, "verify_email").await?);
         let forgetful: Vec<_> = users.iter().take(HASHED_ACCOUNTS).cloned().collect();
         self.pools.forgotten.fill(self.tokens(&forgetful, "reset_password").await?);
-        // Accounts not used in the previous round still have their earlier password.
+        // Accounts that weren't used in the previous round still have the previous password.
         let left = self.pools.changing.empty();
         self.changing.retain(|token| !left.contains(token));
         self.pools.changing.fill(self.changing.clone());
@@ -176,7 +176,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until all mail has been sent: it would be work for the server during the next measurement.
+    /// Waits until all e-mail has been sent. Otherwise, the server would send it during the next measurement.
     pub async fn settle(&self) -> Result<(), String> {
         let begin = std::time::Instant::now();
         while begin.elapsed().as_secs() < 60 {
@@ -233,7 +233,7 @@ impl World {
             }
             self.invoice = format!("{}/billing/invoices/{id}", self.organization);
         }
-        // 30 days of ten keys.
+        // Usage of ten keys on 30 days.
         statements.push(format!(
             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 299)
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
@@ -245,7 +245,7 @@ impl World {
         self.write(&statements).await
     }
 
-    /// Creates a permanent reservation, and usage of the key that is read.
+    /// Creates a permanent reservation, and usage of the key whose usage is read.
     async fn use_some(&mut self) -> Result<(), String> {
         let question = json!({"credential": self.busy_key, "operation": "chat", "model": "svc-1", "max_tokens": 256,
                               "estimated_prompt_tokens": 120});
@@ -301,7 +301,7 @@ impl World {
         Ok(users)
     }
 
-    /// Inserts a token for each of them, as e-mails carry it.
+    /// Inserts a token for each user, like those in e-mails.
     async fn tokens(&self, users: &[String], purpose: &str) -> Result<Vec<String>, String> {
         let (mut tokens, random) = (Vec::new(), Random::system());
         let mut tx = self.db.write().await.map_err(|error| error.to_string())?;
@@ -343,7 +343,7 @@ struct Place {
 impl Place {
     async fn make(public: SocketAddr, token: &str, name: &str) -> Result<Self, String> {
         let token = Some(token);
-        // A later run on the same database is another user.
+        // A later run on the same database uses another user.
         let organization = post(public, "/v1/organizations", token, &json!({"name": name})).await?;
         let organization = format!("/v1/organizations/{}", text(&organization, "id")?);
         let projects = format!("{organization}/projects");
@@ -354,7 +354,7 @@ impl Place {
     }
 }
 
-/// Registers, confirms the address and logs in; returns the access token and the refresh token.
+/// Registers a user, confirms the address and logs in. Returns the access token and the refresh token.
 async fn join(public: SocketAddr, name: &str) -> Result<(String, String), String> {
     let email = format!("{name}@example.com");
     let account = json!({"email": email, "password": PASSWORD, "username": name});
