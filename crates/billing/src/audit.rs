@@ -1,8 +1,8 @@
 //! The audit: checks every invariant of money and usage while the service runs.
 //!
-//! Each organization is read in its own snapshot, so that its figures are consistent while others write, and no
-//! snapshot is kept for long. The invariants are in [`crate::rules::audit`]; [`crate::recount`] is a second
-//! reading.
+//! Each organization is read in its own snapshot: its figures are consistent while others write, and no
+//! snapshot stays open for long. The invariants are in [`crate::rules::audit`]. [`crate::recount`] checks the
+//! same books again with independent code.
 
 use serde::Serialize;
 
@@ -61,7 +61,7 @@ pub async fn check(billing: &Billing, organization: Option<OrganizationId>) -> R
     full_audit.finish(billing).await
 }
 
-/// Checks the books of one organization; `None` if it never existed.
+/// Checks the books of one organization. Returns `None` if the organization never existed.
 ///
 /// # Errors
 /// The database can't be read. A drift isn't an error.
@@ -85,7 +85,7 @@ pub struct FullAudit {
 }
 
 impl FullAudit {
-    /// Checks the books of the next organization; `false` if no organization is left.
+    /// Checks the books of the next organization. Returns `false` if no organization is left.
     ///
     /// # Errors
     /// The database can't be read.
@@ -103,10 +103,10 @@ impl FullAudit {
     /// The database can't be read.
     pub async fn finish(mut self, billing: &Billing) -> Result<Report, Error> {
         let mut tx = billing.db().read().await?;
-        // Each of these is a single statement, and therefore consistent.
+        // Each of these reads is a single statement, and therefore consistent.
         let invoices = (Invariant::InvoiceNumber, store::audit::numbers(&mut tx).await?);
         let notes = (Invariant::CreditNoteNumber, store::audit::note_numbers(&mut tx).await?);
-        // The findings on objects at the payment processor that belong to no organization.
+        // Findings about objects at the payment processor that belong to no organization.
         self.report.drifts.extend(audit::findings(&store::audit::findings(&mut tx, "").await?));
         for (what, numbers) in [invoices, notes] {
             let drift = audit::numbers(what, numbers.count, numbers.first, numbers.last, numbers.given);
@@ -171,7 +171,8 @@ impl Organization<'_> {
         }
     }
 
-    /// Checks every daily row, every sum and total of daily rows and every event, in slices, and returns the usage.
+    /// Checks every daily row, every sum and total of daily rows and every event, in slices, and returns the
+    /// usage.
     async fn usage(&mut self) -> Result<Usage, Error> {
         let mut usage = Usage::default();
         let mut slice = store::audit::daily(self.tx, self.id, None, ROWS_AT_ONCE).await?;
@@ -290,9 +291,10 @@ impl Organization<'_> {
         Ok(())
     }
 
-    /// Recomputes the lines of the invoices that today's rules made, from the daily rows.
+    /// Recomputes the lines of invoices from the daily rows. Invoices of earlier versions, which followed
+    /// other rules, are skipped.
     async fn recompute(&mut self, invoices: &[InvoiceRow], items: &[ItemRow]) -> Result<(), Error> {
-        // An id that isn't valid wasn't made by this service, so it has no invoices.
+        // An invalid id wasn't made by this service, so it has no invoices.
         let Some(id) = OrganizationId::parse(self.id) else { return Ok(()) };
         let since = self.since;
         for invoice in invoices.iter().filter(|invoice| since.covers(invoice.finalized_at)) {
@@ -340,7 +342,7 @@ impl Organization<'_> {
         let oldest = store::audit::oldest_reservation(self.tx, self.id).await?;
         let is_expired = |one: &Deadline| audit::ended_in_time(Invariant::ReservationOver, one, uptime);
         self.drifts.extend(oldest.as_ref().and_then(is_expired));
-        // Credits are kept while money is reserved.
+        // Expired credits are kept while money is reserved.
         if wallet.reserved.units() > 0 {
             return Ok(());
         }

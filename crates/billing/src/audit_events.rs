@@ -16,7 +16,7 @@ use crate::rules::audit::Drift;
 const MAX_REMEMBERED: usize = 10_000;
 
 /// Sends drifts that no earlier audit has found to the installation's webhooks, all in one event, and forgets
-/// those that are gone. A drift is identified by its check and its subject; its figures may change.
+/// drifts that no longer exist. A drift is identified by its check and its subject; its figures may change.
 ///
 /// # Errors
 /// The database fails.
@@ -54,7 +54,7 @@ fn subject(drift: &Drift) -> String {
     announcements::subject(&[organization, &drift.invariant.to_string(), &drift.subject])
 }
 
-/// Returns the event of a report, with its checks in the order of their names.
+/// Returns the event of a report, with its checks sorted by name.
 fn event(report: &Report, is_new: impl Fn(&Drift) -> bool) -> AuditDrift {
     let mut checks: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for drift in &report.drifts {

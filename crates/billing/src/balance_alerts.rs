@@ -1,8 +1,8 @@
-//! The alert of an organization's balance: when the balance falls below a threshold, owners and admins get an
-//! e-mail. The next one is sent only after the balance was at or above the threshold again
+//! The alert of an organization's balance. When the balance falls below a threshold, owners and admins get an
+//! e-mail. The next e-mail is sent only after the balance was at or above the threshold again
 //! (docs/contract/billing.md#balance-alert).
 //!
-//! Each write of a wallet compares its balance with the threshold ([`wallets::write`]), so that no movement is
+//! Every write of a wallet compares its balance with the threshold ([`wallets::write`]), so no movement is
 //! missed.
 
 use crate::Billing;
@@ -23,9 +23,9 @@ use trail::{Action, Event};
 
 pub use crate::store::balance_alerts::BalanceAlert;
 
-/// Maximum number of organizations that one read finds.
+/// Maximum number of organizations that one query returns.
 const MAX_AT_ONCE: i64 = 100;
-/// The service itself has no limit on e-mails; its recipients do.
+/// The service's own e-mails have no limit per sender, only a limit per recipient.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// Returns the alert of an organization.
@@ -45,13 +45,13 @@ pub fn read(
 /// Returns the version of an alert: that of its threshold.
 ///
 /// # Errors
-/// The threshold can't be written as JSON, which is impossible.
+/// Never in practice: a threshold can always be written as JSON.
 pub fn version(below: Option<Nano>) -> Result<Version, Error> {
     Version::of(&below)
 }
 
-/// Sets the threshold, or none, and returns the alert. A balance below the threshold is announced immediately,
-/// unless it was already below the previous one.
+/// Sets or removes the threshold, and returns the alert. If the balance is below the threshold, the e-mail is
+/// sent immediately, unless the balance was already below the previous threshold.
 ///
 /// # Errors
 /// 404 and 403 from the scope; 412 if the alert doesn't have the expected version.
@@ -104,8 +104,8 @@ pub async fn mail_due(billing: &Billing, outbox: &Outbox) -> Result<u64, Error> 
     Ok(mailed)
 }
 
-/// Returns `true` if this call has queued the alert of a balance. The wallet is locked before e-mails, as
-/// when an organization is deleted.
+/// Queues the alert of a balance. Returns `false` if it was already queued, or if the balance is no longer
+/// low. The wallet is locked before the counters of e-mails, as when an organization is deleted.
 async fn mail_one(billing: &Billing, outbox: &Outbox, due: &DueAlert, now: Time) -> Result<bool, Error> {
     let mut tx = billing.db().write().await?;
     let is_first = store::set_mailed(&mut tx, due.organization_id, now).await?;

@@ -15,9 +15,9 @@ use kernel::error::{Code, Error};
 use kernel::money::Nano;
 use trail::Trail;
 
-/// Closes every month that can be closed, ends every expired credit, and notifies webhooks of credits that expire
-/// soon, unless another replica does so. Closing waits until the service has been up for a while, and everything
-/// waits for a trusted clock.
+/// Closes every month that can be closed, ends every expired credit, and notifies webhooks of credits that
+/// expire soon, unless another replica is doing so. Nothing is done while the clock isn't trusted, and months
+/// are closed only after the service has been up for a while.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<(), Error> {
     lease.run_with_lease(Box::pin(run(billing, lease))).await?.unwrap_or(Ok(()))
 }
@@ -45,7 +45,7 @@ async fn run(billing: &Billing, lease: &Lease) -> Result<(), Error> {
 /// The error of an operator's command.
 #[derive(Debug)]
 pub enum OperatorError {
-    /// The operation is impossible, for the reason in this sentence. Nothing has changed.
+    /// The operation is impossible; the text contains the reason. Nothing has changed.
     Invalid(String),
     /// The service or its database failed.
     Failed(Error),

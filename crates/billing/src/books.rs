@@ -1,9 +1,9 @@
-//! The queue of writes: reservations, extensions, releases and usage of all requests go through it, and into
-//! the database many at a time.
+//! The queue of writes. It collects the reservations, extensions, releases and usage of all requests, and
+//! writes them to the database in batches.
 //!
-//! While one transaction commits, further requests are queued. The request that finds no writer running starts
-//! one, which runs until the queue is empty. A request is answered after the commit that its result depends on. If
-//! its client disconnects, its operation is still done.
+//! While one transaction commits, further requests are queued. The request that finds no writer running
+//! starts one, which runs until the queue is empty. A request is answered after the commit that its result
+//! depends on. If its client disconnects, its operation is still done.
 
 mod batch;
 pub mod booking;
@@ -61,9 +61,10 @@ const CACHE_CAPACITY: usize = 1 << 18;
 /// The queue of writes, and caches of the organizations that operations belong to.
 pub struct Books {
     queue: Mutex<State>,
-    /// The payer of each API key. It never changes.
+    /// The payer of each API key, which never changes.
     payers: Cache<u128, Payer>,
-    /// The payer of each pair of project and user. It never changes: deleted projects and users stay known.
+    /// The payer of each pair of project and user, which never changes, even if the project or the user is
+    /// deleted.
     user_payers: Cache<(u128, u128), Payer>,
     /// The first open month of each organization. Only a hint: the month may have been closed since.
     open_months: Cache<u128, Month>,
@@ -72,21 +73,22 @@ pub struct Books {
 #[derive(Default)]
 struct State {
     queue: Queue<QueuedOperation>,
-    /// A task writes, or is about to.
+    /// `true` while a task writes, or is about to.
     has_writer: bool,
 }
 
-/// The timeouts of the caller of [`submit`].
+/// The timeouts of [`submit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Until a transaction takes the operation. After this the operation is not done.
+    /// Maximum time until a transaction takes the operation. After that, the operation isn't done.
     pub queued: Duration,
-    /// From then until the answer. After this the caller learns that the outcome is unknown, and the transaction
-    /// continues. The database limits the time of each statement, but not of all of them together.
+    /// Maximum time from then until the answer. After that, the caller gets an error because the outcome is
+    /// unknown, and the transaction continues. The database limits the time of each statement, but not their
+    /// total.
     pub answer: Duration,
 }
 
-/// An operation with a span of its request's trace, which ends when this is dropped.
+/// A queued operation with a span of its request's trace. The span ends when this is dropped.
 struct QueuedOperation {
     operation: Queued,
     span: Option<Box<QueueSpan>>,
@@ -135,7 +137,7 @@ impl Books {
         self.state().queue.len()
     }
 
-    /// Returns the number of operations that were ever queued.
+    /// Returns the number of operations that were queued since the start.
     pub fn submitted(&self) -> u64 {
         self.state().queue.last()
     }
@@ -144,8 +146,8 @@ impl Books {
         self.len() == 0
     }
 
-    /// Adds an operation. Returns its number, and `true` if the caller must start a writer. If the queue is full,
-    /// the newest operation of the organization with the longest queue is displaced.
+    /// Adds an operation. Returns its number, and `true` if the caller must start a writer. If the queue is
+    /// full, the newest operation of the organization with the longest queue is displaced.
     fn push(&self, operation: Queued) -> Result<(u64, bool), Error> {
         let (group, span) = (operation.organization_id(), telemetry::queue_span());
         let entry = QueuedOperation { operation, span };
@@ -160,12 +162,13 @@ impl Books {
         Ok((number, must_start_writer))
     }
 
-    /// Removes an operation from the queue; `false` if a transaction has taken it.
+    /// Removes an operation from the queue. Returns `false` if a transaction has already taken it.
     fn withdraw(&self, number: u64) -> bool {
         self.state().queue.withdraw(number)
     }
 
-    /// Takes the operations of the next transaction. Without any, returns `None` and marks the writer as ended.
+    /// Takes the operations of the next transaction. If the queue is empty, returns `None` and marks the
+    /// writer as ended.
     fn next_batch(&self) -> Option<Vec<QueuedOperation>> {
         let mut state = self.state();
         let entries = state.queue.take_batch(Instant::now());
@@ -188,14 +191,14 @@ impl Default for Books {
 /// Runs an operation. Its result is durable when this returns.
 ///
 /// # Errors
-/// 503 `books_queue_full` if the queue is full or no transaction takes the operation within ten seconds: it
-/// was not done. Also 503 if the database fails, or doesn't answer within another twenty seconds: the
-/// operation may have been done. It can be sent again with the same ids.
+/// 503 `books_queue_full` if the queue is full or no transaction takes the operation within ten seconds; then
+/// the operation wasn't done. 503 if the database fails, or doesn't answer within another twenty seconds;
+/// then the operation may have been done. It can be sent again with the same ids.
 pub async fn submit<O: Operation>(billing: &Billing, operation: O) -> Result<O::Answer, Error> {
     submit_with_timeouts(billing, operation, TIMEOUTS).await
 }
 
-/// Does the same as [`submit`] with other timeouts.
+/// Runs an operation like [`submit`], with other timeouts.
 ///
 /// # Errors
 /// The errors of [`submit`].
@@ -217,7 +220,7 @@ pub async fn submit_with_timeouts<O: Operation>(
     let answered = match timeout(timeouts.queued, &mut answered).await {
         Ok(answered) => answered,
         Err(_) if books.withdraw(number) => return Err(refused(Code::BooksQueueFull.into())),
-        // A transaction has taken the operation, so only that transaction knows the outcome.
+        // The operation is part of a running transaction, so wait for its outcome.
         Err(_) => timeout(timeouts.answer, answered).await.map_err(|_| too_slow())?,
     };
     match answered.map_err(|_| Error::internal("the task that writes the books ended"))? {
@@ -227,13 +230,14 @@ pub async fn submit_with_timeouts<O: Operation>(
     }
 }
 
-/// Starts the task that writes. Not `async`, so that the writer is compiled once
+/// Starts the task that writes. This isn't `async`, so that the writer is compiled once
 /// ([`kernel::futures::BoxFuture`]).
 fn start_writer(billing: Billing) {
     drop(tokio::spawn(run_writer(billing)));
 }
 
-/// Returns the organization and project of an API key; `None` if the key never existed. Cached keys need no query.
+/// Returns the organization and project of an API key; `None` if the key never existed. Cached keys need no
+/// query.
 ///
 /// # Errors
 /// The database fails.
@@ -248,7 +252,8 @@ pub async fn payer(billing: &Billing, api_key_id: ApiKeyId) -> Result<Option<Pay
     Ok(payer)
 }
 
-/// Returns the payer of a user's calls in a project, or the reason why it has none. Cached pairs need no query.
+/// Returns the payer of a user's calls in a project, or the reason why the pair has none. Cached pairs need
+/// no query.
 ///
 /// # Errors
 /// The database fails.
@@ -285,9 +290,9 @@ async fn run_writer(billing: Billing) {
     std::mem::forget(guard);
 }
 
-/// Waits for requests that have arrived and only wait for this thread: a commit for many costs hardly more than
-/// one for a few. After a large batch it yields more often, so that the next requests of fast clients are
-/// included; that takes about ten microseconds.
+/// Yields to requests that are ready to be queued, because a commit of many operations costs hardly more than
+/// a commit of a few. After a large batch, this yields more often, so that the next requests of fast clients
+/// are included. That takes about ten microseconds.
 async fn await_more_operations(books: &Books, batch_size: usize) {
     let (mut queued, mut idle) = (books.len(), 0);
     let max_idle = if batch_size >= LARGE_BATCH { MAX_IDLE_YIELDS } else { 1 };
@@ -305,7 +310,8 @@ async fn await_more_operations(books: &Books, batch_size: usize) {
     }
 }
 
-/// If the writer panics, fails the queued operations and lets the next request start a new writer.
+/// A guard for a panic of the writer: fails the queued operations and lets the next request start a new
+/// writer.
 struct WriterGuard<'a>(&'a Books);
 
 impl Drop for WriterGuard<'_> {
@@ -316,8 +322,9 @@ impl Drop for WriterGuard<'_> {
     }
 }
 
-/// Runs a batch of operations in one transaction. If that fails, runs each one alone, so that an impossible
-/// operation doesn't block the others. If an amount overflows, only the events that don't fit are refused.
+/// Runs a batch of operations in one transaction. If that fails, runs each operation alone, so that an
+/// impossible one doesn't block the others. If an amount overflows, only the events that don't fit are
+/// refused.
 async fn run_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
     let count = entries.len();
     entries.iter_mut().filter_map(|entry| entry.span.as_mut()).for_each(|span| span.begin_write(count));
@@ -340,7 +347,7 @@ async fn run_batch(billing: &Billing, mut entries: Vec<QueuedOperation>) {
     }
 }
 
-/// Runs an operation in a transaction of its own.
+/// Runs an operation in its own transaction.
 async fn run_alone(billing: &Billing, entry: QueuedOperation) {
     let outcome = run_measured(billing, &Batch::of([&entry.operation])).await;
     match (outcome, entry.ended()) {

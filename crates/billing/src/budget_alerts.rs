@@ -12,9 +12,9 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::{About, ReachedBudget, Template};
 use tenants::store::organization_members;
 
-/// Maximum number of budgets that one read finds.
+/// Maximum number of budgets that one query returns.
 const MAX_AT_ONCE: i64 = 100;
-/// The service itself has no limit on e-mails; its recipients do.
+/// The service's own e-mails have no limit per sender, only a limit per recipient.
 const SENDER: Sender = Sender { account: None, address: None };
 
 /// Puts the e-mails about reached thresholds into the outbox: one for each budget and period, about the
@@ -40,7 +40,7 @@ pub async fn mail_due(billing: &Billing, outbox: &Outbox) -> Result<u64, Error> 
     Ok(mailed)
 }
 
-/// Returns `true` if this call has queued the alert of a budget.
+/// Queues the alert of a budget. Returns `false` if it was already queued.
 async fn mail_one(billing: &Billing, outbox: &Outbox, due: &DueAlert, now: Time) -> Result<bool, Error> {
     let mut tx = billing.db().write().await?;
     let reached = store::set_mailed(&mut tx, due.budget_id, due.period_start, now).await?;

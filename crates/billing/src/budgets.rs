@@ -1,5 +1,5 @@
-//! Budgets of organizations, projects and API keys (docs/contract/billing.md#budgets). [`crate::books`] counts the
-//! usage of calls.
+//! Budgets of organizations, projects and API keys (docs/contract/billing.md#budgets). [`crate::books`]
+//! counts the usage of calls.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl RunningBudget {
         rules::left(self.budget.limit, self.spent, self.budget.reserved)
     }
 
-    /// Returns the first instant after the period; `None` for `total`.
+    /// Returns the end of the period, exclusive; `None` for `total`.
     pub fn period_end(&self) -> Option<Time> {
         self.budget.period.end(self.period_start)
     }
@@ -53,7 +53,7 @@ impl RunningBudget {
     /// Returns the version of the budget.
     ///
     /// # Errors
-    /// It can't be written as JSON.
+    /// The budget can't be written as JSON.
     pub fn version(&self) -> Result<Version, Error> {
         self.budget.version()
     }
@@ -75,7 +75,7 @@ pub struct New {
     pub subject: NewSubject,
     pub period: Period,
     pub limit: Nano,
-    /// Calls that could pass the limit are refused.
+    /// `true` if calls that could exceed the limit are refused.
     pub hard: bool,
     pub thresholds: Thresholds,
 }
@@ -89,12 +89,12 @@ pub struct Change {
     pub thresholds: Option<Thresholds>,
 }
 
-/// Creates a budget, and returns it with the earlier usage in the current period: the usage of the period's days,
-/// and the reserved amounts.
+/// Creates a budget, and returns it with the earlier usage in the current period: the usage of the period's
+/// days, and the reserved amounts.
 ///
 /// # Errors
-/// 404 and 403 from the scope; 404 if the organization has no such project or key; 409 if it has a budget with
-/// this name, or the maximum number of budgets.
+/// 404 and 403 from the scope; 404 if the organization has no such project or key; 409 if it has a budget
+/// with this name, or the maximum number of budgets.
 pub fn create<'a>(
     billing: &'a Billing,
     scope: &'a OrgScope,
@@ -134,8 +134,8 @@ pub fn create<'a>(
     })
 }
 
-/// Counts the usage of a new budget's subject since the beginning of its first period, which may include days
-/// that lie ahead of this replica's clock. Returns it by period.
+/// Counts the usage of a new budget's subject since the beginning of its first period, by period. The usage
+/// may include days after the current day of this replica's clock.
 async fn count_usage(tx: &mut Tx, budget: &Budget) -> Result<BTreeMap<Day, Pico>, Error> {
     let mut spent: BTreeMap<Day, Pico> = BTreeMap::new();
     for (day, amount) in store::usage_since(tx, budget, budget.first_period()).await? {
@@ -180,7 +180,7 @@ async fn lock_wallet(
     Ok(wallet.ok_or(Code::OrganizationNotFound)?)
 }
 
-/// A page of budgets, and the number of all.
+/// A page of budgets, and the number of budgets on all pages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BudgetList {
     pub budgets: Vec<RunningBudget>,
@@ -225,12 +225,12 @@ pub async fn read(
     Ok(RunningBudget::new(row.budget, row.used, today, &wallet.currency))
 }
 
-/// Changes a budget, and returns it after the change, which applies from the next call on. A change to the same
-/// values doesn't change `updated_at`.
+/// Changes a budget, and returns it after the change, which applies from the next call on. A change to the
+/// same values doesn't change `updated_at`.
 ///
 /// # Errors
-/// 404 and 403 from the scope; 412 if the budget doesn't have the expected version; 409 if the organization has
-/// another budget with this name.
+/// 404 and 403 from the scope; 412 if the budget doesn't have the expected version; 409 if the organization
+/// has another budget with this name.
 pub fn update<'a>(
     billing: &'a Billing,
     scope: &'a OrgScope,
@@ -275,7 +275,7 @@ impl Change {
     }
 }
 
-/// Deletes a budget with its records. Usage isn't deleted.
+/// Deletes a budget with its records. Usage is kept.
 ///
 /// # Errors
 /// 404 and 403 from the scope; 412 if the budget doesn't have the expected version.
@@ -312,7 +312,8 @@ async fn record_event(
     Ok(trail::record(tx, scope.trail(), &event, now, &billing.random).await?)
 }
 
-/// Returns the names of the projects and keys that are the subjects of a page of budgets, without deleted ones.
+/// Returns the names of the projects and keys that are the subjects of a page of budgets, without deleted
+/// ones.
 ///
 /// # Errors
 /// The database fails.

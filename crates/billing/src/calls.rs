@@ -1,5 +1,5 @@
-//! Calls of our own gateway: each is charged once, by the gateway at its end, or by its last progress if the
-//! gateway was interrupted (docs/contract/gateway.md#what-a-killed-server-costs).
+//! Calls of our own gateway. Each call is charged once: by the gateway at the end of the call, or by its last
+//! progress if the gateway was interrupted (docs/contract/gateway.md#what-a-killed-server-costs).
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ use tenants::access::ProjectScope;
 pub enum Charge {
     /// The event with the id of the call.
     Event(Outcome),
-    /// An interrupted call had been charged by its last progress: an outcome for each event of the rest.
+    /// The outcome of each event for the rest of the call, which was interrupted and already charged by its
+    /// last progress.
     Rest(Vec<Outcome>),
 }
 
@@ -32,15 +33,15 @@ pub struct CostedRoute {
     pub costs: Arc<ComponentPrices>,
 }
 
-/// Charges a call of the gateway by its usage event. If its reservation expired meanwhile and its last
-/// progress was charged, charges the rest.
+/// Charges a call of the gateway by its usage event. If its reservation has expired and its last progress was
+/// charged, charges the rest.
 ///
-/// This may be repeated with the same event: all of it counts once. The amount charged under the id of the call
-/// never changes, so that the rest is the same each time. The operator's cost of the call on its route is recorded
-/// with the first event that is new here, for the whole call.
+/// This may be repeated with the same event: everything counts once. The amount charged under the id of the
+/// call never changes, so the rest is the same each time. The operator's cost of the whole call on its route
+/// is recorded with the first new event.
 ///
 /// # Errors
-/// As in [`usage::record`].
+/// The errors of [`usage::record`].
 pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>) -> Result<Charge, Error> {
     let cost = route.and_then(|route| cost_of(billing, &event, route));
     let whole = CostedEvent { event: event.clone(), cost: cost.clone() };
@@ -58,7 +59,8 @@ pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>
     Ok(Charge::Event(outcome))
 }
 
-/// Returns the operator's cost of a whole call. Logs an ERROR and returns `None` if it is too large to record.
+/// Returns the operator's cost of a whole call. Logs an ERROR and returns `None` if it is too large to
+/// record.
 fn cost_of(billing: &Billing, event: &Event, route: &CostedRoute) -> Option<Box<CallCost>> {
     let upstream = Arc::clone(&route.upstream);
     let Some(found) = usage::price_and_cost(&billing.catalog.now(), event, &route.costs) else {
@@ -79,7 +81,7 @@ fn cost_of(billing: &Billing, event: &Event, route: &CostedRoute) -> Option<Box<
     }))
 }
 
-/// Returns the stored event with the id of this one, if it is for the same call.
+/// Returns the stored event with this event's id, if it is for the same call.
 async fn interrupted_charge(billing: &Billing, event: &Event) -> Result<Option<StoredEvent>, Error> {
     let Ok(payer) = usage::payer(billing, &event.usage.caller).await? else { return Ok(None) };
     let key = (payer.organization_id, &*event.source, &*event.id);
@@ -111,8 +113,8 @@ fn rest_of_charge(billing: &Billing, event: &Event, charged: &StoredEvent) -> Ca
     call_rest(total, charged.tokens, other.is_none())
 }
 
-/// Returns the events that complete the charge of a call: `….2` for tokens to charge, and `….3`, a
-/// correction, for tokens to refund.
+/// Returns the events that complete the charge of a call: `….2` with the tokens to charge, and `….3`, a
+/// correction, with the tokens to refund.
 fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
     let part = |number: u8, tokens: Tokens, corrects: Option<Arc<str>>| {
         let cached = Some(tokens.cached_prompt).filter(|cached| *cached != 0);
@@ -138,13 +140,13 @@ fn rest_of(event: &Event, rest: CallRest) -> Vec<Event> {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallUsage {
     pub tokens: Tokens,
-    /// The counts are estimates.
+    /// `true` if the counts are estimates.
     pub is_estimated: bool,
     /// The list price.
     pub amount: Pico,
 }
 
-/// Returns the charged usage of a call of this project; `None` if it cost nothing, or hasn't ended.
+/// Returns the charged usage of a call of this project; `None` if the call cost nothing or hasn't ended.
 ///
 /// # Errors
 /// The database fails.
@@ -171,8 +173,8 @@ pub async fn used(
     Ok(Some(sum.ok_or_else(|| Error::internal("the usage of a call is too large"))?))
 }
 
-/// Returns the usage event of an interrupted call, the same that its gateway would have recorded if the call
-/// had ended then. `None` if the reservation isn't one of the gateway.
+/// Returns the usage event of an interrupted call: the event that its gateway would have recorded if the call
+/// had ended then. Returns `None` if the reservation wasn't made by the gateway.
 pub(crate) fn interrupted_event(billing: &Billing, call: &InterruptedCall) -> Option<Event> {
     let id = call.request_id.as_deref()?;
     let caller = match call.caller? {

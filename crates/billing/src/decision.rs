@@ -23,7 +23,7 @@ use keys::uses::RemainingRate;
 
 pub use reservation::CONCURRENCY_RETRY_MS;
 
-/// A model call that asks for permission.
+/// A request for permission to make a model call.
 #[derive(Clone, Copy)]
 pub struct CallRequest<'a> {
     pub credential: Credential<'a>,
@@ -32,18 +32,18 @@ pub struct CallRequest<'a> {
     pub operation: Permission,
     /// The model's id. Chat and embeddings always have one.
     pub model: Option<&'a str>,
-    /// Maximum number of tokens that the call asks for.
+    /// Maximum number of tokens that the call requests.
     pub max_tokens: Option<i64>,
-    /// `true` if the caller of this function can lower the limit. A limit above that of the key or the model is
-    /// then lowered, unless the model's policy is to refuse such a call.
+    /// `true` if the caller of this function can lower the limit. A limit above the limit of the key or the
+    /// model is then lowered, unless the model's policy is to refuse such a call.
     pub can_lower_max_tokens: bool,
-    /// The organization that a user calls for. For an API key it must be the key's own.
+    /// The organization on whose behalf a user calls. For an API key, it must be the key's own organization.
     pub organization: Option<&'a str>,
-    /// The project that a user calls for. For an API key it must be the key's own.
+    /// The project on whose behalf a user calls. For an API key, it must be the key's own project.
     pub project: Option<&'a str>,
-    /// Estimated number of prompt tokens; the model's maximum if it is unknown.
+    /// Estimated number of prompt tokens; if it is unknown, the model's maximum is used.
     pub estimated_prompt_tokens: Option<i64>,
-    /// The number of answers that the call asks for.
+    /// The number of answers that the call requests.
     pub choices: i64,
     /// The number of texts of an embeddings call.
     pub inputs: i64,
@@ -51,11 +51,11 @@ pub struct CallRequest<'a> {
     pub searches: i64,
     /// Maximum number of seconds of audio or video that the upstream counts.
     pub seconds: i64,
-    /// The gateway's id of the call. A repeated request with it gets the same reservation.
+    /// The gateway's id of the call. A repeated request with the same id gets the same reservation.
     pub request_id: Option<&'a str>,
     /// The lifetime of the reservation.
     pub lifetime: Lifetime,
-    /// Reserve money for the call. Without effect for calls that cost nothing.
+    /// `true` to reserve money for the call. Has no effect on calls that cost nothing.
     pub reserve: bool,
 }
 
@@ -65,21 +65,21 @@ pub struct PermittedCall {
     pub caller: ModelCaller,
     /// Maximum number of tokens that the call may use, if limited.
     pub max_tokens: Option<i64>,
-    /// The remaining rates, of those that the call counted against.
+    /// The remaining rates, for the limits that the call counted against.
     pub rates: RemainingRates,
     /// The reservation, if one was requested.
     pub reservation: Option<Reservation>,
-    /// The amount that the organization can still spend, including its credit limit; zero if that wasn't looked
+    /// The amount that the organization can still spend, including its credit limit; zero if it wasn't looked
     /// up.
     pub left: Nano,
 }
 
-/// The remaining rates; `None` for a rate without limit.
+/// The remaining rates; `None` for a rate without a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemainingRates {
-    /// The key's own.
+    /// The rate of the key.
     pub api_key: Option<RemainingRate>,
-    /// The model's, for the whole organization.
+    /// The rate of the model, for the whole organization.
     pub model: Option<RemainingRate>,
 }
 
@@ -105,7 +105,7 @@ pub async fn decide(
     checked.reserve(billing, keys).await
 }
 
-/// A call that passed all checks except that of the money.
+/// A call that passed all checks except the reservation of money.
 pub struct CheckedRequest<'a> {
     request: CallRequest<'a>,
     caller: ModelCaller,
@@ -113,7 +113,7 @@ pub struct CheckedRequest<'a> {
     now: Time,
 }
 
-/// Checks whether the call may be made, except for its money.
+/// Runs all checks of a call, except the reservation of money.
 ///
 /// # Errors
 /// The refusal, or a failure of the service.
@@ -148,7 +148,7 @@ impl CheckedRequest<'_> {
         self.checked.max_tokens
     }
 
-    /// Returns the remaining rates, of those that the call counted against.
+    /// Returns the remaining rates, for the limits that the call counted against.
     pub fn rates(&self) -> RemainingRates {
         self.checked.rates
     }
@@ -192,7 +192,7 @@ impl CheckedRequest<'_> {
     }
 }
 
-/// The result of all checks except that of the money.
+/// The result of all checks except the reservation of money.
 struct CheckedCall {
     /// Maximum number of tokens that the call may use, if limited.
     max_tokens: Option<i64>,
@@ -202,8 +202,8 @@ struct CheckedCall {
     highest_price: Option<Pico>,
 }
 
-/// Admits a call that costs nothing, such as a count of tokens: it is checked like any other, except for its
-/// rates, its limit and its money.
+/// Admits a call that costs nothing, such as a count of tokens. The call is checked like any other, but
+/// without rates, a token limit and a reservation.
 ///
 /// # Errors
 /// The refusal, or a failure of the service.
@@ -307,8 +307,9 @@ pub const fn kind_of(operation: Permission) -> Option<Kind> {
     }
 }
 
-/// Counts the call against the key's rate and the model's, or against neither if one refuses it. The key's
-/// rate comes first, so that a key beyond its own rate takes nothing from the other keys of its organization.
+/// Counts the call against the key's rate and the model's rate, or against neither if one refuses it. The
+/// key's rate comes first, so that a key that exceeds its own rate doesn't use up the model's rate of its
+/// organization.
 async fn take_rates(
     keys: &Keys,
     caller: &ModelCaller,
@@ -353,7 +354,7 @@ async fn take_model_rate(
     }
 }
 
-/// Takes back the count of a call that isn't made.
+/// Takes back the counts of a call that isn't made.
 fn give_rates_back(keys: &Keys, caller: &ModelCaller, model: &Model, now: Time) {
     if let Some(key) = caller.key() {
         keys.give_rate_back(key, now);

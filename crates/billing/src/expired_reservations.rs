@@ -1,9 +1,9 @@
-//! Ends reservations that were not captured, released or extended in time, by the database's clock.
+//! Ends reservations that were not captured, released or extended in time according to the database's clock.
 //!
-//! A call of our own gateway whose progress is known is charged by that progress: its gateway was interrupted.
-//! First the reservation is closed, so that its progress no longer changes. Then its usage event captures it, in
-//! one transaction. Every replica makes the same event of a closed reservation, so that the call is charged once
-//! even if replicas run at the same time or are interrupted.
+//! An expired reservation with progress belongs to a call of our own gateway that was interrupted. The call
+//! is charged by that progress. First the reservation is closed, so that its progress no longer changes. Then
+//! its usage event captures it in one transaction. Every replica creates the same event for a closed
+//! reservation, so the call is charged only once, even if replicas run at the same time or are interrupted.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 use usage::{CostedEvent, Outcome};
 
-/// Maximum number of reservations that one transaction ends, as calls wait for the same wallets.
+/// Maximum number of reservations that one transaction ends, because calls wait for the same wallets.
 const MAX_PER_TRANSACTION: i64 = 200;
 
-/// Ends expired reservations: frees their money, or charges the progress of their calls. Returns their number;
-/// replicas that run at the same time count each reservation once.
+/// Ends expired reservations: frees their money, or charges the progress of their calls. Returns their
+/// number; replicas that run at the same time count each reservation once.
 ///
 /// # Errors
 /// The database fails. A call that can't be charged yet doesn't prevent others from being charged.
@@ -46,8 +46,8 @@ pub async fn expire_due(billing: &Billing) -> Result<u64, Error> {
     failure.map_or(Ok(ended), Err)
 }
 
-/// Ends reservations without progress and closes the others, in the order of their organizations' wallets. Returns
-/// the number of ended ones, and the calls to charge.
+/// Ends reservations without progress and closes the others, in the order of their organizations' wallets.
+/// Returns the number of ended reservations, and the calls to charge.
 async fn end(billing: &Billing, due: Vec<DueReservation>) -> Result<(u64, Vec<InterruptedCall>), Error> {
     let mut by_organization: BTreeMap<OrganizationId, Vec<DueReservation>> = BTreeMap::new();
     for reserved in due {
@@ -90,8 +90,8 @@ async fn end(billing: &Billing, due: Vec<DueReservation>) -> Result<(u64, Vec<In
     Ok((ended, interrupted))
 }
 
-/// Charges interrupted calls together, or one by one if that fails. Returns the number of reservations that this
-/// has ended.
+/// Charges interrupted calls together, or one by one if that fails. Returns the number of reservations that
+/// ended.
 async fn charge_all(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Error> {
     match charge(billing, calls).await {
         Err(_) if calls.len() > 1 => {}
@@ -120,7 +120,8 @@ async fn charge(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Err
     Ok(ended)
 }
 
-/// Returns `true` if the outcome of its event, or else this function, has ended the reservation of a call.
+/// Handles the outcome of a call's event: if the event is refused, releases the reservation. Returns `true`
+/// if the event or the release has ended the reservation.
 async fn finish(billing: &Billing, call: &InterruptedCall, outcome: Option<Outcome>) -> Result<bool, Error> {
     let (call_id, reservation_id) = (call.request_id.as_deref().unwrap_or_default(), call.reservation_id);
     let (prompt_tokens, completion_tokens) = (call.progress.prompt_tokens, call.progress.completion_tokens);

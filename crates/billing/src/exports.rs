@@ -1,4 +1,5 @@
-//! The charges of organizations in a billing month, in the form of FOCUS (docs/contract/billing.md#focus-export).
+//! The charges of organizations in a billing month, in the form of FOCUS
+//! (docs/contract/billing.md#focus-export).
 //!
 //! An [`Export`] is read piece by piece, so that no file is kept in memory. [`folder`] writes the files of
 //! `exports.folder`.
@@ -46,7 +47,7 @@ impl Source {
     }
 }
 
-/// The charges of one organization in a month. The charges of an open month are those that it would have if it
+/// The charges of one organization in a month. An open month has the charges that it would have if it were
 /// closed now.
 pub struct Export {
     billing: Billing,
@@ -55,7 +56,7 @@ pub struct Export {
     account: Account,
     period: BillingPeriod,
     prices: PriceBook,
-    /// The invoice of the month.
+    /// The id of the month's invoice.
     document: Option<String>,
     /// The month's invoice, its credit notes and the invoices that became void in it, by id.
     documents: BTreeMap<String, Document>,
@@ -66,12 +67,12 @@ pub struct Export {
     days: VecDeque<Day>,
     /// Rows of the day that was read last.
     rows: VecDeque<NamedUsage>,
-    /// `true` after the only piece of a dataset that is read as a whole.
+    /// `true` once a dataset that consists of a single piece was returned.
     is_complete: bool,
 }
 
 impl Export {
-    /// Begins with an organization, which may have been deleted.
+    /// Begins the export of an organization, which may have been deleted.
     ///
     /// # Errors
     /// 404 for an unknown organization; the database fails, or a sum overflows.
@@ -83,8 +84,8 @@ impl Export {
         form: Form,
     ) -> Result<Self, Error> {
         let mut tx = source.read(billing).await?;
-        // The open month is read before the invoice: a month that is open now may be closed when the invoice is
-        // read, but not the other way around.
+        // The open month is read before the invoice: a month that is open now may be closed when the invoice
+        // is read, but not the other way around.
         let overview = store::wallets::overview(&mut tx, organization_id).await?;
         let overview = overview.ok_or(Code::OrganizationNotFound)?;
         let invoice = store::invoices::of_month(&mut tx, organization_id, month).await?;
@@ -168,7 +169,7 @@ impl Export {
         charge.add_to(text, &self.account, self.form.version());
     }
 
-    /// Returns the next lines of CSV of the dataset; `None` after the last.
+    /// Returns the next CSV lines of the dataset; `None` after the last.
     ///
     /// # Errors
     /// The errors of [`Export::next_charges`].
@@ -188,7 +189,7 @@ impl Export {
         }
     }
 
-    /// Returns the lines of the documents, which takes all charges.
+    /// Returns the lines of the documents. This reads all charges.
     async fn invoice_lines(&mut self) -> Result<String, Error> {
         let mut details = InvoiceDetails::new(self.account.month);
         while let Some(charges) = self.next_charges().await? {
@@ -226,7 +227,8 @@ fn account(billing: &Billing, overview: &WalletOverview, invoice: Option<&Invoic
     }
 }
 
-/// Returns the billing period of an organization. A month without an invoice was closed as early as possible.
+/// Returns the billing period of an organization. A month without an invoice counts as closed at the earliest
+/// possible time.
 fn billing_period(account: &Account, overview: &WalletOverview, invoice: Option<&Invoice>) -> BillingPeriod {
     let Account { organization_id, month, issuer, .. } = account;
     let could_close_at = month.plus(1).start().plus_ms(GRACE_MS);
@@ -254,7 +256,8 @@ async fn preview(tx: &mut Tx, organization_id: OrganizationId, month: Month) -> 
     Ok(closing::bill(tx, organization_id, month, &used).await?.items)
 }
 
-/// Returns the charges of the credit notes that were made while the month was open, and adds these to the documents.
+/// Returns the charges of the credit notes that were made while the month was open, and adds the notes to
+/// `documents`.
 async fn of_credit_notes(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -273,7 +276,8 @@ async fn of_credit_notes(
     Ok(lines.collect())
 }
 
-/// Returns the charges that cancel the invoices that became void in the month, and adds these to the documents.
+/// Returns the charges that cancel the invoices that became void in the month, and adds the invoices to
+/// `documents`.
 async fn of_void_invoices(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -310,7 +314,7 @@ impl AllExports {
         Self { billing: billing.clone(), source, month, form, after: None, waiting: VecDeque::new() }
     }
 
-    /// Begins with the next organization; `None` after the last.
+    /// Begins the export of the next organization; `None` after the last.
     ///
     /// # Errors
     /// The errors of [`Export::begin`].

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::Billing;
 
-/// Maximum time for the answer of the database.
+/// Maximum time for the database to answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Checks that every organization has this server's currency. Returns a sentence, as `Ok` or as `Err`; `None`
-/// if the database doesn't answer in time.
+/// Checks that every organization has this server's currency. Returns a sentence about the result, as `Ok` or
+/// as `Err`; `None` if the database doesn't answer in time.
 pub async fn check_currency(billing: &Billing) -> Option<Result<String, String>> {
     let own = &billing.settings.currency;
     let found = tokio::time::timeout(TIMEOUT, async {

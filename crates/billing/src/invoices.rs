@@ -47,7 +47,8 @@ pub async fn find(
     Ok(invoice.ok_or(Code::InvoiceNotFound)?)
 }
 
-/// Lists the invoices of an organization, the newest first; `status` excludes those with another one.
+/// Lists the invoices of an organization, the newest first. With `status`, lists only invoices with this
+/// status.
 ///
 /// # Errors
 /// The database fails.
@@ -83,7 +84,7 @@ pub async fn list_latest(
     Ok(Some(complete_all(&mut tx, organization_id, invoices).await?))
 }
 
-/// Returns one page of the open invoices of all organizations, the oldest first, and the number of all of them.
+/// Returns one page of the open invoices of all organizations, the oldest first, and their total number.
 ///
 /// # Errors
 /// The database fails.

@@ -1,22 +1,24 @@
-//! Billing: usage that is counted exactly once, and the money that it costs.
+//! Billing: counts usage exactly once, and charges for it.
 //!
 //! - Calls: [`decision`] decides whether a model call may be made and reserves money for it, [`reservations`]
 //!   extends and releases reservations, [`expired_reservations`] ends those that timed out, [`usage`] records
-//!   usage events, and [`calls`] charges calls of our own gateway. All of them write through [`books`], one
-//!   queue into the database.
-//! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (its components), [`limits`],
-//!   [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`margins`] (the operator's part
-//!   of the list price), [`exports`] (all charges of a month, for other programs) and [`pricing`].
-//! - Budgets: [`budgets`] is what customers set; [`budget_alerts`] notifies people of the thresholds that a budget
-//!   has reached, and [`balance_alerts`] of a low balance.
+//!   usage events, and [`calls`] charges calls of our own gateway. All of them write through [`books`], the
+//!   queue of database writes.
+//! - Reads: [`wallets`] and [`summary`] (the balance), [`movements`] and [`credits`] (its components),
+//!   [`limits`], [`invoices`], [`usage_reports`], [`totals`] (all usage of a project or key), [`margins`]
+//!   (the operator's part of the list price), [`exports`] (all charges of a month, for other programs) and
+//!   [`pricing`].
+//! - Budgets: [`budgets`] are set by customers; [`budget_alerts`] notifies people of the thresholds that a
+//!   budget has reached, and [`balance_alerts`] of a low balance.
 //! - Bookkeeping: [`bookkeeping`] closes months, ends credits, and runs the operators' commands: credits,
 //!   payments, void invoices.
-//! - Organizations: [`tenant_hooks`] gives a new one its wallet, [`first_credit`] gives credit to the first
-//!   organization of a verified user, and [`settlement`] closes the books of a deleted one.
-//! - Checks: [`audit`] recomputes everything, [`recount`] does so again with independent code, [`scheduled_audit`]
-//!   runs it regularly, and [`receipts`] finds lost usage. [`retention`] deletes old usage events. [`metrics`] and
-//!   [`health`] report on billing itself, and [`usage_refusals`] notifies the operator's webhooks of usage that
-//!   isn't counted.
+//! - Organizations: [`tenant_hooks`] creates the wallet of a new organization, [`first_credit`] gives credit
+//!   to the first organization of a verified user, and [`settlement`] closes the books of a deleted
+//!   organization.
+//! - Checks: [`audit`] recomputes everything, [`recount`] does so again with independent code,
+//!   [`scheduled_audit`] runs it regularly, and [`receipts`] finds lost usage. [`retention`] deletes old
+//!   usage events. [`metrics`] and [`health`] report on billing itself, and [`usage_refusals`] notifies the
+//!   operator's webhooks of usage that isn't counted.
 //!
 //! [`rules`] holds the rules, which are pure functions; [`store`] holds the SQL.
 
@@ -104,7 +106,7 @@ impl Billing {
         Self(Arc::new((db, parts)))
     }
 
-    /// Returns the amount that first organizations may spend on the built-in demo now.
+    /// Returns the amount that first organizations can currently spend on the built-in demo.
     pub fn demo_credit(&self) -> DemoCredit {
         DemoCredit::of(self.catalog.is_demo(), self.settings.credit_limit)
     }

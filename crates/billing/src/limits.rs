@@ -17,7 +17,7 @@ pub struct Limits {
     /// The offered models with their limits for each organization, in the order of the catalog.
     pub models: Vec<Arc<Model>>,
     pub wallet: Wallet,
-    /// The amount by which the balance may go below zero now.
+    /// The amount by which the balance may currently go below zero.
     pub credit_limit: Nano,
     /// The amount that can be spent, including the credit limit.
     pub spendable: Nano,

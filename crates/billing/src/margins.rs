@@ -1,4 +1,4 @@
-//! Margins: the list price of calls less the operator's cost (docs/operations.md#costs-and-margins).
+//! Margins: the list price of calls minus the operator's cost (docs/operations.md#costs-and-margins).
 //!
 //! A report contains only calls on routes with a cost. Corrections, discounts, credits and refunds aren't
 //! included: they lower the billed amount, but the upstream is still paid.
@@ -21,7 +21,7 @@ const MAX_ROWS: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct Report {
     pub range: Range,
-    /// By list price, the highest first.
+    /// Sorted by list price, the highest first.
     pub rows: Vec<GroupCosts>,
     /// The sums of all rows.
     pub total: CostSums,
@@ -29,17 +29,17 @@ pub struct Report {
     pub currency: String,
 }
 
-/// A fraction in percent, in hundredths.
+/// A percentage with two decimal places.
 pub type Percent = Decimal<2>;
 
 impl CostSums {
-    /// Returns the list price less the cost.
+    /// Returns the list price minus the cost.
     pub fn margin(&self) -> Pico {
         Pico::from_units(self.amount.units().saturating_sub(self.cost.units()))
     }
 
-    /// Returns the margin in percent of the list price, rounded to hundredths, halves away from zero; `None` if
-    /// the list price is 0.
+    /// Returns the margin in percent of the list price, rounded to hundredths, halves away from zero; `None`
+    /// if the list price is 0.
     pub fn percent(&self) -> Option<Percent> {
         let (margin, amount) = (self.margin().units(), self.amount.units());
         let twice = margin.checked_mul(20_000)?;
@@ -69,7 +69,7 @@ pub fn read(billing: &Billing, range: Range, groups: CostGroups) -> BoxFuture<'_
     })
 }
 
-/// Sorts rows by list price, the highest first, and by their groups.
+/// Sorts rows by list price, the highest first, and then by their groups.
 fn sort(rows: &mut [GroupCosts]) {
     rows.sort_by(|one, other| {
         let key = |row: &GroupCosts| (Reverse(row.sums.amount), Reverse(row.sums.cost));
@@ -94,7 +94,7 @@ mod tests {
             (100, 0, 100, Some("100")),
             (3, 1, 2, Some("66.67")),
             (3, 2, 1, Some("33.33")),
-            // The rest is negative.
+            // The margin is negative.
             (3, 5, -2, Some("-66.67")),
             (1, 1_000, -999, Some("-99900")),
             // Halves are rounded away from zero: 0.125 and -0.125 of a percent.

@@ -60,7 +60,7 @@ impl Counters {
     }
 }
 
-/// Returns the queue of writes, counted in operations and in bytes.
+/// Returns the load of the queue of writes, in operations and in bytes.
 pub fn queues(billing: &Billing) -> [Queue; 2] {
     let [(pieces, most_pieces), (bytes, most_bytes)] = billing.books.load();
     let refused = billing.metrics.books.refused.load(Ordering::Relaxed);
@@ -86,7 +86,7 @@ pub async fn last_audit(billing: &Billing) -> Result<LastAudit, db::Error> {
 }
 
 impl LastAudit {
-    /// Adds the result; adds nothing before the end of the first audit.
+    /// Adds the result to the metrics, once the first audit has ended.
     pub fn add_to(self, values: &Registered) {
         let Some((audit, ended_at)) = self.0.and_then(|audit| Some((audit, audit.ended_at?))) else {
             return;

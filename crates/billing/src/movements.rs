@@ -1,4 +1,4 @@
-//! The movements of a wallet: every change of its posted balance, which is their sum.
+//! The movements of a wallet: all changes of its posted balance, which is the sum of its movements.
 
 use crate::rules::movements::reference;
 use crate::rules::periods::{self, DateBound, Interval};
@@ -17,12 +17,12 @@ pub use crate::store::ledger::Movement as Kind;
 /// Maximum number of movements that [`list_all`] returns, to bound the memory.
 const MAX_ROWS: i64 = 100_000;
 
-/// The bounds of a list; without them it contains all movements.
+/// The bounds of a list. Without bounds, the list contains all movements.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// The first instant; for a date, its first one.
+    /// The start, inclusive. A date is the start of that day.
     pub start: Option<DateBound>,
-    /// The instant at which the list ends, exclusive.
+    /// The end, exclusive.
     pub end: Option<DateBound>,
 }
 
@@ -32,7 +32,7 @@ pub struct Movement {
     pub id: LedgerTransactionId,
     pub time: Time,
     pub kind: Kind,
-    /// Positive if the wallet gained it.
+    /// Positive if the balance increased.
     pub amount: Nano,
     /// The reference of a new credit, or the id of a credit or an invoice, or a month.
     pub reference: Option<String>,
@@ -59,7 +59,7 @@ pub struct Movements {
 /// Lists a page of an organization's movements.
 ///
 /// # Errors
-/// 400 if the end lies before the start, 404 for an unknown organization; the database fails.
+/// 400 if the end is before the start, 404 for an unknown organization; the database fails.
 pub async fn list(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -86,7 +86,7 @@ pub async fn list_all(
     query: Query,
 ) -> Result<Movements, Error> {
     let (interval, currency) = begin(billing, organization_id, query).await?;
-    // An extra row shows whether there would be too many.
+    // An extra row shows whether the maximum is exceeded.
     let window = Window { from_end: false, offset: 0, limit: MAX_ROWS + 1 };
     let rows = ledger::list(&mut billing.db().reports().await?, organization_id, interval, window).await?;
     let total = i64::try_from(rows.len()).unwrap_or(i64::MAX);

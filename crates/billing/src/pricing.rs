@@ -6,7 +6,7 @@ use crate::Billing;
 use catalog::{Catalog, Kind, Price, VolumeDiscount};
 use kernel::clock::Time;
 
-/// The prices and volume discounts at one instant.
+/// The prices and volume discounts at a point in time.
 #[derive(Clone)]
 pub struct Pricing {
     catalog: Arc<Catalog>,
@@ -15,7 +15,7 @@ pub struct Pricing {
     pub currency: String,
 }
 
-/// Returns the prices in force now.
+/// Returns the prices that are in force now.
 pub fn read(billing: &Billing) -> Pricing {
     Pricing {
         catalog: Arc::clone(&billing.catalog.now()),
@@ -25,8 +25,8 @@ pub fn read(billing: &Billing) -> Pricing {
 }
 
 impl Pricing {
-    /// Returns the id, kind and prices of each model, the price without conditions last. Models without a price,
-    /// which can't be used, are left out.
+    /// Returns the id, kind and prices of each model, the price without conditions last. Models without a
+    /// price, which can't be used, are omitted.
     pub fn models(&self) -> impl Iterator<Item = (&str, Kind, &[Price])> {
         let models = self.catalog.models();
         let priced = models.map(|model| (model.id.as_str(), model.kind, model.prices_at(self.now)));

@@ -1,5 +1,5 @@
-//! Compares usage that other servers have recorded as accepted with the books: an audit of the books can't detect
-//! usage that was lost as a whole.
+//! Comparison of the books with receipts: usage that other servers have recorded as accepted. An audit of the
+//! books can't detect usage that was lost completely.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ impl Report {
         self.missing.is_empty() && self.different.is_empty()
     }
 
-    /// Compares receipts, and adds the findings. An event of a key or a project that never existed here is
-    /// missing, too.
+    /// Compares receipts, and adds the findings. An event of a key or a project that never existed here
+    /// counts as missing, too.
     ///
     /// # Errors
     /// The database fails.

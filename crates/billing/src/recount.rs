@@ -1,13 +1,13 @@
 //! A second audit with its own reads and computations.
 //!
-//! The [audit](crate::audit) adds up the books by the rules that made them, so it can't detect a rule that is
-//! wrong. This module begins with data from outside: usage events, the versions of prices, payments, refunds and
-//! disputes, and the additions and settings of operators. It follows docs/contract, and shares no function with
-//! the books, except arithmetic, times and ids.
+//! The [audit](crate::audit) adds up the books by the rules that made them, so it can't detect a wrong rule.
+//! This module starts from external data: usage events, the versions of prices, payments, refunds and
+//! disputes, and the additions and settings of operators. It follows docs/contract, and shares no function
+//! with the books, except arithmetic, times and ids.
 //!
-//! Each organization is read in one snapshot. The database sums up usage by day, model and price, so it returns no
-//! single rows of usage, only groups of events with the same parts. Events are read once, in slices, and once more
-//! where a price has conditions.
+//! Each organization is read in one snapshot. The database sums up usage by day, model and price, so it
+//! returns groups of events with the same parts instead of single events. Events are read once, in slices,
+//! and a second time where a price has conditions.
 
 mod balance;
 mod conditions;
@@ -35,7 +35,8 @@ pub use prices::PriceList;
 /// Maximum time between a statement of Stripe and its booking, in milliseconds.
 const BOOKED_MS: i64 = HOUR_MS;
 
-/// Recounts the money of one organization. Returns the differences from the books, without the organization.
+/// Recounts the money of one organization. Returns the differences from the books, without the organization's
+/// id.
 ///
 /// # Errors
 /// The database can't be read.

@@ -16,8 +16,8 @@ pub async fn extend(billing: &Billing, id: ReservationId) -> Result<Reservation,
     submit_extension(billing, Extension { id, lifetime: Lifetime::Reported, progress: None }).await
 }
 
-/// Extends the reservation of a call of the gateway, and writes the progress of the call. If the reservation
-/// expires, this progress is charged; without any, the call costs nothing
+/// Extends the reservation of a call of the gateway, and records the progress of the call. If the reservation
+/// expires, this progress is charged; without progress, the call costs nothing
 /// (docs/contract/gateway.md#what-a-killed-server-costs).
 ///
 /// # Errors
@@ -45,7 +45,8 @@ pub async fn release(billing: &Billing, id: ReservationId) -> Result<(), Error> 
     }
 }
 
-/// Shortens reservations whose end is further away than twice the maximum lifetime: the clock has been set back.
+/// Shortens reservations that end later than twice the maximum lifetime from now, because the clock was set
+/// back.
 ///
 /// # Errors
 /// The database fails.

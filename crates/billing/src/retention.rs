@@ -1,7 +1,7 @@
-//! Deletes usage events that are too old to be reported again. Their sums stay in daily rows forever.
+//! Deletion of usage events that are too old to be reported again. Their sums stay in daily rows forever.
 //!
-//! Each replica goes over all events every day. If two replicas do so at the same time, the second one finds
-//! nothing left. A replica that stops in the middle starts over.
+//! Each replica scans all events once a day. If two replicas do so at the same time, the second one finds
+//! nothing to delete. A replica that stops in the middle starts over.
 
 use crate::Billing;
 use crate::rules::events;
@@ -9,7 +9,7 @@ use crate::store::usage::retention::{self, Position};
 use kernel::clock::Day;
 use kernel::error::Error;
 
-/// Number of events that one step looks at.
+/// Number of events that one step scans.
 const SLICE_SIZE: i64 = 2_000;
 
 /// The progress of this replica.
@@ -17,7 +17,7 @@ const SLICE_SIZE: i64 = 2_000;
 pub struct Progress {
     /// The day of the last pass over all events, or of the one in progress.
     day: Option<Day>,
-    /// The last event that was looked at, during a pass.
+    /// The last scanned event, during a pass.
     after: Option<Position>,
 }
 
@@ -26,19 +26,19 @@ pub struct Progress {
 pub struct Step {
     /// The number of deleted events.
     pub removed: u64,
-    /// More work is left today.
+    /// `true` if more work is left today.
     pub has_more: bool,
 }
 
-/// Looks at the next slice of events, if one is left today.
+/// Scans the next slice of events, if one is left today, and deletes old events.
 ///
 /// # Errors
-/// The database fails. The next step looks at the same slice again.
+/// The database fails. The next step scans the same slice again.
 pub async fn step(billing: &Billing, progress: &mut Progress) -> Result<Step, Error> {
     step_with_size(billing, progress, SLICE_SIZE).await
 }
 
-/// Does the same as [`step`] with slices of another size.
+/// Runs a step like [`step`], with slices of another size.
 ///
 /// # Errors
 /// The database fails.
@@ -51,7 +51,7 @@ pub async fn step_with_size(billing: &Billing, progress: &mut Progress, size: i6
     let after = progress.after.clone().unwrap_or_default();
     let mut read = billing.db().read().await?;
     let end = retention::slice_end(&mut read, &after, size).await?;
-    // Most slices have no old events, and then need no write transaction.
+    // Most slices have no old events, so they need no write transaction.
     let older = retention::count_older(&mut read, &after, end.as_ref(), before).await?;
     let mut removed = 0;
     if older > 0 {

@@ -1,7 +1,8 @@
-//! The regular audit: one replica runs it every `audit.every_hours`, and pauses as long as it works.
+//! The regular audit. One replica runs it every `audit.every_hours` hours, and pauses for as long as it
+//! works.
 //!
-//! The result is stored in the database, so that all replicas report the same and a restart loses nothing. The
-//! same transaction queues the events about new drifts for the operator's webhooks.
+//! The result is stored in the database, so that all replicas report the same and a restart loses nothing.
+//! The same transaction queues the events about new drifts for the operator's webhooks.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use kernel::error::Error;
 
 use crate::store::audit_state::AuditState;
 
-/// Delay of the first audit after the first start, in milliseconds: a new installation is busy with other work.
+/// Delay of the first audit after the first start, in milliseconds, because a new installation is busy.
 const FIRST_DELAY_MS: i64 = HOUR_MS;
 /// Maximum number of drifts that are logged one by one.
 const MAX_LOGGED_DRIFTS: usize = 20;
 /// Maximum pause between two organizations.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs the audit if it is time and no other replica runs it. Returns its report, if it ran to the end.
+/// Runs the audit if it is due and no other replica runs it. Returns its report, if it ran to the end.
 ///
 /// # Errors
 /// The database fails. The audit starts over at the next call.
@@ -44,7 +45,7 @@ async fn run(billing: &Billing, every_ms: i64) -> Result<Option<Report>, Error> 
         tx.commit().await?;
         return Ok(None);
     };
-    // The interval in the configuration may have been shortened meanwhile.
+    // The interval in the configuration may have become shorter.
     let due_at = state.ended_at.map_or(state.due_at, |ended_at| ended_at.plus_ms(every_ms).min(state.due_at));
     if due_at > now {
         return Ok(None);

@@ -11,11 +11,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The amount that a user's first organization may spend before it must pay; 0: strictly prepaid. `None`: 0, and
-    /// [`DEMO_CREDIT`](credit_limits::DEMO_CREDIT) while the catalog is the built-in one.
+    /// The amount that a user's first organization may spend before it must pay; 0 means strictly prepaid.
+    /// `None` means 0, and [`DEMO_CREDIT`](credit_limits::DEMO_CREDIT) while the catalog is the built-in one.
     #[serde(deserialize_with = "optional_amount", serialize_with = "optional_as_text")]
     pub credit_limit: Option<Nano>,
-    /// The same for every further organization of that user.
+    /// The same amount for every further organization of that user.
     #[serde(deserialize_with = "amount", serialize_with = "as_text")]
     pub further_credit_limit: Nano,
     /// The currency of new organizations, an ISO 4217 code.
@@ -24,13 +24,13 @@ pub struct Settings {
     /// The lifetime of a reservation that isn't extended, in minutes.
     #[serde(deserialize_with = "whole::<1, 1_440, _, _>")]
     pub reservation_minutes: i64,
-    /// The same for calls of the gateway, which extends them in time, in seconds.
+    /// The lifetime of a reservation for a call of the gateway, in seconds. The gateway extends it in time.
     #[serde(deserialize_with = "whole::<4, 600, _, _>")]
     pub gateway_reservation_seconds: i64,
     /// The name of the issuer on invoices, if any.
     #[serde(deserialize_with = "line")]
     pub issuer_name: Option<String>,
-    /// The address of the issuer on invoices, in several lines.
+    /// The address of the issuer on invoices, which may have several lines.
     #[serde(deserialize_with = "lines")]
     pub issuer_address: Option<String>,
 }
@@ -92,7 +92,7 @@ impl Settings {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditSettings {
-    /// The interval of audits, in hours; 0: never.
+    /// The interval of audits, in hours; 0 turns them off.
     #[serde(deserialize_with = "whole::<0, 720, _, _>")]
     pub every_hours: u32,
 }
@@ -107,13 +107,13 @@ impl Default for AuditSettings {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExportSettings {
-    /// The folder for files of all charges; `None`: none are written.
+    /// The folder for files of all charges; if `None`, no files are written.
     #[serde(deserialize_with = "path")]
     pub folder: Option<PathBuf>,
     /// The hours between two writes.
     #[serde(deserialize_with = "whole::<1, 720, _, _>")]
     pub every_hours: u32,
-    /// The version of FOCUS that they follow.
+    /// The version of FOCUS that the files follow.
     pub focus_version: Version,
 }
 

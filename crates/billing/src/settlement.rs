@@ -12,10 +12,10 @@ use kernel::money::Nano;
 
 use trail::Trail;
 
-/// Checks that neither side owes money and that no call is in progress, and stores the name for the last invoice.
-/// All months up to the current one are closed immediately, and a balance that is too small to be paid is written
-/// off, so that a fully paid organization can be deleted. Call it in the transaction that deletes the
-/// organization.
+/// Checks that neither side owes money and that no call is in progress, and stores the name for the last
+/// invoice. All months up to the current one are closed immediately, and a balance that is too small to be
+/// paid is written off, so that a fully paid organization can be deleted. Call this in the transaction that
+/// deletes the organization.
 ///
 /// # Errors
 /// 409 while money is owed or a call is in progress; 503 while the clock isn't trusted; the database fails.

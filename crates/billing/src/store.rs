@@ -1,4 +1,4 @@
-//! SQL, one file per family of tables. Every function takes a transaction first.
+//! SQL, one file per family of tables. The first argument of every function is a transaction.
 
 mod amounts;
 pub mod audit;

@@ -16,22 +16,22 @@ use crate::store::wallets::{Wallet, WalletAccount};
 pub struct Summary {
     /// The calendar month, UTC.
     pub month: Month,
-    /// The list price of the month's usage so far, less its volume discounts.
+    /// The list price of the month's usage so far, minus its volume discounts.
     pub total: Pico,
     pub wallet: Wallet,
-    /// The amount by which the balance may go below zero now.
+    /// The amount by which the balance may currently go below zero.
     pub credit_limit: Nano,
     /// The amount that can be spent, including the credit limit.
     pub spendable: Nano,
     pub plan: String,
-    /// An amount is due on an invoice.
+    /// `true` if an amount is due on an invoice.
     pub is_past_due: bool,
-    /// The volume discounts of the month so far: lines of its invoice, if it closed now.
+    /// The volume discounts of the month so far: the lines of its invoice, if it were closed now.
     pub discounts: Vec<Item>,
 }
 
 /// Returns the summary of an organization. On the first day of a month, while the previous one is still open
-/// for late usage, it is about the new month.
+/// for late usage, the summary covers the new month.
 ///
 /// # Errors
 /// 404 for an unknown organization; the database fails, or a sum overflows.

@@ -1,4 +1,4 @@
-//! Usage events: each is rated at the price of its time, and counted exactly once.
+//! Usage events: each event is rated with the price at its time, and counted exactly once.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub const GATEWAY_SOURCE: &str = "gateway";
 pub struct Event {
     /// Unique within its source.
     pub id: Arc<str>,
-    /// The name of the program that reported it.
+    /// The name of the program that reported the event.
     pub source: Arc<str>,
     pub time: Time,
     pub usage: Usage,
 }
 
-/// An event, with the operator's cost of its call.
+/// An event with the operator's cost of its call.
 #[derive(Debug)]
 pub(crate) struct CostedEvent {
     pub(crate) event: Event,
@@ -64,24 +64,24 @@ pub struct Usage {
     pub completion_tokens: i64,
     /// The part of the input tokens that came from the upstream's cache; `None` if it isn't known.
     pub cached_prompt_tokens: Option<i64>,
-    /// Other quantities; negative in a correction. The request itself isn't among them, except in corrections.
+    /// Other quantities; negative in a correction. The request itself isn't included, except in corrections.
     pub parts: EventParts,
     /// The tier of the answer, which may determine the price.
     pub service_tier: ServiceTier,
-    /// The counts are estimates.
+    /// `true` if the counts are estimates.
     pub is_estimated: bool,
     /// `Some` if the event completes the charge of a call that was charged in part.
     pub rest: Option<RestOfCall>,
-    /// The reservation that it captures.
+    /// The reservation that the event captures.
     pub reservation_id: Option<ReservationId>,
-    /// The id of the event that it corrects.
+    /// The id of the event that this event corrects.
     pub corrects: Option<Arc<str>>,
 }
 
 /// The call whose charge an event completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestOfCall {
-    /// The tokens of its whole prompt, which may determine the price.
+    /// The tokens of the whole prompt, which may determine the price.
     pub prompt_tokens: i64,
 }
 
@@ -126,9 +126,9 @@ impl Caller {
 }
 
 impl Event {
-    /// Returns a hash of all fields that two events with the same id must agree on. Texts are preceded by their
-    /// lengths, so that different contents can't look alike. Fields that were added to the format later are hashed
-    /// only if they are present, so that older events keep their hash.
+    /// Returns a hash of all fields that two events with the same id must agree on. Texts are preceded by
+    /// their lengths, so that different contents can't give the same input. Fields that were added to the
+    /// format later are hashed only if they are present, so that older events keep their hash.
     pub fn payload_hash(&self) -> [u8; 32] {
         let used = &self.usage;
         let mut text = String::with_capacity(160);
@@ -171,17 +171,17 @@ impl Event {
     }
 }
 
-/// Records events, and returns an outcome for each, in their order. They are durable when this returns.
+/// Records events, and returns an outcome for each, in their order. The events are durable when this returns.
 ///
 /// # Errors
-/// 503 while the clock isn't trusted, while this server's catalog lacks a model that the one in force may
+/// 503 while the clock isn't trusted, while this server's catalog lacks a model that the catalog in force may
 /// have, or if the database fails. The same events can be sent again.
 pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
     let events = events.into_iter().map(CostedEvent::from).collect();
     record_with_costs(billing, events).await
 }
 
-/// Like [`record`], with the operator's costs of the events' calls.
+/// Records events like [`record`], with the operator's costs of the events' calls.
 pub(crate) async fn record_with_costs(
     billing: &Billing,
     events: Vec<CostedEvent>,
@@ -194,7 +194,7 @@ pub(crate) async fn record_with_costs(
     Ok(outcomes)
 }
 
-/// Like [`record_with_costs`], but without the counts of events.
+/// Records events like [`record_with_costs`], but doesn't count them in the metrics.
 pub(crate) async fn record_uncounted(
     billing: &Billing,
     events: Vec<CostedEvent>,
@@ -208,7 +208,7 @@ pub(crate) async fn record_uncounted(
     for (place, CostedEvent { mut event, cost }) in events.into_iter().enumerate() {
         match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
-                // The books know a model by its id, even if the call used another name for it.
+                // The books contain the id of a model, even if the call used another name for it.
                 let named = catalog.find_any(&event.usage.model);
                 if let Some(model) = named.filter(|model| *model.id != *event.usage.model) {
                     event.usage.model = model.id.as_str().into();
@@ -258,7 +258,7 @@ struct RatedUsage {
 /// The reason why an event can't be rated.
 enum Unrated {
     NoPayer(Refusal),
-    /// With its payer and its payload's hash.
+    /// The event's payer, and the hash of its payload.
     NoPrice(Payer, [u8; 32], Refusal),
 }
 
@@ -280,7 +280,7 @@ async fn rate(
         .map_err(|refusal| Unrated::NoPrice(payer, payload_hash, refusal)))
 }
 
-/// Returns the payer of a caller's usage, or the reason why it has none.
+/// Returns the payer of a caller's usage, or the reason why the caller has none.
 pub(crate) async fn payer(billing: &Billing, caller: &Caller) -> Result<Result<Payer, Refusal>, Error> {
     match caller {
         Caller::ApiKey(id) => {
@@ -299,8 +299,8 @@ struct UnpricedEvent {
     refusal: Refusal,
 }
 
-/// Returns the outcomes of events that have no price now, with their places. An event that was counted earlier,
-/// when its model still existed, is a duplicate.
+/// Returns the outcomes of events that have no price now, with their positions. An event that was counted
+/// earlier, when its model still existed, is a duplicate.
 async fn unpriced_outcomes(
     billing: &Billing,
     unpriced: Vec<UnpricedEvent>,
@@ -336,7 +336,7 @@ async fn unpriced_outcomes(
 struct EventPrice {
     version: i64,
     amount: Pico,
-    /// The parts of the event, including its request if that has a price.
+    /// The parts of the event, including its request if the price has a component for requests.
     parts: EventParts,
 }
 
@@ -365,8 +365,8 @@ fn price(catalog: &Catalog, event: &Event, now: Time) -> Result<EventPrice, Refu
     Ok(EventPrice { version: price.version, amount, parts: tokens.parts.into() })
 }
 
-/// Returns the list price of the whole call of an event, and its cost to the operator at these costs. `None` if
-/// the event is refused, or if the cost can't be recorded.
+/// Returns the list price of the whole call of an event, and its cost to the operator at these costs. Returns
+/// `None` if the event is refused, or if the cost can't be recorded.
 pub(crate) fn price_and_cost(
     catalog: &Catalog,
     event: &Event,

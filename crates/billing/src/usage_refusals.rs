@@ -1,9 +1,9 @@
-//! The operator's events about reported usage that was refused, and so isn't counted
+//! The operator's events about reported usage that was refused and therefore isn't counted
 //! (docs/contract/webhooks.md#events-of-the-operator).
 //!
-//! A server that reports wrong usage usually reports a lot of it. So refusals are summed up in memory by code and
-//! source, and announced within a minute of the first one. While they continue, each code and source is announced
-//! hourly, by one replica at a time.
+//! A server that reports wrong usage usually reports a lot of it. Therefore refusals are summed up in memory
+//! by code and source, and announced within a minute of the first one. While they continue, each code and
+//! source is announced hourly, by one replica at a time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,8 @@ use crate::rules::events::Reason;
 
 /// The minimum time between two events with the same code and source, in milliseconds.
 const PAUSE_MS: i64 = HOUR_MS;
-/// Maximum number of codes and sources that are counted one by one. Further sources are counted together, without
-/// their names.
+/// Maximum number of codes and sources that are counted one by one. Further sources are counted together,
+/// without their names.
 const MAX_ENTRIES: usize = 1_000;
 
 /// A code and a source; `None` if the source couldn't be read, or if too many are counted already.
@@ -54,7 +54,7 @@ impl UsageRefusals {
         self.entries().iter().map(|(key, refused)| (key.clone(), *refused)).collect()
     }
 
-    /// Removes the announced refusals. Later ones stay.
+    /// Removes the announced refusals. Later refusals stay.
     fn remove(&self, announced: &[(Key, Refused)]) {
         let mut entries = self.entries();
         for (key, Refused { events, last_at, .. }) in announced {
@@ -68,7 +68,7 @@ impl UsageRefusals {
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<Key, Refused>> {
-        // A panic leaves nothing half changed.
+        // A panic can't leave the entries half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,8 +82,8 @@ pub enum Timing {
     Now,
 }
 
-/// Sends refused usage to the installation's webhooks, as one event for each code and source; returns the number
-/// of events. If no webhook receives them, the counts are dropped.
+/// Sends refused usage to the installation's webhooks, as one event for each code and source; returns the
+/// number of events. If no webhook receives them, the counts are dropped.
 ///
 /// # Errors
 /// The database fails. The counts are kept.

@@ -18,24 +18,24 @@ use crate::store::usage::reports::{self, DayComponent, DayUsage};
 
 pub use crate::store::usage::reports::Group;
 
-/// Maximum number of rows that are read for a report: a year of days of 270 keys. Larger reports are refused,
-/// to bound the memory.
+/// Maximum number of rows that are read for a report: one year of daily rows for 270 keys. Larger reports are
+/// refused, to bound the memory.
 const MAX_ROWS: usize = 100_000;
 
 /// The options of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// The first day. Without it the range is completed, see [`periods::range`].
+    /// The start. If a bound is missing, the range is completed: see [`periods::range`].
     pub start: Option<DateBound>,
     pub end: Option<DateBound>,
     /// The columns to group by.
     pub groups: Groups,
-    /// Include the currency in the report.
+    /// `true` to include the currency in the report.
     pub needs_currency: bool,
-    /// Include the names of projects, keys and users in the report of an organization; that of a project always
-    /// names the callers.
+    /// `true` to include the names of projects, keys and users in the report of an organization. The report
+    /// of a project always includes the names of callers.
     pub needs_names: bool,
-    /// Count the components of prices, too.
+    /// `true` to also count the components of prices.
     pub needs_components: bool,
 }
 
@@ -57,13 +57,13 @@ impl Query {
 #[derive(Clone, Debug)]
 pub struct Report {
     pub range: Range,
-    /// Sorted by date, then group. Days without usage are left out.
+    /// Sorted by date, then group. Days without usage are omitted.
     pub rows: Vec<Row>,
     /// The sum of all rows.
     pub total: UsageByKind,
     /// The sum of the components of all rows.
     pub total_components: ComponentsByKind,
-    /// The organization's currency, an ISO 4217 code, if it was asked for.
+    /// The organization's currency, an ISO 4217 code, if it was requested.
     pub currency: Option<String>,
 }
 
@@ -77,8 +77,8 @@ pub struct Row {
     pub components: ComponentsByKind,
 }
 
-/// The components of usage of chat and of embedding models: the tokens of each part, and pieces such as searches.
-/// Components with a count of zero are left out.
+/// The components of usage of chat and of embedding models: the tokens of each part, and pieces such as
+/// searches. Components with a count of zero are omitted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ComponentsByKind {
     pub chat: BTreeMap<Component, i64>,
@@ -121,7 +121,7 @@ impl Report {
     /// Keeps only the rows of these groups, and their sum.
     ///
     /// # Errors
-    /// No components: the sum of all rows was already calculated.
+    /// A sum overflows, which is impossible, because the sum of all rows was already calculated.
     pub fn retain(&mut self, is_kept: impl Fn(&Group) -> bool) -> Result<(), Error> {
         self.rows.retain(|row| is_kept(&row.group));
         (self.total, self.total_components) = (UsageByKind::default(), ComponentsByKind::default());
@@ -173,22 +173,22 @@ impl From<&DayUsage> for KindUsage {
 }
 
 impl UsageByKind {
-    /// The number of events of both kinds.
+    /// Returns the number of events of both kinds.
     pub fn requests(&self) -> i128 {
         i128::from(self.chat.requests) + i128::from(self.embeddings.requests)
     }
 
-    /// Input tokens of both kinds.
+    /// Returns the input tokens of both kinds.
     pub fn prompt_tokens(&self) -> i128 {
         i128::from(self.chat.prompt_tokens) + i128::from(self.embeddings.prompt_tokens)
     }
 
-    /// Output tokens.
+    /// Returns the output tokens of both kinds.
     pub fn completion_tokens(&self) -> i128 {
         i128::from(self.chat.completion_tokens) + i128::from(self.embeddings.completion_tokens)
     }
 
-    /// The list price of both kinds.
+    /// Returns the list price of both kinds.
     pub fn amount(&self) -> Pico {
         Pico::from_units(self.chat.amount.units() + self.embeddings.amount.units())
     }
@@ -205,7 +205,8 @@ impl UsageByKind {
 /// Reports the usage of an organization.
 ///
 /// # Errors
-/// 400 if the range ends before it begins or is too long, or if the report has too many rows; the database fails.
+/// 400 if the range ends before it begins or is too long, or if the report has too many rows; the database
+/// fails.
 pub fn of_organization(
     billing: &Billing,
     organization_id: OrganizationId,
@@ -224,8 +225,8 @@ pub fn of_organization(
     })
 }
 
-/// Returns the usage of some projects of an organization in the current calendar month; those without usage are
-/// left out.
+/// Returns the usage of some projects of an organization in the current calendar month. Projects without
+/// usage are omitted.
 ///
 /// # Errors
 /// The database fails.
@@ -265,7 +266,7 @@ pub fn of_project(
     })
 }
 
-/// Reports the usage of an API key by day, week or month; it has no other groups and no components.
+/// Reports the usage of an API key by day, week or month. The report has no other groups and no components.
 ///
 /// # Errors
 /// The errors of [`of_organization`].
@@ -281,7 +282,7 @@ fn range(billing: &Billing, query: Query) -> Result<Range, Error> {
     periods::range(query.start, query.end, billing.clock.now()).map_err(Error::invalid)
 }
 
-/// Returns the maximum number of rows plus one, which reveals a report that is too large.
+/// Returns the maximum number of rows plus one, which shows whether a report is too large.
 fn row_limit() -> i64 {
     i64::try_from(MAX_ROWS).unwrap_or(i64::MAX).saturating_add(1)
 }
@@ -348,7 +349,7 @@ fn group_rows(groups: Groups, mut days: Vec<DayUsage>) -> Result<(Vec<Row>, Usag
     Ok((rows, total))
 }
 
-/// Adds components to the rows of their groups. Returns the sum of all.
+/// Adds components to the rows of their groups. Returns the sum of all components.
 fn add_components(
     rows: &mut [Row],
     groups: Groups,
@@ -362,7 +363,7 @@ fn add_components(
     let places = rows.iter().enumerate().map(|(place, row)| ((row.date, unnamed(&row.group)), place));
     let places: BTreeMap<_, _> = places.collect();
     for DayComponent { day, kind, group, component, quantity } in components {
-        // The rows were read before. A group that had no usage then isn't in this report.
+        // The rows were read before the components. A group that had no usage then isn't in this report.
         let place = places.get(&(groups.period.first_day(day), group));
         if let Some(row) = place.and_then(|place| rows.get_mut(*place)) {
             row.components.add(kind, component, quantity)?;

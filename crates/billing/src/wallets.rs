@@ -19,7 +19,7 @@ pub use crate::store::wallets::Wallet;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletOverview {
     pub wallet: Wallet,
-    /// The amount by which the balance may go below zero now.
+    /// The amount by which the balance may currently go below zero.
     pub credit_limit: Nano,
     /// The name, or the former name of a deleted organization.
     pub name: Option<String>,

@@ -1,7 +1,7 @@
 //! Closing of months: each month of each organization in one transaction, the oldest first.
 //!
-//! A transaction that closes a month locks the wallet and checks that the month is still the open one. So a month
-//! is closed once, even if several replicas and commands try.
+//! A transaction that closes a month locks the wallet and checks that the month is still the open one.
+//! Therefore each month is closed only once, even if several replicas and commands try to close it.
 
 use std::collections::BTreeSet;
 
@@ -99,7 +99,7 @@ pub async fn close_due(
 /// been up for a while.
 ///
 /// # Errors
-/// Nothing may be closed now; the database fails.
+/// Months can't be closed now; the database fails.
 pub async fn close_for_operator(
     billing: &Billing,
     as_of: Option<Time>,
@@ -218,8 +218,8 @@ pub async fn add_missing_issuers(billing: &Billing) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the bill of a month's billed usage, by the prices and discounts of the database; the catalog file may
-/// have changed since.
+/// Returns the bill of a month's billed usage, with the prices and discounts in the database, because the
+/// catalog file may have changed since then.
 ///
 /// # Errors
 /// The database fails, or a sum overflows.
@@ -229,7 +229,7 @@ pub async fn bill(
     month: Month,
     used: &[BilledUsage],
 ) -> Result<Bill, Error> {
-    // Late usage has the discounts of its own month, which depend on the usage billed before.
+    // Late usage gets the discounts of its own month, which depend on the usage that was billed before.
     let late = used.iter().map(|used| used.day.month()).filter(|of| *of != month).collect();
     let before = store::months::billed_before(tx, organization_id, &late, month).await?;
     let book = catalog::store::prices::book(tx).await?;
@@ -245,8 +245,8 @@ fn out_of_range(month: Month) -> Error {
     Error::internal(format!("the sums of {month} are out of range"))
 }
 
-/// Posts the discounts of the month that is closed, or the part of earlier ones that is taken back. Returns the
-/// remaining debt.
+/// Posts the discounts of the closed month, or a charge if the discounts of earlier months have become
+/// smaller. Returns the remaining debt.
 async fn post_discount(
     booking: &Booking<'_>,
     tx: &mut Tx,

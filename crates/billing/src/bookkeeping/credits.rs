@@ -1,4 +1,4 @@
-//! Credits: added and taken back by operators, ended at their expiry.
+//! Credits: operators add them and take them back, and they end at their expiry.
 
 use crate::rules::books::{Credit, Source};
 use crate::{Billing, store};
@@ -21,7 +21,7 @@ const EXPIRED_AT_ONCE: i64 = 100;
 const PAGE_SIZE: i64 = 100;
 /// Maximum length of a reference, in characters.
 const MAX_REFERENCE_CHARS: usize = 200;
-/// Prefixes of the references that the service makes itself.
+/// Prefixes of references that only the service itself creates.
 const RESERVED_PREFIXES: [&str; 4] = ["discount:", "payment:", "void:", "correction:"];
 
 /// A credit to be added by an operator.
@@ -31,7 +31,7 @@ pub struct NewCredit {
     pub amount: Nano,
     /// Unique within the organization: credits with the same reference are the same credit.
     pub reference: String,
-    /// A grant, not a purchase.
+    /// `true` for a grant, `false` for a purchase.
     pub is_grant: bool,
     pub expires_at: Option<Time>,
 }
@@ -102,7 +102,7 @@ pub struct AddedCredit {
     pub wallet: Wallet,
 }
 
-/// Adds a credit, unless its reference exists. It pays debts first, and the rest can be used.
+/// Adds a credit, unless its reference already exists. The credit pays debts first; the rest can be spent.
 ///
 /// # Errors
 /// The credit is invalid, or the organization doesn't exist; the database fails.
@@ -174,8 +174,8 @@ pub struct CreditTakeBack {
     pub wallet: Wallet,
 }
 
-/// Takes back the remainder of a credit, or a part of it: a refunded purchase, or a grant by mistake. Amounts that were
-/// used or are reserved for calls in progress aren't touched.
+/// Takes back the remainder of a credit, or a part of it, after a refunded purchase or a mistaken grant.
+/// Amounts that were used or are reserved for calls in progress aren't touched.
 ///
 /// # Errors
 /// The credit doesn't exist, or its remainder is smaller than the amount; the database fails.
@@ -222,7 +222,7 @@ pub async fn take_back(
     Ok(CreditTakeBack { credit, amount, wallet })
 }
 
-/// Ends every expired credit. Returns their number.
+/// Ends every expired credit. Returns the number of ended credits.
 pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error> {
     let (mut after, mut ended) = (None, 0);
     loop {
@@ -244,7 +244,7 @@ pub async fn expire_due(billing: &Billing, trail: &Trail) -> Result<usize, Error
     }
 }
 
-/// Ends the expired credits of a wallet. Returns their number.
+/// Ends the expired credits of a wallet. Returns the number of ended credits.
 async fn expire_in_wallet(
     billing: &Billing,
     organization_id: OrganizationId,

@@ -9,20 +9,20 @@ use kernel::clock::{DAY_MS, Time};
 use kernel::error::Error;
 use kernel::ids::{CreditId, OrganizationId};
 
-/// The time before its end from which a credit expires soon.
+/// The time before its end from which a credit counts as expiring soon, in milliseconds.
 const SOON_MS: i64 = 7 * DAY_MS;
-/// Maximum number of credits that one read finds.
+/// Maximum number of credits that one query returns.
 const MAX_AT_ONCE: i64 = 100;
 
-/// Notifies webhooks, once, of every credit that expires within a week and isn't used up. Returns the number of
-/// credits; replicas that run at the same time announce each one once.
+/// Notifies webhooks, once, of every credit that expires within a week and isn't used up. Returns the number
+/// of credits; replicas that run at the same time announce each one once.
 ///
 /// # Errors
 /// The database fails.
 pub async fn announce_due(billing: &Billing) -> Result<usize, Error> {
     let (mut after, mut announced) = (None, 0);
     loop {
-        // An event isn't taken back, so none is queued while the clock isn't trusted.
+        // A sent event can't be taken back, so none is queued while the clock isn't trusted.
         if !billing.clock_guard.is_trusted() {
             return Ok(announced);
         }
@@ -42,7 +42,7 @@ pub async fn announce_due(billing: &Billing) -> Result<usize, Error> {
     }
 }
 
-/// Returns `true` if this call has announced the credit, and not another replica.
+/// Announces that a credit expires soon. Returns `false` if it was already announced or is used up.
 async fn announce(billing: &Billing, organization_id: OrganizationId, id: CreditId) -> Result<bool, Error> {
     let now = billing.clock.now();
     let mut tx = billing.db().write().await?;

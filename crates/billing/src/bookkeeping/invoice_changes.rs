@@ -22,15 +22,15 @@ use crate::books::booking::{Booking, Deposit, Refund};
 pub struct InvoiceChange {
     /// The invoice after the change.
     pub invoice: Invoice,
-    /// The invoice already had this status, and nothing was changed.
+    /// `true` if the invoice already had this status and nothing was changed.
     pub was_unchanged: bool,
-    /// The new credit of a payment.
+    /// The new credit, if a payment was recorded.
     pub credit: Option<Credit>,
 }
 
-/// Records the payment of an open invoice from outside. Without `amount`, it is the amount that the invoice asks
-/// for: its amount due, rounded up to the currency's minor unit. A surplus pays the oldest other invoices and
-/// stays as credit.
+/// Records that an open invoice was paid outside the service. Without `amount`, the paid amount is the
+/// invoice's amount due, rounded up to the currency's minor unit. A surplus pays the oldest other invoices;
+/// the rest stays as credit.
 ///
 /// # Errors
 /// The invoice isn't open, or the amount is wrong; the database fails.
@@ -105,7 +105,7 @@ pub async fn void(billing: &Billing, id: InvoiceId, trail: &Trail) -> Result<Inv
     invoice.status = Status::Void;
     invoice.voided_at = Some(booking.now);
     store::invoices::set_status(&mut tx, &invoice, booking.now).await?;
-    // Credit notes have refunded their part.
+    // Credit notes have already refunded their parts.
     let credited = store::credit_notes::sum_of_month(&mut tx, invoice.organization_id, invoice.month).await?;
     let refunded = Nano::from_units(invoice.amount.units() - credited.units());
     if refunded != Nano::ZERO {
@@ -218,7 +218,7 @@ pub(super) async fn withdraw(
     store::credits::set_remaining(tx, credit.id, remaining).await
 }
 
-/// Locks the wallet of an invoice, and returns both in their state under the lock.
+/// Locks the wallet of an invoice. Returns both, as read under the lock.
 async fn lock_invoice(
     tx: &mut Tx,
     id: InvoiceId,

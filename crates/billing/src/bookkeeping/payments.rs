@@ -1,7 +1,7 @@
-//! The movements of payments, under the wallet's lock: money that comes in, and money that goes back to its payer.
+//! The movements of payments, under the wallet's lock: incoming money, and money that returns to its payer.
 //!
-//! The keys of these movements begin with `payment:` and the id of the payment. Each happens once: the ledger refuses a
-//! second one with the same key.
+//! The keys of these movements begin with `payment:` and the id of the payment. Each movement happens once,
+//! because the ledger refuses a second one with the same key.
 
 use crate::books::booking::{Booking, Deposit};
 use crate::rules::books::{Credit, Source, cmp_use_order};
@@ -13,22 +13,23 @@ use kernel::error::Error;
 use kernel::ids::{InvoiceId, PaymentId};
 use kernel::money::Nano;
 
-/// The reason why money of a payment goes back to its payer, or comes in again.
+/// The reason why money of a payment returns to its payer, or comes in again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cause<'a> {
     /// The id of the refund, or of the dispute.
     pub id: &'a str,
-    /// The number of its booking, from 1 on: a dispute may be booked several times.
+    /// The number of this booking, starting at 1. A dispute may be booked several times.
     pub booking: i64,
 }
 
 impl<'a> Cause<'a> {
-    /// The first booking of a refund or a dispute.
+    /// Returns the cause of the first booking of a refund or a dispute.
     pub const fn first(id: &'a str) -> Self {
         Self { id, booking: 1 }
     }
 
-    /// Returns the key of the resulting movement; `place` is the source of the money, or `back`.
+    /// Returns the key of the resulting movement. `place` is the credit or debt that the money is taken from,
+    /// or `back` if it comes in again.
     fn key(&self, payment_id: PaymentId, place: &str) -> String {
         let Self { id, booking } = self;
         match booking {
@@ -42,9 +43,9 @@ impl<'a> Cause<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Receipt<'a> {
     pub payment_id: PaymentId,
-    /// The invoice that it pays first.
+    /// The invoice that the money pays first.
     pub invoice_id: Option<InvoiceId>,
-    /// The cause, if it isn't the payment itself: a failed refund, or a dispute of which money comes back.
+    /// The cause, if it isn't the payment itself: a failed refund, or a dispute whose money comes back.
     pub cause: Option<Cause<'a>>,
     pub amount: Nano,
 }
@@ -59,11 +60,11 @@ impl Receipt<'_> {
     }
 }
 
-/// Adds the money of a payment to a locked wallet, and writes the wallet: it pays debts first, and the rest is a
-/// credit.
+/// Adds the money of a payment to a locked wallet, and writes the wallet. The money pays debts first, and the
+/// rest becomes a credit.
 ///
 /// # Errors
-/// It was added before, the wallet overflows, or the database fails.
+/// The money was already added, the wallet overflows, or the database fails.
 pub async fn receive(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -102,12 +103,12 @@ pub async fn left_of(tx: &mut Tx, wallet: &Wallet, payment_id: PaymentId) -> Res
     Ok(Nano::from_units(own.map(|credit| credit.remaining.units()).sum()))
 }
 
-/// Takes an amount of a payment out of a locked wallet, for a refund or a dispute, and writes the wallet. Returns
-/// `false`, and takes nothing, if the payment's own credits must cover the amount and don't, or if their remainder is
-/// reserved.
+/// Takes an amount of a payment out of a locked wallet, for a refund or a dispute, and writes the wallet.
+/// Returns `false` and takes nothing if the payment's own credits must cover the amount but don't, or if
+/// their remainder is reserved.
 ///
 /// # Errors
-/// It was taken before, or the database fails.
+/// The amount was already taken, or the database fails.
 pub async fn take(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -162,7 +163,7 @@ async fn post(
     booking.post(tx, wallet, &Transfer { idempotency_key, ..transfer }).await
 }
 
-/// Returns `true` if a credit has come from a payment.
+/// Returns `true` if a credit comes from this payment.
 fn is_of(credit: &Credit, payment_id: PaymentId) -> bool {
     let rest =
         credit.reference.strip_prefix("payment:").and_then(|rest| rest.strip_prefix(&payment_id.text()));

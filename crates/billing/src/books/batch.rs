@@ -1,5 +1,6 @@
-//! A transaction of the queue of writes. All replicas write in the same order, so that they can't deadlock: usage
-//! events, daily rows, wallets by organization, and then the rows that only the holder of a wallet's lock writes.
+//! A transaction of the queue of writes. All replicas write in the same order, so that they can't deadlock:
+//! usage events, daily rows, wallets by organization, and then the rows that only the holder of a wallet's
+//! lock writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,13 +23,13 @@ use kernel::ids::{OrganizationId, ReservationId};
 use kernel::money::{Nano, Pico};
 use trail::Trail;
 
-/// Before every month.
+/// A sentinel before every month.
 const FIRST_MONTH: Month = Month::from_unix_months(i64::MIN);
-/// After every month.
+/// A sentinel after every month.
 const LAST_MONTH: Month = Month::from_unix_months(i64::MAX);
 
-/// Maximum number of attempts, each of which may find that a month was just closed, that a correction was
-/// just made, or that some events are known.
+/// Maximum number of attempts. Another attempt is needed if a month was just closed, a correction was just
+/// made, or some events were already recorded.
 const ATTEMPTS: usize = 8;
 
 /// The reason why a transaction wasn't committed.
@@ -44,7 +45,7 @@ pub(super) enum BatchError {
 }
 
 impl BatchError {
-    /// Returns `true` if the operations would fail one by one too.
+    /// Returns `true` if the operations would also fail one by one.
     pub(super) fn is_permanent(&self, pieces: usize) -> bool {
         match self {
             Self::Database(
@@ -90,7 +91,7 @@ pub(super) async fn run(billing: &Billing, batch: &Batch<'_>) -> Result<Answers,
     Err(BatchError::Outdated)
 }
 
-/// Runs the operations, without the commit. After an error the caller must not commit.
+/// Runs the operations without committing. After an error, the caller must not commit.
 async fn run_operations(
     billing: &Billing,
     tx: &mut Tx,
@@ -99,13 +100,14 @@ async fn run_operations(
 ) -> Result<Answers, BatchError> {
     let now = billing.clock.now();
 
-    // 1. Insert the usage events, which shows the new ones. Their months are assumed to be the open ones.
+    // 1. Insert the usage events; those that are inserted are new. Assume that their months are the open
+    // ones.
     let events: Vec<&UsageEvent> = batch.records.iter().copied().flatten().collect();
     let months = open_months::assume(billing, tx, &events).await?;
     let context = RecordingContext { months: &months, report, now };
     let recorded = events::record(billing, tx, &events, context).await?.ok_or(BatchError::Outdated)?;
 
-    // 2. Add the new events to the daily rows. The increase of each row is what its organization pays.
+    // 2. Add the new events to the daily rows. Each organization pays the increases of its rows.
     let charges = add_to_days(tx, &recorded.counted, &months).await?;
 
     // 3. Lock the wallets of all organizations, in the order of their ids.
@@ -115,7 +117,7 @@ async fn run_operations(
     let mut wallets = LockedWallets::lock(billing, &trail, tx, organizations, now).await?;
     let reserved_before = wallets.reserved();
 
-    // 4. Under the locks, check what was assumed before them.
+    // 4. Under the locks, check the assumptions that were made before them.
     if !wallets.have_assumed_months(&recorded.counted, &months)
         || !corrections::are_covered(tx, &recorded.counted).await?
     {
@@ -191,7 +193,7 @@ fn spenders(
     using.chain(ended.values().map(Spender::from)).chain(reserving)
 }
 
-/// Removes the reservations that were captured: a capture ends a reservation before a release does.
+/// Removes the captured reservations from `ended`, because a capture comes before a release.
 fn remove_captured(ended: &mut BTreeMap<ReservationId, ReservedAmount>, counted: &[CountedEvent<'_>]) {
     for CountedEvent { event, reservation_id, .. } in counted {
         let organization_id = Some(event.payer.organization_id);
@@ -268,7 +270,7 @@ async fn add_to_days<'a>(
     Ok(charges)
 }
 
-/// Returns the organizations of the reservations to extend or release. Unknown reservations are left out.
+/// Returns the organizations of the reservations to extend or release. Unknown reservations are omitted.
 async fn named_reservations(
     tx: &mut Tx,
     batch: &Batch<'_>,

@@ -1,8 +1,8 @@
 //! Movements of a wallet and its credits, under the wallet's lock.
 //!
 //! A charge is paid from credits in the order of their use; the rest is a debt. Incoming money pays debts
-//! first, those of the oldest invoices before others, and becomes a credit otherwise. A refund goes back into
-//! the credits that paid. `credit_uses` records which credit paid how much of which billed month.
+//! first, starting with those of the oldest invoices, and the rest becomes a credit. A refund goes back into
+//! the credits that paid. `credit_uses` records how much each credit paid for each billed month.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Deposit {
     pub source: Source,
     /// The reference of the credit.
     pub reference: String,
-    /// More than 0.
+    /// Greater than 0.
     pub amount: Nano,
     pub expires_at: Option<Time>,
     /// The invoice that is paid before older ones.
@@ -42,19 +42,20 @@ pub struct Deposit {
 /// A refund of an amount that was billed in a month.
 #[derive(Clone, Debug)]
 pub struct Refund {
-    /// The month in which it was billed.
+    /// The month in which the amount was billed.
     pub month: Month,
-    /// Earlier billed months, to which the rest of the amount belongs if it exceeds the amount paid for `month`.
+    /// Earlier billed months. If the amount exceeds the amount paid for `month`, the rest belongs to these.
     pub earlier: Vec<Month>,
     /// The amount that returns to credits, without the part that lowers a debt.
     pub amount: Nano,
-    /// The kind of the new credit for the part that no recorded credit has paid.
+    /// The kind of the new credit for the part that wasn't paid by a recorded credit.
     pub source: Source,
     /// The reference of that credit.
     pub reference: String,
 }
 
-/// The author and time of the bookings of one transaction. What ends, ends by the time of the wallet's lock.
+/// The author and time of the bookings of one transaction. Expiry is decided by the time of the wallet's
+/// lock, not by `now`.
 pub struct Booking<'a> {
     pub billing: &'a Billing,
     /// The author, for the audit trail.
@@ -63,8 +64,8 @@ pub struct Booking<'a> {
 }
 
 impl Booking<'_> {
-    /// Locks a wallet and ends its expired credits; the caller writes the wallet. `None` if the wallet doesn't
-    /// exist.
+    /// Locks a wallet and ends its expired credits; the caller writes the wallet. Returns `None` if the
+    /// wallet doesn't exist.
     ///
     /// # Errors
     /// The database fails.
@@ -81,8 +82,8 @@ impl Booking<'_> {
         Ok(Some(wallet))
     }
 
-    /// Ends the expired credits of a locked wallet, except for amounts that are reserved for calls. Returns their
-    /// number.
+    /// Ends the expired credits of a locked wallet, except for amounts that are reserved for calls. Returns
+    /// the number of ended credits.
     ///
     /// # Errors
     /// The database fails.
@@ -105,7 +106,7 @@ impl Booking<'_> {
         Ok(ending.len())
     }
 
-    /// Adds a credit of a locked wallet.
+    /// Adds a credit to a locked wallet.
     async fn insert_credit(&self, tx: &mut Tx, wallet: &Wallet, credit: &Credit) -> Result<(), db::Error> {
         credits::insert(tx, wallet.organization_id, credit).await?;
         let added = CreditAdded {
@@ -194,7 +195,7 @@ impl Booking<'_> {
     }
 
     /// Pays a charge for a month from credits, before it is posted. The rest is a debt. `reserved` is the
-    /// amount that was reserved for it, which is taken even from expired credits.
+    /// amount that was reserved for the charge; it is taken even from expired credits.
     ///
     /// # Errors
     /// The database fails.
@@ -253,8 +254,8 @@ impl Booking<'_> {
         credit.ok_or_else(|| Error::internal("a credit that was just added isn't there"))
     }
 
-    /// Refunds money whose movement was already posted: into the credits that paid, the last used first. Money
-    /// that returns to an expired credit ends with it. Then debts are paid.
+    /// Refunds money whose movement was already posted. The money returns to the credits that paid, the last
+    /// used first; money that returns to an expired credit expires with it. Then debts are paid.
     ///
     /// # Errors
     /// The database fails.
@@ -323,8 +324,8 @@ impl Booking<'_> {
         Ok(left)
     }
 
-    /// Pays the debts of a wallet from its credits: the invoice `first`, then the oldest invoices, then usage that
-    /// isn't billed yet.
+    /// Pays the debts of a wallet from its credits: the invoice `first`, then the oldest invoices, then usage
+    /// that isn't billed yet.
     ///
     /// # Errors
     /// The database fails.
@@ -356,7 +357,7 @@ impl Booking<'_> {
         Ok(())
     }
 
-    /// Pays a debt of a month from credits. Returns the amount that they paid.
+    /// Pays a debt of a month from credits. Returns the paid amount.
     async fn use_credits(
         &self,
         tx: &mut Tx,
@@ -376,7 +377,7 @@ impl Booking<'_> {
         Ok(Nano::from_units(paid))
     }
 
-    /// Lowers the amount due of an open invoice, which is paid once it reaches zero.
+    /// Lowers the amount due of an open invoice. The invoice is paid once the amount reaches zero.
     ///
     /// # Errors
     /// The database fails.
@@ -397,8 +398,8 @@ impl Booking<'_> {
         store::invoices::set_status(tx, invoice, self.now).await
     }
 
-    /// Returns the debts of the months that aren't billed yet. `decreases` are the amounts by which daily rows were
-    /// lowered but that aren't posted yet.
+    /// Returns the debts of the months that aren't billed yet. `decreases` are the amounts by which daily
+    /// rows were lowered, but which aren't posted yet.
     ///
     /// # Errors
     /// The database fails.
@@ -447,7 +448,7 @@ impl Booking<'_> {
         trail::record(tx, self.trail, &event, self.now, &self.billing.random).await
     }
 
-    /// Adds an entry about an amount to the audit trail, from which the audit recounts it.
+    /// Adds an entry about an amount to the audit trail. The audit recounts amounts from these entries.
     ///
     /// # Errors
     /// The database fails.

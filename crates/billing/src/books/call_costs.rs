@@ -1,4 +1,4 @@
-//! Costs of recorded calls: written with their events, so that each counts once.
+//! Costs of recorded calls, written with their events so that each cost counts once.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::counted::CountedEvent;
 use crate::store::usage::costs::{self, CostKey, CostSums};
 use db::Tx;
 
-/// Adds the costs of new events, under the locks of their wallets. Without costs it runs no query. Returns `false` if a sum
-/// overflows.
+/// Adds the costs of new events, under the locks of their wallets. Runs no query if no event has a cost.
+/// Returns `false` if a sum overflows.
 pub(super) async fn add(tx: &mut Tx, counted: &[CountedEvent<'_>]) -> Result<bool, db::Error> {
     let mut sums: BTreeMap<CostKey<'_>, CostSums> = BTreeMap::new();
     for CountedEvent { event, cost, .. } in counted {

@@ -14,8 +14,8 @@ use crate::rules::rating::{self, PricedTokens, Tokens};
 use crate::store::usage::recording::{self, CorrectionSums, InsertReport, NewEvent, RatedEvent, StoredEvent};
 
 /// Records the corrections among these events in the order of their arrival, and returns a verdict for each,
-/// in the given order. They are few, so each is looked up separately. Tokens that one correction takes back
-/// aren't available to the next.
+/// in the given order. Corrections are rare, so each is looked up separately. Tokens that one correction
+/// takes back aren't available to the next.
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,
@@ -42,7 +42,8 @@ async fn correct<'a>(
     corrects: &str,
     now: Time,
 ) -> Result<Verdict<'a>, db::Error> {
-    // This check comes first: a correction that already counts would seem to take back too much.
+    // This check comes first: otherwise a correction that is already recorded would seem to take back too
+    // much.
     if let Some(stored) = recording::stored(tx, event.key()).await? {
         return Ok(Verdict::Stored(stored.payload_hash));
     }
@@ -68,7 +69,7 @@ async fn correct<'a>(
     if recording::insert(tx, &[new], InsertReport::Rows, now).await? == Some(vec![true]) {
         return Ok(Verdict::New(recorded::FinalEvent::Completed(Box::new(complete)), billed_month));
     }
-    // Another replica has recorded the correction meanwhile.
+    // Another replica has recorded the correction in the meantime.
     let stored = recording::stored(tx, event.key()).await?;
     let stored =
         stored.ok_or_else(|| db::Error::Internal("a correction is neither new nor stored".to_owned()))?;
@@ -104,8 +105,8 @@ fn correction_amount(
         .ok_or_else(|| events::price_is_gone(corrects))
 }
 
-/// Returns `true` if no corrected event is below zero by all of its corrections: other replicas may have
-/// added some that weren't visible before the wallet was locked.
+/// Returns `true` if the corrections of each event take back no more than its quantities. Other replicas may
+/// have added corrections that weren't visible before the wallet was locked.
 pub(super) async fn are_covered(tx: &mut Tx, counted: &[CountedEvent<'_>]) -> Result<bool, db::Error> {
     let corrected: BTreeSet<_> = counted
         .iter()

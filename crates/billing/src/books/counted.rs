@@ -11,14 +11,14 @@ use kernel::ids::ReservationId;
 /// A new event.
 pub(super) struct CountedEvent<'a> {
     pub(super) event: FinalEvent<'a>,
-    /// The month in which it is billed; for a correction, that of the corrected event.
+    /// The month in which the event is billed; for a correction, the month of the corrected event.
     pub(super) billed_month: Month,
     pub(super) reservation_id: Option<ReservationId>,
     /// The operator's cost of the call.
     pub(super) cost: Option<&'a CallCost>,
 }
 
-/// A rated event in a compact form, as a batch has many of them.
+/// A rated event in a compact form, because a batch has many of them.
 pub(super) enum FinalEvent<'a> {
     AsReported(&'a RatedEvent),
     /// A correction, completed from the event that it corrects.
@@ -36,7 +36,7 @@ impl Deref for FinalEvent<'_> {
     }
 }
 
-/// The outcome of the first event of a key.
+/// The outcome of the first event with a key.
 pub(super) enum Verdict<'a> {
     New(FinalEvent<'a>, Month),
     /// An event with this payload hash was recorded before.

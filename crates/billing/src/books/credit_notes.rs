@@ -24,9 +24,9 @@ pub(super) struct CreditedMonth {
     pub(super) corrections: Vec<(String, String)>,
 }
 
-/// Takes back usage that was billed in a closed month: adds a credit note to that month's invoice, which lowers
-/// the amount due, and refunds the paid part. A correction of a void invoice posts nothing, as that was refunded
-/// as a whole.
+/// Takes back usage that was billed in a closed month: adds a credit note to that month's invoice, which
+/// lowers the amount due, and refunds the paid part. A correction of a void invoice posts nothing, because
+/// the whole invoice was refunded.
 pub(super) async fn take_back(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -46,7 +46,8 @@ pub(super) async fn take_back(
     }
     let amount = Nano::from_units(-bill.amount.units());
     if amount < Nano::ZERO && invoice.status != Status::Void {
-        // Recorded for the month of the invoice, so that voiding it refunds the credits that pay this.
+        // The payment is recorded for the invoice's month, so that voiding the invoice also refunds these
+        // credits.
         booking.pay_from_credits(tx, wallet, month, Nano::from_units(-amount.units()), Nano::ZERO).await?;
     }
     if posted != 0 {
@@ -67,7 +68,7 @@ pub(super) async fn take_back(
             let paid = store::credits::uses(tx, id, month).await?;
             let paid: i128 = paid.iter().map(|used| used.amount.units()).sum();
             let notes = store::credit_notes::sum_of_month(tx, id, month).await?;
-            // As with an open invoice, the unpaid part is lowered first, including the balance that it brought
+            // As with an open invoice, the unpaid part is lowered first, including the balance brought
             // forward.
             let asked = invoice.amount.units() + invoice.brought_forward.units();
             let unpaid = (asked - notes.units() - paid).max(0);
@@ -124,7 +125,7 @@ async fn refund_paid(
         .await
 }
 
-/// Posts the part of a correction that was refunded before or never paid, to cancel it.
+/// Posts the reversal of the part of a correction that was already refunded or never paid.
 async fn post_reversal(
     booking: &Booking<'_>,
     tx: &mut Tx,
@@ -163,7 +164,7 @@ async fn add_note(
     booking.record_event(tx, Action::CreditNoteCreated, &note.id.to_string(), wallet.organization_id).await
 }
 
-/// Names the first correction, and the number of others.
+/// Returns a reference with the first correction and the number of others.
 fn reference(corrections: &[(String, String)]) -> String {
     let Some(((source, event_id), others)) = corrections.split_first() else { return String::new() };
     match others.len() {

@@ -8,9 +8,9 @@ use db::Tx;
 use kernel::clock::Month;
 use kernel::money::Nano;
 
-/// Returns the debts of the months that aren't billed yet, whose sum is `not_billed`. A debt that belongs to no
-/// month counts as the debt of the oldest month. `decreases` are the amounts by which daily rows were lowered but that
-/// aren't posted yet.
+/// Returns the debts of the months that aren't billed yet, whose sum is `not_billed`. A debt that belongs to
+/// no month counts as a debt of the oldest month. `decreases` are the amounts by which daily rows were
+/// lowered, but which aren't posted yet.
 pub(super) async fn debts_of_open_months(
     tx: &mut Tx,
     wallet: &Wallet,

@@ -28,7 +28,8 @@ pub(super) struct RecordingContext<'a> {
 }
 
 impl RecordingContext<'_> {
-    /// Returns the month in which a new event is billed: its own, or the first open one if that is later.
+    /// Returns the month in which a new event is billed: its own month, or the first open one if that is
+    /// later.
     fn billed_month(&self, event: &RatedEvent) -> Month {
         let own = event.occurred_at.day().month();
         self.months.get(&event.payer.organization_id).map_or(own, |open| own.max(*open))
@@ -38,10 +39,11 @@ impl RecordingContext<'_> {
 /// An event with its position in the order of arrival.
 type IndexedEvent<'a> = (usize, &'a UsageEvent);
 
-/// Records the new events. Of several with the same key, the first one is compared with the stored one, and the
-/// others with the result. Events are recorded before corrections, so that a correction may arrive with its event.
+/// Records the new events. Of several events with the same key, the first is compared with the stored event,
+/// and the others with the result. Events are recorded before corrections, so that a correction may arrive
+/// together with its event.
 ///
-/// `None` if the transaction must be started over, see [`recording::insert`].
+/// Returns `None` if the transaction must be started over: see [`recording::insert`].
 pub(super) async fn record<'a>(
     billing: &Billing,
     tx: &mut Tx,
@@ -66,7 +68,7 @@ pub(super) async fn record<'a>(
     Ok(Some(RecordedEvents { outcomes: in_order(decided), counted }))
 }
 
-/// Returns a verdict for each group, about its first event.
+/// Returns a verdict on the first event of each group.
 async fn verdicts<'a>(
     billing: &Billing,
     tx: &mut Tx,
@@ -99,7 +101,7 @@ async fn verdicts<'a>(
     verdicts.map(Some).ok_or_else(|| db::Error::Internal("an event is neither new nor stored".to_owned()))
 }
 
-/// Decides about the events of one key. Those that differ from a refused one are decided in the next pass.
+/// Decides on the events of one key. Events that differ from a refused one are decided in the next pass.
 fn decide<'a>(
     group: &[IndexedEvent<'a>],
     verdict: Verdict<'a>,

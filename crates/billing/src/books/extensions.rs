@@ -16,8 +16,8 @@ struct Group {
     with_progress: Vec<(ReservationId, Progress)>,
 }
 
-/// Extends the reservations that weren't ended by another operation. Of several extensions of one reservation, the
-/// last one counts.
+/// Extends the reservations that weren't ended by another operation. If a reservation has several extensions,
+/// the last one counts.
 pub(super) async fn run(
     tx: &mut Tx,
     extensions: &[Extension],

@@ -1,9 +1,9 @@
 //! The budgets of one transaction, under the locks of their organizations' wallets: read together, changed in
 //! memory, written once.
 //!
-//! Usage counts in the period of its day. Reservations don't belong to a period: while it exists, a reservation
-//! lowers the remaining amount of every budget of its organization, project and API key, so that a call that
-//! begins in one period and is captured in the next can't exceed the limit of either.
+//! Usage counts in the period of its day. Reservations don't belong to a period. While a reservation exists,
+//! it lowers the remaining amount of every budget of its organization, project and API key. Therefore a call
+//! that begins in one period and is captured in the next can't exceed the limit of either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ impl From<Use> for LockedUse {
 }
 
 impl LockedBudgets {
-    /// Returns the budgets of these organizations, none of which is read yet.
+    /// Creates the set of budgets of these organizations. No budget is loaded yet.
     pub(crate) fn new(organizations: BTreeSet<OrganizationId>, now: Time) -> Self {
         Self {
             now,
@@ -62,7 +62,7 @@ impl LockedBudgets {
         }
     }
 
-    /// Reads the budgets of these callers, projects and organizations, unless they were already read.
+    /// Loads the budgets of these callers, projects and organizations, unless they were already loaded.
     pub(crate) async fn load(
         &mut self,
         tx: &mut Tx,
@@ -98,7 +98,7 @@ impl LockedBudgets {
         self.budgets.get_mut(&id).ok_or_else(|| db::Error::Internal(format!("{id} isn't loaded")))
     }
 
-    /// Frees the money of an ended reservation, whose budgets are loaded.
+    /// Frees the money of an ended reservation. Its budgets must be loaded.
     pub(crate) fn free(&mut self, reserved: &ReservedAmount) -> Result<(), db::Error> {
         for id in self.ids(reserved.into()) {
             self.get(id)?.add_reserved(-reserved.amount.units());
@@ -106,7 +106,7 @@ impl LockedBudgets {
         Ok(())
     }
 
-    /// Counts usage of a day, whose budgets are loaded. The amount is negative for corrections.
+    /// Counts the usage of a day. The budgets must be loaded. The amount is negative for corrections.
     pub(crate) async fn spend(
         &mut self,
         tx: &mut Tx,
@@ -117,7 +117,8 @@ impl LockedBudgets {
         for id in self.ids(spender) {
             let locked = self.get(id)?;
             let start = locked.budget.period.start(day);
-            // Periods before the budget aren't counted: they have usage from before its creation.
+            // Periods before the budget's first one aren't counted, because their usage precedes its
+            // creation.
             if start < locked.budget.first_period() || amount == Pico::ZERO {
                 continue;
             }
@@ -128,8 +129,9 @@ impl LockedBudgets {
         Ok(())
     }
 
-    /// Returns the remaining amounts of the hard budgets of a call after its reservation, `None` without any; or
-    /// the refusal of one that doesn't cover it. The budgets are loaded; nothing is changed.
+    /// Checks a call against its hard budgets, which must be loaded, and changes nothing. Returns the lowest
+    /// remaining amount after the reservation, `None` without a hard budget, or the refusal of a budget that
+    /// doesn't cover the call.
     pub(crate) async fn check(
         &mut self,
         tx: &mut Tx,
@@ -164,7 +166,7 @@ impl LockedBudgets {
         Ok(Ok(least))
     }
 
-    /// Reserves the amount of a call, whose budgets are loaded.
+    /// Reserves the amount of a call. Its budgets must be loaded.
     pub(crate) fn reserve(&mut self, new: &NewReservation) -> Result<(), db::Error> {
         for id in self.ids(new.into()) {
             self.get(id)?.add_reserved(new.amount.units());
@@ -174,7 +176,7 @@ impl LockedBudgets {
 
     /// Writes the changes, and records the thresholds that were reached in the current periods.
     pub(crate) async fn write(&self, billing: &Billing, tx: &mut Tx) -> Result<(), db::Error> {
-        // No usage is booked in another currency.
+        // Usage is booked in this currency only.
         let currency = billing.settings.currency.as_str();
         for (id, locked) in &self.budgets {
             if locked.reserved_changed {
@@ -217,13 +219,13 @@ pub(crate) struct Progress<'a> {
     /// The first day of the period.
     pub(crate) period_start: Day,
     pub(crate) used: Use,
-    /// The limit was used up before the change.
+    /// `true` if the limit was used up before the change.
     pub(crate) was_used_up: bool,
 }
 
 impl Progress<'_> {
-    /// Records the thresholds that the budget has reached, and notifies webhooks of them and of the limit if the
-    /// period is the current one.
+    /// Records the thresholds that the budget has reached, and notifies webhooks of them and of the limit if
+    /// the period is the current one.
     ///
     /// # Errors
     /// The database fails.

@@ -44,7 +44,7 @@ pub(super) struct Charges<'a> {
 pub(super) struct LockedWallets<'a> {
     booking: Booking<'a>,
     wallets: BTreeMap<OrganizationId, LockedWallet>,
-    /// The time of the last lock, by which reservations end.
+    /// The time of the last lock, which decides when reservations end.
     locked_at: Time,
 }
 
@@ -107,7 +107,7 @@ impl<'a> LockedWallets<'a> {
         with_budgets.map(|(id, _)| *id).collect()
     }
 
-    /// Returns `true` if no wallet overflows by its charges and refunds.
+    /// Returns `true` if every wallet can hold its charges and refunds.
     pub(super) fn can_hold(&self, charges: &Charges<'_>) -> bool {
         let fits = |nano: i128| i64::try_from(nano).is_ok() && i64::try_from(-nano).is_ok();
         let mut sums: BTreeMap<OrganizationId, [i128; 2]> = BTreeMap::new();
@@ -116,7 +116,7 @@ impl<'a> LockedWallets<'a> {
         });
         let increases = charges.increases.iter().map(|((id, _), increase)| (*id, *increase));
         for (id, nano) in increases.chain(credited) {
-            // Income and charges must each fit too, as either may be posted first.
+            // Charges and refunds must also fit separately, because either may be posted first.
             let [charged, refunded] = sums.entry(id).or_default();
             *(if nano > 0 { charged } else { refunded }) += nano;
         }
@@ -137,8 +137,8 @@ impl<'a> LockedWallets<'a> {
         Ok(())
     }
 
-    /// Posts the increases of the daily rows, one movement for each organization and month, and makes the credit
-    /// notes.
+    /// Posts the increases of the daily rows, one movement for each organization and month, and creates the
+    /// credit notes.
     pub(super) async fn charge(
         &mut self,
         tx: &mut Tx,
@@ -166,14 +166,14 @@ impl<'a> LockedWallets<'a> {
             credit_notes::take_back(&self.booking, tx, &mut locked.wallet, *month, credited).await?;
             locked.changed = true;
         }
-        // Credits that were kept for calls that have ended now expire before any other amount is reserved.
+        // Expire credits that were kept for ended calls, before any other amount is reserved.
         for locked in self.wallets.values_mut() {
             locked.changed |= self.booking.expire_credits(tx, &mut locked.wallet).await? > 0;
         }
         Ok(())
     }
 
-    /// Decides on reservations in their order, and adds those that are possible.
+    /// Decides on reservations in their order, and adds those that can be made.
     pub(super) async fn reserve(
         &mut self,
         tx: &mut Tx,
@@ -240,8 +240,9 @@ impl<'a> LockedWallets<'a> {
         Ok(NewReservations { answers, freed })
     }
 
-    /// Returns the live reservation that was made for this request id. An expired one that no job has ended yet is
-    /// ended here, unless the progress of its call will be charged; its amount is returned too.
+    /// Returns the live reservation that was made for this request id, and an amount that was freed. If the
+    /// reservation has expired and no job has ended it yet, it is ended here and its amount is freed, unless
+    /// the progress of its call will be charged.
     async fn end_repeated(
         &mut self,
         tx: &mut Tx,
@@ -277,7 +278,7 @@ impl<'a> LockedWallets<'a> {
     }
 }
 
-/// Refuses a wallet whose currency isn't that of the prices.
+/// Refuses a wallet whose currency differs from the currency of the prices.
 fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error> {
     let own = &billing.settings.currency;
     if wallet.currency == *own && !billing.catalog.has_wrong_currency() {
@@ -290,7 +291,7 @@ fn require_currency(billing: &Billing, wallet: &Wallet) -> Result<(), db::Error>
 }
 
 impl StoredReservation {
-    /// Returns the answer to a repeated request, or the conflict if it is for another call.
+    /// Returns the answer to a repeated request, or the conflict error if the request is for another call.
     fn answer_to(&self, new: &NewReservation) -> Result<CallReservation, ReserveError> {
         if self.call != new.call() {
             return Err(ReserveError::RequestIdConflict);

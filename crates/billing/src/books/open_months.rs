@@ -8,8 +8,8 @@ use db::Tx;
 use kernel::clock::Month;
 use kernel::ids::OrganizationId;
 
-/// Returns the assumed open months of the organizations whose usage is reported. Cached months need no query; the
-/// lock shows whether they are right.
+/// Returns the assumed open months of the organizations whose usage is reported. Cached months need no query;
+/// they are checked under the lock.
 pub(super) async fn assume(
     billing: &Billing,
     tx: &mut Tx,

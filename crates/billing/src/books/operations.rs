@@ -18,7 +18,7 @@ use kernel::money::{Nano, Pico};
 pub trait Operation {
     type Answer;
 
-    /// Returns the operation as it waits in the queue, with the channel for its answer.
+    /// Converts the operation to its queued form, with the channel for its answer.
     fn queued(self, answer: Sender<Self::Answer>) -> Queued;
 }
 
@@ -58,23 +58,23 @@ impl Lifetime {
     }
 }
 
-/// Extends a reservation to a whole lifetime from now. The answer is the reservation, if it existed and wasn't
-/// about to be captured.
+/// Extends a reservation to a whole lifetime from now. The answer is the reservation, if it existed and
+/// wasn't about to be captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extension {
     pub id: ReservationId,
     pub lifetime: Lifetime,
-    /// The tokens of the call until now; `None` keeps the stored ones.
+    /// The tokens of the call so far; `None` keeps the stored ones.
     pub progress: Option<Progress>,
 }
 
 /// A usage event, with the reservation that it captures.
 #[derive(Clone, Debug)]
 pub struct UsageEvent {
-    /// The event. The day and the price of a correction are found when it is recorded.
+    /// The event. The day and the price of a correction are determined when it is recorded.
     pub event: RatedEvent,
     pub reservation_id: Option<ReservationId>,
-    /// The operator's cost of the call; `None` if it isn't known, or if another event has it.
+    /// The operator's cost of the call; `None` if it isn't known, or if another event of the call has it.
     pub cost: Option<Box<CallCost>>,
 }
 
@@ -91,7 +91,7 @@ pub struct CallCost {
 }
 
 impl CallCost {
-    /// Returns it as sums of one request.
+    /// Returns the cost as sums of one request.
     pub(super) fn sums(&self) -> CostSums {
         let Self { prompt_tokens, completion_tokens, amount, cost, .. } = *self;
         CostSums { requests: 1, prompt_tokens, completion_tokens, amount, cost }
@@ -126,9 +126,9 @@ pub struct Reservation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallReservation {
     pub reservation: Reservation,
-    /// An earlier request with the same id made it.
+    /// `true` if an earlier request with the same id made the reservation.
     pub is_repeated: bool,
-    /// The amount that the organization can still spend, including its credit limit; zero if that wasn't looked
+    /// The amount that the organization can still spend, including its credit limit; zero if it wasn't looked
     /// up.
     pub left: Nano,
 }
@@ -145,11 +145,11 @@ impl CallReservation {
 pub enum ReserveError {
     /// The request id belongs to another call.
     RequestIdConflict,
-    /// This many calls are in progress, which is the maximum.
+    /// All calls that the concurrency limit, which is this number, allows are in progress.
     ConcurrencyLimit(u32),
     /// The balance is too low.
     InsufficientFunds {
-        /// The posted balance, less what is reserved.
+        /// The posted balance minus the reserved amounts.
         available: Nano,
         /// The amount by which the balance may go below zero.
         credit_limit: Nano,
@@ -203,20 +203,21 @@ impl Operation for Release {
     }
 }
 
-/// The channel to a caller. The error of a caller whose operation was displaced by one of an organization that has
-/// fewer is [`NotDone::Displaced`].
+/// The channel to a caller. If the operation was displaced from the full queue, the error is
+/// [`NotDone::Displaced`].
 pub type Sender<T> = oneshot::Sender<Result<T, NotDone>>;
 
 /// The reason why an operation has no answer.
 #[derive(Clone, Debug)]
 pub enum NotDone {
-    /// An operation of an organization that has fewer took its place in the full queue.
+    /// The queue was full, and an operation of an organization with fewer queued operations displaced this
+    /// one.
     Displaced,
     /// The transaction failed.
     Failed(db::Error),
 }
 
-/// An operation that waits, with the channel for its answer.
+/// A queued operation, with the channel for its answer.
 #[derive(Debug)]
 pub enum Queued {
     Record(Record, Sender<Vec<Outcome>>),
@@ -234,8 +235,8 @@ impl Queued {
         }
     }
 
-    /// Returns the organization that the operation belongs to; `None` if it has events of several, or only names a
-    /// reservation.
+    /// Returns the organization that the operation belongs to; `None` if it has events of several
+    /// organizations, or contains only the id of a reservation.
     pub fn organization_id(&self) -> Option<OrganizationId> {
         match self {
             Self::Record(Record(events), _) => {
@@ -269,7 +270,7 @@ impl Queued {
     }
 }
 
-/// Sends an answer. It has no effect if the caller has disconnected.
+/// Sends an answer to a caller. Does nothing if the caller has disconnected.
 pub fn send<T>(caller: Sender<T>, answer: Result<T, NotDone>) {
     drop(caller.send(answer));
 }
@@ -334,7 +335,7 @@ impl Answers {
 fn send_next<T>(caller: Sender<T>, answers: &mut impl Iterator<Item = T>) {
     let answer = answers.next();
     debug_assert!(answer.is_some(), "an operation has no answer");
-    // Without one, the channel is closed and the caller gets an internal error.
+    // Without an answer, the channel is closed and the caller gets an internal error.
     if let Some(answer) = answer {
         send(caller, Ok(answer));
     }

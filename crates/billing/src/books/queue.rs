@@ -1,4 +1,4 @@
-//! The operations that wait for a transaction, of each organization in turn.
+//! The queue of operations that wait for a transaction. Organizations take turns.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,38 +9,39 @@ use tokio::time::Instant;
 
 /// Maximum number of queued operations.
 pub const MAX_OPERATIONS: usize = 10_000;
-/// Maximum memory of queued operations, in bytes. A single larger one is accepted if the queue is empty.
+/// Maximum memory of queued operations, in bytes. A larger operation is accepted if the queue is empty.
 pub const MAX_BYTES: usize = 64 << 20;
 /// Maximum number of operations in one transaction.
 pub const MAX_BATCH_OPERATIONS: usize = 1_000;
 /// Maximum number of usage events in one transaction, unless a single operation has more.
 const MAX_BATCH_EVENTS: usize = 2_000;
-/// Maximum number of operations of one group in one transaction while other groups are active: these wait for the
-/// transaction, and for the previous one.
+/// Maximum number of operations of one group in one transaction while other groups are active, because their
+/// operations wait for this transaction and the previous one.
 const MAX_GROUP_OPERATIONS: usize = 16;
 /// The time for which a group counts as active after it queued an operation.
 const ACTIVE: Duration = Duration::from_secs(1);
 
-/// The organization that an operation belongs to; `None` if it belongs to several, or isn't known.
+/// The organization that an operation belongs to; `None` if it belongs to several, or if the organization
+/// isn't known.
 pub type Group = Option<OrganizationId>;
 
 /// An operation in the queue.
 pub trait Entry {
-    /// Returns its approximate memory, in bytes.
+    /// Returns the approximate memory of the operation, in bytes.
     fn memory(&self) -> usize;
-    /// Returns the number of its usage events.
+    /// Returns the number of usage events of the operation.
     fn event_count(&self) -> usize;
 }
 
-/// A queue with a bound, which serves its groups in turns.
+/// A bounded queue that serves its groups in turn.
 #[derive(Debug)]
 pub struct Queue<T> {
     entries: FairQueue<Group, Numbered<T>>,
     bytes: usize,
     /// The number of the last queued operation.
     last: u64,
-    /// The group of that operation; `others_at` is the time at which an operation of another group was last
-    /// queued.
+    /// The group of the last queued operation. `others_at` is the time at which an operation of another group
+    /// was last queued.
     last_group: Option<Group>,
     others_at: Option<Instant>,
 }
@@ -74,8 +75,8 @@ impl<T: Entry> Queue<T> {
         self.last
     }
 
-    /// Adds an entry. Returns its number, and the entry that it displaced: if the queue is full, the newest entry
-    /// of the largest group. Returns `None` if the queue has no room for the entry.
+    /// Adds an entry. Returns its number, and the entry that it displaced: if the queue is full, the newest
+    /// entry of the largest group. Returns `None` if the queue has no room for the entry.
     pub fn push(&mut self, group: Group, entry: T, now: Instant) -> Option<(u64, Option<T>)> {
         let bytes = entry.memory();
         if self.bytes.saturating_add(bytes) > MAX_BYTES && !self.entries.is_empty() {
@@ -91,7 +92,7 @@ impl<T: Entry> Queue<T> {
         Some((number, gave_way.map(|gave_way| self.forget(gave_way))))
     }
 
-    /// Removes an entry; `false` if it isn't queued.
+    /// Removes an entry. Returns `false` if it isn't queued.
     pub fn withdraw(&mut self, number: u64) -> bool {
         let Some(entry) = self.entries.remove_where(|entry| entry.number == number) else { return false };
         self.forget(entry);
@@ -103,8 +104,8 @@ impl<T: Entry> Queue<T> {
         *self = Self { last: self.last, ..Self::default() };
     }
 
-    /// Removes the entries of the next transaction: of each group in turn, and at most sixteen of an organization
-    /// while others are active.
+    /// Removes the entries of the next transaction: some of each group in turn, and at most sixteen of one
+    /// group while others are active.
     pub fn take_batch(&mut self, now: Instant) -> Vec<T> {
         let are_others_active = self.others_at.is_some_and(|at| now.duration_since(at) < ACTIVE);
         let (mut batch, mut events) = (Vec::new(), 0);
@@ -161,7 +162,7 @@ mod tests {
         queue
     }
 
-    /// An organization fills a transaction only while it is alone; otherwise both take turns.
+    /// An organization fills a transaction only while no other is active; otherwise both take turns.
     #[tokio::test]
     async fn transaction_is_shared_while_others_are_active() {
         let ([a, b], now) = (organizations(), Instant::now());

@@ -1,4 +1,4 @@
-//! Usage events that overflow a daily row or a wallet: halves the batch until the events that don't fit are
+//! Isolation of usage events that overflow a daily row or a wallet, by halving the batch until they are
 //! found.
 
 use super::operations::{Batch, Outcome, UsageEvent};
@@ -7,8 +7,8 @@ use crate::Billing;
 use crate::rules::events;
 use kernel::places::in_order;
 
-/// Records the events, each part in its own transaction, and refuses those that don't fit. If the database fails,
-/// the earlier parts stay committed; if their events are sent again, they are duplicates.
+/// Records the events, each part in its own transaction, and refuses those that don't fit. If the database
+/// fails, the earlier parts stay committed; if their events are sent again, they are duplicates.
 pub(super) async fn record(billing: &Billing, all: &[UsageEvent]) -> Result<Vec<Outcome>, db::Error> {
     // Events are recorded before corrections, as within one transaction.
     let mut order: Vec<(usize, &UsageEvent)> = all.iter().enumerate().collect();

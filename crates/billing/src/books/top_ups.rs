@@ -1,4 +1,5 @@
-//! Automatic top-ups: a write that takes a wallet below its threshold requests one, in the same transaction.
+//! Automatic top-ups. A write that lowers a wallet below its threshold requests a top-up in the same
+//! transaction.
 
 use crate::books::booking::Booking;
 use crate::store;
@@ -8,7 +9,8 @@ use kernel::ids::PaymentId;
 use kernel::money::Nano;
 
 impl Booking<'_> {
-    /// Writes a locked wallet, and requests an automatic top-up if its available amount is below the threshold.
+    /// Writes a locked wallet, and requests an automatic top-up if its available amount is below the
+    /// threshold.
     ///
     /// # Errors
     /// The database fails.
@@ -22,8 +24,8 @@ impl Booking<'_> {
         Ok(())
     }
 
-    /// Sets the threshold of automatic top-ups of a locked wallet; `None` for none. Requests a top-up immediately
-    /// if the available amount is below it.
+    /// Sets the threshold of automatic top-ups of a locked wallet; `None` turns them off. Requests a top-up
+    /// immediately if the available amount is below the threshold.
     ///
     /// # Errors
     /// The database fails.

@@ -1,4 +1,4 @@
-//! Reservation of money for a call: the highest price that it can have.
+//! Reservation of money for a call: the highest price that the call can have.
 
 use super::CallRequest;
 use crate::Billing;
@@ -13,14 +13,14 @@ use kernel::ids::{CallerId, ModelCallId, ReservationId};
 use kernel::money::{Nano, Pico};
 use keys::model_callers::ModelCaller;
 
-/// The time that a client should wait if a model takes no more calls, in milliseconds; the time at which a call
-/// ends isn't known.
+/// The time that a client should wait when a model's concurrency limit is reached, in milliseconds. It is a
+/// guess, because the end of a running call isn't known.
 pub const CONCURRENCY_RETRY_MS: i64 = 1_000;
 
 /// Returns the highest price that the call can have.
 ///
 /// # Errors
-/// 400 if that is more than one usage event may cost: the call could be made, but not billed.
+/// 400 if the price exceeds the maximum of a usage event, because the call couldn't be billed.
 pub(super) fn highest_price(
     request: &CallRequest<'_>,
     model: &Model,
@@ -49,8 +49,8 @@ pub(super) fn highest_price(
 /// Reserves the highest price of the call, rounded up to whole nanos.
 ///
 /// # Errors
-/// 429 if the balance is too low or the model takes no more calls at the same time; 409 if the request id
-/// belongs to another call.
+/// 429 if the balance is too low or the model's concurrency limit is reached; 409 if the request id belongs
+/// to another call.
 pub(super) async fn reserve(
     billing: &Billing,
     request: &CallRequest<'_>,

@@ -1,7 +1,7 @@
 //! The files of `exports.folder`: one per day with the charges of all organizations, written by one replica.
 //!
-//! The folder itself records the progress: a month that can no longer change has a file `_SUCCESS`, and the file
-//! `.written` contains the time of the last run.
+//! The folder itself records the progress: a month that can no longer change has a file `_SUCCESS`, and the
+//! file `.written` contains the time of the last run.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -26,11 +26,11 @@ const WRITTEN: &str = ".written";
 /// The suffix of the names of files that are being written.
 const TEMPORARY: &str = ".tmp";
 
-/// Writes the files if an interval has passed and no other replica writes them. Returns the number of files that
-/// changed.
+/// Writes the files if an interval has passed and no other replica writes them. Returns the number of files
+/// that changed.
 ///
 /// # Errors
-/// The database or the file system fails. Complete files stay, and the others follow at the next call.
+/// The database or the file system fails. Complete files stay, and the others are written by the next call.
 pub async fn run_due(billing: &Billing, lease: &Lease) -> Result<u64, Error> {
     let Some(folder) = &billing.exports.folder else { return Ok(0) };
     lease.run_with_lease(Box::pin(write_due(billing, folder))).await?.unwrap_or(Ok(0))
@@ -47,7 +47,7 @@ async fn write_due(billing: &Billing, folder: &Path) -> Result<u64, Error> {
     Ok(changed)
 }
 
-/// Returns `true` if another interval has begun since the last run: of a day, at midnight UTC.
+/// Returns `true` if a new interval has begun since the last run. Daily intervals begin at midnight UTC.
 async fn is_due(folder: &Path, now: Time, every_ms: i64) -> Result<bool, Error> {
     let interval = |time: Time| time.unix_ms().div_euclid(every_ms);
     match fs::read_to_string(folder.join(WRITTEN)).await {
@@ -78,7 +78,7 @@ pub async fn write_all(billing: &Billing, folder: &Path, now: Time) -> Result<u6
 }
 
 async fn write_month(billing: &Billing, folder: &Path, month: Month, now: Time) -> Result<u64, Error> {
-    // This is read before the rest: a complete month can't change meanwhile.
+    // This is read first, because a month that is already complete no longer changes.
     let open = store::months::first_open(&mut billing.db().read().await?, month).await?;
     let mut files = DayFiles::new(billing, folder);
     let today = now.day();
@@ -139,7 +139,7 @@ impl DayFiles {
         self.folder.join(format!("day={}", text.rsplit('-').next().unwrap_or_default()))
     }
 
-    /// Returns the file of a day; a new one has the names of the columns.
+    /// Returns the file of a day. A new file begins with the header.
     async fn of(&mut self, day: Day) -> Result<&mut BufWriter<File>, Error> {
         if !self.files.contains_key(&day) {
             let folder = self.folder_of(day);
@@ -163,7 +163,7 @@ impl DayFiles {
         self.of(day).await?.write_all(text.as_bytes()).await.map_err(|error| failure(&folder, &error))
     }
 
-    /// Renames the files to their final names. Returns the number of those that changed.
+    /// Renames the files to their final names. Returns the number of files that changed.
     async fn finish(self) -> Result<u64, Error> {
         let (mut changed, mut folders) = (0, Vec::new());
         for (day, (temporary, mut file)) in self.files {
@@ -178,7 +178,7 @@ impl DayFiles {
     }
 }
 
-/// Removes the files that a killed writer has left in a folder.
+/// Removes the temporary files that a killed writer left in a folder.
 async fn remove_temporary(folder: &Path) -> Result<(), std::io::Error> {
     let mut entries = fs::read_dir(folder).await?;
     while let Some(entry) = entries.next_entry().await? {
@@ -194,12 +194,12 @@ fn suffix(billing: &Billing) -> String {
     format!(".{:016x}{TEMPORARY}", u64::from_be_bytes(billing.random.bytes()))
 }
 
-/// Creates a folder and its parents, for this user alone.
+/// Creates a folder and its parents, with access for this user only.
 async fn create_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).await
 }
 
-/// Creates a file for this user alone. It fails if the name exists, so that it follows no link.
+/// Creates a file, with access for this user only. Fails if the name exists, so it never follows a link.
 async fn create(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await
 }

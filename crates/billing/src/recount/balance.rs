@@ -1,4 +1,4 @@
-//! The balance of a wallet: incoming money, less outgoing money and usage (docs/contract/billing.md#wallets).
+//! The balance of a wallet: incoming money minus outgoing money and usage (docs/contract/billing.md#wallets).
 
 use kernel::currencies::ChargeUnit;
 
@@ -17,7 +17,7 @@ pub struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Returns the amount that payments have brought, less the amount that went back.
+    /// Returns the sum of the payments minus the returned amounts.
     fn payments(&self) -> i128 {
         let amount =
             |payment: &PaymentRow, units: i64| ChargeUnit::of(&payment.currency).amount(units).units();
@@ -31,8 +31,8 @@ impl Parts<'_> {
         sum
     }
 
-    /// Returns the cost of usage, by the documents of closed months and the rows of open months. A void invoice
-    /// bills nothing, and neither do its credit notes; an earlier debt isn't usage.
+    /// Returns the cost of usage, from the documents of closed months and the rows of open months. A void
+    /// invoice bills nothing, and neither do its credit notes. Debts that are carried over aren't usage.
     fn used(&self, wallet: &WalletRow) -> i128 {
         let counts = |invoice: &&InvoiceRow| !invoice.is_void();
         let invoices = self.invoices.iter().filter(counts);
@@ -47,8 +47,8 @@ impl Parts<'_> {
     }
 }
 
-/// Checks the balance of a wallet. `added` is the sum that operators have added; expired, taken back and written
-/// off amounts are read from the books.
+/// Checks the balance of a wallet. `added` is the sum that operators have added. Amounts that expired, were
+/// taken back or were written off are read from the books.
 pub fn check(wallet: &WalletRow, parts: &Parts<'_>, added: i128, ledger: &[MovementRow]) -> Option<Drift> {
     let is_end = |row: &&MovementRow| match row.kind.as_str() {
         "credit_expiry" | "write_off" => true,

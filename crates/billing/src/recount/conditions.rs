@@ -1,24 +1,26 @@
-//! Conditions of prices, and the prices that a call can have had (docs/contract/models.md#conditions-of-a-price).
+//! Conditions of prices, and the prices that may apply to a call
+//! (docs/contract/models.md#conditions-of-a-price).
 
-/// The minutes of a week, which begins on Monday.
+/// The number of minutes in a week, which begins on Monday.
 const WEEK: i64 = 7 * 24 * 60;
-/// The first minute of unix time was one of a Thursday.
+/// The minute of the week at which unix time begins, on a Thursday.
 const FIRST: i64 = 3 * 24 * 60;
-/// Every tier that an answer can have.
+/// The tiers that an answer can have.
 const TIERS: [&str; 4] = ["default", "flex", "priority", "batch"];
 
-/// The conditions under which a price applies. Without any, it applies where no other price of its instant does.
+/// The conditions under which a price applies. A price without conditions applies where no other price with
+/// the same start applies.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Conditions {
     tier: Option<String>,
-    /// The prompt has more tokens.
+    /// The prompt has more tokens than this.
     above: Option<i128>,
-    /// Minutes of the week, from the first to before the second.
+    /// Ranges of minutes of the week; the second minute is exclusive.
     hours: Option<Vec<(i64, i64)>>,
 }
 
 impl Conditions {
-    /// Reads stored conditions: `tier:flex above:200000 hours:0-360,1440-1800`.
+    /// Parses stored conditions, such as `tier:flex above:200000 hours:0-360,1440-1800`.
     pub fn parse(text: &str) -> Result<Self, db::Error> {
         let wrong = || db::Error::Internal(format!("the conditions of a price are {text:?}"));
         let number = |text: &str| text.parse::<i64>().map_err(|_| wrong());
@@ -40,7 +42,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Returns `true` if a call with this tier and prompt in a minute of unix time meets them.
+    /// Returns `true` if a call with this tier and prompt in a minute of unix time meets the conditions.
     fn hold(&self, tier: &str, prompt: i128, minute: i64) -> bool {
         let of_week = (minute + FIRST).rem_euclid(WEEK);
         self.tier.as_deref().is_none_or(|own| own == tier)
@@ -51,16 +53,18 @@ impl Conditions {
                 .is_none_or(|hours| hours.iter().any(|(start, end)| (*start..*end).contains(&of_week)))
     }
 
-    /// Returns the order of prices whose conditions the same call meets; the highest is the call's.
+    /// Returns the rank of the price. If a call meets the conditions of several prices, the highest rank
+    /// applies.
     fn rank(&self) -> (bool, Option<i128>, bool) {
         (self.tier.is_some(), self.above, self.hours.is_some())
     }
 }
 
-/// Returns `true` if this price is one that a call can have had, among the prices of its instant. `prompts` are
-/// the lowest and the highest number of tokens of its prompts; `None` if they aren't known.
+/// Returns `true` if this price may have applied to calls. `others` are the conditions of the other prices
+/// with the same start. `prompts` are the lowest and the highest number of tokens in the calls' prompts;
+/// `None` if they aren't known.
 ///
-/// The tier of an answer isn't stored, so any is possible.
+/// The tier of an answer isn't stored, so any tier is possible.
 pub fn is_possible(
     conditions: &Conditions,
     others: &[&Conditions],
@@ -75,7 +79,8 @@ pub fn is_possible(
     };
     let may_have = |prompt: i128| TIERS.iter().any(|tier| is_chosen(tier, prompt));
     match prompts {
-        // Numbers in between have it, too: a price applies from its number of tokens until the next price does.
+        // Then it is possible for all numbers in between, because a price applies to a single range of
+        // numbers of tokens.
         Some((fewest, most)) => may_have(fewest) && may_have(most),
         None => {
             let least = others.iter().chain([&conditions]).filter_map(|other| other.above);
@@ -88,7 +93,7 @@ pub fn is_possible(
 mod tests {
     use super::*;
 
-    /// Monday, 1970-01-05, in minutes.
+    /// Monday, 1970-01-05, in minutes of unix time.
     const MONDAY: i64 = 4 * 24 * 60;
 
     #[test]
@@ -123,7 +128,7 @@ mod tests {
         assert!(is(&long, Some((101, 1_000)), noon) && !is(&long, Some((101, 1_001)), noon));
         assert!(is(&longer, Some((1_001, 9_999)), midnight));
         assert!(is(&flex, Some((501, 9_999)), noon) && !is(&flex, Some((500, 501)), noon));
-        // Without the size of the prompt, any price that some prompt can have is accepted.
+        // Without the size of the prompt, every price that some prompt can have is accepted.
         assert!(is(&base, None, noon) && is(&longer, None, noon) && is(&flex, None, midnight));
         assert!(!is(&night, None, noon) && !is(&base, None, midnight));
     }

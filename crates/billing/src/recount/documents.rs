@@ -1,4 +1,4 @@
-//! Documents: invoices and credit notes bill the usage, at its price, less its discounts
+//! Checks of documents: invoices and credit notes bill the usage at its price, minus its discounts
 //! (docs/contract/billing.md#volume-discounts, #rounding, #credit-notes, #invoice).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +23,11 @@ pub struct Billed<'a> {
     pub prices: &'a PriceList,
 }
 
-/// Tokens of one model and kind: the day of their use, the instant of their price and the price in picos, which
-/// give their order; and their number.
+/// Tokens of one model and kind. The key is the day of use, the time at which the price came into force, and
+/// the price in picos; it determines the order. The value is the number of tokens.
 type Stream = Vec<((Day, Time, i128), i128)>;
 
-/// A discount in millionths of a pico, and the number of its sums, each of which is rounded up to a pico.
+/// A discount in millionths of a pico, and the number of sums in it. Each sum is rounded up to a pico.
 #[derive(Clone, Copy, Default)]
 struct Discount {
     exact: i128,
@@ -35,7 +35,7 @@ struct Discount {
 }
 
 impl Discount {
-    /// Returns the smallest and the largest amount in whole nanos that is credited for it.
+    /// Returns the smallest and the largest amount that can be credited for the discount, in whole nanos.
     fn nanos(self) -> (i128, i128) {
         let most = self.exact.saturating_add(self.sums * PPM);
         let least = self.exact.saturating_sub(self.sums * PPM);
@@ -44,8 +44,8 @@ impl Discount {
 }
 
 impl Billed<'_> {
-    /// Returns the tokens of a month of use that are known when `month` is open: those billed before, less those
-    /// taken back so far. `with_month` adds those billed in `month` itself.
+    /// Returns the tokens used in the month `of` that are known while `month` is open: the tokens billed
+    /// before, minus the tokens taken back so far. `with_month` adds the tokens billed in `month` itself.
     fn known(&self, of: Month, month: Month, with_month: bool) -> BTreeMap<UseKey, Quantities> {
         let mut known: BTreeMap<UseKey, Quantities> = BTreeMap::new();
         let mut add = |row: &UseKey, used: &Quantities| known.entry(row.clone()).or_default().add(used, 1);
@@ -64,10 +64,10 @@ impl Billed<'_> {
         known
     }
 
-    /// Returns the discount on the tokens of a month of use; `None` if it exceeds 128 bits.
+    /// Returns the discount on the tokens used in a month; `None` if it exceeds 128 bits.
     fn discount(&self, of: Month, known: &BTreeMap<UseKey, Quantities>) -> Option<Discount> {
-        // By model and kind of tokens: in the order of day and instant of the price, the cheapest first. Pieces
-        // have no discount.
+        // The tokens by model and kind, ordered by day, start of the price, and price, the cheapest first.
+        // Pieces have no discount.
         let mut streams: BTreeMap<(&str, &str, bool), Stream> = BTreeMap::new();
         for (key, used) in known {
             let Some(price) = self.prices.price(&key.model, key.version) else { continue };
@@ -115,7 +115,7 @@ impl Billed<'_> {
             increase.exact = increase.exact.checked_add(after.exact)?.checked_sub(before.exact)?;
             increase.sums += before.sums + after.sums;
         }
-        // Without a discount nothing is rounded.
+        // Without a discount, nothing is rounded.
         if increase.exact == 0 { Some(Discount::default()) } else { Some(increase) }
     }
 
@@ -130,7 +130,7 @@ impl Billed<'_> {
         Charged { nanos, list, months: rows.iter().map(|row| row.key.day.month()).collect() }
     }
 
-    /// Returns the whole nanos of usage that isn't billed yet.
+    /// Returns the amount of usage that isn't billed yet, in whole nanos.
     pub fn unbilled(&self, open_month: Month) -> i128 {
         let rows = self.days.iter().filter(|row| row.month >= open_month);
         let taken = self.credited.iter().filter(|row| row.booked_month >= open_month);
@@ -140,38 +140,39 @@ impl Billed<'_> {
 
 /// The billed usage of a month.
 struct Charged {
-    /// The whole nanos of it.
+    /// The amount in whole nanos.
     nanos: i128,
-    /// Its list price in picos.
+    /// The list price in picos.
     list: i128,
-    /// The months in which it was used.
+    /// The months in which the usage occurred.
     months: BTreeSet<Month>,
 }
 
 impl Charged {
-    /// Returns the smallest and the largest amount that its invoice can have with this discount, in nanos.
+    /// Returns the smallest and the largest amount that the invoice can have with this discount, in nanos.
     fn amounts(&self, discount: Discount) -> (i128, i128) {
         let (least, most) = discount.nanos();
-        // Rounding up adds at most the charged amount; a discount on other usage of a month may be worth more.
+        // Rounding up can't raise the credit above the charged amount, unless the discount also includes
+        // other usage.
         let is_within = discount.exact <= self.list.saturating_mul(PPM);
         let least = if is_within { least.min(self.nanos.max(0)) } else { least };
         (self.nanos - most, self.nanos - least)
     }
 }
 
-/// The state of the books at which the tokens of a month are counted.
+/// The state of the books in which the tokens of a month are counted.
 #[derive(Clone, Copy)]
 enum Known {
     /// The tokens billed in earlier months.
     Before,
-    /// The same, less the tokens that were taken back since.
+    /// The same, minus the tokens that were taken back since then.
     Corrected,
-    /// The same, with the tokens that are billed now.
+    /// The same, plus the tokens that are billed now.
     Billed,
 }
 
-/// Checks the amount of each month's invoice against the usage billed in the month; a month without an invoice
-/// bills nothing.
+/// Checks the amount of each month's invoice against the usage billed in the month. A month without an
+/// invoice bills nothing.
 pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month) -> Vec<Drift> {
     let months: BTreeSet<Month> =
         billed.days.iter().map(|row| row.month).chain(invoices.iter().map(|invoice| invoice.month)).collect();
@@ -199,8 +200,8 @@ pub fn invoices(billed: &Billed<'_>, invoices: &[InvoiceRow], open_month: Month)
 }
 
 /// Checks the credit notes that were made while each month was open against the usage that was taken back
-/// meanwhile. Void invoices refund nothing for corrections, so months with corrections of such invoices are left
-/// out.
+/// during that time. Void invoices refund nothing for corrections, so months with corrections of such
+/// invoices are skipped.
 pub fn notes(billed: &Billed<'_>, invoices: &[InvoiceRow], notes: &[NoteRow]) -> Vec<Drift> {
     let booked: BTreeSet<Month> = billed
         .credited
@@ -236,8 +237,9 @@ pub fn notes(billed: &Billed<'_>, invoices: &[InvoiceRow], notes: &[NoteRow]) ->
     booked.iter().filter_map(check).collect()
 }
 
-/// Checks that no debt is brought forward twice: until each invoice, at most the debts that had arisen were
-/// brought forward. A void invoice leaves the debt that it brought forward to the next one.
+/// Checks that no debt is brought forward twice: up to each invoice, the sum brought forward is at most the
+/// debts that had arisen. The debt that a void invoice brought forward is brought forward again by the next
+/// invoice.
 pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[MovementRow]) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut forwarded = 0_i128;
@@ -265,8 +267,8 @@ pub fn brought_forward(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[Mov
     drifts
 }
 
-/// Returns the amount that void invoices took back: the amount by which their credit notes exceeded them, at most
-/// a nano for each row that was rounded.
+/// Returns the debts from void invoices: the amounts by which their credit notes exceeded them, at most a
+/// nano for each row that was rounded.
 fn owed_since_void(invoices: &[InvoiceRow], notes: &[NoteRow]) -> i128 {
     let beyond = |invoice: &InvoiceRow| {
         let own = notes.iter().filter(|note| note.invoice_id == invoice.id);
@@ -276,7 +278,7 @@ fn owed_since_void(invoices: &[InvoiceRow], notes: &[NoteRow]) -> i128 {
     invoices.iter().filter(|invoice| invoice.is_void()).map(beyond).sum()
 }
 
-/// Returns the debts that refunds and disputes had made when a month was closed.
+/// Returns the debts that refunds and disputes had caused by the time a month was closed.
 fn returned_debts(ledger: &[MovementRow], until: Month) -> i128 {
     let debt = |row: &&MovementRow| {
         let month = row.idempotency_key.split(':').find_map(|part| part.strip_prefix("debt-"));
@@ -286,8 +288,8 @@ fn returned_debts(ledger: &[MovementRow], until: Month) -> i128 {
     ledger.iter().filter(debt).map(|row| -i128::from(row.to_wallet_nano)).sum()
 }
 
-/// Checks that corrections of a written-off invoice lower the written-off amount first: none of it is left unless
-/// the corrections were smaller.
+/// Checks that corrections of a written-off invoice lower the written-off amount first. A part of it may be
+/// left only if the corrections were smaller.
 pub fn written_off(invoices: &[InvoiceRow], notes: &[NoteRow], ledger: &[MovementRow]) -> Vec<Drift> {
     let check = |invoice: &InvoiceRow| {
         let key = format!("write_off:{}", invoice.id);

@@ -1,5 +1,5 @@
-//! The stored evidence from which the recount is made: usage, payments, and the actions of operators; and the
-//! corresponding rows of the books.
+//! The evidence for the recount: stored usage, payments, and actions of operators, and the corresponding rows
+//! of the books.
 
 mod payments;
 mod usage;
@@ -14,7 +14,7 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Month, Time};
 use kernel::money::Pico;
 
-/// Sums come in two parts, so that one beyond 64 bits stays exact on both databases.
+/// Sums are read in two parts, so that a sum that exceeds 64 bits stays exact on both databases.
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
 
 /// A wallet in the books.
@@ -49,7 +49,7 @@ pub struct InvoiceRow {
     pub finalized_at: Time,
     pub paid_at: Option<Time>,
     pub voided_at: Option<Time>,
-    /// Earlier debts among its charges, in picos: earlier versions made such lines.
+    /// Debts that the invoice charges as lines, in picos. Only earlier versions made such lines.
     pub carried_over: i128,
 }
 
@@ -132,14 +132,14 @@ pub struct MovementRow {
 
 db::row!(MovementRow { kind, idempotency_key, happened_at, to_wallet_nano });
 
-/// Selects the movements with keys from `$2` until before `$3`.
+/// Selects the movements with keys from `$2`, inclusive, to `$3`, exclusive.
 pub const LEDGER: &str =
     "SELECT t.kind AS kind, t.idempotency_key AS idempotency_key, t.happened_at AS happened_at,
          e.amount_nano AS to_wallet_nano
      FROM ledger_transactions t JOIN ledger_entries e ON e.transaction_id = t.id AND e.account = 'wallet'
      WHERE t.organization_id = $1 AND t.idempotency_key >= $2 AND t.idempotency_key < $3";
 
-/// Returns the movements of payments, the ends of credits, and the amounts that were taken back or written off.
+/// Returns the movements of payments, expired credits, and amounts that were taken back or written off.
 pub async fn ledger(tx: &mut Tx, organization_id: &str) -> Result<Vec<MovementRow>, db::Error> {
     let mut movements = Vec::new();
     for (from, until) in [
@@ -155,7 +155,8 @@ pub async fn ledger(tx: &mut Tx, organization_id: &str) -> Result<Vec<MovementRo
     Ok(movements)
 }
 
-/// Returns the sum of the credits that operators have added, and of the external payments that they have recorded.
+/// Returns the sum of the credits that operators have added, and of the external payments that they have
+/// recorded.
 pub async fn added(tx: &mut Tx, organization_id: &str) -> Result<i128, db::Error> {
     let (whole, rest): (i64, i64) = sql("SELECT CAST(COALESCE(SUM(amount_nano / 1000000000), 0) AS BIGINT),
                 CAST(COALESCE(SUM(amount_nano % 1000000000), 0) AS BIGINT)
@@ -179,7 +180,7 @@ pub struct AdditionRow {
 
 db::row!(AdditionRow { id, amount_nano, actor, detail });
 
-/// Returns the credits of operators that are recent enough that their entries still exist.
+/// Returns the credits of operators that are so recent that their audit entries still exist.
 pub async fn additions(tx: &mut Tx, organization_id: &str) -> Result<Vec<AdditionRow>, db::Error> {
     sql("SELECT c.id AS id, c.amount_nano AS amount_nano, a.actor AS actor, a.detail AS detail
          FROM credits c LEFT JOIN audit_log a ON a.organization_id = $1 AND a.target = c.id AND a.action = 'credit.added'
@@ -191,7 +192,7 @@ pub async fn additions(tx: &mut Tx, organization_id: &str) -> Result<Vec<Additio
     .await
 }
 
-/// Returns the time at which the organization was deleted, as far as the audit trail goes back.
+/// Returns the time at which the organization was deleted, if the audit trail still contains it.
 pub async fn deleted_at(tx: &mut Tx, organization_id: &str) -> Result<Option<Time>, db::Error> {
     let (at,): (Option<Time>,) = sql("SELECT MAX(happened_at) FROM audit_log
          WHERE organization_id = $1 AND action = 'organization.deleted'")
@@ -212,7 +213,7 @@ pub async fn paused_reason(tx: &mut Tx, organization_id: &str) -> Result<Option<
     Ok(row.and_then(|(reason,)| reason))
 }
 
-/// Returns the last recorded credit of the wallet: its limit, and whether it is the demo's.
+/// Returns the last recorded credit limit of the wallet, and whether the wallet has the demo credit.
 pub async fn last_credit(tx: &mut Tx, organization_id: &str) -> Result<Option<(i64, bool)>, db::Error> {
     sql("SELECT credit_limit_nano, has_demo_credit FROM credit_limit_changes
          WHERE organization_id = $1 ORDER BY number DESC LIMIT 1")
@@ -221,7 +222,7 @@ pub async fn last_credit(tx: &mut Tx, organization_id: &str) -> Result<Option<(i
     .await
 }
 
-/// Returns the facts of the last entry of the audit trail about the credit limit.
+/// Returns the details of the last entry of the audit trail about the credit limit.
 pub async fn last_limit(tx: &mut Tx, organization_id: &str) -> Result<Option<String>, db::Error> {
     let last: Option<(Option<String>,)> = sql("SELECT detail FROM audit_log
          WHERE organization_id = $1 AND action = 'organization.credit_limit_set' ORDER BY id DESC LIMIT 1")

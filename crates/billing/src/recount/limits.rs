@@ -1,5 +1,5 @@
-//! The limits and credits that operators have set, by the audit trail (docs/contract/billing.md#spending-limits,
-//! #credits).
+//! The limits and credits that operators have set, according to the audit trail
+//! (docs/contract/billing.md#spending-limits, #credits).
 
 use kernel::money::Nano;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::evidence::{AdditionRow, WalletRow};
 use super::{finding, nano};
 use crate::rules::audit::{Drift, Invariant};
 
-/// Returns an amount in the facts of an entry of the audit trail.
+/// Returns an amount in the details of an entry of the audit trail.
 fn amount(detail: Option<&str>, name: &str) -> Option<Nano> {
     let detail: Value = serde_json::from_str(detail?).ok()?;
     Nano::parse(detail.get(name)?.as_str()?)
@@ -29,8 +29,8 @@ pub fn credits(credits: &[AdditionRow]) -> Vec<Drift> {
     credits.iter().filter_map(check).collect()
 }
 
-/// Checks the credit limit of a wallet against the last recorded one. A limit that an operator has set at a server
-/// of an earlier version is in the audit trail only.
+/// Checks the credit limit of a wallet against the last recorded one. A limit that an operator has set with
+/// an earlier version is only in the audit trail.
 pub fn credit_limit(wallet: &WalletRow, recorded: Option<(i64, bool)>, entry: Option<&str>) -> Option<Drift> {
     let found = (wallet.credit_limit_nano, wallet.has_demo_credit);
     let set = amount(entry, "after").and_then(Nano::to_i64).map(|limit| (limit, false));

@@ -1,5 +1,5 @@
-//! Payments: each is credited once, by the purchased amount, and the money that goes back consists of net and tax
-//! in the payment's proportion (docs/contract/payments.md#the-promise, #tax, #refunds-and-disputes).
+//! Payments: each payment is credited once with the purchased amount, and returned money consists of net and
+//! tax in the payment's proportion (docs/contract/payments.md#the-promise, #tax, #refunds-and-disputes).
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::evidence::{InvoiceRow, MovementRow, PaymentRow, ReturnRow, Returns};
 use super::{finding, nano};
 use crate::rules::audit::{Drift, Invariant};
 
-/// The time after the end of an invoice during which its page may still be paid, in milliseconds: Stripe may be
-/// unreachable meanwhile.
+/// The time for which the payment page of a settled invoice may still be paid, in milliseconds, because
+/// Stripe may be unreachable.
 const PAGE_ENDS_MS: i64 = 24 * HOUR_MS;
 
-/// Checks the amounts that payments, and each refund and dispute, have moved.
+/// Checks the amounts that were moved by payments, refunds and disputes.
 pub fn credited(paid: &[PaymentRow], returns: &Returns<'_>, ledger: &[MovementRow]) -> Vec<Drift> {
     let mut moved: BTreeMap<(&str, &str), i128> = BTreeMap::new();
     for row in ledger.iter().filter(|row| row.kind == "payment") {
@@ -47,8 +47,8 @@ pub fn credited(paid: &[PaymentRow], returns: &Returns<'_>, ledger: &[MovementRo
     drifts
 }
 
-/// Checks that the money that went back of each payment consists of net and tax in the payment's proportion, and
-/// is recorded with the payment.
+/// Checks that the returned money of each payment consists of net and tax in the payment's proportion, and is
+/// recorded with the payment.
 pub fn returned(paid: &[PaymentRow], returns: &Returns<'_>) -> Vec<Drift> {
     let check = |payment: &PaymentRow| {
         let of_payment = returns.get(payment.id.as_str()).map_or(&[][..], Vec::as_slice);
@@ -60,7 +60,8 @@ pub fn returned(paid: &[PaymentRow], returns: &Returns<'_>) -> Vec<Drift> {
             i128::from(payment.amount_minor) + i128::from(payment.tax_minor),
         );
         let net = amount * all / whole.max(1);
-        // Parts are rounded by their running sum, and a part that comes in again returns the amount that it took.
+        // Each part is rounded by the running sum. A part that comes in again returns the amount that it
+        // took.
         let within = if payment.tax_minor == 0 { 0 } else { sum(|back| back.bookings) };
         let is_noted =
             i128::from(payment.returned_minor) == all - tax && i128::from(payment.returned_tax_minor) == tax;
@@ -80,7 +81,7 @@ pub fn returned(paid: &[PaymentRow], returns: &Returns<'_>) -> Vec<Drift> {
     paid.iter().filter_map(check).collect()
 }
 
-/// Checks that nothing is left of payments for an organization that were made after it was deleted.
+/// Checks that payments made after the organization was deleted were returned completely.
 pub fn orphans(paid: &[PaymentRow], deleted_at: Option<Time>) -> Vec<Drift> {
     let Some(deleted_at) = deleted_at else { return Vec::new() };
     let is_late = |payment: &&PaymentRow| {
@@ -96,8 +97,8 @@ pub fn orphans(paid: &[PaymentRow], deleted_at: Option<Time>) -> Vec<Drift> {
     paid.iter().filter(is_late).map(orphan).collect()
 }
 
-/// Checks that no invoice was paid by card a day after it was paid otherwise, voided or written off: its page
-/// should have ended.
+/// Checks that no invoice was paid by card more than a day after it was paid in another way, voided or
+/// written off, because its payment page should have expired.
 pub fn invoices(paid: &[PaymentRow], invoices: &[InvoiceRow]) -> Vec<Drift> {
     let check = |payment: &PaymentRow| {
         let paid_at = payment.paid_at.filter(|_| payment.status == "succeeded")?;

@@ -8,7 +8,7 @@ use kernel::clock::{Month, Time};
 use super::conditions::Conditions;
 use super::quantities::{self, ByPart, Quantities, Whole};
 
-/// Fractions are in parts per million.
+/// The whole, in parts per million.
 const PPM: i128 = 1_000_000;
 
 /// A stored version of the price of a model.
@@ -36,7 +36,7 @@ db::row!(PriceRow {
     recorded_at
 });
 
-/// Selects the rows of prices without conditions, then of those with some; later revisions come after earlier ones.
+/// Selects the prices without conditions, then those with conditions. Earlier revisions come first.
 const ROWS: [&str; 2] = [
     "SELECT model, effective_at AS version, effective_at, '' AS conditions, prompt_pico, cached_prompt_pico, completion_pico,
          components, recorded_at
@@ -45,7 +45,7 @@ const ROWS: [&str; 2] = [
      FROM conditional_prices ORDER BY model, version, revision",
 ];
 
-/// The price of a model from an instant on, in picos of each token or piece.
+/// The price of a model from a point in time on, in picos per token or piece.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Price {
     pub effective_at: Time,
@@ -70,13 +70,13 @@ pub struct Tier {
 pub struct PriceList {
     prices: BTreeMap<String, BTreeMap<i64, Price>>,
     tiers: BTreeMap<i64, Vec<Tier>>,
-    /// The time at which the first catalog came into force: before it, versions weren't kept.
+    /// The time at which the first catalog came into force. Before that, versions weren't kept.
     since: Option<Time>,
 }
 
 impl PriceList {
-    /// Reads all versions. Of several with the same instant, the last one counts; a version without a price
-    /// withdraws the previous ones.
+    /// Reads all versions. Of several versions with the same time, the last one counts; a version without a
+    /// price withdraws the previous ones.
     ///
     /// # Errors
     /// The database can't be read.
@@ -122,7 +122,8 @@ impl PriceList {
         Ok(())
     }
 
-    /// Returns `true` if everything since this time was recorded by versions that follow today's rules.
+    /// Returns `true` if everything since this time was recorded by server versions that follow the current
+    /// rules.
     pub fn covers(&self, time: Time) -> bool {
         self.since.is_some_and(|since| since <= time)
     }
@@ -132,8 +133,8 @@ impl PriceList {
         self.prices.get(model)?.get(&version)
     }
 
-    /// Returns the versions of a model that came into force together and were in force at a time, of those that
-    /// were recorded by then.
+    /// Returns the versions of a model that came into force together and were in force at a time, of those
+    /// that were recorded by then.
     pub fn in_force(&self, model: &str, at: Time, known_by: Time) -> Vec<(i64, &Price)> {
         let versions = self.prices.get(model).into_iter().flatten();
         let known = versions.filter(|(_, price)| price.effective_at <= at && price.recorded_at <= known_by);
@@ -153,7 +154,7 @@ impl PriceList {
         prices.into_iter().any(|(_, price)| price.conditions != Conditions::default())
     }
 
-    /// Returns the tiers of a month: those in force at its first instant.
+    /// Returns the tiers of a month: those in force when it began.
     pub fn tiers(&self, month: Month) -> &[Tier] {
         self.tiers.range(..=month.start().unix_ms()).next_back().map_or(&[], |(_, tiers)| tiers)
     }
@@ -173,14 +174,14 @@ fn parse_tiers(text: &str) -> Result<Vec<Tier>, db::Error> {
 pub type Uses = Vec<(i128, i128)>;
 
 impl Price {
-    /// Returns the tokens of the prompt, each at its own price or that of its whole.
+    /// Returns the tokens of the prompt. Parts without their own price have the price of the prompt.
     pub fn prompts(&self, used: &Quantities) -> Uses {
         let mut uses = self.parts(used, Whole::Prompt, self.prompt);
         uses.push((used.cached, self.cached));
         rest(uses, used.prompt, self.prompt)
     }
 
-    /// Returns the tokens of the completion in the same way.
+    /// Returns the tokens of the completion. Parts without their own price have the price of the completion.
     pub fn completions(&self, used: &Quantities) -> Uses {
         rest(self.parts(used, Whole::Completion, self.completion), used.completion, self.completion)
     }
@@ -207,10 +208,11 @@ fn rest(mut parts: Uses, whole: i128, price: i128) -> Uses {
     parts
 }
 
-/// Returns the discount on tokens in the order in which they were used, with their prices in picos. It is in
-/// millionths of a pico, and never negative; `None` if it exceeds 128 bits.
+/// Returns the discount on tokens in the order in which they were used, with their prices in picos. The
+/// discount is in millionths of a pico, and never negative; `None` if it exceeds 128 bits.
 ///
-/// Tokens above a threshold cost its fraction less, up to the next one (docs/contract/billing.md#volume-discounts).
+/// The tokens between a threshold and the next one cost less by the threshold's fraction
+/// (docs/contract/billing.md#volume-discounts).
 pub fn discount(tiers: &[Tier], used: impl IntoIterator<Item = (i128, i128)>) -> Option<i128> {
     let (mut count, mut sum) = (0_i128, 0_i128);
     for (tokens, price) in used {
@@ -225,7 +227,7 @@ pub fn discount(tiers: &[Tier], used: impl IntoIterator<Item = (i128, i128)>) ->
     Some(sum.max(0))
 }
 
-/// Returns the whole nanos that are credited for a discount in millionths of a pico: rounded up.
+/// Converts a discount from millionths of a pico to whole nanos, rounded up.
 pub fn credited_nanos(discount: i128) -> i128 {
     let unit = PPM * 1_000;
     discount.div_euclid(unit) + i128::from(discount.rem_euclid(unit) != 0)
@@ -233,7 +235,7 @@ pub fn credited_nanos(discount: i128) -> i128 {
 
 #[cfg(test)]
 impl PriceList {
-    /// The prices of one model, by their versions.
+    /// Returns a list with the prices of one model, by their versions.
     pub fn of(model: &str, prices: impl IntoIterator<Item = (i64, Price)>) -> Self {
         Self { prices: [(model.to_owned(), prices.into_iter().collect())].into(), ..Self::default() }
     }
@@ -261,8 +263,8 @@ mod tests {
             parts: quantities::parse(parts).unwrap(),
         };
         assert_eq!(price.of(&used(10, 4, 2, "")), Some(600 + 40 + 2_000));
-        // 10 - 4 - 3 - 1 tokens of the prompt and 2 images at the price of the prompt, 3 written; searches cost
-        // nothing.
+        // 10 - 4 - 3 - 1 tokens of the prompt and 2 images at the price of the prompt, 3 tokens written to
+        // the cache; searches cost nothing.
         let all = used(10, 4, 5, "cache_write_5m:3 image_prompt:1 reasoning:2 request:1 search:9");
         assert_eq!(price.of(&all), Some(200 + 40 + 450 + 100 + 3_000 + 4_000 + 7));
         assert_eq!(price.of(&used(i128::MAX, 0, 0, "")), None);
@@ -280,14 +282,14 @@ mod tests {
         assert_eq!(discount(&[(201, 10)]), 105_000_000);
         // 50 at a tenth of 10, 50 at a tenth of 20.
         assert_eq!(discount(&[(150, 10), (50, 20)]), 150_000_000);
-        // Tokens that are taken back take their discount with them.
+        // Tokens that are taken back lose their discount.
         assert_eq!(discount(&[(200, 10), (-100, 10)]), 0);
         assert!(parse_tiers("100").is_err() && parse_tiers("x:1").is_err());
     }
 
     #[test]
     fn discounts_are_rounded_up_to_whole_nanos() {
-        // 1,666.665 pico are 2 nano.
+        // 1,666.665 picos are rounded up to 2 nanos.
         assert_eq!(credited_nanos(1_666_665_000), 2);
         assert_eq!(credited_nanos(2_000_000_000), 2);
         assert_eq!(credited_nanos(-1_666_665_000), -1);

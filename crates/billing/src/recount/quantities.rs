@@ -7,16 +7,16 @@ use std::collections::btree_map::Entry;
 use super::pico;
 use kernel::clock::Day;
 
-/// Parts of the prompt. Cached tokens, which are older than parts, have their own column.
+/// Parts of the prompt. Cached tokens have their own column, which is older than parts.
 const OF_PROMPT: [&str; 4] = ["cache_write_5m", "cache_write_1h", "audio_prompt", "image_prompt"];
 const OF_COMPLETION: [&str; 2] = ["reasoning", "audio_completion"];
-/// A component that isn't a part of another one.
+/// Components that aren't a part of another one.
 const PIECES: [&str; 5] = [REQUEST, "image", "second", "character", "search"];
 
-/// A call, if its price has a price for that.
+/// A single call, for models with a price per call.
 pub const REQUEST: &str = "request";
 
-/// The whole of a part.
+/// The whole that a part belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whole {
     Prompt,
@@ -25,7 +25,7 @@ pub enum Whole {
     None,
 }
 
-/// Returns the whole of a part; `None` for a name that isn't a part.
+/// Returns the whole that a part belongs to; `None` for a name that isn't a part.
 pub fn whole_of(part: &str) -> Option<Whole> {
     match part {
         _ if OF_PROMPT.contains(&part) => Some(Whole::Prompt),
@@ -35,7 +35,7 @@ pub fn whole_of(part: &str) -> Option<Whole> {
     }
 }
 
-/// Numbers of parts: quantities, none of which is 0, or prices in picos.
+/// Numbers by part: nonzero quantities, or prices in picos.
 pub type ByPart = BTreeMap<String, i128>;
 
 /// The letters of parts in stored events.
@@ -53,7 +53,8 @@ const LETTERS: [(char, &str); 11] = [
     ('f', "search"),
 ];
 
-/// Reads stored numbers: `r30f2` of an event, `reasoning:30 search:2` of a price and of earlier events.
+/// Parses stored numbers, such as `r30f2` of an event, or `reasoning:30 search:2` of a price or an earlier
+/// event.
 pub fn parse(text: &str) -> Result<ByPart, db::Error> {
     let wrong = || db::Error::Internal(format!("the parts of usage or of a price are {text:?}"));
     let number = |digits: &str| digits.parse::<i64>().ok().map(i128::from);
@@ -75,7 +76,8 @@ pub fn parse(text: &str) -> Result<ByPart, db::Error> {
     spaced.split_whitespace().map(|word| lettered(word).ok_or_else(wrong)).collect()
 }
 
-/// Tokens and other components. The cached tokens and the parts of the prompt are among those of the prompt.
+/// Tokens and other components. The tokens of the prompt include the cached tokens and the parts of the
+/// prompt.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Quantities {
     pub prompt: i128,
@@ -95,7 +97,7 @@ impl Quantities {
         }
     }
 
-    /// Adds to one part.
+    /// Adds to the quantity of a part.
     pub fn add_part(&mut self, name: &str, quantity: i128) {
         match self.parts.entry(name.to_owned()) {
             Entry::Vacant(new) if quantity != 0 => {
@@ -125,7 +127,7 @@ impl std::fmt::Display for Quantities {
     }
 }
 
-/// Usage that has one price: of one day, model and kind.
+/// The key of usage with one price: its day, model, kind and price version.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UseKey {
     pub day: Day,

@@ -7,10 +7,11 @@ use super::evidence::{PaymentRow, ReturnRow, StatementRow};
 use super::finding;
 use crate::rules::audit::{Drift, Invariant};
 
-/// A rest of a won dispute that is smaller than one part in this many is a difference of exchange rates.
+/// If less than one part in this many is left of a won dispute, it is a difference of exchange rates.
 const RATE_DIFFERENCE: i128 = 10;
 
-/// Checks the stored payments, refunds and disputes against Stripe's statements about them, in its units.
+/// Checks the stored payments, refunds and disputes against Stripe's statements about them, in Stripe's
+/// units.
 pub fn check(statements: &[StatementRow], paid: &[PaymentRow], returns: &[ReturnRow]) -> Vec<Drift> {
     let paid: BTreeMap<_, _> = paid.iter().map(|payment| (&payment.id, payment)).collect();
     let returns: BTreeMap<_, _> =
@@ -45,8 +46,8 @@ pub fn check(statements: &[StatementRow], paid: &[PaymentRow], returns: &[Return
     statements.iter().filter_map(check).collect()
 }
 
-/// Returns the amount of a disputed payment that the bank has: the share that the movements leave of the first
-/// withdrawal, rounded down.
+/// Returns the amount of a disputed payment that the bank holds: the share of the first withdrawal that is
+/// left after all movements, rounded down.
 fn held(statement: &StatementRow) -> i128 {
     let mut moved: Vec<(i64, i128, &str)> = Vec::new();
     for word in statement.moved.split_whitespace() {
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(held_of("3:-10000:usd 1:-10000:usd 2:10000:usd", "won"), 10_000);
         // 92.00 EUR for 100.00 USD; 30.66 come back: 100 x 61.34 / 92.00 = 66.673, rounded down.
         assert_eq!(held_of("1:-9200:eur 2:3066:eur", "made"), 6_667);
-        // A difference of exchange rates isn't a rest of a won dispute.
+        // A difference of exchange rates doesn't count as a remainder of a won dispute.
         assert_eq!(
             (held_of("1:-9200:eur 2:9100:eur", "won"), held_of("1:-9200:eur 2:9100:eur", "made")),
             (0, 108)

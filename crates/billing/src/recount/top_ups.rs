@@ -1,5 +1,5 @@
-//! Automatic top-ups: within their maximum, and after a decline of the card no sooner than a day later
-//! (docs/contract/payments.md#automatic-top-up).
+//! Automatic top-ups: their sum stays within the maximum, and a declined card is charged again no sooner than
+//! a day later (docs/contract/payments.md#automatic-top-up).
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::rules::audit::{Drift, Invariant};
 
 /// Codes of charges that wait for something other than the card.
 const OTHER_WAITS: [&str; 2] = ["processor_unavailable", "daily_maximum"];
-/// Refusals that have nothing to do with a card: a customer that no longer exists, an account that can't charge.
+/// Refusals that are unrelated to the card, such as a deleted customer, or an account that can't charge.
 const NO_DECLINES: [&str; 4] =
     ["account_invalid", "api_key_expired", "resource_missing", "testmode_charges_only"];
 
-/// Checks the charges of each day against the maximum that was recorded with them, and the time at which declined
-/// ones are retried.
+/// Checks the charges of each day against the maximum that was recorded with them, and the time at which
+/// declined charges are retried.
 pub fn charges(paid: &[PaymentRow]) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut days: BTreeMap<Day, (i128, i128)> = BTreeMap::new();
@@ -26,7 +26,7 @@ pub fn charges(paid: &[PaymentRow]) -> Vec<Drift> {
         if payment.status != "succeeded" {
             continue;
         }
-        // A charge that waited for its customer, or for another day, counts on the day on which it was begun.
+        // A charge that waited for its customer or for another day counts toward the day on which it began.
         let is_of_day = payment.created_at.day() == paid_at.day();
         let (sum, most) = days.entry(paid_at.day()).or_default();
         *most = (*most).max(maximum.into());
@@ -56,7 +56,7 @@ fn next_attempt(payment: &PaymentRow) -> Option<Drift> {
     Some(finding(Invariant::RecountTopUpTime, &payment.id, expected, format!("one at {next_at}")))
 }
 
-/// Checks that a top-up that is paused because of a declined card was declined by the card.
+/// Checks that automatic top-ups are paused as declined only if the card was declined.
 pub fn pause(reason: Option<&str>, paid: &[PaymentRow]) -> Option<Drift> {
     let ended = paid.iter().filter(|payment| payment.kind == "auto_top_up" && payment.status == "failed");
     let last = ended.max_by_key(|payment| payment.updated_at)?;

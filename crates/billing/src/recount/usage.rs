@@ -1,4 +1,4 @@
-//! Usage: events and daily rows at their price (docs/contract/billing.md#rating).
+//! Checks of events and daily rows against their prices (docs/contract/billing.md#rating).
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::quantities::{REQUEST, UseKey, Used};
 use super::{finding, pico};
 use crate::rules::audit::{Drift, Invariant};
 
-/// The time after its recording at which every server is certain to have a price, in milliseconds.
+/// The time after which every server has a recorded price in its catalog, in milliseconds.
 const KNOWN_MS: i64 = HOUR_MS;
 
-/// Returns the cost of quantities at a price, if it differs from this amount.
+/// Returns the cost of quantities at a price, if it differs from the recorded amount.
 fn other_cost(price: &Price, used: &Used) -> Option<String> {
     let expected = price.of(&used.quantities);
     let is_other = expected != Some(used.amount);
     is_other.then(|| expected.map_or_else(|| "more than 128 bits".to_owned(), pico))
 }
 
-/// Checks the amount of daily rows against the price of their quantities, in each month in which they are billed.
-/// A row whose price the database doesn't have keeps its recorded amount.
+/// Checks the amount of daily rows against the price of their quantities, in each month in which they are
+/// billed. Rows whose price isn't in the database aren't checked.
 pub fn days(days: &[DayRow], prices: &PriceList) -> Vec<Drift> {
     let check = |row: &DayRow| {
         let expected = other_cost(prices.price(&row.key.model, row.key.version)?, &row.used)?;
@@ -42,8 +42,8 @@ pub fn credited(credited: &[CreditedRow], prices: &PriceList) -> Vec<Drift> {
     credited.iter().filter_map(check).collect()
 }
 
-/// Checks events: each has a price in force at its time and costs that price, and together they are all that is in
-/// the daily rows. The events of days before `from` may have been deleted by age.
+/// Checks events: each event has a price that was in force at its time and costs that price, and the sums of
+/// the events equal the daily rows. Events of days before `from` may have been deleted because of their age.
 pub fn events(events: &[EventsRow], days: &[DayRow], prices: &PriceList, from: Time) -> Vec<Drift> {
     let mut drifts = Vec::new();
     let mut sums: BTreeMap<&UseKey, (Used, Used)> = BTreeMap::new();
@@ -73,7 +73,7 @@ pub fn events(events: &[EventsRow], days: &[DayRow], prices: &PriceList, from: T
     drifts
 }
 
-/// Checks the price of the events of one key, unless a version recorded them that didn't keep prices.
+/// Checks the price of the events of one key, unless they were recorded by a version that didn't keep prices.
 fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
     if row.without_month > 0 {
         return None;
@@ -86,12 +86,12 @@ fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
         return Some(drift);
     }
     let known_by = row.first_received_at.plus_ms(-KNOWN_MS);
-    // The server that priced the first of the events may not have known a newer price. Models that have prices
-    // with conditions are checked by `choices`.
+    // The server that priced the first event may not have had a newer price yet. Models that have prices with
+    // conditions are checked by `choices`.
     if price.recorded_at > known_by || prices.is_conditional(&row.key.model) {
         return None;
     }
-    // The first and the last of them: versions don't overlap.
+    // Versions don't overlap, so checking the first and the last event is enough.
     let in_force = |at| prices.in_force(&row.key.model, at, known_by).first().map(|(version, _)| *version);
     let other = [row.first_at, row.last_at].into_iter().find_map(|at| {
         let version = in_force(at).filter(|version| *version != row.key.version)?;
@@ -103,8 +103,9 @@ fn event_prices(row: &EventsRow, prices: &PriceList) -> Option<Drift> {
     Some(finding(Invariant::RecountPrice, &row.key, expected, found))
 }
 
-/// Checks that each event is a single request if its price has one for that, and no other event is. The rest of a
-/// call is one only if the call had another price than was known before, at which all of it is charged anew.
+/// Checks the charged requests: a call is charged as one request if the price has a component for requests,
+/// and as none otherwise. The rest of a call is charged as a request only if the whole call is charged again
+/// at another price.
 fn requests(row: &EventsRow, price: &Price) -> Option<Drift> {
     let priced = i128::from(price.parts.contains_key(REQUEST));
     let is_right = |(place, requests): &&(EventPlace, i128)| match place {
@@ -121,14 +122,14 @@ fn requests(row: &EventsRow, price: &Price) -> Option<Drift> {
     Some(finding(Invariant::RecountPrice, &row.key, expected, requests))
 }
 
-/// Checks the price of each call to a model that has prices with conditions. The price is one of those that were
-/// the last to come into force before the call, its hours include the time of the call, and `above` covers the
-/// tokens of the prompt, while no price that precedes it applies.
+/// Checks the price of each call to a model that has prices with conditions. The price must be one of those
+/// that were the last to come into force before the call. Its hours must include the time of the call, its
+/// `above` must be below the tokens of the prompt, and no price with a higher rank may apply.
 ///
-/// The tier of an answer isn't stored: any tier is accepted, so the price of a wrong tier isn't found. The rest of
-/// a call has the price of its whole prompt, which the row doesn't contain, so only hours are checked. The event
-/// that a correction corrects is checked instead of the correction; [`events()`] checks that an event has its
-/// price.
+/// The tier of an answer isn't stored: any tier is accepted, so the price of a wrong tier isn't detected. The
+/// rest of a call has the price of its whole prompt, which the row doesn't contain, so only hours are
+/// checked. A correction isn't checked, only the event that it corrects; [`events()`] checks that an event
+/// has its price.
 pub fn choices(calls: &[CallsRow], prices: &PriceList) -> Vec<Drift> {
     let mut drifts = BTreeMap::new();
     for row in calls {
@@ -146,7 +147,8 @@ fn other_choice(row: &CallsRow, prices: &PriceList) -> Option<Drift> {
     if row.without_month > 0 || price.recorded_at > known_by {
         return None;
     }
-    // The first and the last of them: prices that came in force together don't overlap with others.
+    // Prices that came into force together don't overlap with others, so checking the first and the last call
+    // is enough.
     let (at, possible) = [row.first_at, row.last_at].into_iter().find_map(|at| {
         let possible = possible(row, at, &prices.in_force(model, at, known_by));
         (!possible.is_empty() && !possible.contains(version)).then_some((at, possible))
@@ -160,7 +162,7 @@ fn other_choice(row: &CallsRow, prices: &PriceList) -> Option<Drift> {
     Some(finding(Invariant::RecountPrice, &row.key, expected, format!("the price {version}")))
 }
 
-/// Returns the versions that calls of one minute can have had, of those in force.
+/// Returns the versions in force that may have applied to calls of one minute.
 fn possible(row: &CallsRow, at: Time, in_force: &[(i64, &Price)]) -> Vec<i64> {
     let conditions: Vec<_> = in_force.iter().map(|(_, price)| &price.conditions).collect();
     let prompts = (row.fewest_tokens.into(), row.most_tokens.into());
@@ -183,7 +185,7 @@ mod tests {
     const NIGHT: i64 = -2;
     const FLEX: i64 = -3;
 
-    /// Prices from one instant on that were recorded long before, and one that was recorded later.
+    /// Returns prices with the same start that were recorded long before, and one that was recorded later.
     fn prices() -> PriceList {
         let price = |(version, conditions, recorded_at)| {
             let price = Price {
@@ -242,15 +244,15 @@ mod tests {
             (LONG, Rest, 1, noon, true),
             (NIGHT, Rest, 1, noon, false),
             (BASE, Rest, 101, noon, true),
-            // Before the price was in force, the price in force isn't known.
+            // No price was in force at this time, so any price is accepted.
             (BASE, Call, 100, BASE - 1, true),
         ];
         for (version, place, tokens, at, is_right) in cases {
             let found = choices(&[calls(version, place, tokens, at)], &prices);
             assert_eq!(found.is_empty(), is_right, "{version} {place:?} {tokens} {at}: {found:?}");
         }
-        // A price that the server may not have known doesn't count. A drift is reported once for all calls of a
-        // day.
+        // A price that the server may not have had yet doesn't count. A drift is reported once for all calls
+        // of a day.
         let early = calls(FLEX, Call, 1, 3 * DAY_MS);
         assert_eq!(choices(&[early], &prices), []);
         let twice = [noon, noon + MINUTE_MS].map(|at| calls(LONG, Call, 1, at));

@@ -30,7 +30,7 @@ pub use usage::{DailyKey, DailyRow, EventRow, SumKey, SumRow, TotalRow, Usage, U
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Drift {
-    /// `None` if it concerns all organizations.
+    /// The organization; `None` if the drift concerns all organizations.
     pub organization_id: Option<String>,
     /// The violated invariant. Called `what` in JSON.
     #[serde(rename = "what")]
@@ -59,7 +59,7 @@ pub enum Invariant {
     WalletReserved,
     /// The currency of a wallet is that of the prices.
     WalletCurrency,
-    /// The amount of an event is that of its tokens at its recorded price.
+    /// The amount of an event is the price of its tokens at its recorded price version.
     EventAmount,
     /// The price of an event is recorded.
     EventPrice,
@@ -67,23 +67,24 @@ pub enum Invariant {
     EventMonth,
     /// A daily row is the sum of its events.
     DailyUsage,
-    /// The usage of a project's day by model, or by caller, is the sum of its daily rows.
+    /// A project's usage of a day by model, or by caller, is the sum of its daily rows.
     DailySums,
     /// The total usage of a project or an API key is the sum of its daily rows.
     UsageTotal,
     /// The posted amount of a daily row is its amount, rounded down to whole nanos.
     DailyPosted,
-    /// The amount spent of a budget in a period is the sum of the daily rows of its organization, project or key.
+    /// The spent amount of a budget in a period is the sum of the daily rows of its organization, project or
+    /// key.
     BudgetSpent,
-    /// The amount reserved of a budget is the sum of the reservations of its organization, project or key.
+    /// The reserved amount of a budget is the sum of the reservations of its organization, project or key.
     BudgetReserved,
-    /// The number of budgets in a wallet is that of its organization's budgets.
+    /// The number of budgets in a wallet is the number of its organization's budgets.
     BudgetCount,
-    /// Movements of usage took the posted amounts of all daily rows from the wallet.
+    /// The movements of usage charged the posted amounts of all daily rows to the wallet.
     UsagePosted,
     /// The remainder of a credit is between 0 and its amount.
     CreditRemaining,
-    /// The remainder of a credit is its amount less its uses and its ended part.
+    /// The remainder of a credit is its amount minus its uses and its ended part.
     CreditRest,
     /// An expired credit is ended in time.
     CreditOver,
@@ -101,13 +102,13 @@ pub enum Invariant {
     InvoiceRecomputed,
     /// The currency of an invoice is that of its wallet.
     InvoiceCurrency,
-    /// The amount of an invoice is the amount posted in its month, less the month's discount.
+    /// The amount of an invoice is the amount posted in its month, minus the month's discount.
     InvoiceAmount,
-    /// The amount due of an open invoice is the part that credits and credit notes don't cover; for other invoices
-    /// it is 0.
+    /// The amount due of an open invoice is the part that credits and credit notes don't cover; for other
+    /// invoices it is 0.
     InvoiceDue,
-    /// The amount that an invoice brings forward has a cause: money that went back, a correction that costs, or a
-    /// void invoice.
+    /// The amount that an invoice brings forward has a cause: returned money, a correction that increased a
+    /// charge, or a void invoice.
     InvoiceBroughtForward,
     /// Credits and credit notes cover a paid invoice.
     InvoicePaid,
@@ -121,7 +122,7 @@ pub enum Invariant {
     InvoiceVoid,
     /// A closed month with billed usage has one invoice; no other month has one.
     InvoiceMonth,
-    /// The open month isn't in the future, and should not have been closed long ago.
+    /// The open month isn't in the future, and its closing isn't overdue.
     OpenMonth,
     /// The numbers of invoices have no gaps.
     InvoiceNumber,
@@ -135,8 +136,8 @@ pub enum Invariant {
     CreditNoteNumber,
     /// A payment, and each refund and dispute of it, moved its amount once.
     PaymentBooked,
-    /// The sum recorded as returned of a payment is the sum of its refunds and disputes, which don't exceed its
-    /// amount and its tax.
+    /// The returned sum of a payment is the sum of its refunds and disputes, which don't exceed its amount
+    /// and its tax.
     PaymentReturned,
     /// The payments at the payment processor are those stored here.
     PaymentAtProcessor,
@@ -146,35 +147,36 @@ pub enum Invariant {
     RecountEvents,
     /// Recounted: events have the price that was in force at their time.
     RecountPrice,
-    /// Recounted: an invoice bills the usage, at its price, less its discounts, and nothing else.
+    /// Recounted: an invoice bills the usage at its price, minus its discounts, and nothing else.
     RecountInvoice,
-    /// Recounted: credit notes refund the usage that was taken back, less the discounts on it.
+    /// Recounted: credit notes refund the usage that was taken back, minus the discounts on it.
     RecountCreditNotes,
     /// Recounted: no debt is brought forward twice.
     RecountBroughtForward,
-    /// Recounted: corrections of a written-off invoice lower the written-off amount before any money is refunded.
+    /// Recounted: corrections of a written-off invoice lower the written-off amount before any money is
+    /// refunded.
     RecountWriteOff,
-    /// Recounted: a balance is the incoming money, less the outgoing money and the usage.
+    /// Recounted: a balance is the incoming money minus the outgoing money and the usage.
     RecountBalance,
     /// Recounted: each payment, refund and dispute has moved its amount once.
     RecountPayment,
-    /// Recounted: money that went back of a payment consists of net and tax in the payment's proportion.
+    /// Recounted: the returned money of a payment consists of net and tax in the payment's proportion.
     RecountReturned,
-    /// Recounted: the amount that Stripe has received of a payment is its credit and its tax.
+    /// Recounted: the amount that Stripe has received for a payment is its credit and its tax.
     RecountReceived,
     /// Recounted: a refund that Stripe has made is booked.
     RecountRefund,
-    /// Recounted: the amount of a disputed payment that the bank has is the amount that its movements leave.
+    /// Recounted: of a disputed payment, the bank holds the amount that remains after the movements.
     RecountDispute,
-    /// Recounted: no money of a payment for a deleted organization is left.
+    /// Recounted: payments for a deleted organization were returned completely.
     RecountOrphan,
     /// Recounted: automatic top-ups don't exceed their maximum.
     RecountTopUp,
-    /// Recounted: a declined charge is retried after a day.
+    /// Recounted: a declined charge is retried a day later at the earliest.
     RecountTopUpTime,
     /// Recounted: a top-up is paused as declined only if the card was declined.
     RecountTopUpPause,
-    /// Recounted: no invoice that was closed otherwise is paid by card.
+    /// Recounted: no invoice that was settled in another way is paid by card.
     RecountInvoicePage,
     /// Recounted: the credits of operators are those of the audit trail.
     RecountCredit,
@@ -184,7 +186,7 @@ pub enum Invariant {
 
 impl fmt::Display for Invariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The names in JSON are used, so that the code has a single set of them.
+        // Use the JSON names, so that the code has only one set of names.
         self.serialize(f)
     }
 }
@@ -217,7 +219,7 @@ fn compare(
     })
 }
 
-/// Returns a sum of units as a decimal; `None` is an overflow of 128 bits.
+/// Returns a sum of units as a decimal. `None` means that the sum exceeds 128 bits.
 fn decimal_text<const SCALE: u32>(units: Option<i128>) -> String {
     units.map_or_else(
         || "more than 128 bits".to_owned(),

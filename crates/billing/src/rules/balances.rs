@@ -3,7 +3,7 @@
 use events::data::BalanceChange;
 use kernel::money::{Nano, Pico};
 
-/// The number of days whose usage a balance should last for.
+/// The number of days of usage that a balance should cover.
 pub const LOW_DAYS: i64 = 7;
 
 /// Returns `true` if a balance is low: the spendable amount is zero, or less than the list price of the last
@@ -15,14 +15,14 @@ pub fn is_low(spendable: Nano, cost: Pico) -> bool {
 /// The standing of a posted balance. Webhooks get an event when it changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// The balance is below the threshold of its alert.
+    /// `true` if the balance is below the threshold of its alert.
     pub is_low: bool,
-    /// The balance and the credit limit are used up.
+    /// `true` if the balance and the credit limit are used up.
     pub is_depleted: bool,
 }
 
 impl Standing {
-    /// Returns the standing of a balance. Reserved amounts aren't used yet.
+    /// Returns the standing of a balance. Reserved amounts don't count as used.
     pub fn of(posted: Nano, credit_limit: Nano, alert_below: Option<Nano>) -> Self {
         Self {
             is_low: alert_below.is_some_and(|below| posted < below),
@@ -30,8 +30,8 @@ impl Standing {
         }
     }
 
-    /// Returns the changes since an earlier standing. A balance has recovered when it is neither low nor used up
-    /// any more.
+    /// Returns the changes since an earlier standing. A balance has recovered when it is no longer low or
+    /// used up.
     pub fn changes_since(self, before: Self) -> Vec<BalanceChange> {
         let is_bad = |standing: Self| standing.is_low || standing.is_depleted;
         [

@@ -1,8 +1,8 @@
 //! The arithmetic of a wallet and its credits, as pure functions.
 //!
-//! The positive balance of a wallet is the sum of its credits' remainders. Its debt is that sum less the
-//! posted balance. So a charge takes from credits first and is a debt otherwise; incoming money pays debts
-//! first and becomes a credit otherwise.
+//! The positive balance of a wallet is the sum of its credits' remainders. Its debt is that sum minus the
+//! posted balance. A charge is paid from credits first, and the rest is a debt. Incoming money pays debts
+//! first, and the rest becomes a credit.
 
 use std::cmp::Ordering;
 
@@ -39,7 +39,7 @@ pub struct Credit {
     pub amount: Nano,
     pub remaining: Nano,
     pub created_at: Time,
-    /// The instant from which on the credit can no longer be used.
+    /// The time from which the credit can no longer be used.
     pub expires_at: Option<Time>,
 }
 
@@ -67,8 +67,8 @@ pub struct CreditPart {
     pub remaining: Nano,
 }
 
-/// Returns the parts of credits that a charge takes, in the order of their use. Expired credits give at most
-/// `reserved`, the amount that is kept for calls that were in progress when they expired.
+/// Returns the parts of credits that a charge takes, in the order of their use. Expired credits contribute at
+/// most `reserved`, the amount that is kept for calls that were in progress when they expired.
 pub fn charge(credits: &[Credit], amount: Nano, reserved: Nano, now: Time) -> Vec<CreditPart> {
     let mut in_order: Vec<&Credit> = credits.iter().collect();
     in_order.sort_by(|a, b| cmp_use_order(a, b));

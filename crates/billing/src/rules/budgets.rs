@@ -12,7 +12,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// Maximum number of budgets of an organization.
 pub const MAX_PER_ORGANIZATION: i64 = 1_000;
-/// Maximum number of budgets of one organization, project or API key: each call checks all of them.
+/// Maximum number of budgets of one organization, project or API key, because each call checks all of them.
 pub const MAX_PER_SUBJECT: i64 = 10;
 /// Maximum limit, in nano: 9,000,000,000 of the currency.
 pub const MAX_LIMIT: Nano = Nano::from_units(9_000_000_000_000_000_000);
@@ -59,7 +59,7 @@ impl Subject {
 pub struct Spender {
     pub organization_id: OrganizationId,
     pub project_id: ProjectId,
-    /// `None` if it isn't known, as for some users.
+    /// `None` if it isn't known, because earlier versions didn't store users.
     pub caller: Option<CallerId>,
 }
 
@@ -119,7 +119,7 @@ impl Period {
         }
     }
 
-    /// Returns the first instant after the period that begins on a day; `None` for `total`.
+    /// Returns the end, exclusive, of the period that begins on a day; `None` for `total`.
     pub fn end(self, start: Day) -> Option<Time> {
         match self {
             Self::Day => Some(start.plus(1).start()),
@@ -138,13 +138,13 @@ impl Period {
     }
 }
 
-/// The parts of a limit at which people are notified, in percent: ascending, at most [`MAX_THRESHOLDS`], each from
-/// 1 to [`MAX_PERCENT`]. Stored as `50,80,100`.
+/// The parts of a limit at which people are notified, in percent: ascending, at most [`MAX_THRESHOLDS`], each
+/// from 1 to [`MAX_PERCENT`]. Stored as `50,80,100`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Thresholds(Vec<i64>);
 
 impl Thresholds {
-    /// Returns the thresholds; `None` if they break a rule of [`Thresholds`].
+    /// Returns the thresholds; `None` if they violate a rule of [`Thresholds`].
     pub fn new(percents: Vec<i64>) -> Option<Self> {
         let fit = percents.len() <= MAX_THRESHOLDS
             && percents.iter().all(|percent| (1..=MAX_PERCENT).contains(percent))
@@ -213,7 +213,7 @@ pub fn covers(limit: Nano, spent: Pico, reserved: Nano, amount: Nano) -> bool {
 }
 
 /// Checks that one more budget may be created: the organization has `count` budgets, and the subject of the
-/// new one has `of_subject`.
+/// new budget has `of_subject`.
 ///
 /// # Errors
 /// 409 `limit_reached`.
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn last_nano_can_be_reserved() {
-        // 10 = 4.000000000001 spent + 2 reserved + 3.999999999 + a rest below a nano.
+        // 10 = 4.000000000001 spent + 2 reserved + 3.999999999 + less than a nano.
         let covers = |amount| covers(nano("10"), pico("4.000000000001"), nano("2"), nano(amount));
         assert!(covers("3.999999999") && !covers("4"));
         assert_eq!(left(nano("10"), pico("4.000000000001"), nano("2")), pico("3.999999999999"));

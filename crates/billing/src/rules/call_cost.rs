@@ -12,8 +12,8 @@ pub struct PriceAndCost {
 
 /// Returns the list price and the cost of one whole call with these quantities, including the request itself.
 ///
-/// `None` if one of them exceeds the maximum of a call: such a price is refused, and such a cost can't be
-/// recorded.
+/// Returns `None` if one of them exceeds the maximum of a call, because such a price is refused and such a
+/// cost can't be recorded.
 pub fn price_and_cost(price: &Price, costs: &ComponentPrices, tokens: Tokens) -> Option<PriceAndCost> {
     let tokens = Tokens { parts: tokens.parts.with(Component::Request, 1), ..tokens };
     let limited = |amount: Option<Pico>| amount.filter(|amount| *amount <= MAX_CALL_PRICE);
@@ -44,8 +44,8 @@ mod tests {
             let found = price_and_cost(&Price::new(BEGINNING, price), &costs, tokens);
             found.map(|PriceAndCost { price, cost }| (price.units(), cost.units()))
         };
-        // A part without a price or a cost costs as much as its whole, and pieces without one cost nothing: 10 x 5
-        // + 6 x 7 = 92, and 10 x 2 + 6 x 3 = 38.
+        // A part without a price or a cost costs as much as its whole, and pieces without one cost nothing:
+        // 10 x 5 + 6 x 7 = 92, and 10 x 2 + 6 x 3 = 38.
         assert_eq!(of(rates(5, 7), rates(2, 3)), Some((92, 38)));
         // 7 x 2 + 3 x 1 + 2 x 3 + 4 x 9 + 1 x 100 + 2 x 1,000 = 2,159.
         let parts = PartPrices::default()

@@ -34,16 +34,16 @@ impl CallSize {
     }
 }
 
-/// The factor by which a prompt may exceed its estimated tokens: a price above a number of tokens is reserved from
-/// half of that number on.
+/// The factor by which a prompt may exceed its estimated tokens. A price that applies above a number of
+/// tokens is therefore reserved from half of that number on.
 const PROMPT_FACTOR: i64 = 2;
 
-/// Returns the highest price of a call of this size that is admitted at `time`, by the highest price that it can
-/// have and with each token at the price of its most expensive part; `None` if the model has no price then. It may
-/// be too large for the databases: such a call can't be billed.
+/// Returns the highest price of a call of this size that is admitted at `time`: the highest of the prices
+/// that may apply, with each token at the price of its most expensive part. Returns `None` if the model has
+/// no price at that time. The result may be too large for the databases; such a call can't be billed.
 ///
-/// The hours are known at this time. The tier of the answer isn't known, so any is possible. A prompt may have up
-/// to twice its estimated tokens.
+/// Only prices whose hours contain the time may apply. The tier of the answer isn't known yet, so any tier is
+/// possible. A prompt may have up to twice its estimated tokens.
 pub fn highest_price(model: &Model, time: Time, size: CallSize) -> Option<Pico> {
     let prices = model.prices_at(time).iter();
     let most = size.prompt_tokens.map_or(i64::MAX, |tokens| tokens.saturating_mul(PROMPT_FACTOR));
@@ -85,7 +85,8 @@ mod tests {
         }
     }
 
-    /// A model of the built-in catalog with these prices: svc-1 takes 4,096 tokens, svc-embedding-1 takes 8,192.
+    /// A model of the built-in catalog with these prices: svc-1 takes 4,096 tokens, svc-embedding-1 takes
+    /// 8,192.
     fn model(id: &str, prices: &[Price]) -> Model {
         let catalog = Catalog::built_in().unwrap();
         Model { prices: prices.to_vec(), ..(**catalog.get(id).unwrap()).clone() }
@@ -152,7 +153,7 @@ mod tests {
             of(&[with("above:200000", 1_000), base.clone()], CallSize { prompt_tokens: None, ..one }),
             4_096_015
         );
-        // A cheaper one changes nothing.
+        // A cheaper price changes nothing.
         assert_eq!(of(&[with("tier:flex", 50), base.clone()], one), 2_650);
         // The time is a Thursday, minute 4,320 of the week.
         assert_eq!(of(&[with("hours:4320-4321", 1_000), base.clone()], one), 7_015);

@@ -1,18 +1,19 @@
-//! Credit limits: the limit of new organizations, which is given once per user and mailbox and to verified users
-//! only; and the limit of the built-in demo, whose calls cost nothing.
+//! Credit limits: the limit of new organizations, which is given once per user and mailbox and only to
+//! verified users; and the limit of the built-in demo, whose calls cost nothing.
 
 use kernel::money::Nano;
 
-/// The amount that a person's first organization may spend while the built-in demo answers, without a configured
-/// credit limit: 5 of the currency.
+/// The amount that a user's first organization may spend while the built-in demo answers and no credit limit
+/// is configured: 5 of the currency.
 pub const DEMO_CREDIT: Nano = Nano::from_units(5_000_000_000);
 
-/// The amount that organizations with the demo's credit may spend now.
+/// The amount that organizations with the demo credit may currently spend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DemoCredit(Nano);
 
 impl DemoCredit {
-    /// Returns the credit while the catalog in force is the built-in one and no credit limit is configured; else none.
+    /// Returns the credit: zero unless the catalog in force is the built-in one and no credit limit is
+    /// configured.
     pub const fn of(is_demo: bool, configured: Option<Nano>) -> Self {
         Self(if is_demo && configured.is_none() { DEMO_CREDIT } else { Nano::ZERO })
     }
@@ -27,7 +28,7 @@ impl DemoCredit {
 pub struct Credit {
     /// The amount that was given with the organization, or set by an operator.
     pub granted: Nano,
-    /// The wallet is that of its creator's first organization, and no operator has set its limit.
+    /// `true` if the wallet belongs to its creator's first organization, and no operator has set its limit.
     pub has_demo_credit: bool,
 }
 
@@ -50,17 +51,17 @@ pub struct CreditLimits {
 /// The facts about the creator of an organization that determine its credit limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creator {
-    /// The creator's address is verified.
+    /// `true` if the creator's address is verified.
     pub is_verified: bool,
-    /// An organization of theirs, or of another account with the same mailbox, had the first credit limit before,
-    /// even if it was deleted.
+    /// `true` if an organization of the creator, or of another account with the same mailbox, already had the
+    /// first credit limit, even if it was deleted.
     pub had_credit: bool,
 }
 
 /// The credit limit of a new organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreditLimit {
-    /// The limit of a user's first organization, which is now used.
+    /// The limit of a user's first organization, which can't be given again.
     First(Nano),
     Other(Nano),
 }

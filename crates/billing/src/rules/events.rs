@@ -1,24 +1,26 @@
-//! The usage events that count, and the reasons why others don't (docs/contract/service.md#usage-events).
+//! The conditions for counting a usage event, and the reasons for refusals
+//! (docs/contract/service.md#usage-events).
 
 use catalog::{Kind, Model, Tokens};
 use kernel::clock::{DAY_MS, MINUTE_MS, Time};
 use kernel::ids::{ApiKeyId, CallerId, ProjectId, UserId};
 use strum::{IntoStaticStr, VariantArray};
 
-/// The maximum time by which an event may lie in the future, in milliseconds.
+/// The maximum time by which an event may be in the future, in milliseconds.
 const MAX_AHEAD_MS: i64 = 5 * MINUTE_MS;
 /// Maximum age of an event: 13 months of at most 31 days, in milliseconds. Ids are kept for longer.
 const MAX_AGE_MS: i64 = 13 * 31 * DAY_MS;
 
-/// Returns the instant before which events may be deleted: every server whose clock is accurate to a day refuses
-/// repeated ones as too old. It is the start of a day, so that the days after it are complete.
+/// Returns the time before which events may be deleted, because every server whose clock is accurate to a day
+/// refuses repeated events as too old. It is the start of a day, so the days after it are complete.
 pub fn deletable_before(now: Time) -> Time {
     now.plus_ms(-MAX_AGE_MS - DAY_MS).day().start()
 }
 
 pub use catalog::MAX_CALL_PRICE;
 
-/// The maximum time by which an event may precede the creation of its caller, in milliseconds, as clocks differ.
+/// The maximum time by which an event may precede the creation of its caller, in milliseconds, because clocks
+/// differ.
 const MAX_BEFORE_CALLER_MS: i64 = 5 * MINUTE_MS;
 
 /// The refusal of an event.
@@ -29,7 +31,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// The reason of a refusal, for programs.
+/// The reason for a refusal, as a code for programs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
@@ -65,13 +67,13 @@ impl Reason {
     /// All reasons, in the order of the type.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The value in responses and metrics.
+    /// Returns the value in responses and metrics.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns `true` if the same event may count later: time passes, the catalog gets its model or price, or
-    /// the event arrives after its correction.
+    /// Returns `true` if the same event may be accepted later: when time has passed, when the catalog has the
+    /// model or the price, or when the event to correct has arrived.
     pub const fn is_retryable(self) -> bool {
         matches!(
             self,
@@ -157,7 +159,7 @@ pub fn corrects_a_correction(event_id: &str) -> Refusal {
     )
 }
 
-/// Returns the refusal of a correction that takes back more than the remainder, which is these tokens.
+/// Returns the refusal of a correction that takes back more than the remaining tokens, which are `left`.
 pub fn correction_too_large(left: Tokens) -> Refusal {
     let Tokens { prompt, cached_prompt, completion, parts } = left;
     let cached = match cached_prompt {
@@ -244,8 +246,8 @@ pub fn check_caller(caller: CallerId, time: Time) -> Result<(), Refusal> {
     Err(refusal(Reason::EventBeforeKey, message))
 }
 
-/// Checks that an event's model is of the event's kind, and that embeddings have neither completion tokens nor
-/// cached ones.
+/// Checks that an event's model is of the event's kind, and that embeddings have neither completion tokens
+/// nor cached ones.
 pub fn check_kind(model: &Model, kind: Kind, tokens: Tokens) -> Result<(), Refusal> {
     if model.kind != kind {
         let message =

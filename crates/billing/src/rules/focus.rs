@@ -1,9 +1,10 @@
 //! Charges in the form of FOCUS, the FinOps Open Cost and Usage Specification
 //! (docs/contract/billing.md#focus-export).
 //!
-//! [`usage`] makes charges of daily rows, [`documents`] those of the other lines of invoices and credit notes. A
-//! charge becomes a line of CSV by [`Charge::add_to`], in the order of [`COLUMNS`]. A [`Form`] is the version of
-//! the specification that a file follows, and whether the file has charges, lines of invoices, or billing periods.
+//! [`usage`] converts daily rows to charges, and [`documents`] the other lines of invoices and credit notes.
+//! [`Charge::add_to`] writes a charge as a line of CSV, in the order of [`COLUMNS`]. A [`Form`] is the
+//! version of the specification that a file follows, and the dataset of the file: charges, lines of invoices,
+//! or billing periods.
 
 pub mod billing_period;
 pub mod documents;
@@ -93,7 +94,7 @@ pub struct Account {
 
 /// The unit of tokens.
 const TOKENS: &str = "Tokens";
-/// The unit of usage whose price is no longer known: all of it is a single unit.
+/// The unit of usage whose price is no longer known: the whole usage is a single unit.
 const UNPRICED_UNIT: &str = "Units";
 
 /// The categories of charges.
@@ -103,7 +104,7 @@ pub enum Category {
     Usage,
     /// A volume discount, or a part of one that is taken back.
     Credit,
-    /// Rounding, a void invoice.
+    /// Rounding, or a void invoice.
     Adjustment,
 }
 
@@ -128,7 +129,7 @@ impl Category {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Charge {
     pub category: Category,
-    /// The charge belongs to a month before the one in which it is billed.
+    /// `true` if the charge belongs to a month before the one in which it is billed.
     pub is_correction: bool,
     pub description: String,
     pub start: Day,
@@ -139,7 +140,7 @@ pub struct Charge {
     /// The exact price; list, contracted, billed and effective cost are the same.
     pub cost: Pico,
     pub model: Option<String>,
-    /// The tokens, of [`Category::Usage`].
+    /// The tokens or pieces, for [`Category::Usage`].
     pub metered: Option<Metered>,
     pub project: Option<Named>,
     /// The API key, or the user who called without one.
@@ -158,9 +159,9 @@ pub struct Metered {
     /// Not negative.
     pub unit_price: Pico,
     pub sku_id: String,
-    /// The name of what is counted, for people.
+    /// The name of the meter, for people.
     pub meter: String,
-    /// `None` if the line of a credit note doesn't name the price.
+    /// `None` if the line of a credit note doesn't contain the price.
     pub price: Option<UnitPrice>,
 }
 
@@ -168,9 +169,9 @@ pub struct Metered {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnitPrice {
     pub id: String,
-    /// A JSON object about it.
+    /// A JSON object with the details of the price.
     pub details: String,
-    /// The conditions under which it applies, for people; empty for all calls.
+    /// The conditions under which the price applies, for people; empty if it applies to all calls.
     pub conditions: String,
 }
 
@@ -178,7 +179,7 @@ pub struct UnitPrice {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
     pub id: String,
-    /// `None` if it was deleted, and its name with it.
+    /// `None` if the thing was deleted together with its name.
     pub name: Option<String>,
 }
 
@@ -190,8 +191,8 @@ pub struct Caller {
 }
 
 impl Charge {
-    /// Returns the day of the billing period to which a file of single days assigns the charge: the day on which
-    /// the charge begins, or the period's first day if it began earlier.
+    /// Returns the day whose file contains the charge, if each day has a file: the day on which the charge
+    /// begins, or the period's first day if it began earlier.
     pub fn file_day(&self, month: Month) -> Day {
         self.start.max(month.first_day())
     }
@@ -261,15 +262,15 @@ impl Charge {
     }
 }
 
-/// Returns a number with a decimal point: programs that guess the types of columns must not take one for integers
-/// because a file has whole numbers only.
+/// Formats a number with a decimal point, because programs that guess the types of columns might take a
+/// column for integers if a file has only whole numbers.
 fn decimal(number: impl Display) -> Cell {
     let number = number.to_string();
     Cell::Value(if number.contains('.') { number } else { format!("{number}.0") })
 }
 
 impl Metered {
-    /// Returns the name of what is counted, and the conditions of its price.
+    /// Returns the name of the meter, and the conditions of the price.
     fn what(&self) -> String {
         let meter = self.meter.to_lowercase();
         match self.price.as_ref().map(|price| price.conditions.as_str()) {
@@ -278,19 +279,19 @@ impl Metered {
         }
     }
 
-    /// Returns `true` if its price is no longer known: then all of the usage is a single unit.
+    /// Returns `true` if the price is no longer known. Then the whole usage is a single unit.
     fn is_unpriced(&self) -> bool {
         self.quantity_unit == UNPRICED_UNIT
     }
 }
 
-/// Returns an instant in the format of the specification, to the second.
+/// Formats a time as the specification requires, to the second.
 fn instant(time: Time) -> String {
     let whole = Time::from_unix_ms(time.unix_ms().div_euclid(SECOND_MS) * SECOND_MS);
     whole.to_string().replace(".000", "")
 }
 
-/// Returns the first instant of a day in the format of the specification.
+/// Formats the start of a day as the specification requires.
 fn first_instant(day: Day) -> String {
     format!("{day}T00:00:00Z")
 }

@@ -1,7 +1,7 @@
 //! Invoices and credit notes, computed from daily rows: their items, amounts and amounts due.
 //!
-//! Every item is exact: `quantity` × `unit_price` = `amount`. The difference from rounding to whole nanos is a
-//! separate item, so that the items sum to the amount that was debited.
+//! Every item is exact: `quantity` × `unit_price` = `amount`. The difference from rounding to whole nanos is
+//! a separate item, so that the items sum to the amount that was debited.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub fn last_closable(now: Time) -> Month {
 }
 
 /// The status of an invoice (docs/contract/billing.md#invoice-states). Drafts are never stored, because an
-/// invoice is made when its month closes.
+/// invoice is created when its month closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Status {
     Draft,
     Open,
-    /// Nothing is due any more.
+    /// Nothing is due.
     Paid,
     Void,
     /// Written off.
@@ -41,12 +41,12 @@ impl Status {
     pub const ALL: &[Self] = Self::VARIANTS;
 }
 
-/// The usage of an organization of one model, on one day, at one price, that is billed in a month.
+/// An organization's usage of one model on one day at one price, which is billed in one month.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BilledUsage {
     pub model: String,
     pub kind: Kind,
-    /// The version of its price.
+    /// The version of the price.
     pub price_version: i64,
     pub day: Day,
     pub prompt_tokens: i64,
@@ -82,7 +82,7 @@ pub struct BilledPart<'a> {
 }
 
 impl BilledPart<'_> {
-    /// The name on an invoice.
+    /// Returns the name of the component on an invoice.
     pub fn label(&self) -> &'static str {
         label(self.component, self.kind)
     }
@@ -95,7 +95,7 @@ impl BilledPart<'_> {
     }
 }
 
-/// Returns the name on an invoice of a component of a model of this kind.
+/// Returns the name of a component on an invoice, for models of this kind.
 pub fn label(component: Component, kind: Kind) -> &'static str {
     match (component, kind) {
         (Component::Prompt, Kind::Embeddings) => TokenKind::Input.label(),
@@ -109,7 +109,7 @@ pub fn label(component: Component, kind: Kind) -> &'static str {
 pub enum ItemKind {
     /// Usage of the month.
     Usage,
-    /// Usage of a month that was closed when it was reported.
+    /// Usage that was reported after its month had been closed.
     LateUsage,
     /// A volume discount.
     Discount,
@@ -135,7 +135,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// An item with quantity 1.
+    /// Returns an item with quantity 1.
     pub fn single(kind: ItemKind, description: String, amount: Pico) -> Self {
         Self { kind, description, quantity: 1, unit_price: amount, amount }
     }
@@ -144,13 +144,13 @@ impl Item {
 /// The items and amounts of an invoice or a credit note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bill {
-    /// They sum to `amount`.
+    /// The items, which sum to `amount`.
     pub items: Vec<Item>,
     /// The discounts; negative if more is taken back than given.
     pub credited: Nano,
-    /// The usage less the discounts, in whole nanos.
+    /// The usage minus the discounts, in whole nanos.
     pub amount: Nano,
-    /// The list price less the discounts, before rounding to whole nanos.
+    /// The list price minus the discounts, before rounding to whole nanos.
     pub exact: Pico,
 }
 
@@ -164,7 +164,7 @@ enum DocumentKind {
 }
 
 impl DocumentKind {
-    /// Returns the month of use if a line must name it.
+    /// Returns the month of use, if a line must name it.
     fn named_month(self, of: Month) -> Option<Month> {
         Some(of).filter(|of| self != Self::Invoice(*of))
     }
@@ -190,13 +190,13 @@ impl DocumentKind {
 /// The key by which usage is grouped into lines, in the order of the lines.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LineKey<'a> {
-    /// The month of use, if it isn't that of the document.
+    /// The month of use, if it isn't the document's month.
     named_month: Option<Month>,
     model: &'a str,
     component: Component,
     label: &'static str,
     effective_at: Time,
-    /// The conditions of the price, for people; empty without any.
+    /// The conditions of the price, for people; empty without conditions.
     conditions: String,
 }
 
@@ -209,22 +209,22 @@ struct Line {
 /// The unit to which discounts apply: the tokens of one kind and model that were used in one month.
 type DiscountGroup<'a> = (Month, &'a str, TokenKind);
 
-/// Returns the bill of a month. `used` is the usage billed in it, `before` is earlier billed usage of the months
-/// of its late usage.
+/// Returns the bill of a month. `used` is the usage billed in the month. `before` is the usage that was
+/// billed earlier, for the months that have late usage.
 ///
-/// A discount belongs to the month of use. For each month of use, the bill gives the discount on all usage
-/// that is known now, less the discount on the usage that was known before; a negative difference is taken
-/// back.
+/// A discount belongs to the month of use. For each month of use, the bill contains the discount on all usage
+/// that is known now, minus the discount on the usage that was known before. A negative difference takes back
+/// a discount.
 ///
-/// `None` if a sum overflows: then the caller must not bill.
+/// Returns `None` if a sum overflows; then the caller must not bill.
 pub fn bill(month: Month, used: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
     document(DocumentKind::Invoice(month), used, before, prices)
 }
 
-/// Returns the bill of a credit note, whose amounts are negative: `corrected` is the usage that is taken back,
-/// `before` is the other usage of its months.
+/// Returns the bill of a credit note, whose amounts are negative. `corrected` is the usage that is taken
+/// back, and `before` is the other usage of its months.
 ///
-/// `None` if a sum overflows.
+/// Returns `None` if a sum overflows.
 pub fn credit_note(corrected: &[BilledUsage], before: &[BilledUsage], prices: &PriceBook) -> Option<Bill> {
     document(DocumentKind::CreditNote, corrected, before, prices)
 }
@@ -287,10 +287,11 @@ fn document(
     finish(document_kind, items, used, list.checked_sub(discounted)?, discounted)
 }
 
-/// Returns the components of a row, at the price at which it was rated; `None` if that price is no longer known.
+/// Returns the components of a row, at the price at which it was rated; `None` if that price is no longer
+/// known.
 pub(super) fn parts<'a>(row: &BilledUsage, prices: &'a PriceBook) -> Option<Vec<BilledPart<'a>>> {
     let counts = row.tokens();
-    // A catalog can have been rewritten since the row was rated.
+    // The catalog may have been rewritten since the row was rated.
     let price = prices.price(&row.model, row.price_version);
     let price = price.filter(|price| cost(price, counts) == Some(row.amount))?;
     let part = |(component, quantity)| BilledPart {
@@ -323,7 +324,7 @@ fn tokens_before<'a>(
     known
 }
 
-/// Subtracts the discounts from the charges, and adds the item of the rounding.
+/// Subtracts the discounts from the charges, and adds the item for rounding.
 fn finish(
     document_kind: DocumentKind,
     mut items: Vec<Item>,
@@ -371,14 +372,15 @@ fn usage_items(document_kind: DocumentKind, lines: &BTreeMap<LineKey<'_>, Line>)
     Some(items)
 }
 
-/// An item for usage whose price is no longer known: it keeps its amount, without a count of tokens.
+/// Returns an item for usage whose price is no longer known. The item keeps the amount, without a count of
+/// tokens.
 fn unpriced_item(document_kind: DocumentKind, named_month: Option<Month>, model: &str, amount: Pico) -> Item {
     let description =
         format!("{}{model}, usage at a price that has left the catalog", document_kind.prefix(named_month));
     Item::single(document_kind.item_kind(named_month), description, amount)
 }
 
-/// Returns the day from which a price applies, or the instant if that isn't the day's first.
+/// Formats the start of a price: as a day, or as a time if the price doesn't start at the beginning of a day.
 pub(super) fn price_start(time: Time) -> String {
     if time == time.day().start() { time.day().to_string() } else { time.to_string() }
 }
@@ -401,13 +403,14 @@ fn nano_sum(mut amounts: impl Iterator<Item = Nano>) -> Option<Nano> {
 pub struct Debt {
     /// The part that is due on the month's invoice.
     pub of_month: Nano,
-    /// The part that is on no invoice and belongs to no open month. It was already charged: the month's invoice
-    /// asks for it without charging it.
+    /// The part that is on no invoice and belongs to no open month. It was already charged, so the month's
+    /// invoice includes it in the amount due without charging it again.
     pub brought_forward: Nano,
 }
 
-/// Splits the debt of a wallet when a month closes. `unpaid` is the part of the month that no credit has
-/// paid, `later` that of the months after it, `on_invoices` the amounts due of older invoices.
+/// Splits the debt of a wallet when a month closes. `unpaid` is the part of the month's charges that no
+/// credit has paid, `later` is the same for the months after it, and `on_invoices` is the sum of the amounts
+/// due of older invoices.
 ///
 /// Versions that didn't record uses of credits make `unpaid` too large, so the result never exceeds the debt.
 pub fn split_debt(owed: Nano, unpaid: Nano, later: Nano, on_invoices: Nano) -> Debt {

@@ -1,10 +1,10 @@
 //! The descriptions of a wallet's movements for customers.
 
-/// The rest of the key of the single movement that stands for all usage before the ledger existed.
+/// The rest of the key of the single movement that represents all usage before the ledger existed.
 const BEFORE_THE_LEDGER: &str = "before-the-ledger";
 
-/// Returns the subject of a movement (docs/contract/billing.md#kinds-of-movements): its idempotency key without
-/// its kind in front and its own id behind; `None` if nothing is left.
+/// Returns the subject of a movement (docs/contract/billing.md#kinds-of-movements): its idempotency key
+/// without the kind at the beginning and the movement's id at the end. Returns `None` if nothing is left.
 pub fn reference<'a>(kind: &str, idempotency_key: &'a str, id: &str) -> Option<&'a str> {
     let rest = idempotency_key.strip_prefix(kind)?.strip_prefix(':')?;
     if rest == id || rest == BEFORE_THE_LEDGER {
@@ -12,7 +12,7 @@ pub fn reference<'a>(kind: &str, idempotency_key: &'a str, id: &str) -> Option<&
     }
     let owner = rest.strip_suffix(id).and_then(|before| before.strip_suffix(':')).unwrap_or(rest);
     match kind {
-        // A refund or a dispute of a payment, and the credit from which it was taken.
+        // The rest is a refund or a dispute, and the credit that it was taken from.
         "payment" => owner.split(':').next(),
         // Amounts that are too small to be paid are written off for a month.
         "write_off" => owner.strip_prefix("dust:").or(Some(owner)),
@@ -32,7 +32,7 @@ mod tests {
             ("credit", "credit:payment 1", Some("payment 1")),
             ("credit", "credit:a:b", Some("a:b")),
             ("credit", "credit:dust:2026-01", Some("dust:2026-01")),
-            // Another movement's id isn't the own one.
+            // The id of another movement isn't removed.
             ("credit", "credit:credit_1:ltx_2", Some("credit_1:ltx_2")),
             // Taken back.
             ("credit", "credit:credit_1:ltx_1", Some("credit_1")),
@@ -48,7 +48,7 @@ mod tests {
             ("write_off", "write_off:invoice_1", Some("invoice_1")),
             ("write_off", "write_off:credit_1:ltx_1", Some("credit_1")),
             ("write_off", "write_off:dust:2026-01", Some("2026-01")),
-            // Keys that the service doesn't make.
+            // Keys that the service doesn't create.
             ("usage", "credit:payment 1", None),
             ("usage", "usages:x", None),
             ("usage", "", None),

@@ -1,5 +1,5 @@
-//! Ranges of time: whole UTC days for a usage report (docs/contract/usage.md#range), two instants for a list of
-//! movements (docs/contract/billing.md#list-movements).
+//! Ranges of time: whole UTC days for a usage report (docs/contract/usage.md#range), two points in time for a
+//! list of movements (docs/contract/billing.md#list-movements).
 
 use kernel::clock::{Day, Time};
 use kernel::error::Detail;
@@ -7,7 +7,7 @@ use kernel::error::Detail;
 /// Maximum number of days of a report: a leap year.
 pub const MAX_DAYS: i64 = 366;
 
-/// An end of a range, as the caller wrote it.
+/// A bound of a range, as the caller wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DateBound {
     /// A plain date, `YYYY-MM-DD`.
@@ -17,12 +17,12 @@ pub enum DateBound {
 }
 
 impl DateBound {
-    /// Reads a plain date or a timestamp with any offset.
+    /// Parses a plain date, or a timestamp with any offset.
     pub fn parse(text: &str) -> Option<Self> {
         Day::parse(text).map(Self::Date).or_else(|| Time::parse(text).map(Self::Instant))
     }
 
-    /// Returns the instant; for a date, its first one.
+    /// Returns the time; for a date, the start of the day.
     pub fn instant(self) -> Time {
         match self {
             Self::Date(day) => day.start(),
@@ -30,7 +30,7 @@ impl DateBound {
         }
     }
 
-    /// Returns the first day of the range: an instant counts from the start of its day.
+    /// Returns the first day of the range. A timestamp includes its whole day.
     fn first_day(self) -> Day {
         match self {
             Self::Date(day) => day,
@@ -38,8 +38,8 @@ impl DateBound {
         }
     }
 
-    /// Returns the day before which the range ends. An instant within a day includes that whole day, because
-    /// usage is kept by the day. Midnight belongs to the day that it begins, which is excluded.
+    /// Returns the exclusive end of the range. A timestamp within a day includes the whole day, because usage
+    /// is kept by day. A timestamp at midnight excludes the day that it begins.
     fn end_day(self) -> Day {
         match self {
             Self::Date(day) => day,
@@ -49,7 +49,7 @@ impl DateBound {
     }
 }
 
-/// The UTC days from `start` up to but excluding `end_exclusive`; empty if the two are equal.
+/// The UTC days from `start`, inclusive, to `end_exclusive`; empty if the two are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     pub start: Day,
@@ -58,9 +58,9 @@ pub struct Range {
 
 /// Returns the range of a report; without bounds, the calendar month of `now`.
 ///
-/// A single bound is completed with months. A lone start runs to the end of the current month (or of its own, if
-/// that is later), and a lone end begins with the current month (or with the month of the end, if that is
-/// earlier).
+/// If only one bound is set, the range is completed with whole months. A start alone extends to the end of
+/// the current month, or of its own month if that is later. An end alone begins with the current month, or
+/// with the month of the end if that is earlier.
 ///
 /// # Errors
 /// Details for `end_date`: `end_before_start` or `range_too_long`.
@@ -84,15 +84,15 @@ pub fn range(start: Option<DateBound>, end: Option<DateBound>, now: Time) -> Res
     Ok(Range { start, end_exclusive })
 }
 
-/// The instants from `start` up to but excluding `end`; empty if the two are equal.
+/// The times from `start`, inclusive, to `end`, exclusive; empty if the two are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
     pub start: Time,
     pub end: Time,
 }
 
-/// Returns the instants between two bounds. Without a start they begin with the earliest instant; without an end
-/// they are unbounded.
+/// Returns the interval between two bounds. Without a start, it begins with the earliest time; without an
+/// end, it is unbounded.
 ///
 /// # Errors
 /// A detail for `end_date`: `end_before_start`.
@@ -197,7 +197,7 @@ mod tests {
         ];
         for (start, end, code) in cases {
             let asked = ask(Some(start), Some(end), "2026-05-05T05:05:05Z");
-            // An end on the day before the start's, rounded up, is still an empty range.
+            // An end on the day before the start, rounded up, is still an empty range.
             assert_eq!(asked.err().unwrap_or_default(), code, "{start} {end}");
         }
     }

@@ -12,9 +12,10 @@ pub struct PricedTokens {
     pub amount: Pico,
 }
 
-/// Returns the price of a correction by these negative quantities, as a negative amount, at the price of the
-/// corrected event, of which `left` is left. A correction of everything that is left refunds the rest of the
-/// amount, even if the price is no longer known; otherwise `None` if the price isn't known.
+/// Returns the price of a correction with these negative quantities, as a negative amount, at the price of
+/// the corrected event. `left` is the remainder of the event. A correction of the whole remainder refunds the
+/// remaining amount, even if the price is no longer known. For other corrections, returns `None` if the price
+/// isn't known.
 pub fn correction_amount(
     original: PricedTokens,
     left: PricedTokens,
@@ -25,7 +26,7 @@ pub fn correction_amount(
     if taken == left.tokens {
         return Some(Pico::from_units(-left.amount.units()));
     }
-    // The price has changed since: it wouldn't refund the charged amount.
+    // A price that has changed since then wouldn't refund the charged amount.
     let price = price.filter(|price| rate(price, original.tokens) == Some(original.amount))?;
     let back = rate(price, taken)?;
     Some(Pico::from_units(-back.units()))
@@ -86,7 +87,8 @@ mod tests {
         let cases = [
             // 600 x 2,000,000 + 400 x 500,000 + 200 x 6,000,000
             (&cheaper, [1_000, 400, 200], Some(2_600_000_000_i128)),
-            // 1,000 x 2,000,000 + 200 x 6,000,000: without a price of their own, or without cached tokens.
+            // 1,000 x 2,000,000 + 200 x 6,000,000: cached tokens without their own price, or no cached
+            // tokens.
             (&ordinary, [1_000, 400, 200], Some(3_200_000_000)),
             (&cheaper, [1_000, 0, 200], Some(3_200_000_000)),
             // 600 x 2,000,000 + 200 x 6,000,000
@@ -118,11 +120,12 @@ mod tests {
         assert_eq!(all.amount.units(), 122);
         // 2 x 3 + 1 x 1 + 2 x 5
         assert_eq!(back(all, tokens(-3, -1, -2), Some(&price)), Some(-17));
-        // All that is left: 4 x 3 + 3 x 1 + 18 x 5. As ordinary tokens it isn't what is left.
+        // The whole remainder: 4 x 3 + 3 x 1 + 18 x 5. The same number of uncached tokens isn't the
+        // remainder.
         let left = rated(tokens(7, 3, 18));
         assert_eq!(back(left, tokens(-7, -3, -18), None), Some(-105));
         assert_eq!(back(left, tokens(-7, 0, -18), None), None);
-        // The price of cached tokens has been changed.
+        // The price of cached tokens has changed.
         let other = with_cached(Some(Pico::from_units(2)), price.clone());
         assert_eq!(back(all, tokens(-1, 0, 0), Some(&other)), None);
     }

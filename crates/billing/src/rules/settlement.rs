@@ -6,7 +6,8 @@ use kernel::money::Nano;
 /// Checks that an organization with this wallet and this number of open invoices may be deleted.
 ///
 /// # Errors
-/// 409 while it has a debt or a balance, or while calls are in progress that will be paid from reserved money.
+/// 409 while it has a debt or a balance, or while calls are in progress that will be paid from reserved
+/// money.
 pub fn may_delete(posted: Nano, reserved: Nano, open_invoices: i64) -> Result<(), Error> {
     if posted != Nano::ZERO || open_invoices != 0 {
         return Err(Code::UnsettledBalance.into());

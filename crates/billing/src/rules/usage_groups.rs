@@ -14,8 +14,8 @@ pub enum Period {
 }
 
 impl Period {
-    /// Returns the first day of the period that contains this day. It is the `date` of the row, even if the report
-    /// begins later.
+    /// Returns the first day of the period that contains this day. It is the `date` of the row, even if the
+    /// report begins later.
     pub fn first_day(self, day: Day) -> Day {
         match self {
             Self::Day => day,

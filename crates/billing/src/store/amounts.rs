@@ -2,13 +2,13 @@
 
 use kernel::money::Pico;
 
-/// The number of pico per whole unit of the currency. Amounts are stored and summed in two parts, so that
-/// they stay exact beyond 64 bits of pico.
+/// The number of picos per whole unit of the currency. Amounts are stored and summed in two parts, so that
+/// they stay exact if they exceed 64 bits of pico.
 pub(super) const PICO_PER_WHOLE: i128 = 1_000_000_000_000;
-/// Maximum pico of a row without whole units, in either direction.
+/// Maximum number of picos in a row without whole units, positive or negative.
 pub(super) const MAX_PICO: i128 = 4_000_000_000_000_000_000;
 
-/// Returns the amount of two columns.
+/// Returns the amount that is stored in two columns.
 pub(super) fn whole_and_rest(whole: i64, rest_pico: i64) -> Pico {
     Pico::from_units(i128::from(whole) * PICO_PER_WHOLE + i128::from(rest_pico))
 }

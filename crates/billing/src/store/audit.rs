@@ -1,5 +1,5 @@
-//! The reads of the audit: the books of one organization, in slices, so that no statement takes long. Run them in
-//! a snapshot, so that all of them are consistent.
+//! The reads of the audit: the books of one organization, in slices, so that no statement takes long. Run
+//! them in a snapshot, so that all of them are consistent.
 
 mod usage;
 
@@ -14,8 +14,8 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::{Day, Month, Time};
 use kernel::money::{Nano, Pico};
 
-/// Selects the organization that follows `$1` by id, of all that have any rows in the books, including
-/// deleted ones.
+/// Selects the next organization after `$1` by id, of all that have rows in the books, including deleted
+/// ones.
 pub const NEXT_ORGANIZATION: &str = "SELECT MIN(id) AS id FROM (
          SELECT MIN(id) AS id FROM organizations WHERE id > $1
          UNION ALL SELECT MIN(organization_id) FROM wallets WHERE organization_id > $1
@@ -28,7 +28,7 @@ pub const NEXT_ORGANIZATION: &str = "SELECT MIN(id) AS id FROM (
          UNION ALL SELECT MIN(organization_id) FROM usage_events WHERE organization_id > $1
          UNION ALL SELECT MIN(organization_id) FROM invoices WHERE organization_id > $1) nearest";
 
-/// Runs [`NEXT_ORGANIZATION`]. Ids aren't parsed: the books of a malformed one are checked too.
+/// Runs [`NEXT_ORGANIZATION`]. Ids aren't parsed, so the books of a malformed id are checked too.
 pub async fn next_organization(tx: &mut Tx, after: &str) -> Result<Option<String>, db::Error> {
     let (next,): (Option<String>,) = sql(NEXT_ORGANIZATION).bind(after).one(tx).await?;
     Ok(next)
@@ -56,8 +56,8 @@ pub async fn wallet(tx: &mut Tx, organization_id: &str) -> Result<Option<WalletR
 
 db::row!(PaymentRow { payment_id, cause, units, tax, returned, returned_tax, currency });
 
-/// Selects all payments that have brought money, with the amounts recorded as returned, and all refunds and
-/// disputes, with the amount that each of them moved and its tax.
+/// Selects all successful payments, with the amounts recorded as returned, and all refunds and disputes, with
+/// the amount that each of them moved and its tax.
 pub const PAYMENTS: &str = "SELECT id AS payment_id, '' AS cause, amount_minor AS units, COALESCE(tax_minor, 0) AS tax,
          refunded_minor + disputed_minor AS returned, returned_tax_minor AS returned_tax, currency
          FROM payments WHERE organization_id = $1 AND status = 'succeeded'
@@ -106,7 +106,7 @@ pub async fn budgets(tx: &mut Tx, organization_id: &str) -> Result<Vec<BudgetRow
     .await
 }
 
-/// Returns the amount spent of a budget in each period, by the first day of the period.
+/// Returns the spent amount of a budget in each period, by the first day of the period.
 pub async fn budget_uses(tx: &mut Tx, budget_id: &str) -> Result<Vec<(Day, Pico)>, db::Error> {
     let rows: Vec<(Day, i64, i64)> = sql("SELECT period_start, spent_whole, spent_pico FROM budget_uses
          WHERE budget_id = $1 ORDER BY period_start")
@@ -322,15 +322,15 @@ pub async fn oldest_reservation(tx: &mut Tx, organization_id: &str) -> Result<Op
         .await
 }
 
-/// Returns the time since which all uses of credits are recorded and bills follow today's rules: that of the first
-/// catalog in force, as the versions that store it do both. Servers of earlier versions that run at the same time
-/// aren't recognized.
+/// Returns the time since which all uses of credits are recorded and bills follow the current rules. This is
+/// the time of the first catalog in force, because the versions that store catalogs do both. Servers of
+/// earlier versions that run at the same time aren't detected.
 pub async fn recorded_since(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let (since,): (Option<Time>,) = sql("SELECT MIN(in_force_at) FROM catalogs").one(tx).await?;
     Ok(since)
 }
 
-/// Returns the currency of the catalog in force; `None` before the first.
+/// Returns the currency of the catalog in force; `None` before the first catalog.
 pub async fn currency(tx: &mut Tx) -> Result<Option<String>, db::Error> {
     let newest: Option<(String,)> =
         sql("SELECT currency FROM catalogs ORDER BY number DESC LIMIT 1").optional(tx).await?;

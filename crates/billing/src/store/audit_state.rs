@@ -6,7 +6,7 @@ use kernel::clock::Time;
 /// The row of `audit_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuditState {
-    /// The time from which on the next audit may begin.
+    /// The earliest start of the next audit.
     pub due_at: Time,
     /// The end of the last audit; `None` before the first.
     pub ended_at: Option<Time>,

@@ -1,6 +1,6 @@
-//! The request of an automatic top-up: a row of `payments`, added in the transaction that takes a wallet below its
-//! threshold. The crate `payments`, which depends on billing and so can't be called by it, charges it and writes these
-//! tables otherwise.
+//! Requests of automatic top-ups: rows of `payments`, added in the transaction that lowers a wallet below its
+//! threshold. The crate `payments` charges them, and makes all other writes to these tables. Billing can't
+//! call it, because it depends on billing.
 
 use crate::store::wallets::{Wallet, nano};
 use db::{Tx, sql};
@@ -9,7 +9,7 @@ use kernel::currencies::ChargeUnit;
 use kernel::ids::{OrganizationId, PaymentId};
 use kernel::money::Nano;
 
-/// Sets the threshold below which a locked wallet asks for a top-up; `None` while it asks for none.
+/// Sets the threshold below which a locked wallet requests a top-up; `None` while it requests none.
 pub async fn set_threshold(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -22,8 +22,8 @@ pub async fn set_threshold(
         .await
 }
 
-/// Adds the payment that restores the balance of a locked wallet, and requests no other one until this one has
-/// ended. Adds none if one is in progress.
+/// Adds the payment that restores the balance of a locked wallet, and clears the threshold, so that no other
+/// top-up is requested before this payment has ended. Adds nothing if a payment is in progress.
 pub async fn request(tx: &mut Tx, wallet: &Wallet, id: PaymentId, now: Time) -> Result<(), db::Error> {
     let organization_id = wallet.organization_id;
     set_threshold(tx, organization_id, None).await?;

@@ -1,4 +1,5 @@
-//! The alerts of balances: columns of `wallets`. [`super::wallets::write`] compares each balance that it writes.
+//! The alerts of balances: columns of `wallets`. [`super::wallets::write`] compares each balance that it
+//! writes.
 
 use crate::store::wallets::nano;
 use db::{Tx, sql};
@@ -64,7 +65,8 @@ pub async fn due(tx: &mut Tx, at_most: i64) -> Result<Vec<DueAlert>, db::Error> 
     sql(DUE).bind(at_most).all(tx).await
 }
 
-/// Marks the alert of a balance as mailed; `false` if it already was, or if the balance is no longer low.
+/// Marks the alert of a balance as mailed. Returns `false` if it already was, or if the balance is no longer
+/// low.
 pub async fn set_mailed(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<bool, db::Error> {
     let changed = sql("UPDATE wallets SET low_mailed_at = $2
          WHERE organization_id = $1 AND low_at IS NOT NULL AND low_mailed_at IS NULL")

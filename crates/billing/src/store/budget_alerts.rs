@@ -1,5 +1,5 @@
-//! The thresholds that budgets have reached: the table `budget_alerts`. Only the holder of the wallet's lock adds
-//! them.
+//! The thresholds that budgets have reached: the table `budget_alerts`. Only the holder of the wallet's lock
+//! adds them.
 
 use super::budgets::parts;
 use crate::rules::budgets::Period;
@@ -82,7 +82,7 @@ impl FromRow for ReachedThreshold {
     }
 }
 
-/// Marks the thresholds that a budget has reached in a period as mailed. Returns those that weren't yet.
+/// Marks the thresholds that a budget has reached in a period as mailed. Returns the newly marked ones.
 pub async fn set_mailed(
     tx: &mut Tx,
     id: BudgetId,

@@ -25,7 +25,7 @@ pub struct Budget {
     pub period: Period,
     /// The maximum amount that may be used in a period.
     pub limit: Nano,
-    /// Calls that could pass the limit are refused.
+    /// `true` if calls that could exceed the limit are refused.
     pub hard: bool,
     pub thresholds: Thresholds,
     /// The sum of the live reservations.
@@ -50,21 +50,22 @@ db::row!(Budget {
 });
 
 impl Budget {
-    /// Returns the version of the fields that people change; the spent amount changes all the time.
+    /// Returns the version of the fields that users change. The spent amount isn't included, because it
+    /// changes all the time.
     ///
     /// # Errors
-    /// It can't be written as JSON.
+    /// The budget can't be written as JSON.
     pub fn version(&self) -> Result<Version, Error> {
         let Self { id, name, limit, hard, thresholds, updated_at, .. } = self;
         Version::of(&(id, name, limit, hard, thresholds.to_string(), updated_at))
     }
 
-    /// Returns the first day of the first period that it counts: the one in which it was made.
+    /// Returns the first day of the first counted period, which is the one in which the budget was created.
     pub fn first_period(&self) -> Day {
         self.period.start(self.created_at.day())
     }
 
-    /// Returns the API key that is its subject, if any.
+    /// Returns the API key that is the budget's subject, if any.
     pub const fn api_key_id(&self) -> Option<ApiKeyId> {
         match self.subject {
             Subject::ApiKey(id) => Some(id),
@@ -221,7 +222,7 @@ pub async fn insert(tx: &mut Tx, budget: &Budget, name_folded: &str) -> Result<(
     add_to_count(tx, budget.organization_id, 1).await
 }
 
-/// Writes the fields of a budget that people change; `name_folded` is that of a new name.
+/// Writes the fields of a budget that users change. `name_folded` is the folded form of a new name.
 ///
 /// # Errors
 /// [`db::Error::Unique`] if the organization has another budget with this name.
@@ -288,7 +289,7 @@ pub async fn used(tx: &mut Tx, id: BudgetId, period_start: Day) -> Result<Use, d
     Ok(used.unwrap_or_default())
 }
 
-/// Sets the amount spent of a budget in the period that begins on this day.
+/// Sets the spent amount of a budget in the period that begins on this day.
 pub async fn set_spent(tx: &mut Tx, id: BudgetId, period_start: Day, spent: Pico) -> Result<(), db::Error> {
     let (whole, pico) = parts(spent)?;
     sql("INSERT INTO budget_uses (budget_id, period_start, spent_whole, spent_pico) VALUES ($1, $2, $3, $4)
@@ -313,9 +314,9 @@ pub static USAGE_SINCE: LazyLock<[String; 3]> = LazyLock::new(|| {
         .map(|condition| format!("{SUMS}{condition} GROUP BY day"))
 });
 
-/// Returns the list price of the usage of a budget's subject, by day, from this day on. The wallet must be locked:
-/// additions of other transactions to daily rows aren't committed yet, and these transactions see the budget when
-/// they lock the wallet.
+/// Returns the list price of the usage of a budget's subject, by day, from this day on. The wallet must be
+/// locked: other transactions may have additions to daily rows that aren't committed yet, and they see the
+/// budget when they lock the wallet.
 pub async fn usage_since(tx: &mut Tx, budget: &Budget, first: Day) -> Result<Vec<(Day, Pico)>, db::Error> {
     let [of_organization, of_project, of_key] = &*USAGE_SINCE;
     let statement = match budget.subject {
@@ -400,7 +401,8 @@ static NAMES_OF_PAGE: LazyLock<String> =
     LazyLock::new(|| format!("{NAMES} ORDER BY b.id DESC LIMIT $2 OFFSET $3"));
 static NAME: LazyLock<String> = LazyLock::new(|| format!("{NAMES} AND b.id = $2"));
 
-/// Returns the names of the projects and keys that are the subjects of a page of budgets; `None` for deleted ones.
+/// Returns the names of the projects and keys that are the subjects of a page of budgets; `None` for deleted
+/// ones.
 pub async fn subject_names(
     tx: &mut Tx,
     organization_id: OrganizationId,

@@ -10,7 +10,7 @@ use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{CallerId, OrganizationId, ProjectId, ReservationId};
 
-/// The tokens of a call until now.
+/// The tokens of a call so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Tokens of the prompt, including those from a cache.
@@ -19,7 +19,7 @@ pub struct Progress {
     pub cached_prompt_tokens: Option<i64>,
     /// Tokens of all answers.
     pub completion_tokens: i64,
-    /// Some of the counts are estimates.
+    /// `true` if some of the counts are estimates.
     pub is_estimated: bool,
 }
 
@@ -99,8 +99,8 @@ impl FromRow for InterruptedCall {
     }
 }
 
-/// Closes this reservation if it is still expired and its call has a progress, which then no longer changes.
-/// Returns it, even if it was closed before. The wallet must be locked.
+/// Closes this reservation if it is still expired and its call has progress, which then no longer changes.
+/// Returns the call, even if the reservation was already closed. The wallet must be locked.
 pub async fn close(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<InterruptedCall>, db::Error> {
     sql("UPDATE reservations SET closed = 1
          WHERE id = $1 AND expires_at <= $2 AND completion_tokens IS NOT NULL

@@ -19,7 +19,7 @@ pub struct CreditNote {
     pub invoice_id: InvoiceId,
     /// The month of the invoice.
     pub month: Month,
-    /// The open month when it was made.
+    /// The month that was open when the note was made.
     pub booked_month: Month,
     /// The corrections that caused it, as a text.
     pub reference: String,
@@ -51,8 +51,8 @@ struct ItemRow {
 
 db::row!(ItemRow { credit_note_id, item: Item::from_row });
 
-/// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
-/// gives the number back.
+/// Returns the next number. The row of the sequence stays locked until the transaction ends, so call this
+/// last. A rollback returns the number.
 pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
     let (number,): (i64,) =
         sql("UPDATE sequences SET last = last + 1 WHERE name = 'credit_notes' RETURNING last")
@@ -141,7 +141,7 @@ pub async fn between(
     Ok(with_items(notes, rows))
 }
 
-/// Selects the credit notes that were made while a month was open; those are on invoices of earlier months.
+/// Selects the credit notes that were made while a month was open. They are on invoices of earlier months.
 pub static BOOKED_IN: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS} FROM credit_notes

@@ -35,8 +35,8 @@ static REMAINING: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM credits WHERE organization_id = $1 AND remaining_nano > 0")
 });
 
-/// Returns the credits of an organization that aren't used up, including expired ones that no job has ended yet.
-/// Lock the wallet before changing them.
+/// Returns the credits of an organization that aren't used up, including expired ones that no job has ended
+/// yet. Lock the wallet before changing them.
 pub async fn list_remaining(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<Credit>, db::Error> {
     sql(REMAINING.as_str()).bind(organization_id).all(tx).await
 }
@@ -94,7 +94,7 @@ pub async fn expire(tx: &mut Tx, id: CreditId, remaining: Nano, now: Time) -> Re
         .await
 }
 
-/// Adds to the amount that a credit paid of a month.
+/// Adds to the amount that a credit paid for a month.
 pub async fn add_use(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -113,7 +113,7 @@ pub async fn add_use(
     .await
 }
 
-/// Subtracts from the amount that a credit paid of a month.
+/// Subtracts from the amount that a credit paid for a month.
 pub async fn subtract_use(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -131,7 +131,8 @@ pub async fn subtract_use(
     .await
 }
 
-/// Returns the credits that paid for usage billed in a month, less refunds. Lock the wallet before changing them.
+/// Returns the credits that paid for usage billed in a month, minus refunds. Lock the wallet before changing
+/// them.
 pub async fn uses(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -148,7 +149,7 @@ pub async fn uses(
     .await
 }
 
-/// A credit with its organization.
+/// An expired credit with its organization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExpiredCredit {
     pub id: CreditId,
@@ -189,8 +190,8 @@ pub const LIST_EXPIRING: &str = "SELECT id, organization_id, expires_at FROM cre
        AND (expires_at, id) > ($3, $4)
      ORDER BY expires_at, id LIMIT $5";
 
-/// Returns credits that expire after the first instant and not after the second, aren't used up, and weren't
-/// announced to webhooks. They are sorted by their ends and begin after the given one.
+/// Returns credits that expire after the first time and no later than the second, aren't used up, and weren't
+/// announced to webhooks. They are sorted by expiry, and begin after the given one.
 pub async fn list_expiring(
     tx: &mut Tx,
     (from, until): (Time, Time),
@@ -201,8 +202,8 @@ pub async fn list_expiring(
     sql(LIST_EXPIRING).bind(from).bind(until).bind(expires_at).bind(id).bind(limit).all(tx).await
 }
 
-/// Marks a credit as one whose expiry was announced to webhooks; `false` if it already was, or if the credit is
-/// used up.
+/// Records that the expiry of a credit was announced to webhooks. Returns `false` if it was already
+/// announced, or if the credit is used up.
 pub async fn set_expiry_announced(tx: &mut Tx, id: CreditId, now: Time) -> Result<bool, db::Error> {
     let changed = sql("UPDATE credits SET expiry_announced_at = $2
          WHERE id = $1 AND expiry_announced_at IS NULL AND remaining_nano > 0")

@@ -24,7 +24,7 @@ pub struct Invoice {
     pub currency: String,
     /// The charged amount: the sum of its items.
     pub amount: Nano,
-    /// An earlier debt that is on no other invoice and is due with this one.
+    /// An earlier debt that is on no other invoice, and is due with this invoice.
     pub brought_forward: Nano,
     /// The amount that neither the wallet nor later money has paid.
     pub due: Nano,
@@ -63,7 +63,7 @@ db::row!(Invoice {
     issuer: issuer
 });
 
-/// Invoices of earlier versions have none.
+/// Reads the amount brought forward, which invoices of earlier versions don't have.
 fn brought_forward(row: &Row) -> Result<Nano, db::Error> {
     Ok(row.get::<Option<Nano>>("brought_forward_nano")?.unwrap_or(Nano::ZERO))
 }
@@ -125,8 +125,8 @@ pub async fn count_open(tx: &mut Tx) -> Result<i64, db::Error> {
 /// The statement of [`count_open`].
 pub const COUNT_OPEN: &str = "SELECT COUNT(*) AS value FROM invoices WHERE status = 'open'";
 
-/// Returns the next number. Its row stays locked until the transaction ends, so call this last; a rollback
-/// gives the number back.
+/// Returns the next number. The row of the sequence stays locked until the transaction ends, so call this
+/// last. A rollback returns the number.
 pub async fn next_number(tx: &mut Tx) -> Result<i64, db::Error> {
     let (number,): (i64,) =
         sql("UPDATE sequences SET last = last + 1 WHERE name = 'invoices' RETURNING last").one(tx).await?;
@@ -172,7 +172,7 @@ pub async fn insert(tx: &mut Tx, invoice: &Invoice, items: &[Item]) -> Result<()
     Ok(())
 }
 
-/// Sets the issuer of invoices of earlier versions, which have none. Returns their number.
+/// Sets the issuer of invoices of earlier versions, which have none. Returns the number of changed invoices.
 pub async fn add_issuer(tx: &mut Tx, issuer: &Issuer) -> Result<u64, db::Error> {
     sql("UPDATE invoices SET issuer_name = $1, issuer_address = $2 WHERE issuer_name IS NULL")
         .bind(issuer.name.as_deref().unwrap_or_default())
@@ -188,8 +188,8 @@ pub async fn lacks_issuer(tx: &mut Tx) -> Result<bool, db::Error> {
     Ok(found.is_some())
 }
 
-/// Writes the amount due of an invoice and its status. The wallet must be locked. An invoice that is no longer
-/// open can no longer be paid on a page.
+/// Writes the amount due of an invoice and its status, and ends its payment pages if the invoice is no longer
+/// open. The wallet must be locked.
 pub async fn set_status(tx: &mut Tx, invoice: &Invoice, now: Time) -> Result<(), db::Error> {
     sql("UPDATE invoices SET due_nano = $2, status = $3, paid_at = $4, voided_at = $5 WHERE id = $1")
         .bind(invoice.id)
@@ -310,7 +310,7 @@ pub async fn items(
     let (Some(first), Some(last)) = (months().min(), months().max()) else {
         return Ok(Vec::new());
     };
-    // A page is a run of months, and thus one range of the index; invoices of other statuses in it are
+    // A page is a range of months, and therefore one range of the index. Invoices of other statuses in it are
     // skipped.
     let rows: Vec<ItemRow> =
         sql("SELECT i.invoice_id, i.kind, i.description, i.quantity, i.unit_price, i.amount

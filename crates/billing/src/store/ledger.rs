@@ -25,7 +25,7 @@ pub enum Movement {
     CreditExpiry,
     /// A month's volume discount.
     Discount,
-    /// An invoice was paid from outside.
+    /// A payment came in, or went back to its payer.
     Payment,
     /// An invoice was voided.
     Void,
@@ -115,7 +115,7 @@ pub async fn record(tx: &mut Tx, transfer: &Transfer, now: Time) -> Result<(), d
     .await
 }
 
-/// A movement as its wallet saw it.
+/// A movement from the perspective of its wallet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalletMovement {
     pub id: LedgerTransactionId,
@@ -132,10 +132,10 @@ db::row!(WalletMovement { id, movement: "kind", idempotency_key, happened_at, to
 pub const COUNT: &str = "SELECT COUNT(*) FROM ledger_transactions
      WHERE organization_id = $1 AND happened_at >= $2 AND happened_at < $3";
 
-/// Selects movements of an organization in an interval, the newest first. The index steps over the earlier rows,
-/// and the tables are read for the selected rows only. `CROSS JOIN` makes SQLite keep this order.
+/// Selects movements of an organization in an interval, the newest first. The index skips the rows before the
+/// page, and the tables are read only for the selected rows. `CROSS JOIN` makes SQLite keep this order.
 pub static FROM_START: LazyLock<String> = LazyLock::new(|| movements("happened_at DESC, id"));
-/// The same as [`FROM_START`], stepping over the rows after them.
+/// Selects the same movements as [`FROM_START`], but skips the rows after the page.
 pub static FROM_END: LazyLock<String> = LazyLock::new(|| movements("happened_at, id DESC"));
 
 fn movements(order: &str) -> String {
@@ -181,7 +181,7 @@ pub async fn list(
         .await
 }
 
-/// Returns the sum of a wallet's entries and their number, for tests: it reads them all.
+/// Returns the sum of a wallet's entries and their number. This is for tests, because it reads all entries.
 pub async fn wallet_sum(tx: &mut Tx, organization_id: OrganizationId) -> Result<EntrySum, db::Error> {
     sql("SELECT CAST(COALESCE(SUM(amount_nano), 0) AS BIGINT) AS amount_nano, COUNT(*) AS entries
          FROM ledger_entries e JOIN ledger_transactions t ON t.id = e.transaction_id

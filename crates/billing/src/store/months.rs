@@ -13,7 +13,7 @@ use kernel::clock::Month;
 use kernel::ids::OrganizationId;
 use kernel::money::{Nano, Pico};
 
-/// Posted amounts are summed in two parts, so that a sum beyond 64 bits stays exact on both databases.
+/// Posted amounts are summed in two parts, so that a sum that exceeds 64 bits stays exact on both databases.
 const NANO_PER_WHOLE: i128 = 1_000_000_000;
 
 fn posted(row: &Row) -> Result<Nano, db::Error> {
@@ -34,7 +34,7 @@ db::row!(BilledUsage {
     posted: posted
 });
 
-/// The parts of daily rows are in their own rows.
+/// Returns no parts, because the parts of daily rows are in separate rows.
 fn no_parts(_row: &Row) -> Result<Parts, db::Error> {
     Ok(Parts::default())
 }
@@ -53,7 +53,7 @@ pub const BILLED: &str = "SELECT model, kind, price_version, day,
      GROUP BY model, kind, price_version, day ORDER BY day, model, kind, price_version";
 
 /// Returns the usage billed to an organization in a month, without the usage that credit notes took back
-/// meanwhile.
+/// while the month was open.
 pub async fn billed(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -65,8 +65,8 @@ pub async fn billed(
     Ok(subtract(used, &credited))
 }
 
-/// Returns the parts of daily rows that are in credit notes made while a month was open. Counts and amounts are 0 or
-/// negative.
+/// Returns the parts of daily rows that are in credit notes made while a month was open. Counts and amounts
+/// are 0 or negative.
 pub async fn credited_in(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -113,8 +113,8 @@ fn subtract(mut used: Vec<BilledUsage>, credited: &[BilledUsage]) -> Vec<BilledU
     used
 }
 
-/// Returns the usage of the months `months_of_use` that was known when `month` was billed, or is known while it is
-/// open: the usage billed in earlier months, less the credit notes made until then.
+/// Returns the usage of the months `months_of_use` that was known when `month` was billed, or is known while
+/// it is open: the usage billed in earlier months, minus the credit notes made until then.
 pub async fn billed_before(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -134,8 +134,8 @@ async fn one_billed_before(
     of: Month,
     month: Month,
 ) -> Result<Vec<BilledUsage>, db::Error> {
-    // The rows of credit notes have the month that was open. Those of `month` itself aren't among the rows
-    // before it.
+    // The rows of credit notes have the month that was open, so those of `month` itself aren't among the rows
+    // of earlier months.
     let mut used: Vec<BilledUsage> = sql(BILLED_BEFORE)
         .bind(organization_id)
         .bind(of.start().day())
@@ -184,7 +184,7 @@ const BILLED_BEFORE: &str = "SELECT model, kind, price_version, day,
 /// A part of daily rows that a credit note takes back. Counts and amounts are 0 or negative.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreditedUsage {
-    /// The month in which it was billed.
+    /// The month in which the usage was billed.
     pub month: Month,
     pub used: BilledUsage,
 }
@@ -237,12 +237,12 @@ pub async fn add_credited(
     .await
 }
 
-/// The charges of a month at list price, less the amounts that credits paid of them.
+/// The charges of a month at list price, minus the amounts that credits have paid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MonthCharge {
-    /// The month in which they are billed.
+    /// The month in which the charges are billed.
     pub month: Month,
-    /// The part that no credit has paid; negative if credits paid for usage that was taken back since.
+    /// The part that no credit has paid; negative if credits paid for usage that was taken back later.
     pub unpaid: Nano,
 }
 

@@ -1,13 +1,13 @@
-//! The pages of Stripe on which payments wait for their customers: they end in the transaction that ends their
-//! purpose. The crate `payments`, which depends on billing and so can't be called by it, runs the tasks, and
-//! writes these tables otherwise.
+//! Stripe's pages on which customers pay. They end in the transaction that makes them unnecessary. The crate
+//! `payments` runs the tasks, and makes all other writes to these tables. Billing can't call it, because it
+//! depends on billing.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{InvoiceId, OrganizationId};
 
-/// The statement that requests the end of the pages of an invoice. `COALESCE` keeps SQLite from the index of all
-/// sessions.
+/// The statement that requests the end of the pages of an invoice. `COALESCE` keeps SQLite from using the
+/// index of all sessions.
 pub const EXPIRE_OF_INVOICE: &str = "INSERT INTO stripe_tasks (kind, object_id, next_at)
      SELECT 'expire_session', session_id, CAST($3 AS BIGINT) FROM payments
      WHERE organization_id = $1 AND invoice_id = $2 AND status = 'open' AND COALESCE(session_id, '') <> ''

@@ -1,6 +1,6 @@
 //! Reservations: money that is set aside for calls in progress. The wallet of the organization is locked
-//! while one is added, changed or removed. So `reserved_nano` is always their sum, and transactions can't
-//! deadlock here.
+//! while a reservation is added, changed or removed. Therefore `reserved_nano` is always their sum, and
+//! transactions can't deadlock here.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ pub struct NewReservation {
     pub amount: Nano,
     /// The gateway's id of the call, by which a repeated request finds the reservation.
     pub request_id: Option<String>,
-    /// The time at which the call began, which is that of its usage. Not stored.
+    /// The time at which the call began, which is also the time of its usage. It isn't stored.
     pub began_at: Time,
 }
 
@@ -34,7 +34,7 @@ pub struct NewReservation {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReservedCall {
     project_id: ProjectId,
-    /// `None` for calls of users by earlier versions, which didn't store them.
+    /// `None` for calls of users by earlier versions, which didn't store the caller.
     caller: Option<CallerId>,
     model: String,
     amount: Nano,
@@ -83,7 +83,7 @@ pub struct ReservedAmount {
     pub id: ReservationId,
     pub organization_id: OrganizationId,
     pub project_id: ProjectId,
-    /// `None` for calls of users by earlier versions, which didn't store them.
+    /// `None` for calls of users by earlier versions, which didn't store the caller.
     pub caller: Option<CallerId>,
     pub amount: Nano,
 }
@@ -155,8 +155,8 @@ static FIND: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Returns those of the reservations that exist. Their organizations and amounts never change, but they may have
-/// ended when the wallet is locked.
+/// Returns the reservations with these ids that exist. Their organizations and amounts never change, but they
+/// may have ended by the time the wallet is locked.
 pub async fn find(tx: &mut Tx, ids: &[ReservationId]) -> Result<Vec<ReservedAmount>, db::Error> {
     let mut found = Vec::new();
     for (text, chunk) in FIND.chunks(ids) {
@@ -238,7 +238,7 @@ pub struct DueReservation {
     pub id: ReservationId,
     pub organization_id: OrganizationId,
     pub expires_at: Time,
-    /// The gateway has written the progress of its call.
+    /// `true` if the gateway has recorded progress of the call.
     pub has_progress: bool,
 }
 
@@ -266,8 +266,8 @@ pub async fn due(
     .await
 }
 
-/// Sets the end of reservations that expire after `latest`: a clock has been set back since they were made.
-/// Returns their number.
+/// Sets the end of reservations that expire after `latest`, because a clock was set back since they were
+/// made. Returns the number of changed reservations.
 pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64, db::Error> {
     sql("UPDATE reservations SET expires_at = $1 WHERE expires_at > $2")
         .bind(expires_at)
@@ -276,8 +276,8 @@ pub async fn shorten(tx: &mut Tx, expires_at: Time, latest: Time) -> Result<u64,
         .await
 }
 
-/// Ends this reservation if it is still expired, as it may have been extended meanwhile, and its call has no
-/// progress to charge. The wallet must be locked.
+/// Ends this reservation if its call has no progress to charge and it is still expired; it may have been
+/// extended in the meantime. The wallet must be locked.
 pub async fn expire(tx: &mut Tx, id: ReservationId, now: Time) -> Result<Option<ReservedAmount>, db::Error> {
     sql("DELETE FROM reservations WHERE id = $1 AND expires_at <= $2 AND completion_tokens IS NULL
          RETURNING id, organization_id, project_id, api_key_id, amount_nano")

@@ -1,5 +1,5 @@
-//! Usage: [`recording`] stores events, [`days`] adds them to daily rows, and [`sums`] and [`totals`] to the sums
-//! of these rows. [`reports`] reads daily rows and sums; [`day_parts`] reads what rows count in addition to
+//! Usage: [`recording`] stores events, [`days`] adds them to daily rows, and [`sums`] and [`totals`] to the
+//! sums of these rows. [`reports`] reads daily rows and sums; [`day_parts`] reads the components other than
 //! tokens; [`costs`] adds and reads the operator's costs of calls; [`retention`] deletes old events.
 
 mod accumulation;

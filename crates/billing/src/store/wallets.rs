@@ -31,12 +31,12 @@ pub struct Wallet {
     pub next_expiry_at: Option<Time>,
     /// The number of budgets.
     pub budgets: i64,
-    /// The available amount below which an automatic top-up is requested; `None` if none must be requested.
+    /// The available amount below which an automatic top-up is requested; `None` if no top-up is requested.
     pub top_up_below: Option<Nano>,
     /// The threshold of the balance's alert; `None` without one.
     pub alert_below: Option<Nano>,
-    /// The time by which credits and reservations of a locked wallet end ([`ClockGuard::time`]); of another one, when
-    /// it was last locked.
+    /// In a locked wallet, the current time ([`ClockGuard::time`]), which decides whether credits and
+    /// reservations have ended. In another wallet, the time of the last write.
     pub locked_at: Time,
     /// The stored values from which the standing last sent to webhooks was computed.
     announced: StandingBasis,
@@ -81,12 +81,13 @@ impl StandingBasis {
 }
 
 impl Wallet {
-    /// Returns the amount by which the balance may go below zero now.
+    /// Returns the amount by which the balance may currently go below zero.
     pub fn credit_limit(&self, demo: DemoCredit) -> Nano {
         self.credit.limit(demo)
     }
 
-    /// Returns the amount that can be spent without the credit limit: the posted amount less the reserved amount.
+    /// Returns the amount that can be spent without the credit limit: the posted amount minus the reserved
+    /// amount.
     pub fn available(&self) -> Nano {
         Nano::from_units(self.posted.units() - self.reserved.units())
     }
@@ -96,10 +97,10 @@ impl Wallet {
         Nano::from_units(self.available().units() + self.credit_limit(demo).units())
     }
 
-    /// Refuses an amount by which the balance overflows.
+    /// Refuses an amount that would make the balance overflow.
     ///
     /// # Errors
-    /// The message for an operator, which names `--amount`.
+    /// The message for an operator, which mentions `--amount`.
     pub fn check_fits(&self, amount: Nano) -> Result<(), String> {
         let after = Nano::from_units(self.posted.units() + amount.units());
         if amount.to_i64().is_none() || after.to_i64().is_none() {
@@ -149,7 +150,7 @@ pub async fn insert(
     record_credit(tx, organization_id, credit).await
 }
 
-/// Records the credit that a wallet has from now on, which the audit compares with the wallet.
+/// Records the new credit of a wallet. The audit compares the last record with the wallet.
 async fn record_credit(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -226,7 +227,7 @@ pub async fn lock(
     let locked = sql(LOCK.as_str()).bind(organization_id).bind(clock_guard.clock().now());
     let locked: Option<LockedRow> = locked.optional(tx).await?;
     Ok(locked.map(|LockedRow { wallet, server_time }| {
-        // Read after the wait for the lock.
+        // The time is read after the wait for the lock.
         Wallet { locked_at: clock_guard.time(server_time), ..wallet }
     }))
 }
@@ -248,8 +249,9 @@ pub fn missing(organization_id: OrganizationId) -> db::Error {
     db::Error::Internal(format!("{organization_id} has no wallet"))
 }
 
-/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Records when the
-/// balance falls below the threshold of its alert and when it is back, and notifies webhooks of its standing.
+/// Writes a locked wallet: the posted and reserved amounts, the open month and the next expiry. Records when
+/// the balance falls below the threshold of its alert and when it is no longer below, and notifies webhooks
+/// if its standing has changed.
 pub async fn write(
     tx: &mut Tx,
     wallet: &mut Wallet,
@@ -410,7 +412,7 @@ pub async fn owner_name(tx: &mut Tx, organization_id: OrganizationId) -> Result<
 /// Returns the stored form of an amount.
 ///
 /// # Errors
-/// It exceeds 64 bits.
+/// The amount exceeds 64 bits.
 pub fn nano(amount: Nano) -> Result<i64, db::Error> {
     amount.to_i64().ok_or_else(|| db::Error::Internal(format!("{amount} passes 64 bits of nano")))
 }

@@ -65,13 +65,13 @@ pub async fn payments(tx: &mut Tx, organization_id: &str) -> Result<Vec<PaymentR
 #[derive(Clone, Debug)]
 pub struct ReturnRow {
     pub id: String,
-    /// Its id at Stripe.
+    /// The id at Stripe.
     pub stripe_id: Option<String>,
     pub payment_id: String,
     /// The amount that went back to the payer or the bank, including tax; zero for a refund that failed.
     pub amount_minor: i64,
     pub tax_minor: i64,
-    /// The minimum number of times that it was booked.
+    /// The minimum number of times that the refund or dispute was booked.
     pub bookings: i64,
 }
 

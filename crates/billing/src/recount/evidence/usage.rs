@@ -1,4 +1,5 @@
-//! Usage: daily rows, corrections of closed months, and events. The database sums them up by day, model and price.
+//! Usage: daily rows, corrections of closed months, and events. The database sums them up by day, model and
+//! price.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ pub struct DayRow {
     pub month: Month,
     pub key: UseKey,
     pub used: Used,
-    /// The whole nanos of the rows, each rounded down, summed up.
+    /// The sum of the rows in whole nanos, each row rounded down.
     pub nanos: i128,
 }
 
@@ -30,7 +31,7 @@ pub struct DayRow {
 pub enum EventPlace {
     /// A call, or the part of it that was known when it was charged.
     Call,
-    /// The rest of a call of the gateway of which a part was charged earlier.
+    /// The rest of a gateway call that was partly charged earlier.
     Rest,
     Correction,
 }
@@ -51,10 +52,10 @@ impl EventPlace {
 pub struct CallsRow {
     pub key: UseKey,
     pub place: EventPlace,
-    /// Of prompts.
+    /// The lowest number of prompt tokens; the next field is the highest.
     pub fewest_tokens: i64,
     pub most_tokens: i64,
-    /// The number of them that come from a version that didn't record where it billed them.
+    /// The number of calls from a version that didn't record the month in which it billed them.
     pub without_month: i64,
     pub first_at: Time,
     pub last_at: Time,
@@ -66,9 +67,9 @@ pub struct CallsRow {
 pub struct EventsRow {
     pub key: UseKey,
     pub used: Used,
-    /// The numbers of requests as which a single event is charged.
+    /// The numbers of requests that single events are charged for, with the roles of these events.
     pub requests: BTreeSet<(EventPlace, i128)>,
-    /// The number of events from a version that didn't record where it billed them.
+    /// The number of events from a version that didn't record the month in which it billed them.
     pub without_month: i64,
     pub first_at: Time,
     pub last_at: Time,
@@ -78,9 +79,9 @@ pub struct EventsRow {
 /// Usage that a correction took out of a closed month.
 #[derive(Clone, Debug)]
 pub struct CreditedRow {
-    /// The month in which it had been billed.
+    /// The month in which the usage was billed.
     pub month: Month,
-    /// The month that was open when it was taken back; its daily rows have this month.
+    /// The month that was open when the usage was taken back; its daily rows have this month.
     pub booked_month: Month,
     pub key: UseKey,
     /// Zero or negative.
@@ -145,7 +146,7 @@ impl FromRow for DayPart {
     }
 }
 
-/// Returns the daily rows with their parts, summed up. Parts without a row get a row of their own.
+/// Returns the daily rows with their parts, summed up. Parts without a row get their own row.
 pub async fn days(tx: &mut Tx, organization_id: &str) -> Result<Vec<DayRow>, db::Error> {
     let days: Vec<DayRow> = sql(DAILY).bind(organization_id).heavy().all(tx).await?;
     let parts: Vec<DayPart> = sql(DAILY_PARTS).bind(organization_id).heavy().all(tx).await?;
@@ -196,7 +197,7 @@ pub async fn credited(tx: &mut Tx, organization_id: &str) -> Result<Vec<Credited
     .await
 }
 
-/// Reads a group of events with the same parts; the parts are those of each event.
+/// Reads a group of events with the same parts. The stored parts are those of a single event.
 impl FromRow for EventsRow {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         let each = Quantities { parts: parts(row)?, ..Quantities::default() };
@@ -219,15 +220,15 @@ impl FromRow for EventsRow {
 pub const EVENTS_END: &str = "SELECT source, event_id FROM usage_events
      WHERE organization_id = $1 AND (source, event_id) > ($2, $3) ORDER BY source, event_id LIMIT 1 OFFSET $4";
 
-/// The role of an event. An event that completes a call's charge has the call's id with a number.
+/// The role of an event. An event that completes a call's charge has the call's id with a numeric suffix.
 macro_rules! place {
     () => {
         "CASE WHEN corrects IS NOT NULL THEN 2 WHEN source = 'gateway' AND event_id LIKE '%.2' THEN 1 ELSE 0 END"
     };
 }
 
-/// Sums up the events between two keys by day, model and price; the first one is left out. Events with parts are
-/// summed up with those that have the same parts, so events without any, which is the usual case, stay together.
+/// Sums up the events between two keys by day, model and price. The first key is exclusive. Events are also
+/// grouped by their parts, so events without parts, which is the usual case, stay together.
 pub const EVENTS: &str = concat!(
     "SELECT occurred_at / 86400000 AS day, model, kind, price_version, parts, ",
     place!(),
@@ -245,8 +246,9 @@ pub const EVENTS: &str = concat!(
     place!()
 );
 
-/// Sums up the calls between two keys, of models that have prices with conditions, by minute, model and price. A
-/// correction has the price of the event that it corrects, regardless of its own time.
+/// Sums up the calls between two keys by minute, model and price, for models that have prices with
+/// conditions. Corrections are excluded: a correction has the price of the event that it corrects, regardless
+/// of its own time.
 pub const CALLS: &str = concat!(
     "SELECT occurred_at / 86400000 AS day, model, kind, price_version, ",
     place!(),
@@ -287,7 +289,7 @@ impl EventsRow {
     }
 }
 
-/// The keys of two events; the first event isn't among those between them.
+/// The keys of two events. The first one is exclusive, the second one inclusive.
 type Slice = [(String, String); 2];
 
 async fn between<T: FromRow>(
@@ -306,7 +308,7 @@ async fn between<T: FromRow>(
         .await
 }
 
-/// Returns the events, which are summed up in slices, and `with_calls` those of [`CALLS`].
+/// Returns the events, summed up in slices, and if `with_calls` is set, also the rows of [`CALLS`].
 pub async fn events(
     tx: &mut Tx,
     organization_id: &str,
@@ -345,7 +347,7 @@ pub async fn events(
     }
 }
 
-/// Returns the time before which events may have been removed by age.
+/// Returns the time before which events may have been deleted because of their age.
 pub async fn events_gone_before(tx: &mut Tx) -> Result<Time, db::Error> {
     let (before,): (Time,) = sql("SELECT usage_events_before FROM retention").one(tx).await?;
     Ok(before)

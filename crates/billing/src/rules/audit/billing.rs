@@ -1,5 +1,5 @@
-//! Checks of bills by recomputation: an invoice from its rows and prices, its amount due from the credits that
-//! paid, the remainder of a credit from its uses.
+//! Checks of bills by recomputation: an invoice from its rows and prices, its amount due from the credits
+//! that paid, the remainder of a credit from its uses.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ pub struct NoteRow {
     pub invoice_id: String,
     /// The month of the invoice.
     pub month: Month,
-    /// The open month when it was made.
+    /// The month that was open when the note was made.
     pub booked_month: Month,
     /// The refunded amount; negative for a charge.
     pub amount: Nano,
 }
 
-/// The instant since which every use of a credit is recorded; `None` before the first catalog.
+/// The time since which every use of a credit is recorded; `None` before the first catalog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedSince(pub Option<Time>);
 
@@ -70,7 +70,7 @@ pub fn recomputed(invoice: &InvoiceRow, items: &[ItemRow], bill: Option<&Bill>) 
         if only.is_empty() { "nothing else".to_owned() } else { only }
     };
     let (missing, more) = (only(&expected, &found), only(&found, &expected));
-    // The same lines in another number are in neither list.
+    // Lines that differ only in the number of copies are in neither list.
     let (missing, more) =
         if missing == more { (expected.join("; "), found.join("; ")) } else { (missing, more) };
     compare(Invariant::InvoiceRecomputed, &invoice.id, missing, more)
@@ -86,8 +86,9 @@ pub struct InvoicePayments<'a> {
 }
 
 impl InvoicePayments<'_> {
-    /// Returns the amount that later bills gave back. Late usage can get a discount that is worth more than its
-    /// price; the surplus returns to the credits that paid for earlier months, or lowers their amounts due.
+    /// Returns the amount that later bills refunded. Late usage can get a discount that is worth more than
+    /// its price; the surplus returns to the credits that paid for earlier months, or lowers their amounts
+    /// due.
     fn returned_later(self, invoice: &InvoiceRow) -> i128 {
         let later = self.invoices.iter().filter(|other| other.month > invoice.month);
         later.map(|other| -other.amount.units().min(0)).sum()
@@ -110,8 +111,8 @@ impl InvoicePayments<'_> {
         of_invoice.map(|note| -note.amount.units().min(0)).sum()
     }
 
-    /// Returns the charges while a month was open that don't belong to its invoice's usage: those of credit notes,
-    /// and the debts from refunds and disputes.
+    /// Returns the charges while a month was open that aren't for the usage of its invoice: charges of credit
+    /// notes, and debts from refunds and disputes.
     pub(super) fn charged_beside(self, booked: Month) -> i128 {
         let returned = self.ledger.returned.get(&booked.unix_months()).copied().unwrap_or_default();
         self.charged_by_notes(booked).saturating_add(returned)
@@ -154,8 +155,8 @@ pub fn invoice_payments(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> 
     }
 }
 
-/// Checks the remainder of each credit against its amount, its uses, and the amounts that were ended, taken back
-/// or written off.
+/// Checks the remainder of each credit against its amount, its uses, and the amounts that were ended, taken
+/// back or written off.
 pub fn credit_remainders(
     credits: &[CreditRow],
     uses: &[CreditUseRow],
@@ -218,7 +219,7 @@ pub fn credit_notes(
     for months in listed.keys() {
         expected.entry(*months).or_default();
     }
-    // A correction of a void invoice makes no credit note.
+    // A correction of a void invoice creates no credit note.
     for ((month, booked), amount) in expected.into_iter().filter(|((month, _), _)| !is_void(month)) {
         let found = listed.get(&(month, booked)).copied().unwrap_or_default();
         let (expected, found) = (decimal_text::<12>(Some(amount)), decimal_text::<12>(Some(found)));
@@ -238,11 +239,11 @@ pub fn credit_note_sums(
     ledger: &LedgerSums,
 ) -> Option<Drift> {
     let is_void = |month: Month| invoices.iter().any(|it| it.month == month && it.status == "void");
-    // A correction of a void invoice posts movements that cancel each other, and makes no credit note.
+    // A correction of a void invoice posts movements that cancel each other, and creates no credit note.
     if credited.iter().any(|((month, _), _)| is_void(*month)) {
         return None;
     }
-    // The keys of the months' discounts have the month, those of credit notes the id of the movement.
+    // The keys of monthly discounts contain the month; those of credit notes contain the id of the movement.
     let discounts = ledger.discounts.iter().filter(|(key, _)| key.starts_with("ltx_"));
     let moved = discounts.map(|(_, nano)| nano).sum::<i128>().checked_sub(posted);
     let found: i128 = notes.iter().map(|note| note.amount.units()).sum();
@@ -254,8 +255,8 @@ pub fn credit_note_sums(
     )
 }
 
-/// Checks the debt that is on no invoice: at most the charges of months that aren't billed yet. `unpaid` is those
-/// charges by month.
+/// Checks the debt that is on no invoice: at most the charges of months that aren't billed yet. `unpaid`
+/// contains those charges by month.
 pub fn unbilled(
     wallet: (Nano, i64),
     invoices: &[InvoiceRow],
@@ -271,7 +272,7 @@ pub fn unbilled(
     let since_then = notes.iter().filter(|note| note.booked_month.unix_months() >= open_month);
     let charged: i128 = since_then.map(|note| -note.amount.units().min(0)).sum();
     let charged = charged.saturating_add(ledger.returned_since(open_month));
-    // A debt from a void invoice is on no invoice until the next one.
+    // A debt from a void invoice is on no invoice until the next invoice.
     let opened = Month::from_unix_months(open_month).start();
     let is_void = |it: &&InvoiceRow| it.voided_at.is_some_and(|at| at >= opened);
     let of_void: i128 = invoices.iter().filter(is_void).map(InvoiceRow::owed_since_void).sum();

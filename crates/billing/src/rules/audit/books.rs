@@ -15,7 +15,7 @@ pub struct WalletRow {
     pub open_month: i64,
     pub currency: String,
     pub created_at: Time,
-    /// The organization is deleted.
+    /// `true` if the organization is deleted.
     pub is_deleted: bool,
     /// The number of budgets.
     pub budgets: i64,
@@ -54,8 +54,8 @@ pub struct LedgerSums {
     pub written_off: BTreeMap<String, i128>,
     /// The amount that was written off because it was too small to be paid.
     pub dust: i128,
-    /// The amounts that payments, and their refunds and disputes, have brought to the wallet, by the id of the
-    /// payment and that of the refund or dispute, or the empty text.
+    /// The amounts that payments, refunds and disputes added to the wallet, by the id of the payment and the
+    /// id of the refund or dispute, which is empty for the payment itself.
     pub payments: BTreeMap<(String, String), i128>,
     /// Debts from refunds and disputes, by the month that was open, counted from 1970-01.
     pub returned: BTreeMap<i64, i128>,
@@ -76,7 +76,7 @@ impl LedgerSums {
             _ => return,
         };
         let owner = movement.idempotency_key.split_once(':').filter(|(kind, _)| *kind == movement.kind);
-        // A key of three parts is that of a correction after the invoice was voided.
+        // A key with three parts belongs to a correction after the invoice was voided.
         if let Some((_, owner)) = owner.filter(|(_, owner)| !owner.contains(':')) {
             let sum = sums.entry(owner.to_owned()).or_default();
             *sum = sum.saturating_add(to_wallet);
@@ -109,8 +109,9 @@ impl LedgerSums {
         }
     }
 
-    /// Adds a movement of a payment: `payment:{payment}`, or with its refund or dispute and `back`, the id of a
-    /// credit, or `debt-` and a month behind it; the number of a later booking of the same dispute follows.
+    /// Adds a movement of a payment. Its key is `payment:{payment}`, or `payment:{payment}:{cause}:{place}`:
+    /// the cause is a refund or dispute, and the place is `back`, the id of a credit, or `debt-` and a month.
+    /// Later bookings of the same dispute append their number.
     fn add_payment<'a>(&mut self, owner: &str, mut parts: impl Iterator<Item = &'a str>, nano: i128) {
         let cause = parts.next().unwrap_or_default();
         let sum = self.payments.entry((owner.to_owned(), cause.to_owned())).or_default();
@@ -131,7 +132,7 @@ impl LedgerSums {
     }
 }
 
-/// Checks a ledger transaction on its own.
+/// Checks a single ledger transaction.
 pub fn ledger_transaction(movement: &MovementRow) -> Vec<Drift> {
     let mut drifts = Vec::new();
     drifts.extend(compare(Invariant::MovementUnbalanced, &movement.id, Nano::ZERO, movement.sum));
@@ -327,7 +328,7 @@ mod tests {
         assert!(check(&[credit(10, None), credit(3, Some(1))], 13).is_empty());
         assert!(check(&[], 0).is_empty() && check(&[], -5).is_empty());
         assert!(check(&[credit(0, None)], 0).is_empty(), "it is used up");
-        // Credits that have expired, or may have for another clock, can't be used.
+        // Credits that have expired, or may have expired by another clock, can't be used.
         assert!(check(&[credit(3, Some(-1)), credit(4, Some(MAX_CLOCK_DIFFERENCE_MS))], -5).is_empty());
         assert_eq!(
             check(&[credit(4, Some(MAX_CLOCK_DIFFERENCE_MS + 1))], -5),

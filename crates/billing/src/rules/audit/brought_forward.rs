@@ -2,8 +2,8 @@
 
 use super::{Drift, Invariant, InvoicePayments, InvoiceRow, compare, decimal_text};
 
-/// Checks the amount that an invoice brings forward: at least zero, and at most the cost of corrections, the used
-/// money that refunds and disputes took while its month was open, and the debts from void invoices.
+/// Checks the amount that an invoice brings forward: at least zero, and at most the cost of corrections, the
+/// used money that refunds and disputes took while its month was open, and the debts from void invoices.
 pub fn brought_forward(invoice: &InvoiceRow, payments: InvoicePayments<'_>) -> Option<Drift> {
     let found = invoice.brought_forward();
     let before = payments.invoices.iter().filter(|other| other.month < invoice.month);
@@ -54,8 +54,8 @@ mod tests {
         };
         // A correction in May has cost 4; others refunded an amount, or were made in June.
         let notes = [note(0, -4), note(0, 300), note(1, -600)];
-        // An older invoice is void, had brought 3 forward, and its notes refunded 2 more than its 10; an invoice
-        // that isn't void, and a later one, don't count.
+        // An older invoice is void, had brought 3 forward, and its notes refunded 2 more than its 10; an
+        // invoice that isn't void, and a later one, don't count.
         let invoices =
             [invoice(-1, "void", Some(3)), invoice(-2, "paid", Some(1_000)), invoice(1, "void", Some(2_000))];
         let payments = InvoicePayments { uses: &[], notes: &notes, invoices: &invoices, ledger: &ledger };

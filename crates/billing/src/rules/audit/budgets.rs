@@ -54,7 +54,7 @@ impl Budgets {
         Self { organization_id: organization_id.to_owned(), budgets: budgets.collect(), by_subject }
     }
 
-    /// Calls this for each budget that counts the usage of a caller.
+    /// Calls a function for each budget that counts the usage of a caller.
     fn each(&mut self, project_id: &str, api_key_id: Option<&str>, mut call: impl FnMut(&mut Expected)) {
         let subjects = [Some(&*self.organization_id), Some(project_id), api_key_id];
         let found = subjects.into_iter().flatten().filter_map(|subject| self.by_subject.get(subject));
@@ -106,7 +106,7 @@ impl Budgets {
         compared.collect()
     }
 
-    /// Compares the reserved amounts of the budgets, and their number with that of the wallet.
+    /// Compares the reserved amounts of the budgets, and the number of budgets with the number in the wallet.
     pub fn finish(&self, of_wallet: Option<i64>) -> Vec<Drift> {
         let reserved = self.budgets.iter().filter_map(|budget| {
             let (expected, row) = (decimal_text::<9>(Some(budget.reserved)), &budget.row);
@@ -164,7 +164,7 @@ mod tests {
         let pico = Pico::from_units;
         let months = [(day("2026-01-01"), pico(3_000)), (day("2026-02-01"), pico(8_000))];
         assert_eq!(budgets.spent("b_org", &months), []);
-        // The day before the budget was made isn't counted.
+        // The day before the budget was created isn't counted.
         assert_eq!(budgets.spent("b_key", &[(day("2026-01-31"), pico(2_000))]), []);
         assert_eq!(budgets.spent("b_total", &[(Day::from_unix_days(0), pico(12_000))]), []);
         let drifts = budgets.spent("b_key", &[(day("2026-01-30"), pico(1))]);

@@ -4,12 +4,13 @@ use super::{Drift, Invariant, compare};
 use crate::rules::invoicing::GRACE_MS;
 use kernel::clock::{DAY_MS, MINUTE_MS, Month, Time};
 
-/// The service ends expired reservations and credits within this time.
+/// Maximum time after which the service has ended an expired reservation or credit, in milliseconds.
 const END_WITHIN_MS: i64 = 10 * MINUTE_MS;
-/// The service closes months within this time, part of which it waits for late usage.
+/// Maximum time after which the service has closed a month that can be closed, in milliseconds.
 const CLOSE_WITHIN_MS: i64 = 2 * DAY_MS;
 
-/// The time during which the service is known to have run. Work that becomes due while it doesn't run is done later.
+/// The time during which the service is known to have run. Work that becomes due while it isn't running is
+/// done later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uptime {
     pub since: Time,
@@ -40,7 +41,8 @@ pub fn ended_in_time(invariant: Invariant, deadline: &Deadline, uptime: Uptime) 
     }
 }
 
-/// Checks the open month: at most that of tomorrow, unless the organization is deleted, and closed in time.
+/// Checks that the open month isn't later than tomorrow's month, unless the organization is deleted, and that
+/// it was closed in time.
 pub fn open_month(open_month: i64, is_deleted: bool, now: Time, uptime: Option<Uptime>) -> Option<Drift> {
     let month = Month::from_unix_months(open_month);
     let last = now.plus_ms(DAY_MS).day().month();

@@ -14,9 +14,9 @@ pub struct InvoiceRow {
     pub amount: Nano,
     pub due: Nano,
     pub status: String,
-    /// The debt in its amount that was on no earlier invoice: earlier versions charged it in this way.
+    /// An earlier debt that is part of the amount. Only earlier versions charged debts in this way.
     pub carried_over: Nano,
-    /// The earlier debt that is due with it; `None` for invoices of earlier versions.
+    /// An earlier debt that is due with this invoice; `None` for invoices of earlier versions.
     pub brought_forward: Option<Nano>,
     pub voided_at: Option<Time>,
     /// The sum of its credit notes.
@@ -26,26 +26,27 @@ pub struct InvoiceRow {
 }
 
 impl InvoiceRow {
-    /// Sets the debt that its items carry over.
+    /// Sets the debt that the items carry over.
     pub fn carry_over(&mut self, items: &[ItemRow]) {
         let carried = items.iter().filter(|item| item.invoice_id == self.id && item.kind == "carried_over");
         let nano = carried.filter_map(|item| Nano::parse(&item.amount)).map(Nano::units);
         self.carried_over = Nano::from_units(nano.sum());
     }
 
-    /// Returns the earlier debt that is due with it.
+    /// Returns the earlier debt that is due with this invoice.
     pub fn brought_forward(&self) -> i128 {
         self.brought_forward.map_or(0, Nano::units)
     }
 
-    /// Returns the debt that is on no invoice since this one is void: the amount that it had brought forward, and
-    /// the amount by which its credit notes exceeded it, at most a nano for each row that they rounded.
+    /// Returns the debt that is on no invoice because this invoice is void: the amount that it had brought
+    /// forward, and the amount by which its credit notes exceeded it, at most a nano for each row that they
+    /// rounded.
     pub fn owed_since_void(&self) -> i128 {
         let beyond = self.credited.units().saturating_sub(self.amount.units()).max(0);
         if self.status == "void" { self.brought_forward().saturating_add(beyond) } else { 0 }
     }
 
-    /// Returns the debt in its amount, which only invoices of earlier versions have.
+    /// Returns the debt that is part of the amount, which only invoices of earlier versions have.
     fn charged_again(&self) -> i128 {
         if self.brought_forward.is_none() { self.carried_over.units() } else { 0 }
     }
@@ -78,7 +79,7 @@ pub(super) fn item(invariant: Invariant, subject: &str, item: &ItemRow) -> Optio
     compare(invariant, subject, expected, found)
 }
 
-/// Checks the currencies of a wallet and its invoices; `of_prices` is that of the catalog in force.
+/// Checks the currencies of a wallet and its invoices. `of_prices` is the currency of the catalog in force.
 pub fn currencies(wallet: &str, of_prices: Option<&str>, invoices: &[InvoiceRow]) -> Vec<Drift> {
     let of_wallet = of_prices.and_then(|code| compare(Invariant::WalletCurrency, "wallet", code, wallet));
     let of_invoice = |it: &InvoiceRow| compare(Invariant::InvoiceCurrency, &it.id, wallet, &it.currency);
@@ -108,8 +109,8 @@ pub fn invoice(invoice: &InvoiceRow, items: &[ItemRow]) -> Vec<Drift> {
     drifts
 }
 
-/// Checks the amounts due of all invoices against the debt of the wallet. Usage of an open month is owed too, but
-/// isn't due on an invoice yet.
+/// Checks the amounts due of all invoices against the debt of the wallet. Usage of an open month is owed too,
+/// but isn't due on an invoice yet.
 pub fn invoice_dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]) -> Option<Drift> {
     let due: i128 = invoices.iter().map(|invoice| invoice.due.units()).sum();
     let left: i128 = credits.iter().map(|credit| credit.remaining.units()).sum();
@@ -122,8 +123,8 @@ pub fn invoice_dues(invoices: &[InvoiceRow], posted: Nano, credits: &[CreditRow]
     }
 }
 
-/// Checks the refunds of void invoices: their amounts, and nothing for others. An invoice with a negative
-/// amount can't be voided.
+/// Checks that void invoices were refunded completely, and that no other invoice was refunded. An invoice
+/// with a negative amount can't be voided.
 pub fn void_invoices(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift> {
     let expected: BTreeMap<&str, i128> = invoices
         .iter()
@@ -143,7 +144,7 @@ pub fn void_invoices(invoices: &[InvoiceRow], ledger: &LedgerSums) -> Vec<Drift>
 /// The posted amounts of each month.
 #[derive(Clone, Copy, Debug)]
 pub struct MonthSums<'a> {
-    /// By the month in which it is billed.
+    /// The posted amounts by billed month.
     pub posted: &'a BTreeMap<Month, i128>,
     pub ledger: &'a LedgerSums,
     /// The first month that isn't closed, counted from 1970-01; `None` without a wallet.
@@ -268,7 +269,7 @@ mod tests {
             carried("invoice_2", "5"),
         ]);
         assert_eq!(invoice.carried_over, Nano::from_units(3));
-        // Only earlier versions charged the debt once more.
+        // Only earlier versions charged the debt again.
         let posted = [(invoice.month, 7)].into();
         let sums = MonthSums { posted: &posted, ledger: &LedgerSums::default(), open_month: None };
         assert_eq!(
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(check("void", 5, &[("invoice_1", 4)]), ["invoice_void invoice_1 0.000000005 0.000000004"]);
         assert_eq!(check("paid", 5, &[("invoice_1", 5)]), ["invoice_void invoice_1 0 0.000000005"]);
         assert_eq!(check("paid", 5, &[("invoice_2", 5)]), ["invoice_void invoice_2 0 0.000000005"]);
-        // Credit notes have refunded 2 of it before.
+        // Credit notes have already refunded 2 of the amount.
         let credited = InvoiceRow { credited: Nano::from_units(2), ..row("void", 5, 0) };
         let refunded = |nano: i128| {
             let mut ledger = LedgerSums::default();

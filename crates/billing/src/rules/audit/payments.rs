@@ -11,9 +11,9 @@ pub struct PaymentRow {
     pub payment_id: String,
     /// The id of the refund or dispute; empty for the payment itself.
     pub cause: String,
-    /// The units that the wallet gained by it: 0 if it has no effect, negative if money went back.
+    /// The minor units that the wallet gained: 0 without an effect, negative if money was returned.
     pub units: i64,
-    /// The tax that was paid in addition; negative if it went back.
+    /// The tax that was paid in addition; negative if it was returned.
     pub tax: i64,
     /// The returned sum of a payment, without tax; 0 for refunds and disputes.
     pub returned: i64,
@@ -32,7 +32,8 @@ pub struct Finding {
     pub found: String,
 }
 
-/// Checks that each payment, refund and dispute moved its amount, and that nothing else was moved for any.
+/// Checks that each payment, refund and dispute moved its amount, and that nothing else was moved for any of
+/// them.
 pub fn payments(rows: &[PaymentRow], ledger: &LedgerSums) -> Vec<Drift> {
     let mut expected: BTreeMap<(String, String), i128> = BTreeMap::new();
     for row in rows {
@@ -52,9 +53,9 @@ pub fn payments(rows: &[PaymentRow], ledger: &LedgerSums) -> Vec<Drift> {
     expected.iter().filter_map(drift).collect()
 }
 
-/// Checks that the amount recorded as returned of each payment is the sum of its refunds and disputes, and that
-/// these brought back at most its amount and its tax. Together they may exceed the payment: a bank may take an
-/// amount that was refunded before.
+/// Checks that the returned amount of each payment is the sum of its refunds and disputes, and that it
+/// consists of at most the payment's amount and tax. The total may exceed the payment, because a bank may
+/// take an amount that was already refunded. Then its parts have no maximum.
 pub fn returned(rows: &[PaymentRow]) -> Vec<Drift> {
     let mut sums: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.cause.is_empty()) {
@@ -153,14 +154,14 @@ mod tests {
         let dispute = |net: i64, tax: i64| taxed("dp_1", (-net, -tax), (0, 0));
         assert_eq!(returned(&[paid((0, 0))]), []);
         assert_eq!(returned(&[paid((2_500, 475)), refund(1_000, 190), dispute(1_500, 285)]), []);
-        // The bank takes all of the amount that was refunded before.
+        // The bank also takes the amount that was already refunded.
         assert_eq!(returned(&[paid((3_500, 665)), refund(1_000, 190), dispute(2_500, 475)]), []);
         for (rows, expected) in [
-            // The recorded sum differs from the amount that went back.
+            // The recorded sum differs from the returned amount.
             (vec![paid((1_000, 0)), refund(1_000, 190)], "10 and 1.9 of tax 10 and 0 of tax"),
             (vec![paid((0, 0)), dispute(1_000, 190)], "10 and 1.9 of tax 0 and 0 of tax"),
             (vec![paid((1_000, 190))], "0 and 0 of tax 10 and 1.9 of tax"),
-            // The tax goes back twice, or only the net amount does.
+            // The tax is returned twice, or only the net amount is.
             (vec![paid((1_000, 950)), refund(1_000, 950)], "10 and 4.75 of tax 10 and 9.5 of tax"),
             (vec![paid((2_975, 0)), refund(2_975, 0)], "25 and 0 of tax 29.75 and 0 of tax"),
             (vec![paid((2_510, -10)), refund(2_510, -10)], "25 and 0 of tax 25.1 and -0.1 of tax"),

@@ -17,7 +17,7 @@ pub struct DailyKey {
     /// The caller, an API key or a user.
     pub api_key_id: String,
     pub model: String,
-    /// The version of its price.
+    /// The version of the price.
     pub price_version: i64,
     pub kind: String,
 }
@@ -236,13 +236,13 @@ impl Usage {
         drift
     }
 
-    /// Adds parts of a daily row that was added.
+    /// Adds parts of a daily row that was already added.
     pub fn daily_parts(&mut self, key: DailyKey, parts: Parts) {
         self.days.entry(key).or_default().rows.add_parts(parts);
     }
 
-    /// Checks a stored row of sums. Call it after all daily rows are added, in the order of the keys. Returns
-    /// the drift of this row, and of the rows before it that are missing.
+    /// Checks a stored row of sums. Call this after all daily rows are added, in the order of the keys.
+    /// Returns the drift of this row, and of the missing rows before it.
     pub fn sum(&mut self, row: &SumRow) -> Vec<Drift> {
         let mut drifts = Vec::new();
         while self.summed_project.as_ref() < Some(&row.key.project_id)
@@ -253,7 +253,7 @@ impl Usage {
         drifts
     }
 
-    /// Returns the drifts of the remaining missing rows. Call it after all stored rows are checked.
+    /// Returns the drifts of the remaining missing rows. Call this after all stored rows are checked.
     pub fn missing_sums(&mut self) -> Vec<Drift> {
         let mut drifts = Vec::new();
         while self.sum_up_next_project(&mut drifts) {}
@@ -290,7 +290,7 @@ impl Usage {
         true
     }
 
-    /// Checks a stored total. Call it after all daily rows are added. These are kept forever, so the
+    /// Checks a stored total. Call this after all daily rows are added. Daily rows are kept forever, so the
     /// comparison is exact.
     pub fn total(&mut self, row: &TotalRow) -> Option<Drift> {
         let expected = self.totals.remove(&row.subject_id).unwrap_or_default();
@@ -302,7 +302,7 @@ impl Usage {
         self.totals.iter().filter_map(|(id, expected)| compare_totals(id, *expected, (0, 0))).collect()
     }
 
-    /// Adds an event and checks its month. Call it after all daily rows are added.
+    /// Adds an event and checks its month. Call this after all daily rows are added.
     pub fn event(&mut self, event: &EventRow) -> Option<Drift> {
         let sums = self.days.entry(event.key.clone()).or_default();
         sums.events.add(event.sums);
@@ -324,8 +324,8 @@ impl Usage {
         &self.posted
     }
 
-    /// Checks every day against its events. Days before `from` are left out, as their events may have been
-    /// deleted.
+    /// Checks every day against its events. Days before `from` are skipped, because their events may have
+    /// been deleted.
     pub fn finish(&self, from: Time) -> Vec<Drift> {
         let days = self.days.iter().filter(|(key, _)| key.day.start() >= from);
         days.filter_map(|(key, Sums { rows, events, .. })| {

@@ -21,12 +21,13 @@ pub struct BillingPeriod {
     pub month: Month,
     pub issuer: String,
     pub created_at: Time,
-    /// The time at which it was closed; `None` while it is open.
+    /// The time at which the period was closed; `None` while it is open.
     pub closed_at: Option<Time>,
 }
 
 impl BillingPeriod {
-    /// Returns the period of the organizations of both; it is open until it is closed for all of them.
+    /// Merges two periods into one for the organizations of both. It is open until it is closed for all of
+    /// them.
     #[must_use]
     pub fn merge(self, other: &Self) -> Self {
         let closed_at = self.closed_at.zip(other.closed_at).map(|(one, other)| one.max(other));

@@ -1,4 +1,4 @@
-//! Charges of invoices and credit notes that daily rows don't have.
+//! Charges of invoices and credit notes that aren't in daily rows.
 
 use catalog::{Component, Kind};
 use kernel::clock::{Day, Month};
@@ -8,8 +8,8 @@ use super::subjects::{Subject, subject};
 use super::{Category, Charge, Metered};
 use crate::rules::invoicing::{self, Item, ItemKind};
 
-/// A line of an invoice other than usage: a discount, rounding, or a debt that an earlier version charged again.
-/// `None` for other lines, which [`super::usage`] makes from daily rows.
+/// Returns the charge of an invoice line other than usage: a discount, rounding, or a debt that an earlier
+/// version charged again. Returns `None` for other lines, which [`super::usage`] creates from daily rows.
 pub fn of_invoice(item: &Item, month: Month, document: Option<&str>) -> Option<Charge> {
     let category = match item.kind {
         ItemKind::Discount => Category::Credit,
@@ -17,12 +17,12 @@ pub fn of_invoice(item: &Item, month: Month, document: Option<&str>) -> Option<C
         ItemKind::Usage | ItemKind::LateUsage | ItemKind::Correction => return None,
     };
     let of = subject(&item.description);
-    // Such a debt is older than the month.
+    // A debt that is carried over is older than the month.
     let is_correction = of.month.is_some() || item.kind == ItemKind::CarriedOver;
     Some(of_line(item, category, is_correction, (month, of), document))
 }
 
-/// Returns a line of a credit note on the invoice of a month.
+/// Returns the charge of a line of a credit note on the invoice of a month.
 pub fn of_credit_note(item: &Item, invoiced: Month, document: &str) -> Charge {
     let category = match item.kind {
         ItemKind::Discount => Category::Credit,
@@ -35,7 +35,7 @@ pub fn of_credit_note(item: &Item, invoiced: Month, document: &str) -> Charge {
     Charge { metered: taken_back(item, &model), ..charge }
 }
 
-/// Returns the charge that cancels an invoice: its amount, less its credit notes.
+/// Returns the charge that cancels an invoice: its amount, minus its credit notes.
 pub fn of_void_invoice(number: i64, document: &str, invoiced: Month, amount: Pico) -> Charge {
     Charge {
         category: Category::Adjustment,
@@ -76,8 +76,8 @@ fn of_line(
     }
 }
 
-/// Returns the usage that a line of a credit note takes back. The line names the component, but not always the
-/// price version; `None` if it no longer has a price.
+/// Returns the usage that a line of a credit note takes back. The line names the component, but not always
+/// the price version. Returns `None` if the line no longer has a price.
 fn taken_back(item: &Item, model: &str) -> Option<Metered> {
     let all = [Kind::Chat, Kind::Embeddings]
         .into_iter()

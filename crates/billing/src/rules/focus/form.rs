@@ -27,7 +27,8 @@ pub enum Version {
     #[serde(rename = "1.2")]
     #[strum(serialize = "1.2")]
     V1_2,
-    /// Names the service provider and the host provider, in addition to the provider and the publisher of 1.2.
+    /// Names the service provider and the host provider, in addition to the provider and the publisher of
+    /// 1.2.
     #[serde(rename = "1.3")]
     #[strum(serialize = "1.3")]
     V1_3,
@@ -112,22 +113,22 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of every version.
+    /// Returns a column that every version has.
     pub(super) const fn of_all(name: &'static str) -> Self {
         Self { name, first: Version::V1_2, last: Version::V1_4 }
     }
 
-    /// A column that this version added.
+    /// Returns a column that this version added.
     pub(super) const fn since(first: Version, name: &'static str) -> Self {
         Self { name, first, last: Version::V1_4 }
     }
 
-    /// A column that this version was the last to have.
+    /// Returns a column that this version is the last to have.
     pub(super) const fn until(last: Version, name: &'static str) -> Self {
         Self { name, first: Version::V1_2, last }
     }
 
-    /// Returns `true` if a version has it.
+    /// Returns `true` if a version has the column.
     pub fn is_in(&self, version: Version) -> bool {
         (self.first..=self.last).contains(&version)
     }

@@ -1,5 +1,5 @@
-//! The dataset of invoices: their lines, and those of credit notes, as sums of charges. So each line equals the
-//! sum of its charges to the last digit.
+//! The dataset of invoices: the lines of invoices and credit notes. Each line is the sum of its charges, so
+//! the two datasets agree to the last digit.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl InvoiceDetails {
         Self { month, lines: BTreeMap::new() }
     }
 
-    /// Adds a charge to its line; a charge without a document has none. `None` if a sum overflows.
+    /// Adds a charge to its line. A charge without a document has no line. Returns `None` if a sum overflows.
     pub fn add(&mut self, charge: Charge) -> Option<()> {
         let Some(document) = charge.document.clone() else { return Some(()) };
         let (cost, quantity) = (charge.cost, charge.metered.as_ref().map_or(0, |metered| metered.quantity));
@@ -79,8 +79,8 @@ impl InvoiceDetails {
         Some(())
     }
 
-    /// Returns the lines of CSV, in the order of [`COLUMNS`]. A line whose charges cancel each other isn't on the
-    /// document.
+    /// Returns the lines of CSV, in the order of [`COLUMNS`]. Lines whose charges cancel each other are
+    /// omitted.
     pub fn lines(&self, account: &Account, documents: &BTreeMap<String, Document>) -> String {
         let mut text = String::new();
         for ((document_id, line_id), line) in &self.lines {
@@ -103,7 +103,7 @@ impl Line {
     ) -> [Cell; COLUMNS.len()] {
         let null = || Cell::value("");
         let Self { first, cost, quantity } = self;
-        // Usage whose price is no longer known has units with a price each.
+        // Usage whose price is no longer known has units that each have their own price.
         let metered = first.metered.as_ref().filter(|metered| !metered.is_unpriced());
         let created_at = instant(document.issued_at);
         let status = if document.voided_at.is_some() { "Voided" } else { "Issued" };
@@ -137,9 +137,9 @@ impl Line {
 pub(super) const UNPRICED: &str = "usage at a price that has left the catalog";
 
 impl Charge {
-    /// Returns the id of the charge's line on its document in this billing period. Usage at one price is one line:
-    /// its id is that of the price, after the month of use if that is another one. Other lines have their text as
-    /// id.
+    /// Returns the id of the charge's line on its document in this billing period. Usage at one price is one
+    /// line. Its id is the id of the price, preceded by the month of use if it differs from the billing
+    /// period. The id of other lines is their text.
     pub(super) fn line_id(&self, month: Month) -> String {
         let Some((metered, price)) =
             self.metered.as_ref().and_then(|metered| Some((metered, metered.price.as_ref()?)))

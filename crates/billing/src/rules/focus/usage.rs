@@ -15,8 +15,8 @@ pub struct NamedUsage {
     pub used: BilledUsage,
 }
 
-/// Returns the charges of a row that is billed in `month`, one for each component; `document` is the month's
-/// invoice. `None` if a sum overflows.
+/// Returns the charges of a row that is billed in `month`, one for each component. `document` is the month's
+/// invoice. Returns `None` if a sum overflows.
 pub fn of_row(
     row: &NamedUsage,
     month: Month,
@@ -37,8 +37,9 @@ pub fn of_row(
     Some(charges.into_iter().map(subject).collect())
 }
 
-/// Returns the charges that remove the usage that credit notes took back while a month was open: `credited`, which
-/// is negative, is in the rows of that month and isn't on its invoice. They belong to no project or caller.
+/// Returns the charges that remove the usage that credit notes took back while a month was open. This usage,
+/// `credited`, is negative; it is in the rows of that month, but not on its invoice. The charges belong to no
+/// project or caller.
 pub fn on_credit_notes(
     credited: &BilledUsage,
     month: Month,
@@ -99,7 +100,7 @@ fn metered(used: &BilledUsage, part: &BilledPart<'_>) -> Metered {
     priced(used, counted, (part.unit_price, Some(part.price)), (id, meter))
 }
 
-/// Returns the word for a component in ids, and the one for people.
+/// Returns the name of a component in ids, and its name for people.
 pub(super) fn meter(component: Component, kind: Kind) -> (&'static str, String) {
     let id = match (component, kind) {
         (Component::Prompt, Kind::Embeddings) => "input",
@@ -122,7 +123,7 @@ pub(super) const fn unit(component: Component) -> &'static str {
     }
 }
 
-/// The quantities that were used and that are charged.
+/// The used quantity and the charged quantity.
 #[derive(Clone, Copy)]
 struct Counted {
     consumed: i64,
@@ -131,7 +132,8 @@ struct Counted {
     quantity_unit: &'static str,
 }
 
-/// Usage whose price is no longer known: one unit, as on an invoice; minus one if it is taken back.
+/// Returns usage whose price is no longer known as one unit, as on an invoice, or as minus one unit if it is
+/// taken back.
 fn unpriced(used: &BilledUsage) -> Option<Metered> {
     let consumed = used.prompt_tokens.checked_add(used.completion_tokens)?;
     let (quantity, unit_price) = match used.amount < Pico::ZERO {
@@ -149,7 +151,7 @@ fn priced(
     (unit_price, price): (Pico, Option<&Price>),
     (kind, meter): (&str, String),
 ) -> Metered {
-    // The version of a price without conditions is its instant.
+    // The version of a price without conditions is the time at which it comes into force.
     let effective_at = price.map_or(Time::from_unix_ms(used.price_version), |price| price.effective_at);
     let since = invoicing::price_start(effective_at);
     let conditions = price.map(|price| price.conditions.to_string()).unwrap_or_default();

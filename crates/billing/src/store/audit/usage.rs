@@ -8,7 +8,7 @@ use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::clock::{Day, Month, Time};
 use kernel::money::Pico;
 
-/// Reads the columns that daily rows and events have in common; the day is read by the caller.
+/// Reads the columns that daily rows and events have in common; the caller reads the day.
 fn daily_key(row: &Row, day: Day) -> Result<DailyKey, db::Error> {
     Ok(DailyKey {
         project_id: row.get("project_id")?,
@@ -68,7 +68,8 @@ pub async fn daily(
     bind_after(sql(DAILY).bind(organization_id), key).bind(limit).heavy().all(tx).await
 }
 
-/// Binds the key of a daily row after which a slice begins; without one, a key before all others.
+/// Binds the key of a daily row after which a slice begins; without a key, binds one that precedes all
+/// others.
 fn bind_after(statement: Statement, after: Option<(&DailyKey, Month)>) -> Statement {
     let key = after.map(|(key, _)| key);
     let text = |of: fn(&DailyKey) -> &str| key.map(of).unwrap_or_default().to_owned();

@@ -1,12 +1,12 @@
-//! The parts of statements that add to rows, without a sum that exceeds 64 bits.
+//! The parts of statements that add to rows without exceeding 64 bits.
 
 use crate::store::amounts::{MAX_PICO, PICO_PER_WHOLE};
 
 /// The parts of a statement that adds to rows of a table with the columns `requests`, `prompt_tokens`,
 /// `completion_tokens`, `amount_whole` and `amount_pico`.
 ///
-/// No sum exceeds 64 bits: a row that would overflow isn't changed. Pico are carried into whole units only when they
-/// would exceed the limit of a row.
+/// No sum exceeds 64 bits: a row that would overflow isn't changed. Pico are carried into whole units only
+/// when they would exceed the limit of a row.
 pub(super) struct Accumulation {
     /// The sums of these columns, for SET.
     pub set: String,
@@ -55,8 +55,8 @@ impl AmountSum {
         );
         let carry = format!("(CASE WHEN {fits} THEN 0 ELSE {old} / {per_whole} + {new} / {per_whole} END)");
         let whole = format!("({table}.{name}_whole + excluded.{name}_whole + {carry})");
-        // Each half is rounded toward zero, so the sum of halves is off by one at most, as is that of whole
-        // units.
+        // Each half is rounded toward zero, so the sum of halves is off by one at most, and so is the sum of
+        // whole units.
         let most_whole = most.whole + 2;
         let fits = format!(
             "{table}.{name}_whole + excluded.{name}_whole + {old} / {per_whole} + {new} / {per_whole}
@@ -71,7 +71,7 @@ impl AmountSum {
 pub(super) struct RowLimits {
     /// Whole units of the currency.
     pub whole: i128,
-    /// Half of the tokens of either kind.
+    /// Half of the maximum number of tokens of either kind.
     pub half_tokens: i64,
 }
 

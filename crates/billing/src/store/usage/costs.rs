@@ -1,5 +1,5 @@
-//! Costs of calls by day, organization, model and upstream: the table `daily_costs`. It contains only calls on
-//! routes that have a cost, completely: with their requests, tokens and list price.
+//! Costs of calls by day, organization, model and upstream: the table `daily_costs`. It contains only calls
+//! on routes that have a cost, with all of their requests, tokens and list price.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ pub struct CostSums {
 }
 
 impl CostSums {
-    /// Returns the sums of both; `None` if one exceeds its type.
+    /// Returns the sums of both; `None` if one overflows.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         Some(Self {
             requests: self.requests.checked_add(other.requests)?,
@@ -103,12 +103,12 @@ pub struct CostGroups {
     pub upstream: bool,
 }
 
-/// The costs of a group. Columns that aren't grouped by are `None`.
+/// The costs of a group. Columns by which costs aren't grouped are `None`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupCosts {
     pub model: Option<String>,
     pub organization_id: Option<OrganizationId>,
-    /// `None` for a deleted organization, too.
+    /// `None` also for a deleted organization.
     pub organization_name: Option<String>,
     pub upstream: Option<String>,
     pub sums: CostSums,
@@ -134,7 +134,7 @@ fn amount(row: &Row, [whole, micro, rest]: [&str; 3]) -> Result<Pico, db::Error>
     sum.ok_or_else(|| db::Error::Internal("a sum of costs is too large".to_owned()))
 }
 
-/// Returns the sums of an amount, in three parts, none of which passes 64 bits in any number of rows.
+/// Returns the sums of an amount in three parts, none of which exceeds 64 bits in any number of rows.
 fn summed(amount: &str) -> String {
     format!(
         "CAST(SUM({amount}_whole + {amount}_pico / 1000000000000) AS BIGINT) AS {amount}_whole,

@@ -25,7 +25,7 @@ impl PartSum {
     }
 }
 
-/// Adds parts to the usage that they belong to; each has one entry for each model, kind, price and day.
+/// Adds parts to the usage that they belong to. Both have one entry for each model, kind, price and day.
 pub fn add_to(used: &mut [BilledUsage], parts: &[PartSum]) -> Result<(), db::Error> {
     let wrong =
         |sum: &PartSum| db::Error::Internal(format!("the parts {sum:?} have no usage, or pass 64 bits"));
@@ -36,7 +36,7 @@ pub fn add_to(used: &mut [BilledUsage], parts: &[PartSum]) -> Result<(), db::Err
     Ok(())
 }
 
-/// A row with one component.
+/// Reads a row with one component.
 impl FromRow for PartSum {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
         Ok(Self {
@@ -132,7 +132,8 @@ impl FromRow for CreditedParts {
     }
 }
 
-/// Returns the parts that credit notes of a month took back of this usage while another month was open.
+/// Returns the parts of this usage that credit notes took back. `month` is the month of the credit notes'
+/// invoice, and `booked` is the month that was open.
 pub async fn of_credited(
     tx: &mut Tx,
     organization_id: OrganizationId,

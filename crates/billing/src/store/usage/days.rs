@@ -17,9 +17,10 @@ use kernel::clock::{Day, Month};
 use kernel::ids::{CallerId, OrganizationId, ProjectId};
 use kernel::money::{Nano, Pico};
 
-/// Maximum amount of a row in whole units of the currency, in either direction: in nano it is nearly 64 bits.
+/// Maximum amount of a row in whole units of the currency, positive or negative: in nanos, it takes almost 64
+/// bits.
 const MAX_WHOLE: i128 = 9_200_000_000;
-/// Maximum tokens of either kind in a row, in either direction.
+/// Maximum tokens of either kind in a row, positive or negative.
 const MAX_TOKENS: i64 = 4_000_000_000_000_000_000;
 
 /// The key of a daily row. Rows are written in this order, so that two batches can't deadlock.
@@ -32,7 +33,7 @@ pub struct DailyKey<'a> {
     pub(super) model: &'a str,
     pub(super) price_version: i64,
     pub(super) kind: &'static str,
-    /// The month in which it is billed.
+    /// The month in which the row is billed.
     pub month: Month,
 }
 
@@ -83,7 +84,8 @@ impl<'a> DailyKey<'a> {
         })
     }
 
-    /// Returns the billed form of a part of this row; `posted` is the amount that the wallet is charged for it.
+    /// Returns a part of this row as billed usage. `posted` is the amount that the wallet is charged for the
+    /// part.
     pub fn used(&self, kind: Kind, sums: &DailySums, posted: Nano) -> BilledUsage {
         BilledUsage {
             model: self.model.to_owned(),
@@ -211,7 +213,8 @@ const COLUMNS: usize = 16;
 const DAILY_LIMITS: RowLimits = RowLimits { whole: MAX_WHOLE, half_tokens: MAX_TOKENS / 2 + 1 };
 
 /// The number by which a server raises `additions` of a daily row with each addition. Earlier versions, which
-/// don't keep `usage_daily_sums` or `usage_totals`, raise it by 1 or 0, and triggers keep these tables for them.
+/// don't keep `usage_daily_sums` or `usage_totals`, raise it by 1 or 0, and triggers keep these tables for
+/// them.
 const ADDITION: i64 = 2;
 
 static ADD: LazyLock<Sizes> = LazyLock::new(|| {
@@ -238,9 +241,9 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
 });
 
 /// Adds to daily rows, which are given in the order of their keys. The same must be added to their sums
-/// ([`super::sums::add`]) and totals ([`super::totals::add`]): `additions` signals to the triggers of the table
-/// that this happens. Returns the amount of each row before the addition; `None` if a row can't hold the sum: then
-/// the caller must not commit.
+/// ([`super::sums::add`]) and totals ([`super::totals::add`]): `additions` signals to the triggers of the
+/// table that this happens. Returns the amount of each row before the addition. Returns `None` if a row can't
+/// hold the sum; then the caller must not commit.
 pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Option<Vec<Pico>>, db::Error> {
     let mut before = Vec::with_capacity(days.len());
     for (text, chunk) in ADD.chunks(days) {
@@ -253,7 +256,7 @@ pub async fn add(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<Opti
             // The rows usually come in the given order, but the databases don't guarantee it.
             let row = rows.get(index).filter(|row| key.matches_row(row));
             let row = row.or_else(|| rows.iter().find(|row| key.matches_row(row)));
-            // The limit in the statement is a little higher.
+            // The limit in the statement is slightly higher.
             let Some(row) = row.filter(|row| fits(row.amount)) else { return Ok(None) };
             before.push(Pico::from_units(row.amount.units() - sums.amount.units()));
         }
@@ -278,7 +281,7 @@ static ADD_PARTS: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to the parts of daily rows. Returns `false` if one can't hold the sum.
+/// Adds to the parts of daily rows. Returns `false` if a part can't hold the sum.
 async fn add_parts(tx: &mut Tx, days: &[(DailyKey<'_>, DailySums)]) -> Result<bool, db::Error> {
     let parts = days.iter().flat_map(|(key, sums)| sums.parts.iter().map(move |part| (key, part)));
     let parts: Vec<(&DailyKey<'_>, (Component, i64))> = parts.collect();

@@ -24,7 +24,7 @@ db::row!(Payer { organization_id, project_id });
 
 /// Returns the organization and project of an API key. An expired or deleted key still pays for its usage.
 pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, db::Error> {
-    // A single statement: between two, the key could be moved from one table to the other.
+    // A single statement, because the key could be moved from one table to the other between two statements.
     sql("SELECT organization_id, project_id FROM api_keys WHERE id = $1
          UNION ALL SELECT organization_id, project_id FROM former_api_keys WHERE id = $1")
     .bind(api_key_id)
@@ -32,8 +32,8 @@ pub async fn payer(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Option<Payer>, d
     .await
 }
 
-/// Returns the payer of a project, including a deleted one, and whether the user exists. `None` if the project
-/// never existed.
+/// Returns the payer of a project, including a deleted one, and whether the user exists. `None` if the
+/// project never existed.
 pub async fn user_payer(
     tx: &mut Tx,
     project_id: ProjectId,
@@ -54,7 +54,7 @@ pub async fn user_payer(
 #[derive(Clone, Debug)]
 pub struct RatedEvent {
     pub payer: Payer,
-    /// The program that reported it.
+    /// The program that reported the event.
     pub source: Arc<str>,
     /// Unique within the source.
     pub event_id: Arc<str>,
@@ -64,7 +64,7 @@ pub struct RatedEvent {
     pub caller: CallerId,
     pub model: Arc<str>,
     pub kind: Kind,
-    /// The time of the use, which determines its day. For a correction, that of the corrected event.
+    /// The time of the use, which determines its day. For a correction, the time of the corrected event.
     pub occurred_at: Time,
     /// Input tokens; 0 or negative in a correction.
     pub prompt_tokens: i64,
@@ -74,13 +74,13 @@ pub struct RatedEvent {
     pub cached_prompt_tokens: Option<i64>,
     /// Other quantities; 0 or negative in a correction.
     pub parts: EventParts,
-    /// The counts are estimates.
+    /// `true` if the counts are estimates.
     pub is_estimated: bool,
-    /// The version of its price.
+    /// The version of the price.
     pub price_version: i64,
     /// The list price.
     pub amount: Pico,
-    /// The event of the same source that it corrects.
+    /// The event of the same source that this event corrects.
     pub corrects: Option<Arc<str>>,
 }
 
@@ -122,13 +122,13 @@ pub struct StoredEvent {
     pub kind: String,
     pub occurred_at: Time,
     pub tokens: Tokens,
-    /// The version of its price.
+    /// The version of the price.
     pub price_version: i64,
     /// The list price.
     pub amount: Pico,
-    /// The event corrects another event.
+    /// `true` if the event corrects another event.
     pub is_correction: bool,
-    /// The month in which it is billed; `None` for versions that didn't record it.
+    /// The month in which the event is billed; `None` for versions that didn't record it.
     pub billed_month: Option<Month>,
     pub received_at: Time,
 }
@@ -183,11 +183,11 @@ pub async fn stored(
     .await
 }
 
-/// The record that an event makes of a call of the gateway.
+/// The part of an event that records a call of the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallEvent {
     pub tokens: Tokens,
-    /// The counts are estimates.
+    /// `true` if the counts are estimates.
     pub is_estimated: bool,
     /// The list price.
     pub amount: Pico,
@@ -221,8 +221,8 @@ pub async fn of_call(
         .await
 }
 
-/// Returns the month in which an event is billed. If it wasn't recorded, this is the first month with usage
-/// of its key and day whose invoice wasn't made before the event was received.
+/// Returns the month in which an event is billed. If the month wasn't recorded, this is the first month that
+/// has usage of the event's key and day, and whose invoice wasn't created before the event was received.
 pub async fn billed_month(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -355,7 +355,7 @@ const EVENT_COLUMNS: usize = 19;
 #[derive(Clone, Copy, Debug)]
 pub struct NewEvent<'a> {
     pub event: &'a RatedEvent,
-    /// The month in which it is billed; for a correction, that of the corrected event.
+    /// The month in which the event is billed; for a correction, the month of the corrected event.
     pub billed_month: Month,
 }
 
@@ -373,22 +373,22 @@ impl FromRow for EventKey {
     }
 }
 
-/// The way in which an insertion reports which of its rows are new.
+/// The information that an insertion returns about its new rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InsertReport {
-    /// By their number, which is cheap, and enough if all or none of a statement's rows are new.
+    /// The number of new rows. This is cheap, and sufficient if all or none of a statement's rows are new.
     Count,
-    /// Row by row.
+    /// The new rows themselves.
     Rows,
 }
 
-/// Records events that aren't stored yet, and returns `true` for each that is new. `None` if only some rows of a
-/// statement are new, so that their number doesn't identify them: the transaction must be started over with
-/// [`InsertReport::Rows`].
+/// Records events that aren't stored yet, and returns `true` for each new one. Returns `None` if only some
+/// rows of a statement are new, because their number doesn't identify them; then the transaction must be
+/// started over with [`InsertReport::Rows`].
 ///
-/// The events have different keys and are given in their order, so that two transactions can't deadlock. The
-/// primary key is what makes an event count exactly once; a new event must be added to its day in the same
-/// transaction.
+/// The events have different keys and are given in the order of their keys, so that two transactions can't
+/// deadlock. The primary key ensures that an event counts exactly once. A new event must be added to its day
+/// in the same transaction.
 pub async fn insert(
     tx: &mut Tx,
     events: &[NewEvent<'_>],

@@ -1,4 +1,4 @@
-//! Reads of usage for reports. They are made from daily rows or from their sums, never from events.
+//! Reads of usage for reports, from daily rows or from their sums, never from events.
 
 use std::sync::LazyLock;
 
@@ -91,7 +91,7 @@ impl FromRow for DayComponent {
 
 impl FromRow for DayUsage {
     fn from_row(row: &Row) -> Result<Self, db::Error> {
-        // In the order of the columns, in which they are found without a search.
+        // The columns are read in their order, so that each one is found without a search.
         let (day, kind) = (row.get("day")?, row.get("kind")?);
         let group = unnamed_group(row)?;
         let group =
@@ -129,9 +129,9 @@ pub const PROJECTS: &str = "WITH RECURSIVE p(id) AS (
      )
      SELECT id FROM p WHERE id IS NOT NULL LIMIT $2";
 
-/// Returns the projects of an organization that have usage, including deleted ones, as parameters of a report: the
-/// last one is repeated until their number is a power of two, which limits the number of different statements.
-/// Returns none if the organization has more than [`MAX_LISTED_PROJECTS`].
+/// Returns the projects of an organization that have usage, including deleted ones, as parameters of a
+/// report. The last one is repeated until their number is a power of two, which limits the number of
+/// different statements. Returns an empty list if the organization has more than [`MAX_LISTED_PROJECTS`].
 async fn listed_projects(tx: &mut Tx, organization_id: OrganizationId) -> Result<Vec<String>, db::Error> {
     let limit = i64::try_from(MAX_LISTED_PROJECTS).unwrap_or(i64::MAX).saturating_add(1);
     let rows: Vec<(String,)> = sql(PROJECTS).bind(organization_id).bind(limit).all(tx).await?;
@@ -167,11 +167,13 @@ impl Source {
     }
 
     /// Returns the columns of the day and of the groups, NULL where usage isn't grouped by them; and the
-    /// expressions to group by. Days that are billed in several months are summed up, and so are the days of a
-    /// week or a month. The first days of the months after the first one are the parameters from `$months` on.
+    /// expressions to group by. Days that are billed in several months are summed up, and so are the days of
+    /// a week or a month. The first days of the months after the first one are the parameters from `$months`
+    /// on.
     fn grouped(&self, groups: Groups, months: usize) -> (String, String) {
         let (day, period) = match groups.period {
-            // The sign prevents SQLite from reading the rows in the order of an index by day, each with a search.
+            // The sign prevents SQLite from reading the rows in the order of an index by day, each with a
+            // search.
             Period::Day => ("+u.day AS day", "+u.day".to_owned()),
             // 1970-01-01 was a Thursday, and a week begins on Monday.
             Period::Week => ("MIN(u.day) AS day", "(u.day + 3) / 7".to_owned()),
@@ -185,8 +187,8 @@ impl Source {
     }
 }
 
-/// Returns the expression for the number of a day's month, which is between `low` and `high`; the first month of
-/// the report has number 0. It is a binary search: at most four comparisons per row.
+/// Returns the expression for the number of a day's month, which is between `low` and `high`; the first month
+/// of the report has number 0. It is a binary search: at most four comparisons per row.
 fn month_number(months: usize, low: usize, high: usize) -> String {
     if low >= high {
         return low.to_string();
@@ -214,7 +216,7 @@ fn bind_months(statement: Statement, range: Range, period: Period) -> Statement 
 /// The names that a report includes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Names {
-    /// Of API keys and users.
+    /// The names of API keys and users.
     callers: bool,
     projects: bool,
 }
@@ -223,8 +225,8 @@ struct Names {
 /// Each id is looked up once, not for each day, and in a subquery: with joins, PostgreSQL would read all
 /// users for a few rows.
 ///
-/// The limit isn't in `rows`: PostgreSQL would expect to read only a part of them, and would sort all days to
-/// group them, which takes longer than hashing.
+/// The limit isn't in `rows`, because PostgreSQL would then expect to read only a part of them, and would
+/// sort all days to group them, which takes longer than hashing.
 fn limited(rows: &str, limit: &str, names: Names) -> String {
     let (mut lookups, mut joins) = (String::new(), String::new());
     if names.callers {
@@ -292,7 +294,8 @@ pub fn organization_text(groups: Groups, named: bool, projects: usize) -> String
 /// The number of the first parameter of [`organization_text`] that is a project.
 const FIRST_PROJECT: usize = 5;
 
-/// Returns an organization's usage by period and group, with names or without, at most `limit` rows, in no order.
+/// Returns an organization's usage by period and group, with names or without, at most `limit` rows, in no
+/// order.
 pub async fn of_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -307,7 +310,7 @@ pub async fn of_organization(
     bind_months(statement, range, groups.period).heavy().all(tx).await
 }
 
-/// The statement of [`of_api_key`]. Usage of a day is billed in its month or a later one, so that the index by key
+/// The statement of [`of_api_key`]. Usage of a day is billed in its month or a later one, so the index by key
 /// and month finds it.
 pub static API_KEY: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -342,8 +345,8 @@ pub fn project_text(groups: Groups) -> String {
     limited(&rows, "$5", Names { callers: groups.api_key, projects: false })
 }
 
-/// Returns a project's usage by period and group with the names of its API keys and users, at most `limit` rows, in
-/// no order.
+/// Returns a project's usage by period and group with the names of its API keys and users, at most `limit`
+/// rows, in no order.
 pub async fn of_project(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -356,7 +359,7 @@ pub async fn of_project(
     bind_months(bind_range(statement, range, limit), range, groups.period).heavy().all(tx).await
 }
 
-/// The number of the first parameter of [`components_text`] after those that every such statement has.
+/// The number of the first parameter of [`components_text`] that not all of its statements have.
 const AFTER_MONTH: usize = 6;
 
 /// Returns the statement of [`components`], of one project or of all.
@@ -369,7 +372,7 @@ pub fn components_text(groups: Groups, of_project: bool) -> String {
     };
     let (shown, by) = source.grouped(groups, AFTER_MONTH + usize::from(of_project));
     let project = if of_project { " AND project_id = $6" } else { "" };
-    // Usage of a day is billed in its month or a later one, so that the indexes by month find it.
+    // Usage of a day is billed in its month or a later one, so the indexes by month find it.
     let rows = format!("organization_id = $1{project} AND month >= $5 AND day >= $2 AND day < $3");
     format!(
         "SELECT {shown}, component, CAST(SUM(quantity) AS BIGINT) AS quantity
@@ -381,8 +384,8 @@ pub fn components_text(groups: Groups, of_project: bool) -> String {
     )
 }
 
-/// Returns the components that usage counts in addition to all prompt and completion tokens, of an organization or
-/// one of its projects, by period and group: at most `limit` rows, in no order.
+/// Returns the components that usage counts in addition to all prompt and completion tokens, of an
+/// organization or one of its projects, by period and group: at most `limit` rows, in no order.
 pub async fn components(
     tx: &mut Tx,
     (organization_id, project_id): (OrganizationId, Option<ProjectId>),

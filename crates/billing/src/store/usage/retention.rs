@@ -1,5 +1,5 @@
-//! Deletion of old events, slice by slice along their primary key: that needs no index, and holds no lock for
-//! long. Daily rows stay.
+//! Deletion of old events, slice by slice along their primary key. This needs no other index, and holds no
+//! lock for long. Daily rows are kept.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -36,7 +36,7 @@ pub const COUNT_OLDER: &str = "SELECT COUNT(*) FROM usage_events
      WHERE (organization_id, source, event_id) > ($1, $2, $3)
        AND (organization_id, source, event_id) <= ($4, $5, $6) AND occurred_at < $7";
 
-/// Returns the number of events of a slice that are older than this.
+/// Returns the number of events of a slice that occurred before this time.
 pub async fn count_older(
     tx: &mut Tx,
     after: &Position,
@@ -47,7 +47,8 @@ pub async fn count_older(
     Ok(count)
 }
 
-/// Deletes the events of a slice that are older than this. Returns their number. Call [`allow_deletion`] before.
+/// Deletes the events of a slice that occurred before this time, and returns their number. Call
+/// [`allow_deletion`] first.
 pub async fn remove_older(
     tx: &mut Tx,
     after: &Position,
@@ -61,7 +62,7 @@ pub async fn remove_older(
 }
 
 fn bind_slice(text: &'static str, after: &Position, end: Option<&Position>, before: Time) -> db::Statement {
-    // After every id: these begin with a letter.
+    // Greater than every id, because ids begin with a letter.
     let last = || Position { organization_id: char::MAX.to_string(), ..Position::default() };
     let end = end.cloned().unwrap_or_else(last);
     sql(text)

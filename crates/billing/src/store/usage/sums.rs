@@ -1,6 +1,6 @@
-//! The table `usage_daily_sums`: usage per project and day, once by model and once by caller. It always has
-//! the sums of the daily rows. A report that isn't grouped by both model and caller reads only this table,
-//! which has fewer rows.
+//! The table `usage_daily_sums`: usage per project and day, once by model and once by caller. It always
+//! contains the sums of the daily rows. A report that isn't grouped by both model and caller reads only this
+//! table, which has fewer rows.
 
 use std::sync::LazyLock;
 
