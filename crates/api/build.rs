@@ -1,5 +1,5 @@
-//! Collects the doc comments of the handlers for the OpenAPI document: the path, first sentence and rest for
-//! each `pub async fn` below `src/`.
+//! Collects the doc comments of the handlers for the OpenAPI document. For each `pub async fn` in `src/`, the
+//! table contains its path, its summary (the first paragraph) and its description (the rest).
 
 use std::fmt::Write;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn note_handlers(source: &str, module: &str, table: &mut String) {
             let (summary, description) = docs.split_once("\n\n").unwrap_or((&docs, ""));
             let summary = summary.trim().trim_end_matches('.');
             let description = description.trim().replace('\n', " ");
-            // Writing to a String doesn't fail.
+            // Writing to a `String` never fails.
             writeln!(table, "({:?}, {summary:?}, {description:?}),", format!("{module}::{name}"))
                 .unwrap_or_default();
             docs.clear();

@@ -1,4 +1,4 @@
-//! Responses in the format that the header `Accept` asks for (RFC 9110, section 12.5.1).
+//! Content negotiation: responses in the format that the `Accept` header requests (RFC 9110, section 12.5.1).
 
 use http::{HeaderMap, HeaderValue, Response, header};
 use schemars::SchemaGenerator;
@@ -28,7 +28,7 @@ fn is_preferred(media_type: &str, accept: &str) -> bool {
     named > 0.0 && named >= json
 }
 
-/// A reply whose format depends on the header `Accept`, as its header `Vary` states.
+/// A reply whose format depends on the `Accept` header. Its `Vary` header lists `accept`.
 #[derive(Debug)]
 pub struct Negotiated<R>(pub R);
 

@@ -10,7 +10,7 @@ use web::input::NoInput;
 use web::reply::Bare;
 use web::route::Operation;
 
-/// A sign of life.
+/// The reply to a check that the server can be reached.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Hello {
     /// Always `hello`.

@@ -45,7 +45,7 @@ use input::types::Text;
 /// The token type of all tokens (RFC 6750).
 const BEARER: &str = "Bearer";
 
-/// A message for people.
+/// A human-readable message.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Message {
     /// The result, as a sentence.

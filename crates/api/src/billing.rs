@@ -27,7 +27,7 @@ pub struct Pricing {
     volume_discounts: Vec<VolumeDiscount>,
 }
 
-/// The prices of a model, under the name of its kind.
+/// The prices of a model, in a field that is named after its kind.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ModelPricing {
@@ -38,9 +38,9 @@ pub enum ModelPricing {
 /// The prices of a chat model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChatModelPricing {
-    /// Chat models.
+    /// The token prices for calls to which no condition applies.
     chat: ChatPrices,
-    /// All current prices, the one without conditions first.
+    /// All current prices. The price without conditions is first.
     prices: Vec<Price>,
 }
 
@@ -58,9 +58,9 @@ pub struct ChatPrices {
 /// The prices of an embedding model.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EmbeddingsModelPricing {
-    /// Embedding models.
+    /// The token prices for calls to which no condition applies.
     embeddings: EmbeddingsPrices,
-    /// All current prices, the one without conditions first.
+    /// All current prices. The price without conditions is first.
     prices: Vec<Price>,
 }
 
@@ -76,7 +76,7 @@ pub struct EmbeddingsPrices {
 /// A discount on tokens above a threshold.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VolumeDiscount {
-    /// The threshold in tokens per month, for one model and token kind.
+    /// The threshold in tokens per month, for each model and kind of token.
     threshold: i64,
     /// The discount as a fraction of the price.
     discount: Ppm,
@@ -86,7 +86,7 @@ pub const PRICING: Operation = Operation::new("get_pricing");
 
 /// List the current prices.
 ///
-/// A model without a price can't be used, and isn't listed.
+/// A model without a price can't be used and isn't listed.
 pub async fn pricing(billing: Billing, _: CallerScope, _: NoInput) -> Result<Enveloped<Pricing>, Error> {
     let pricing = pricing::read(&billing);
     let model = |(id, kind, in_force): (&str, Kind, &[catalog::Price])| {

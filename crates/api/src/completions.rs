@@ -1,4 +1,4 @@
-//! `/v1/completions`: texts continued by a model, whole or as a stream of events
+//! `/v1/completions`: texts that a model continues, answered as one object or as a stream of events
 //! (docs/contract/gateway.md#completions).
 
 use crate::Api;
@@ -12,8 +12,8 @@ use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
 
-/// The fields of a completion request that the gateway reads. All others go to the server behind the model as they
-/// are.
+/// The fields of a completion request that the gateway reads. All other fields are passed unchanged to the
+/// server behind the model.
 #[derive(Debug)]
 pub struct CompletionRequest;
 
@@ -54,8 +54,8 @@ pub const CREATE: Operation = Operation {
 
 /// Continue a text.
 ///
-/// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. It is
-/// reserved and charged like a chat; several prompts are answered and charged separately.
+/// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. The price
+/// is reserved and charged as for a chat. Several prompts are answered and charged separately.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,

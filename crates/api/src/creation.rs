@@ -26,7 +26,7 @@ use web::route::{Operation, handler_path};
 
 /// The name of the header in the OpenAPI document.
 pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-/// The name of the header as a `param` of errors.
+/// The name of the header in the `param` of errors.
 const HEADER: &str = "idempotency-key";
 /// The maximum length of a key in characters.
 const MAX_KEY_LENGTH: usize = 255;
@@ -51,21 +51,22 @@ where
     row
 }
 
-/// An operation that runs when it is awaited. It is boxed, so that all rows share the code below.
+/// An operation that runs when it is awaited. It is boxed so that all rows share the code below.
 type Made = BoxFuture<'static, Result<Uncommitted<Result<Response<Body>, Error>>, Error>>;
 
 async fn respond(api: Api, request: Option<Request>, made: Made) -> Result<Response<Body>, Error> {
     match request {
         None => made.await?.commit().await?,
-        // A client that disconnects retries, and should find the response.
+        // A client that disconnects may retry, so the operation finishes and its response is stored.
         Some(request) => detached::run(run_once(api, request, made)).await,
     }
 }
 
-/// Claims the key, runs the operation and stores its response; or returns the stored response.
+/// Claims the key, runs the operation and stores its response. For a repeated request, returns the stored
+/// response.
 async fn run_once(api: Api, request: Request, made: Made) -> Result<Response<Body>, Error> {
     let begun = match idempotency::begin(&api.idempotency, &request).await {
-        // The first request will be answered soon.
+        // The first request is still running. Wait for its response.
         Err(error)
             if error.code == Code::IdempotencyInProgress
                 && idempotency::wait(&api.idempotency, &request).await =>
@@ -85,7 +86,7 @@ async fn run_once(api: Api, request: Request, made: Made) -> Result<Response<Bod
         Err(error) => Err(error),
     };
     if let Err(error) = &finished {
-        // If this also fails, the key is free again when its lease ends.
+        // If this also fails, the key becomes free when its lease ends.
         close(&api, &attempt, error).await.ok();
     }
     finished
@@ -114,8 +115,8 @@ async fn close(api: &Api, attempt: &Attempt, error: &Error) -> Result<(), Error>
     }
 }
 
-/// Returns `true` if an error is stored, because sending the same request again can't change it. Missing permissions
-/// may be granted, and rate limits and failures are temporary.
+/// Returns `true` if an error is stored, because sending the same request again can't change it. Other errors
+/// are temporary: missing permissions may be granted, and rate limits and failures pass.
 fn is_kept(code: Code) -> bool {
     let status = code.status();
     let may_pass = [
@@ -138,7 +139,7 @@ fn repeat(api: &Api, kept: &[u8]) -> Result<Response<Body>, Error> {
     Ok(response)
 }
 
-/// The response of an operation: the first one, or the stored one.
+/// The response of an operation, either new or stored.
 struct Answer<O> {
     response: Response<Body>,
     reply: PhantomData<fn() -> O>,
@@ -162,9 +163,9 @@ impl<O: Reply> Reply for Answer<O> {
     }
 }
 
-/// An input together with the header `Idempotency-Key`.
+/// An input with the header `Idempotency-Key`.
 struct Keyed<I> {
-    /// The request with its key; `None` without one.
+    /// The request and its key; `None` without a key.
     request: Option<Request>,
     input: I,
 }
@@ -209,8 +210,8 @@ impl<I: Input<Api>> Input<Api> for Keyed<I> {
     }
 }
 
-/// An input together with a digest of its caller, for an operation that commits a part of its work before it responds.
-/// The same request finds that part again.
+/// An input with a digest that identifies the request, for an operation that commits a part of its work
+/// before it responds. A repeated request finds that part by the digest.
 #[derive(Debug)]
 pub struct Repeatable<I> {
     /// A digest of the caller, the path and the idempotency key; `None` without a key.
@@ -224,7 +225,7 @@ impl<I: Input<Api>> Input<Api> for Repeatable<I> {
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
         let path = call.uri.path().to_owned();
         let request_key = key(&call.headers)?.map(|key| {
-            // None of them contains a newline.
+            // None of the parts contains a newline.
             sha256(format!("{}\n{path}\n{key}", call.caller).as_bytes())
         });
         Ok(Self { request_key, input: I::read(api, call).await? })
@@ -237,7 +238,7 @@ impl<I: Input<Api>> Input<Api> for Repeatable<I> {
 /// Reads the key of a request, if it has one.
 ///
 /// # Errors
-/// 400 for several of them, and for one that isn't 1 to 255 visible ASCII characters.
+/// 400 if several keys are sent, or if the key isn't 1 to 255 visible ASCII characters.
 fn key(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };

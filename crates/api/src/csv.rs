@@ -1,4 +1,4 @@
-//! Answers as CSV (RFC 4180), for spreadsheets.
+//! Replies as CSV (RFC 4180), for spreadsheets.
 
 use http::{HeaderValue, Response, header};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -18,11 +18,11 @@ pub use kernel::csv::Cell;
 /// The media type of CSV.
 const MEDIA_TYPE: &str = "text/csv";
 
-/// Query parameters of an operation that answers with CSV if the header `Accept` asks for it.
+/// The query parameters of an operation that replies with CSV if the `Accept` header requests it.
 #[derive(Debug)]
 pub struct CsvQuery<T> {
     pub query: T,
-    /// The client asks for CSV.
+    /// `true` if the client requests CSV.
     pub is_csv: bool,
 }
 
@@ -38,7 +38,7 @@ impl<T: Record<Api>> Input<Api> for CsvQuery<T> {
     }
 }
 
-/// An answer as JSON, or as a CSV file to be saved.
+/// A reply as JSON, or as a CSV file for download.
 #[derive(Debug)]
 pub enum JsonOrCsv<T> {
     Json(Enveloped<T>),
@@ -62,7 +62,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for JsonOrCsv<T> {
     }
 }
 
-/// A table as a file, written line by line.
+/// A CSV file, written line by line.
 #[derive(Debug)]
 pub struct CsvFile {
     name: String,
@@ -70,7 +70,7 @@ pub struct CsvFile {
 }
 
 impl CsvFile {
-    /// Returns a file with the names of its columns.
+    /// Returns a file that contains only the header line with the names of the columns.
     pub fn new(name: String, columns: &[&str]) -> Self {
         let mut file = Self { name, text: String::new() };
         file.add(columns.iter().map(Cell::value));

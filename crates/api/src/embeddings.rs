@@ -9,8 +9,8 @@ use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
 
-/// The fields of an embeddings request that the gateway reads. All others go to the server behind the model as they
-/// are.
+/// The fields of an embeddings request that the gateway reads. All other fields are passed unchanged to the
+/// server behind the model.
 #[derive(Debug)]
 pub struct EmbeddingRequest;
 
@@ -34,8 +34,8 @@ pub const CREATE: Operation = Operation {
 
 /// Get the vectors of texts.
 ///
-/// The maximum price of all inputs is reserved before the model is asked, and the exact price is booked
-/// before the answer.
+/// The maximum price of all inputs is reserved before the model is called, and the exact price is booked
+/// before the response.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,

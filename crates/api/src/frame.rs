@@ -1,4 +1,4 @@
-//! The answers of the state to the HTTP frame.
+//! The implementation of [`State`], which connects [`Api`] to the HTTP frame.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! The gate: from a request to a scope.
+//! The gate, which admits requests: it turns a request into a scope.
 //!
-//! Every route has an access. An access reads the credential and the path, counts the caller's rate, and asks
-//! [`tenants::access`](::tenants::access) for a scope; scopes of keys are made by [`keys::access`]. The order
-//! is fixed: 401, then 404, then 403; the body is read afterwards. [`Browser`] makes an access for people in
-//! the console of each of them: it reads a cookie in place of the bearer.
+//! Every route has an access. It reads the credential and the path, counts the caller's rate, and gets a
+//! scope from [`tenants::access`](::tenants::access), or for an API key in the path from [`keys::access`].
+//! The order of the checks is fixed: 401, then 404, then 403. The body is read afterwards. [`Browser`] turns
+//! an access into one for the console, which reads a cookie instead of the bearer token.
 
 mod bad_credentials;
 mod bearer;
@@ -53,7 +53,7 @@ use http::header;
 use kernel::error::{Code, Error, RateLimit};
 use trail::Trail;
 
-/// A request on its way to a handler.
+/// A request that is passed to a handler.
 pub type Call = web::Call<Credential>;
 
 /// Returns the actor, address and request id for the audit trail.

@@ -18,7 +18,7 @@ use kernel::secrets::sha256;
 
 const STYLE: &str = include_str!("invoice_page/style.css");
 
-/// The content security policy of the page: only its own style is allowed (CSP level 3, section 2.3.1).
+/// The page's content security policy, which allows only its own style (CSP level 3, section 2.3.1).
 pub static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = STANDARD.encode(sha256(STYLE.as_bytes()));
     format!("default-src 'none'; style-src 'sha256-{hash}'; form-action 'none'; base-uri 'none'")
@@ -29,9 +29,9 @@ pub static CONTENT_SECURITY_POLICY: LazyLock<String> = LazyLock::new(|| {
 #[template(path = "invoice.html")]
 pub struct PrintableInvoice<'a> {
     pub invoice: &'a Invoice,
-    /// Its lines.
+    /// The invoice's lines.
     pub items: &'a [Item],
-    /// Its credit notes with their lines, the oldest first.
+    /// The invoice's credit notes with their lines, oldest first.
     pub notes: &'a [(CreditNote, Vec<Item>)],
 }
 
@@ -49,7 +49,7 @@ impl PrintableInvoice<'_> {
     /// Returns the page as HTML.
     ///
     /// # Errors
-    /// The template fails, which is impossible.
+    /// An internal error if the template can't be rendered.
     pub fn html(&self) -> Result<String, Error> {
         self.render().map_err(Error::internal)
     }
@@ -72,7 +72,7 @@ impl PrintableInvoice<'_> {
         self.all_items().map(|item| self.decimals(item.amount)).max().unwrap_or(0)
     }
 
-    /// Returns the month as in `January 2026`.
+    /// Returns the month, for example `January 2026`.
     fn month(&self) -> String {
         const NAMES: &str =
             "January February March April May June July August September October November December";
@@ -91,7 +91,7 @@ impl PrintableInvoice<'_> {
         self.figure(amount).split_once('.').map_or(0, |(_, fraction)| fraction.len())
     }
 
-    /// Returns the lines below the table: name, amount and class.
+    /// Returns the lines below the table: name, amount and CSS class.
     fn sums(&self) -> Vec<(&'static str, String, &'static str)> {
         let invoice = self.invoice;
         let nano = |amount: Nano| self.figure(amount.to_pico().unwrap_or_default());

@@ -1,17 +1,17 @@
 //! The endpoints of both listeners: HTTP only.
 //!
-//! * [`routes`] is the table of endpoints, each with its access and its handler; [`row`] is a row of it, [`paths`] has
-//!   what also holds for paths without a route.
+//! * [`routes`] is the table of endpoints, each with its access and its handler. [`row`] builds a row, and
+//!   [`paths`] has the rules that also apply to paths without a route.
 //! * [`gate`] reads the credential and the path; `tenants::access` and `keys::access` decide.
-//! * The handlers of the public listener are laid out like the URLs: without `/v1` and every `{…}`, the words
-//!   of a URL are the handler's path; a verb follows if the URL ends in a noun.
-//! * [`service`] holds the handlers of the service listener, [`pages`] the pages behind mail links, and
-//!   [`invoice_page`] the printable invoice; [`members`] has what members of organizations and of projects
-//!   share, [`paging`], [`dates`], [`csv`] and [`accept`] what lists and reports do, [`refusals`] the error codes
-//!   of several operations.
-//! * [`creation`] commits what operations have made, and stores the answers to idempotency keys.
-//! * [`openapi`] describes all of it. [`settings`] are those of the console, whose pages and routes are in the
-//!   crate `console`.
+//! * The modules of the public listener's handlers follow the URLs, without `/v1` and the parameters in
+//!   braces. If a URL ends in a noun, the name of the function is a verb.
+//! * [`service`] contains the handlers of the service listener, [`pages`] the pages behind links in e-mails,
+//!   and [`invoice_page`] the printable invoice.
+//! * Several handlers share [`members`], for members of organizations and of projects; [`paging`], [`dates`],
+//!   [`csv`] and [`accept`], for lists and reports; and [`refusals`], groups of error codes.
+//! * [`creation`] commits operations that create something, and stores their responses for idempotency keys.
+//! * [`openapi`] generates the OpenAPI document. [`settings`] contains the settings of the console; its pages
+//!   and routes are in the crate `console`.
 //!
 //! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and begins
 //! no transaction: this crate doesn't depend on `db`.

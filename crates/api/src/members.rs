@@ -1,4 +1,4 @@
-//! Members of organizations and of projects: requests and replies are alike.
+//! Requests and replies about members, shared by organizations and projects.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,8 +15,8 @@ use tenants::members;
 use tenants::roles::{OrganizationRole, ProjectRole};
 use tenants::rules::membership::{Remover, RoleChange};
 
-/// A kind of group that has members. Its schema's name begins those of [`Member`], [`MemberPage`] and
-/// [`MemberRole`].
+/// A kind of group that has members. The schema names of [`Member`], [`MemberPage`] and [`MemberRole`] begin
+/// with its schema name.
 pub trait Group: JsonSchema {
     /// The id of a group.
     type Id: members::Group<Role = Self::Role>;
@@ -46,7 +46,7 @@ impl Group for Project {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{G}Member")]
 pub struct Member<G: Group> {
-    /// The id.
+    /// The user's id.
     id: UserId,
     /// The e-mail address.
     email: String,
@@ -54,7 +54,7 @@ pub struct Member<G: Group> {
     username: String,
     /// The role.
     role: G::Role,
-    /// The time when the person became a member.
+    /// The time when the user became a member.
     joined_at: Time,
 }
 
@@ -105,7 +105,7 @@ impl<R: Field + Send + 'static> Record<Api> for UpdateRole<R> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{G}MemberRole")]
 pub struct MemberRole<G: Group> {
-    /// The id.
+    /// The user's id.
     id: UserId,
     /// The e-mail address.
     email: String,
@@ -129,7 +129,7 @@ impl<G: Group> From<members::Member<G::Id>> for MemberRole<G> {
     }
 }
 
-/// Returns the reply to a removal from this kind of group.
+/// Returns the reply to a removal. `group` is the word for the kind of group.
 pub(crate) fn removal_message<R>(remover: &Remover<R>, group: &str) -> Message {
     let message = match remover {
         Remover::Oneself => format!("You have left the {group}."),

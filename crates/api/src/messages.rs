@@ -1,4 +1,4 @@
-//! `/v1/messages`: messages of a model in the form of Anthropic's Messages API
+//! `/v1/messages`: messages from a model, in the format of Anthropic's Messages API
 //! (docs/contract/gateway.md#messages).
 
 use http::{HeaderValue, Response};
@@ -17,8 +17,8 @@ use web::input::{DescribeBody, RawJson};
 use web::reply::{Bare, Body, Reply};
 use web::route::Operation;
 
-/// The fields of a message request that the gateway reads. All others go to the server behind the model as they
-/// are.
+/// The fields of a message request that the gateway reads. All other fields are passed unchanged to the
+/// server behind the model.
 #[derive(Debug)]
 pub struct MessageRequest;
 
@@ -46,10 +46,10 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("create_message")
 };
 
-/// Get a message of a model.
+/// Get a message from a model.
 ///
-/// The answer is one object, or with `stream` the events of a stream, the last of which is `message_stop`. Errors
-/// have Anthropic's form.
+/// The answer is one object, or with `stream` the events of a stream that ends with `message_stop`. Errors
+/// have the format of Anthropic's API.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,
@@ -58,7 +58,7 @@ pub async fn create(
     model_calls::answer(&api, gateway::Operation::Messages, scope, body.bytes).await
 }
 
-/// The fields of a request for a count that the gateway reads.
+/// The fields of a token count request that the gateway reads.
 #[derive(Debug)]
 pub struct TokenCountRequest;
 
@@ -68,15 +68,16 @@ impl DescribeBody for TokenCountRequest {
     }
 }
 
-/// The tokens of a prompt, with the header `x-tollkeeper-estimated` if no server behind the model counts them.
+/// The reply to a token count, with the header `x-tollkeeper-estimated` if no server behind the model counts
+/// tokens.
 #[derive(Debug)]
 pub struct CountedTokens(TokenCount);
 
-/// The tokens of a prompt.
+/// The number of tokens of a prompt.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "TokenCount")]
 struct InputTokens {
-    /// The tokens of the prompt.
+    /// The number of tokens of the prompt.
     input_tokens: i64,
 }
 
@@ -106,9 +107,9 @@ pub const COUNT_TOKENS: Operation = Operation {
 
 /// Count the tokens of a message.
 ///
-/// Nothing is generated or charged. A server behind the model counts if it can; otherwise the result is an
-/// estimate, and the response has the header `x-tollkeeper-estimated`. Each key and each user has a separate
-/// rate limit for it.
+/// Nothing is generated or charged. A server behind the model counts the tokens if it can; otherwise the
+/// result is an estimate, and the response has the header `x-tollkeeper-estimated`. Token counts have a
+/// separate rate limit for each key and each user.
 pub async fn count_tokens(
     api: Api,
     scope: ModelCallScope,

@@ -1,4 +1,4 @@
-//! Model calls through the gateway, of any operation.
+//! Model calls through the gateway, for all operations.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use schemars::SchemaGenerator;
@@ -34,12 +34,12 @@ pub fn call_of(operation: Operation, scope: ModelCallScope, body: Bytes) -> Mode
     ModelCall { operation, credential, holder, address, organization, project, anthropic, body }
 }
 
-/// Returns the schema of an optional number from 1.
+/// Returns the schema of an optional integer from 1 to `most`.
 pub fn count(most: i64, example: i64) -> Value {
     json!({"type": ["integer", "null"], "minimum": 1, "maximum": most, "examples": [example]})
 }
 
-/// Returns the schema of an optional limit of tokens from 0, which asks for the prompt alone.
+/// Returns the schema of an optional token limit from 0 to `most`; 0 requests only the prompt.
 pub fn count_or_none(most: i64, example: i64) -> Value {
     json!({"type": ["integer", "null"], "minimum": 0, "maximum": most, "examples": [example]})
 }
@@ -74,7 +74,7 @@ pub fn choices() -> Property {
     Property::optional("n", count(128, 1), "The number of answers to generate.")
 }
 
-/// Returns the field `stream`, which is false if it is absent.
+/// Returns the field `stream`, which is `false` by default.
 pub fn stream() -> Property {
     let schema = json!({"type": ["boolean", "null"], "examples": [false]});
     Property::optional("stream", schema, "`true` to stream the answer as events.")
@@ -101,13 +101,13 @@ pub fn stream_options() -> Property {
     Property::optional("stream_options", schema, "Options of the stream.")
 }
 
-/// Returns a field with a text, or several, or their tokens.
+/// Returns a field that contains a text, several texts, or their tokens.
 pub fn texts(name: &'static str, example: &str, description: &'static str) -> Property {
     let schema = json!({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {}}], "examples": [example]});
     Property::required(name, schema, description)
 }
 
-/// The answer of a model: one JSON object, or a stream of events.
+/// A model's answer: one JSON object, or a stream of events.
 #[derive(Debug)]
 pub struct ModelAnswer(Answer);
 
@@ -120,7 +120,7 @@ impl Reply for ModelAnswer {
                 let mut response = Response::new(Body::from_stream(events));
                 let headers = response.headers_mut();
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-                // nginx would otherwise collect events before it passes them on.
+                // Without this header, nginx buffers the events.
                 headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
                 response
             }
@@ -149,7 +149,7 @@ impl Reply for ModelAnswer {
     }
 }
 
-/// Adds the state of the rate that is used up first.
+/// Adds headers with the state of the rate that has the fewest remaining requests.
 fn rate_headers(rates: &RemainingRates, headers: &mut HeaderMap) {
     let left = rates.api_key.into_iter().chain(rates.model).min_by_key(|rate| rate.allowed.remaining);
     let Some(left) = left else { return };

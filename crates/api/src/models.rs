@@ -1,5 +1,5 @@
-//! `/v1/models` and `/v1/models/{model_id}`, in the format of the OpenAI SDKs, without the envelope, and in that of
-//! Anthropic's (docs/contract/models.md).
+//! `/v1/models` and `/v1/models/{model_id}`, in the formats of OpenAI's and Anthropic's SDKs, without the
+//! envelope (docs/contract/models.md).
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ const ANTHROPIC_VERSION: &str = "anthropic-version";
 /// The models that the caller may use.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelList {
-    /// The kind of the object, as OpenAI's API names it.
+    /// The object type in OpenAI's API, always `list`.
     object: &'static str,
-    /// The result of the operation.
+    /// The models.
     data: Vec<ListedModel>,
-    /// `true` if more models follow in the direction of the page.
+    /// `true` if the list has more models in the direction of the page.
     has_more: bool,
     /// The id of the first model of this page; null if it is empty.
     first_id: Option<String>,
@@ -41,9 +41,9 @@ pub struct ModelList {
 /// A model in the list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedModel {
-    /// The id.
+    /// The id or alias of the model.
     id: String,
-    /// The kind of the object, as OpenAI's API names it.
+    /// The object type in OpenAI's API, always `model`.
     object: &'static str,
     /// Always `model`.
     r#type: &'static str,
@@ -57,12 +57,12 @@ pub struct ListedModel {
     owned_by: String,
     /// Always empty.
     permission: Vec<String>,
-    /// The id of the model.
+    /// The id of the model's root model, for OpenAI's SDKs.
     root: String,
-    /// The base model; null for none.
+    /// The id of the base model; null if the model has none.
     parent: Option<String>,
-    /// The maximum number of tokens of a prompt and its answer together; null if the operator doesn't specify it. For
-    /// an embedding model, the maximum number of tokens per text.
+    /// The maximum number of tokens in a prompt and its answer together; null if the operator doesn't specify
+    /// it. For an embedding model, the maximum number of tokens per text.
     context_length: Option<i64>,
     /// The maximum number of output tokens; null for an embedding model.
     max_output_tokens: Option<i64>,
@@ -85,9 +85,9 @@ pub enum Capabilities {
 pub struct ChatCapabilities {
     /// `true` if it supports chat completions.
     chat: bool,
-    /// `true` if it streams its answers.
+    /// `true` if it can stream its answers.
     stream: bool,
-    /// `true` if it calls functions.
+    /// `true` if it can call functions.
     functions: bool,
 }
 
@@ -107,7 +107,7 @@ pub struct Model {
     limits: Limits,
     /// The current prices; null if the model has none.
     pricing: Option<Pricing>,
-    /// All current prices, the one without conditions first; empty for a model without a price.
+    /// All current prices. The price without conditions is first. Empty for a model without a price.
     prices: Vec<Price>,
 }
 
@@ -117,9 +117,9 @@ pub struct Model {
 pub struct Limits {
     /// The maximum number of tokens per request.
     max_tokens: i64,
-    /// The maximum number of calls per minute, per organization.
+    /// The maximum number of calls per minute for each organization.
     max_requests_per_min: u32,
-    /// The maximum number of concurrent calls per organization.
+    /// The maximum number of concurrent calls for each organization.
     max_concurrent_requests: u32,
 }
 
@@ -133,7 +133,7 @@ pub struct Pricing {
 }
 
 record! {
-    /// A page of the list, as Anthropic's SDKs ask for it.
+    /// The query of a page of the list, as Anthropic's SDKs send it.
     #[derive(Debug)]
     struct PageQuery in Api {
         /// The maximum number of models on the page; by default all, up to 1,000.
@@ -148,7 +148,7 @@ record! {
 }
 
 record! {
-    /// The whole list: in OpenAI's form it has no pages.
+    /// The query of the whole list, because OpenAI's format has no pages.
     #[derive(Debug)]
     struct WholeQuery in Api {
         /// `true` to list the aliases of each model after it.
@@ -156,10 +156,10 @@ record! {
     }
 }
 
-/// The part of the list that a client asks for.
+/// The part of the list that a client requests.
 #[derive(Debug)]
 pub struct ListModels {
-    /// `None`: all models.
+    /// The page; `None` for all models.
     page: Option<PageQuery>,
     has_aliases: bool,
 }
@@ -169,7 +169,7 @@ impl Input<Api> for ListModels {
 
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
         if !call.headers.contains_key(ANTHROPIC_VERSION) {
-            // The fast path of nearly all requests.
+            // Nearly all requests have no query.
             if call.uri.query().is_none() {
                 return Ok(Self { page: None, has_aliases: false });
             }
@@ -218,7 +218,7 @@ pub const READ: Operation = Operation::new("get_model");
 
 /// Get a model.
 ///
-/// An alias returns its model under the name of the alias.
+/// For an alias, the response contains the model with the alias as its id.
 pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>, Error> {
     let model = scope.model();
     let now = api.clock.now();
@@ -236,7 +236,7 @@ pub async fn read(api: Api, scope: ModelScope, _: NoInput) -> Result<Bare<Model>
     }))
 }
 
-/// Returns the list for a caller who may use these models.
+/// Returns the list of models that the caller may use.
 fn model_list(catalog: &Catalog, allowed: Option<&[String]>, query: &ListModels) -> Result<ModelList, Error> {
     let visible = catalog.models().filter(|model| allowed.is_none_or(|ids| ids.contains(&model.id)));
     let names = visible.flat_map(|model| {
@@ -254,10 +254,10 @@ fn model_list(catalog: &Catalog, allowed: Option<&[String]>, query: &ListModels)
     Ok(ModelList { object: "list", data, has_more, first_id, last_id })
 }
 
-/// A model with its id or one of its aliases.
+/// A model, and its id or one of its aliases.
 type Named<'a> = (&'a Arc<CatalogModel>, &'a str);
 
-/// Returns a page of the names, and whether more follow in its direction.
+/// Returns a page of the names, and `true` if the list has more names in the direction of the page.
 fn page_of<'a, 'm>(names: &'a [Named<'m>], query: &PageQuery) -> Result<(&'a [Named<'m>], bool), Error> {
     let place = |field: &'static str, id: &Text<128>| {
         let message = format!("The list has no model `{}`.", id.0);
@@ -270,7 +270,7 @@ fn page_of<'a, 'm>(names: &'a [Named<'m>], query: &PageQuery) -> Result<(&'a [Na
     let to = query.before_id.as_ref().map(|id| place("before_id", id)).transpose()?.unwrap_or(names.len());
     let range = names.get(from..to).unwrap_or_default();
     let excess = range.len().saturating_sub(limit);
-    // A page before an id ends at it.
+    // With only `before_id`, the page contains the last names before that id.
     let page = if query.before_id.is_some() && query.after_id.is_none() {
         range.get(excess..)
     } else {

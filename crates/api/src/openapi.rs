@@ -61,18 +61,18 @@ pub async fn read(api: Api, _: Visitor, _: NoInput) -> Result<RenderedJson<Docum
     Ok(RenderedJson::new(text))
 }
 
-/// The doc comments of the handlers, as path, summary and description.
+/// The doc comments of the handlers: path, summary and description of each.
 mod handler_docs {
     include!(concat!(env!("OUT_DIR"), "/handler_docs.rs"));
 }
 
-/// Returns the document of these routes; the URLs are those of the listeners.
+/// Returns the document of these routes, with the URLs of both listeners.
 pub fn document(routes: &[Route], public_url: &str, service_url: &str) -> Value {
     let servers = Servers::new(public_url, service_url);
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
     settings.meta_schema = None;
-    // Absent values are sent as null, so every property is always present.
+    // The server sends absent values as null, so every property is always present.
     settings.contract = Contract::Serialize;
     let mut generator = settings.into_generator();
     let mut paths: Map<String, Value> = Map::new();
@@ -121,7 +121,7 @@ impl Servers {
         }
     }
 
-    /// Returns the URL of a listener that a route is on.
+    /// Returns the server entry of a route's listener.
     fn of(&self, route: &Route) -> &str {
         let server = match route.listener {
             Listener::Public => &self.public,
@@ -131,7 +131,8 @@ impl Servers {
     }
 }
 
-/// Returns a route's path in OpenAPI syntax: a wildcard for ids with slashes is an ordinary parameter there.
+/// Returns a route's path in OpenAPI syntax, which has no wildcard for ids with slashes: it becomes an
+/// ordinary parameter.
 fn openapi_path(path: &str) -> String {
     path.replace("{*", "{")
 }
@@ -164,7 +165,7 @@ fn operation(route: &Route, routes: &[Route], servers: &Servers, generator: &mut
         let example = serde_json::from_str(route.operation.example).unwrap_or_else(|_| example_of(&schema));
         let schema = define_body(route.operation.id, schema, generator);
         let content = json!({content_type: {"example": example, "schema": schema}});
-        // An empty body reads like an empty object.
+        // An empty body is read as `{}`, so the body is required only if one of its fields is.
         let required = body.properties.iter().any(|property| property.is_required);
         if let Some(operation) = operation.as_object_mut() {
             operation.insert("requestBody".into(), json!({"required": required, "content": content}));
@@ -265,7 +266,7 @@ fn define_body(operation_id: &str, schema: Value, generator: &mut SchemaGenerato
     reference
 }
 
-/// Adds examples, by their name, to text properties that have none.
+/// Adds examples to text properties that have none, according to their names.
 fn name_examples(schema: &mut Value) {
     for (name, property) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
     {
@@ -282,7 +283,7 @@ fn name_example(name: &str, schema: &mut Value) {
     }
 }
 
-/// Removes null from the schema of a query parameter: an unwanted parameter is left out.
+/// Removes null from the schema of a query parameter, because a client omits the parameter instead.
 fn without_null(schema: &mut Value) {
     let is_null = |word: &Value| word.is_null() || *word == "null";
     if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
@@ -316,7 +317,7 @@ fn responses(route: &Route, routes: &[Route], generator: &mut SchemaGenerator) -
     if let (Some(kind), Some(content)) =
         (route.other_content_type, success.get_mut("content").and_then(Value::as_object_mut))
     {
-        // OpenAPI 3.1 has no schema for the events of a stream.
+        // OpenAPI 3.1 can't describe the events of a stream.
         let is_text = kind != "text/event-stream";
         content
             .insert(kind.to_owned(), if is_text { json!({"schema": {"type": "string"}}) } else { json!({}) });
@@ -371,7 +372,7 @@ fn links(route: &Route, routes: &[Route]) -> Option<Value> {
     let below = format!("{}/{{", route.path);
     let link = |other: &Route| {
         let (id, _) = other.path.strip_prefix(&below)?.split_once('}')?;
-        // The id of a new invitation has the same name as in the path.
+        // The id in the reply has the same name as in the path only for a new invitation.
         let field = match id {
             "invitation_id" => id,
             "passkey_id" => "passkey/id",
@@ -383,7 +384,7 @@ fn links(route: &Route, routes: &[Route]) -> Option<Value> {
             let from = if known { format!("$request.path.{name}") } else { from };
             (!from.is_empty()).then(|| (name.to_owned(), Value::from(from)))
         });
-        // A path with further parameters can't be linked.
+        // A path with other parameters can't be linked.
         let parameters: Map<_, _> = parameters.collect::<Option<_>>()?;
         let name = other.operation.id;
         Some((name.to_owned(), json!({"operationId": name, "parameters": parameters})))

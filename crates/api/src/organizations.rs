@@ -61,10 +61,10 @@ impl Settings {
     }
 }
 
-/// A user in short.
+/// A short form of a user.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PersonBrief {
-    /// The id.
+    /// The user's id.
     pub id: UserId,
     /// The e-mail address.
     pub email: String,
@@ -75,19 +75,19 @@ pub struct PersonBrief {
 /// A new organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedOrganization {
-    /// The id.
+    /// The organization's id.
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time at which it was created.
+    /// The time when the organization was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
     /// The settings.
     settings: Settings,
-    /// The person who created the organization.
+    /// The user who created the organization.
     owner: PersonBrief,
 }
 
@@ -134,17 +134,17 @@ pub struct OrganizationPage {
 /// An organization in a list, with the caller's role.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedOrganization {
-    /// The id.
+    /// The organization's id.
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time at which it was created.
+    /// The time when the organization was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
-    /// The role.
+    /// The caller's role.
     role: OrganizationRole,
 }
 
@@ -152,7 +152,7 @@ pub const LIST: Operation = Operation::new("list_organizations");
 
 /// List the caller's organizations.
 ///
-/// An API key sees its own.
+/// An API key sees only its own organization.
 pub async fn list(
     tenants: Tenants,
     scope: CallerScope,
@@ -177,13 +177,13 @@ pub async fn list(
 /// An organization with its settings and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Organization {
-    /// The id.
+    /// The organization's id.
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time at which it was created.
+    /// The time when the organization was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -217,7 +217,7 @@ pub async fn read(_: Tenants, scope: OrgScope, _: NoInput) -> Result<Versioned<O
 /// An organization after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UpdatedOrganization {
-    /// The id.
+    /// The organization's id.
     id: OrganizationId,
     /// The name, of 1 to 100 characters.
     name: String,
@@ -240,7 +240,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Change an organization.
 ///
-/// A change to the same values doesn't change `updated_at`.
+/// A change that sets the same values doesn't change `updated_at`.
 pub async fn update(
     tenants: Tenants,
     scope: OrgScope,

@@ -1,7 +1,7 @@
 //! The pages behind links in e-mails: server-rendered HTML without scripts.
 //!
-//! The pages are in `templates/`, which escape every value. Mail scanners open the links in e-mails, so a GET
-//! only shows a form, and the token is used up by a POST.
+//! The templates in `templates/` escape every value. Mail scanners open the links in e-mails, so a GET only
+//! shows a form, and a POST uses up the token.
 
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 
@@ -30,12 +30,12 @@ use web::reply::{self, Body, Reply};
 
 const STYLE: &str = include_str!("pages/style.css");
 
-/// The content security policy: nothing may be loaded, run or framed; the inline style is allowed by its hash
+/// The content security policy: nothing may be loaded, run or framed. The hash of the inline style allows it
 /// (CSP level 3, section 2.3.1).
 static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> =
     LazyLock::new(|| content_security_policy(STYLE));
 
-/// Returns the policy of pages with this style.
+/// Returns the content security policy of pages with this style.
 fn content_security_policy(style: &str) -> Option<HeaderValue> {
     let hash = STANDARD.encode(sha256(style.as_bytes()));
     let policy = format!(
@@ -61,7 +61,7 @@ impl Link {
     }
 }
 
-/// A page.
+/// An HTML page, with an error code if it reports an error.
 #[derive(Debug)]
 pub struct Page {
     code: Option<Code>,
@@ -102,7 +102,7 @@ impl FormProblems {
         Self(details.iter().map(problem).collect())
     }
 
-    /// The problem of a wrong password.
+    /// Returns the problem of a wrong password.
     fn wrong_password() -> Self {
         let sentence = "The password is incorrect.".to_owned();
         Self(vec![FormProblem { field: "password".to_owned(), sentence }])
@@ -116,7 +116,7 @@ impl FormProblems {
         self.0.iter()
     }
 
-    /// Returns `true` if a problem concerns this field.
+    /// Returns `true` if one of the problems concerns this field.
     fn concern(&self, field: &str) -> bool {
         self.0.iter().any(|problem| problem.field == field)
     }
@@ -159,14 +159,14 @@ impl Reply for Page {
 }
 
 fn page_headers(headers: &mut HeaderMap, policy: Option<&HeaderValue>) {
-    // If its hash can't be written the style is refused; an unstyled page is still safe.
+    // Without a policy for the style, browsers refuse the style. An unstyled page is still safe.
     let policy =
         policy.cloned().unwrap_or_else(|| HeaderValue::from_static("default-src 'none'; form-action 'self'"));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     let fixed = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
-        // The token is in the page's address.
+        // The page's URL contains the token.
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_FRAME_OPTIONS, "DENY"),
     ];
@@ -175,7 +175,7 @@ fn page_headers(headers: &mut HeaderMap, policy: Option<&HeaderValue>) {
     }
 }
 
-/// Returns an error as a page: what happened, what to do, and the request's id for the log.
+/// Returns an error as a page: a title, an instruction, and the id of the request in the log.
 pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
     let again = "If you followed a link in an e-mail, open it again. If the link spans several lines, copy all of it.";
     let status = error.code.status();
@@ -207,7 +207,7 @@ pub fn error_response(error: &Error, request_id: RequestId) -> Response<Body> {
     response
 }
 
-/// Returns how long to wait, in seconds or minutes.
+/// Returns a sentence with the time to wait, in seconds or minutes.
 fn wait(error: &Error) -> String {
     let seconds =
         error.rate_limit.map_or(1, |limit| limit.retry_after_ms.saturating_add(999).div_euclid(1000));

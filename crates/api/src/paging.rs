@@ -27,14 +27,14 @@ impl Record<Api> for PageQuery {
     }
 }
 
-/// The last fields of a reply with a page of a list.
+/// The last fields of each reply with a page of a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PageInfo {
-    /// The number of rows on all pages; in reports, the sum of all rows.
+    /// The number of items on all pages.
     total: i64,
     /// The number of the page, from 1.
     page: i64,
-    /// The number of rows per page; 20 by default.
+    /// The number of items per page; 20 by default.
     page_size: i64,
 }
 
@@ -48,7 +48,7 @@ impl PageInfo {
 #[derive(Clone, Debug)]
 pub struct ListQuery<F> {
     pub page: Page,
-    /// The folded search text; empty: no search.
+    /// The folded search text; empty without a search.
     pub search_folded: String,
     /// Only items with this value.
     pub filter: Option<F>,

@@ -1,4 +1,5 @@
-//! Groups of paths, which also answer requests without a route: forms of errors, and limits of bodies.
+//! Groups of paths, with the format of their errors and the limits of their bodies. They also apply to
+//! requests without a route.
 
 use http::Method;
 
@@ -15,7 +16,8 @@ const MAX_SERVICE_BODY_BYTES: usize = 1024 * 1024;
 /// The paths of model calls.
 const MODEL_CALLS: [&str; 5] =
     ["/v1/chat", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"];
-/// The path of the model catalog, whose answers have no envelope, as the SDKs of model providers read them.
+/// The path of the model catalog. Its answers have no envelope, because the SDKs of model providers read
+/// them.
 const MODELS: &str = "/v1/models";
 /// The methods of Gemini's API that have a body.
 const GEMINI_METHODS: [&str; 7] = [
@@ -27,17 +29,18 @@ const GEMINI_METHODS: [&str; 7] = [
     "predict",
     "batchGenerateContent",
 ];
-/// The path of messages, whose errors have the form of Anthropic's API.
+/// The path of messages. Their errors have the format of Anthropic's API.
 const MESSAGES: &str = "/v1/messages";
 /// The paths of pages for people.
 const PAGES: [&str; 6] =
     ["/verify-email", "/reset-password", "/change-email", "/invitations/accept", "/docs", "/console"];
 
-/// The paths of management, whose answers are in the envelope.
+/// The paths of management operations, whose answers have the envelope.
 const MANAGEMENT: [&str; 3] = ["/v1/auth", "/v1/organizations", "/v1/billing"];
 
-/// Returns the format of errors under this path, including paths without a route: in the envelope for management. All others
-/// below `/v1/` are read by the SDKs of model providers (docs/contract/README.md#answers).
+/// Returns the format of errors under this path, including paths without a route. Errors of management
+/// operations have the envelope. The SDKs of model providers read all other errors below `/v1/`
+/// (docs/contract/README.md#answers).
 pub fn error_shape(path: &str) -> ErrorShape {
     if PAGES.into_iter().any(|page| is_below(path, page)) {
         ErrorShape::Page
@@ -65,8 +68,8 @@ pub fn is_model_path(path: &str) -> bool {
     is_model_call(path) || is_below(path, MODELS)
 }
 
-/// Returns the error of a request without a route. A request in the form of Gemini's API, whose SDKs put the
-/// method behind a colon, gets a hint about the supported API.
+/// Returns the error for a request without a route. A request in the format of Gemini's API, whose SDKs put
+/// the method after a colon, gets a hint about the supported API.
 pub fn no_route(code: Code, method: &Method, path: &str) -> Error {
     let last = path.rsplit('/').next().unwrap_or_default();
     let is_gemini = method == Method::POST

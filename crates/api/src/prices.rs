@@ -14,19 +14,19 @@ pub struct Price {
     effective_at: Time,
     /// The conditions of the price; null for none.
     conditions: Conditions,
-    /// The components that have a price of their own.
+    /// The components that have a separate price.
     components: Vec<ComponentPrice>,
 }
 
-/// The conditions of a price. Null: any.
+/// The conditions of a price. A null condition always applies.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PriceConditions")]
 pub struct Conditions {
-    /// The tier in the answer.
+    /// The service tier of the answer.
     service_tier: Option<&'static str>,
-    /// The prompt has more tokens than this.
+    /// The number of tokens that the prompt must exceed.
     above_prompt_tokens: Option<i64>,
-    /// The call began within these hours of the week.
+    /// The hours of the week in which the call must start.
     hours: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct ComponentPrice {
     price: Pico,
 }
 
-/// Returns the current prices, in their order.
+/// Converts the current prices, in their order.
 pub fn prices(prices: &[CatalogPrice]) -> Vec<Price> {
     prices.iter().rev().map(price).collect()
 }

@@ -1,8 +1,8 @@
-//! Groups of error codes with which several operations refuse.
+//! Groups of error codes that several operations share.
 
 use kernel::error::Code;
 
-/// The refusals of a body.
+/// The error codes of a body.
 pub const BODY: &[Code] = &[
     Code::InvalidJson,
     Code::UnsupportedContentType,
@@ -13,7 +13,7 @@ pub const BODY: &[Code] = &[
     Code::ServerBusy,
 ];
 
-/// The refusals of a decision about a model call.
+/// The error codes of a decision about a model call.
 pub const DECISION: &[Code] = &[
     Code::AmountOutOfRange,
     Code::BooksQueueFull,
@@ -27,7 +27,7 @@ pub const DECISION: &[Code] = &[
     Code::ModelRateLimited,
 ];
 
-/// The refusals of the gateway, once a call may be made.
+/// The error codes of the gateway after the decision.
 pub const GATEWAY: &[Code] = &[
     Code::ContextLengthExceeded,
     Code::ModelNotServed,
@@ -38,5 +38,5 @@ pub const GATEWAY: &[Code] = &[
     Code::UpstreamTimeout,
 ];
 
-/// The refusals while many passwords are checked, or many were guessed.
+/// The error codes of a password check.
 pub const PASSWORD_GUESS: &[Code] = &[Code::PasswordQueueFull, Code::TooManyAttempts, Code::WrongPassword];

@@ -1,4 +1,4 @@
-//! `/v1/responses`: answers of a model in the form of OpenAI's Responses API
+//! `/v1/responses`: answers from a model, in the format of OpenAI's Responses API
 //! (docs/contract/gateway.md#responses).
 
 use crate::Api;
@@ -10,8 +10,8 @@ use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
 
-/// The fields of a response request that the gateway reads. All others go to the server behind the model as they
-/// are.
+/// The fields of a response request that the gateway reads. All other fields are passed unchanged to the
+/// server behind the model.
 #[derive(Debug)]
 pub struct ResponseRequest;
 
@@ -43,10 +43,10 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("create_response")
 };
 
-/// Get a response of a model.
+/// Get a response from a model.
 ///
-/// The answer is one object, or with `stream` the events of a stream, the last of which is `response.completed` or
-/// `response.incomplete`. Conversations aren't stored: the whole conversation is sent as `input`.
+/// The answer is one object, or with `stream` the events of a stream that ends with `response.completed` or
+/// `response.incomplete`. Conversations aren't stored: send the whole conversation as `input`.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,

@@ -1,8 +1,8 @@
 //! The table of routes: one row per endpoint, in the order of the contract's pages
 //! (docs/contract/README.md#pages).
 //!
-//! A row has an access, and the handler takes the scope that this access returns. A handler that needs more
-//! than its row checks doesn't compile.
+//! Each row has an access, and its handler takes the scope that this access returns. A handler that needs a
+//! stronger scope doesn't compile.
 
 use http::Method;
 
@@ -35,13 +35,13 @@ pub fn dispatcher(api: &Api, listener: Listener) -> Dispatcher {
     dispatcher_of(api, &table(), listener)
 }
 
-/// Returns the dispatcher of a listener for these routes. It is here, and not where the routes are put together, so
-/// that the path of a request is compiled once.
+/// Returns the dispatcher of a listener for these routes. It is in this crate, and not where the routes are
+/// combined, so that the code of the request path is compiled only once.
 pub fn dispatcher_of(api: &Api, routes: &[Route], listener: Listener) -> Dispatcher {
     Dispatcher::new(api, routes, listener)
 }
 
-/// Starts both listeners with these routes; here for the same reason.
+/// Starts both listeners with these routes. It is in this crate for the same reason as [`dispatcher_of`].
 pub fn serve(listeners: BoundListeners, api: &Api, routes: &[Route]) -> RunningListeners {
     listeners.serve(api, routes)
 }
@@ -246,7 +246,7 @@ fn public_routes() -> Vec<Route> {
              OrgWebhook(WebhookAction::Read), webhooks::deliveries::list, &webhooks::deliveries::LIST),
         creation("/v1/organizations/{organization_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver",
              OrgDelivery, webhooks::deliveries::redeliver, &webhooks::deliveries::redeliver::REDELIVER),
-        // Model catalog: docs/contract/models.md. Ids may hold slashes.
+        // Model catalog: docs/contract/models.md. Ids may contain slashes.
         route(GET, "/v1/models",             Models,   models::list, &models::LIST),
         route(GET, "/v1/models/{*model_id}", OneModel, models::read, &models::READ),
         // Model calls: docs/contract/gateway.md
@@ -258,7 +258,7 @@ fn public_routes() -> Vec<Route> {
         route(POST, "/v1/messages",    ModelCalls(Messages),    messages::create, &messages::CREATE),
         route(POST, "/v1/messages/count_tokens", TokenCounts, messages::count_tokens, &messages::COUNT_TOKENS),
         route(GET, "/api/hello",       Public::Always, api::hello, &api::HELLO),
-        // Pages behind mail links: docs/contract/pages.md
+        // Pages behind links in e-mails: docs/contract/pages.md
         route(GET, "/verify-email",   Public::Unlimited, pages::verify_email::read, &pages::verify_email::READ),
         route(POST, "/verify-email",   Public::Login,     pages::verify_email::create, &pages::verify_email::CREATE),
         route(GET, "/reset-password", Public::Unlimited, pages::reset_password::read, &pages::reset_password::READ),

@@ -6,19 +6,19 @@ use ipnet::IpNet;
 use kernel::document::values::{list, whole};
 use kernel::proxies::parse_range;
 
-/// Table `console`.
+/// The configuration table `console`.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Console {
     /// `true` if the public listener has the console.
     pub enabled: bool,
-    /// The lifetime of an unused session in hours, unless the person asked to be remembered; 0 for that of other
-    /// sessions.
+    /// The lifetime of an unused session in hours, unless the user asked to be remembered; 0 for the lifetime
+    /// of other sessions.
     #[serde(deserialize_with = "whole::<0, 720, _, _>")]
     pub idle_hours: u32,
     /// `true` to send the header `Strict-Transport-Security` if the public URL uses HTTPS.
     pub hsts: bool,
-    /// The addresses from which operators see the pages of the installation; empty: from everywhere.
+    /// The addresses from which operators can see the pages of the installation; empty for all addresses.
     #[serde(deserialize_with = "ranges")]
     pub operator_addresses: Vec<IpNet>,
 }

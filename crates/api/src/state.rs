@@ -29,7 +29,7 @@ use crate::settings::Console;
 /// A row of the table of routes.
 pub type Route = web::route::Route<Api>;
 
-/// The handles of the subjects; cheap to clone.
+/// The handles of all subjects; cheap to clone.
 #[derive(Clone)]
 pub struct Api(Arc<Parts>);
 
@@ -74,9 +74,9 @@ pub struct Parts {
     pub navigation: Vec<Route>,
     /// The table of routes, which the document and the reference describe.
     pub table: fn() -> Vec<Route>,
-    /// The OpenAPI document, made when it is first read.
+    /// The OpenAPI document, rendered when it is first read.
     pub openapi: OnceLock<Bytes>,
-    /// The pages of the API reference, made when one is first read.
+    /// The pages of the API reference, rendered when one is first read.
     pub docs: OnceLock<Docs>,
 }
 

@@ -51,8 +51,8 @@ pub const JWKS: Operation = Operation::new("get_signing_keys");
 
 /// Get the keys that tokens are signed with.
 ///
-/// Caches may keep the document for five minutes. A client that finds an unknown `kid` should fetch it again, because
-/// new keys sign immediately.
+/// Caches may keep the document for five minutes. A client that sees an unknown `kid` should fetch the
+/// document again, because new keys are used immediately.
 pub async fn jwks(accounts: Accounts, _: Visitor, _: NoInput) -> Result<Cacheable<SigningKeys>, Error> {
     Ok(Cacheable { data: SigningKeys(accounts.keyset().await?.jwks()), max_age_s: 300 })
 }

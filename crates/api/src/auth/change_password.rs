@@ -45,12 +45,12 @@ record! {
     }
 }
 
-/// The time of the change.
+/// The reply to a change of the password.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasswordChanged {
     /// A human-readable message.
     message: String,
-    /// The time of the last change.
+    /// The time when the password was changed.
     updated_at: Time,
 }
 
@@ -67,8 +67,8 @@ pub const CHANGE_PASSWORD: Operation = Operation {
 
 /// Change the password.
 ///
-/// Every other session of the account and every older link for a new password end. A wrong current password
-/// counts like a failed login.
+/// All other sessions of the account end, and earlier links that reset the password stop working. A wrong
+/// current password counts as a failed login.
 pub async fn change_password(
     accounts: Accounts,
     scope: SessionScope,

@@ -24,11 +24,11 @@ pub struct ConnectionList {
 /// A connection of an account to an identity at a provider.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Connection {
-    /// The id.
+    /// The connection's id.
     id: ConnectionId,
     /// The provider's name.
     provider: String,
-    /// The e-mail address that the provider last reported; null without one.
+    /// The e-mail address that the provider last reported; null if it reported none.
     email: Option<String>,
     /// The time when the account was connected.
     connected_at: Time,
@@ -68,8 +68,8 @@ pub const DELETE: Operation =
 
 /// Remove a connection of the caller.
 ///
-/// Sessions started with it end, except the calling one. Requires a session in which the user confirmed their
-/// identity recently, and another sign-in method for the account.
+/// Sessions that were started with the connection end, except the calling session. Requires a session in
+/// which the user recently confirmed their identity, and another sign-in method for the account.
 pub async fn delete(
     accounts: Accounts,
     scope: OwnConnectionScope,

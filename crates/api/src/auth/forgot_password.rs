@@ -22,7 +22,7 @@ record! {
     }
 }
 
-/// The reply, the same for every address.
+/// The reply. It is the same whether or not an account has the address.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PasswordResetRequested")]
 pub struct Requested {
@@ -40,9 +40,9 @@ pub const FORGOT_PASSWORD: Operation = Operation {
     ..Operation::new("forgot_password")
 };
 
-/// Request an e-mail that resets the password.
+/// Request an e-mail with a link that resets the password.
 ///
-/// Neither the response nor its timing reveals whether such an account exists.
+/// Neither the response nor its timing reveals whether an account has this address.
 pub async fn forgot_password(
     accounts: Accounts,
     scope: Visitor,

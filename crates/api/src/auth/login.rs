@@ -26,7 +26,8 @@ record! {
         email: Text<320> = required,
         /// The password of the account.
         password: Text<1024> = required,
-        /// A code of the authenticator app, or a recovery code. Required if the account has a second factor.
+        /// A code from the authenticator app, or a recovery code. Required if the account has a second
+        /// factor.
         one_time_code: Option<Text<64>> = optional,
         /// `true` for a longer session.
         remember_me: bool = or(false),
@@ -36,9 +37,9 @@ record! {
 /// The tokens of a new session.
 #[derive(Serialize, JsonSchema)]
 pub struct LoggedIn {
-    /// The token for calls, as `Authorization: Bearer`.
+    /// The access token, which is sent with each call as `Authorization: Bearer`.
     access_token: String,
-    /// The token to get new access tokens.
+    /// The refresh token, which is used to get new access tokens.
     refresh_token: String,
     /// Always `Bearer`.
     token_type: &'static str,
@@ -51,13 +52,13 @@ pub struct LoggedIn {
 /// The user in the reply to a login.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LoggedInUser {
-    /// The id.
+    /// The user's id.
     id: UserId,
     /// The e-mail address.
     email: String,
     /// The username.
     username: String,
-    /// The person's name.
+    /// The user's full name.
     full_name: Option<String>,
 }
 
@@ -99,8 +100,9 @@ pub const LOGIN: Operation = Operation {
 
 /// Log in.
 ///
-/// Returns an access token and a refresh token. An unknown address costs the same work as a wrong password. An account
-/// with a second factor needs `one_time_code`, a code of the authenticator app or a recovery code.
+/// Returns an access token and a refresh token. A login with an unknown address takes as long as one with a
+/// wrong password. For an account with a second factor, `one_time_code` is required: a code from the
+/// authenticator app, or a recovery code.
 pub async fn login(
     accounts: Accounts,
     scope: Visitor,

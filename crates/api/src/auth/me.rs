@@ -27,23 +27,23 @@ pub struct Me {
 /// A user account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct User {
-    /// The id.
+    /// The user's id.
     id: UserId,
     /// The e-mail address.
     email: String,
     /// The username.
     username: String,
-    /// The person's name.
+    /// The user's full name.
     full_name: Option<String>,
     /// The phone number with its country code, for example `+441632960961`.
     phone: Option<String>,
-    /// The time at which it was created.
+    /// The time when the account was created.
     created_at: Time,
-    /// `true` once the link in the e-mail to this address was used.
+    /// `true` once the user has verified the e-mail address.
     email_verified: bool,
     /// Always `false`: phone numbers aren't verified.
     phone_verified: bool,
-    /// The time of the person's last login; null if never.
+    /// The time of the user's last login; null if never.
     last_login_at: Option<Time>,
 }
 
@@ -83,7 +83,7 @@ record! {
     pub struct UpdateMe in Api {
         /// The username.
         username: Option<Username> = change,
-        /// The person's name.
+        /// The user's full name.
         full_name: Patch<FullName> = patch,
         /// The phone number with its country code, for example `+441632960961`.
         phone: Patch<Phone> = patch,

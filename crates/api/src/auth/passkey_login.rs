@@ -17,7 +17,7 @@ use web::reply::{Enveloped, private};
 use web::route::Operation;
 
 record! {
-    /// The response of a browser to the options of a login.
+    /// A browser's response to the options of a login.
     #[derive(Debug)]
     pub struct PasskeyLogin in Api {
         /// The value that was returned with the options.
@@ -56,8 +56,8 @@ pub const PASSKEY_LOGIN: Operation = Operation {
 
 /// Log in with a passkey.
 ///
-/// Returns an access token and a refresh token. It requires neither a password nor a code: the authenticator
-/// has verified its user.
+/// Returns an access token and a refresh token. Neither a password nor a code is required, because the
+/// authenticator verifies the user.
 pub async fn passkey_login(
     accounts: Accounts,
     scope: Visitor,

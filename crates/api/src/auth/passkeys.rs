@@ -31,7 +31,7 @@ pub struct Passkey {
     name: String,
     /// The time when it was added.
     created_at: Time,
-    /// The time of the last use.
+    /// The time when it was last used; null if never.
     last_used_at: Option<Time>,
     /// `true` if the passkey is synced to other devices, as last reported by its authenticator.
     synced: bool,
@@ -52,7 +52,7 @@ impl From<operations::Passkey> for Passkey {
 /// The passkeys of an account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PasskeyList {
-    /// All of them, oldest first.
+    /// The passkeys, oldest first.
     passkeys: Vec<Passkey>,
 }
 
@@ -69,7 +69,7 @@ pub async fn list(
 }
 
 record! {
-    /// The response of a browser to the options of a new passkey.
+    /// A browser's response to the options of a new passkey.
     #[derive(Debug)]
     pub struct CreatePasskey in Api {
         /// The value that was returned with the options.
@@ -89,8 +89,8 @@ record! {
 pub struct PasskeyCreated {
     /// The passkey.
     passkey: Passkey,
-    /// Ten codes, each of which can replace the passkey once after the password; null if the password alone
-    /// is enough, or if the account already has codes.
+    /// Ten codes, each of which can be used once instead of the passkey after the password; null if the
+    /// password alone is enough, or if the account already has codes.
     recovery_codes: Option<Vec<String>>,
 }
 
@@ -141,7 +141,7 @@ record! {
     }
 }
 
-/// A passkey in the path.
+/// The changed passkey.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OnePasskey {
     /// The passkey.

@@ -10,27 +10,27 @@ use web::input::NoInput;
 use web::reply::{Enveloped, ok};
 use web::route::Operation;
 
-/// The providers with which people may sign in.
+/// The providers with which users can sign in.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProviderList {
     /// The providers, in the order in which they are shown.
     providers: Vec<Provider>,
 }
 
-/// A provider.
+/// A sign-in provider.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Provider {
-    /// The id.
+    /// The provider's id.
     id: String,
     /// The name, of 1 to 100 characters.
     name: String,
-    /// The page of the console with which a sign-on begins, for a browser.
+    /// The URL of the console's page that starts the sign-on, for browsers.
     sign_in_url: String,
 }
 
 pub const LIST: Operation = Operation::new("list_providers");
 
-/// List the providers with which people may sign in.
+/// List the providers with which users can sign in.
 ///
 /// The list is empty if the console is off, because sign-on requires a browser.
 pub async fn list(api: Api, _: Visitor, _: NoInput) -> Result<Enveloped<ProviderList>, Error> {

@@ -23,12 +23,13 @@ use web::route::Operation;
 use super::BEARER;
 
 record! {
-    /// The credentials that confirm a person's identity: the password, or a passkey.
+    /// The credentials that confirm the user's identity: the password, or a passkey.
     #[derive(Debug)]
     pub struct Reauthenticate in Api {
         /// The account's password, unless a passkey is used.
         password: Option<Text<1024>> = optional,
-        /// A code of the authenticator app, or a recovery code. Required if the account has a second factor.
+        /// A code from the authenticator app, or a recovery code. Required if the account has a second
+        /// factor.
         one_time_code: Option<Text<64>> = optional,
         /// The value that was returned with the options.
         ceremony: Option<Text<4096>> = optional,
@@ -53,9 +54,9 @@ record! {
 /// The tokens of the session that replaces the previous one.
 #[derive(Serialize, JsonSchema)]
 pub struct Reauthenticated {
-    /// The token for calls, as `Authorization: Bearer`.
+    /// The access token, which is sent with each call as `Authorization: Bearer`.
     access_token: String,
-    /// The token to get new access tokens.
+    /// The refresh token, which is used to get new access tokens.
     refresh_token: String,
     /// Always `Bearer`.
     token_type: &'static str,
@@ -83,9 +84,9 @@ pub const REAUTHENTICATE: Operation = Operation {
 
 /// Confirm the caller's identity again.
 ///
-/// Takes the password, with a code if the account has a second factor, or a passkey. Returns the tokens of a new
-/// session, which replaces the calling one, whose tokens stop working. A wrong password or code counts like a failed
-/// login.
+/// Takes the password, with a code if the account has a second factor; or a passkey. The response contains
+/// the tokens of a new session, which replaces the calling session. The previous tokens stop working. A wrong
+/// password or code counts as a failed login.
 pub async fn reauthenticate(
     accounts: Accounts,
     scope: SessionScope,

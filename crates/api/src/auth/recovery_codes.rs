@@ -14,7 +14,7 @@ use web::route::Operation;
 /// New recovery codes.
 #[derive(Serialize, JsonSchema)]
 pub struct NewRecoveryCodes {
-    /// Ten codes, each of which can replace the authenticator app once.
+    /// Ten codes, each of which can be used once instead of the second factor.
     recovery_codes: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ use super::BEARER;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RefreshedToken")]
 pub struct Refreshed {
-    /// The token for calls, as `Authorization: Bearer`.
+    /// The access token, which is sent with each call as `Authorization: Bearer`.
     access_token: String,
     /// Always `Bearer`.
     token_type: &'static str,
@@ -29,7 +29,7 @@ pub const REFRESH_TOKEN: Operation = Operation::new("refresh_token");
 
 /// Get a new access token.
 ///
-/// The refresh token stays valid, because the response has no field for a new one.
+/// The refresh token isn't replaced and stays valid.
 pub async fn refresh_token(
     accounts: Accounts,
     scope: SessionScope,

@@ -27,7 +27,7 @@ record! {
         password: Text<1024> = required,
         /// The username.
         username: Username = required,
-        /// The person's name.
+        /// The user's full name.
         full_name: Option<FullName> = optional,
         /// The phone number with its country code, for example `+441632960961`.
         phone: Option<Phone> = optional,
@@ -69,22 +69,22 @@ impl Register {
 pub struct Registered {
     /// The account.
     user: RegisteredUser,
-    /// `true` if an e-mail with a link was sent.
+    /// `true` if an e-mail with a verification link was sent.
     verification_email_sent: bool,
 }
 
 /// The user in the reply to a registration.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RegisteredUser {
-    /// The id.
+    /// The user's id.
     id: UserId,
     /// The e-mail address.
     email: String,
     /// The username.
     username: String,
-    /// The person's name.
+    /// The user's full name.
     full_name: Option<String>,
-    /// The time at which it was created.
+    /// The time when the account was created.
     created_at: Time,
 }
 
@@ -107,7 +107,7 @@ pub const REGISTER: Operation = Operation {
 
 /// Register an account.
 ///
-/// The link in an e-mail verifies its address.
+/// The user verifies the address with the link in an e-mail.
 pub async fn register(
     accounts: Accounts,
     scope: Visitor,

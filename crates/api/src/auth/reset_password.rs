@@ -21,11 +21,11 @@ record! {
     pub struct ResetPassword in Api {
         /// The token from the link in the e-mail.
         pub(crate) token: Text<512> = required,
-        /// The password of the account.
+        /// The new password.
         pub(crate) password: Text<1024> = required,
     }
     reads {
-        /// The password again.
+        /// The new password again.
         password_confirmation: Text<1024> = required,
     }
     check(fields) {
@@ -55,8 +55,8 @@ pub const RESET_PASSWORD: Operation = Operation {
 
 /// Set a new password with a token from an e-mail.
 ///
-/// Every session of the account ends. If its address had never been verified before, all other
-/// credentials of the account end, too. A password that breaks a rule leaves the token valid.
+/// Every session of the account ends. If the address had never been verified, all other credentials of the
+/// account are also revoked. If the password breaks a rule, the token stays valid.
 pub async fn reset_password(
     accounts: Accounts,
     scope: Visitor,

@@ -27,7 +27,7 @@ pub struct SecondFactor {
 /// An authenticator app.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Totp {
-    /// When it was added.
+    /// The time when it was added.
     since: Time,
 }
 

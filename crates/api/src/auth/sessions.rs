@@ -27,13 +27,13 @@ pub struct SessionPage {
 /// A session in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedSession {
-    /// The id.
+    /// The session's id.
     id: SessionId,
     /// `true` for the calling session.
     current: bool,
-    /// The time at which it was created.
+    /// The time when the session was created.
     created_at: Time,
-    /// The time of its login or last refresh.
+    /// The time of the session's login or last refresh.
     last_seen_at: Time,
     /// The client's address at that time.
     address: Option<String>,
@@ -42,7 +42,7 @@ pub struct ListedSession {
 }
 
 impl ListedSession {
-    /// Returns a session in the list of the session `current`.
+    /// Returns a session for the list. `current` is the calling session.
     pub fn of(row: operations::ListedSession, current: SessionId) -> Self {
         Self {
             id: row.id,

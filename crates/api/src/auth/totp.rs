@@ -20,7 +20,7 @@ use super::Message;
 /// The settings for an authenticator app.
 #[derive(Serialize, JsonSchema)]
 pub struct NewTotp {
-    /// The secret, in base32, to be typed into the app.
+    /// The secret, in base32, for typing into the app.
     secret: String,
     /// The secret as a link, for a QR code that the app scans.
     otpauth_url: String,
@@ -32,8 +32,8 @@ pub const CREATE: Operation = Operation { errors: &[Code::TotpDisabled], ..Opera
 
 /// Start adding an authenticator app.
 ///
-/// Nothing changes until the first code of the app is sent, within ten minutes. The new app then replaces an existing
-/// one. Requires a session in which the user confirmed their identity recently.
+/// Nothing changes until the first code from the app is sent, within ten minutes. The new app then replaces
+/// the existing app, if any. Requires a session in which the user recently confirmed their identity.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,
@@ -48,7 +48,7 @@ pub async fn create(
 }
 
 record! {
-    /// The first code of an authenticator app.
+    /// The first code from an authenticator app.
     #[derive(Debug)]
     pub struct ConfirmTotp in Api {
         /// The code shown in the app.

@@ -15,7 +15,7 @@ use web::reply::{Enveloped, ok};
 use web::route::Operation;
 
 record! {
-    /// The token from the e-mail.
+    /// The token from an e-mail.
     #[derive(Debug)]
     pub struct VerifyEmail in Api {
         /// The token from the link in the e-mail.

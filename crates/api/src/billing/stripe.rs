@@ -1,3 +1,3 @@
-//! `/v1/billing/stripe/…`: what Stripe calls.
+//! `/v1/billing/stripe/…`: the endpoint that Stripe calls.
 
 pub mod events;

@@ -1,4 +1,4 @@
-//! `/v1/chat/completions`: a chat with a model, answered whole or as a stream of events
+//! `/v1/chat/completions`: a chat with a model, answered as one object or as a stream of events
 //! (docs/contract/gateway.md#chat-completions).
 
 use crate::Api;
@@ -12,8 +12,8 @@ use kernel::error::Error;
 use web::input::{DescribeBody, RawJson};
 use web::route::Operation;
 
-/// The fields of a chat request that the gateway reads. All others go to the server behind the model as they
-/// are.
+/// The fields of a chat request that the gateway reads. All other fields are passed unchanged to the server
+/// behind the model.
 #[derive(Debug)]
 pub struct ChatRequest;
 
@@ -51,8 +51,8 @@ pub const CREATE: Operation = Operation {
 /// Chat with a model.
 ///
 /// The answer is one object, or with `stream` the events of a stream that ends with `data: [DONE]`. Fields
-/// that aren't listed go to the server behind the model as they are. The maximum price of the call is
-/// reserved before the first byte of the answer, and its exact price is booked before the last.
+/// that aren't listed are passed unchanged to the server behind the model. The maximum price of the call is
+/// reserved before the first byte of the answer, and the exact price is booked before the last byte.
 pub async fn create(
     api: Api,
     scope: ModelCallScope,

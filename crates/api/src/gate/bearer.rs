@@ -1,5 +1,5 @@
-//! Authentication by bearer: a user's access token, or an API key. A call that its cookie has authenticated
-//! already (`browser.rs`) needs no bearer.
+//! Authentication by bearer token: a user's access token, or an API key. A call that was already
+//! authenticated by its cookie (`browser.rs`) needs no bearer token.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::bad_credentials::count_bad_credential;
 use super::session_cookie::SessionCookie;
 use super::{Call, rate_limited};
 
-/// The refusals of [`authenticate`].
+/// The error codes of [`authenticate`].
 pub(super) const CREDENTIAL_CODES: &[Code] = &[
     Code::MissingCredentials,
     Code::InvalidAccessToken,
@@ -40,7 +40,7 @@ pub(super) enum Principal {
 }
 
 impl Principal {
-    /// Returns the API key, if it is one.
+    /// Returns the API key; `None` for a user.
     pub(super) fn key(&self) -> Option<&LiveKey> {
         match self {
             Self::User(_) => None,
@@ -82,8 +82,8 @@ pub(super) async fn authenticate_unmetered(api: &Api, call: &mut Call) -> Result
     Ok(Principal::Key(key))
 }
 
-/// Authenticates the caller of a management endpoint and counts its rate; all keys of a user count with the
-/// user.
+/// Authenticates the caller of a management endpoint and counts its rate. All keys of a user share the user's
+/// rate.
 pub(super) fn authenticate_manager<'a>(
     api: &'a Api,
     call: &'a mut Call,
@@ -188,7 +188,7 @@ impl Credential {
         Self(CredentialKind::Session { session_id, user_id, token, stamp })
     }
 
-    /// Returns the session of the cookie that has authenticated the call, if one has.
+    /// Returns the session of the cookie; `None` if the call wasn't authenticated by a cookie.
     pub fn browser_session(&self) -> Option<Session> {
         match self.0 {
             CredentialKind::Session { session_id, user_id, token: TokenKind::Browser, .. } => {
@@ -200,8 +200,8 @@ impl Credential {
 }
 
 impl Credential {
-    /// Returns the owners of the call, for shared limits: the key's and its organization's, or the session's
-    /// and its user's. `None` without a credential.
+    /// Returns the holder that the call counts against in shared limits: the API key in its organization, or
+    /// the session of its user. `None` without a credential.
     pub fn holder(&self) -> Option<Holder> {
         let (group, member) = match &self.0 {
             CredentialKind::None => return None,
@@ -211,7 +211,7 @@ impl Credential {
         Some(Holder::Member { group, member })
     }
 
-    /// Returns the API key, if it is one.
+    /// Returns the API key; `None` for other credentials.
     pub(super) fn key(&self) -> Option<&Arc<LiveKey>> {
         match &self.0 {
             CredentialKind::Key { key, .. } => Some(key),
@@ -219,7 +219,7 @@ impl Credential {
         }
     }
 
-    /// Returns the id of the API key or of the person.
+    /// Returns the id of the API key or of the user.
     pub(super) fn caller(&self) -> Option<u128> {
         match &self.0 {
             CredentialKind::None => None,
@@ -228,7 +228,7 @@ impl Credential {
         }
     }
 
-    /// Returns the session of the call, if a token or a cookie has authenticated it.
+    /// Returns the session of the call; `None` if neither a token nor a cookie of a session authenticated it.
     pub(super) fn any_session(&self) -> Option<Session> {
         match self.0 {
             CredentialKind::Session { session_id, user_id, .. } => Some(Session { id: session_id, user_id }),
@@ -238,8 +238,8 @@ impl Credential {
 }
 
 /// Checks that the session or key of this call is still valid. A body may take long to arrive, and a request
-/// whose credential was revoked meanwhile must not continue. Only memory is read, unless something has
-/// changed since the gate.
+/// whose credential was revoked meanwhile must not continue. Reads only memory, unless something has changed
+/// since the gate admitted the call.
 ///
 /// # Errors
 /// 401, as at the gate.
@@ -258,7 +258,8 @@ pub async fn check_again(api: &Api, call: &mut Call) -> Result<(), Error> {
                 && key.is_alive(now)
         }
     };
-    // While memory can't be trusted, a read isn't authenticated a second time, because it changes nothing.
+    // A read isn't authenticated again even if the data in memory may be outdated, because it changes
+    // nothing.
     if is_unchanged && (call.is_read() || api.feed.is_trusted(now)) {
         return Ok(());
     }

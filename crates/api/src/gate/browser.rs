@@ -1,4 +1,4 @@
-//! Access by the cookie of the console: each access of the gate for people in a browser.
+//! Access with the console's cookie: the other accesses of the gate, for users in a browser.
 
 use crate::Api;
 use accounts::jwt::TokenKind;
@@ -15,43 +15,43 @@ use super::{
     Access, AccessDoc, Call, Credential, Public, Theme, Visitor, live_session, origins, trail, user_agent,
 };
 
-/// The access of a person who is signed in to the console, and whom `A` admits.
+/// The access of a user who is signed in to the console, and whom `A` admits.
 ///
-/// Where the request comes from is checked first, then the cookie, then everything else by `A`: the order is
-/// 403 for a page of another site, 401, 404, 403, and only then the body.
+/// The origin of the request is checked first, then the cookie. `A` checks the rest. The order of the errors
+/// is 403 for a page of another site, 401, 404, 403. The body is read afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Browser<A>(pub A);
 
-/// The access to pages that need no session. Where the request comes from is checked; a cookie is read, but not
-/// needed.
+/// The access to pages that need no session. The origin of the request is checked. A cookie is read, but not
+/// required.
 #[derive(Clone, Copy, Debug)]
 pub struct Open<A>(pub A);
 
-/// A request for a page, by a person who is signed in.
+/// A signed-in user's request for a page.
 #[derive(Clone, Debug)]
 pub struct Visit<S> {
-    /// The scope that `A` returned for the person.
+    /// The scope that `A` returned for the user.
     pub scope: S,
-    /// The person, and the target of their request.
+    /// The user, and the target of their request.
     pub person: SignedIn,
 }
 
-/// A request for a page, perhaps by a person who is signed in.
+/// A request for a page, by a user who may be signed in.
 #[derive(Clone, Debug)]
 pub struct OpenVisit<S> {
     /// The scope that `A` returned for the caller.
     pub scope: S,
-    /// The person, if they are signed in.
+    /// The session, if the user is signed in.
     pub session: Option<Session>,
-    /// The connection that is pending until a person signs in here.
+    /// The connection in this browser that is pending until the user signs in.
     pub pending_connection: Option<PendingConnection>,
-    /// The sign-in that waits for its second step here.
+    /// The sign-in in this browser that still needs its second step.
     pub pending_login: Option<PendingLogin>,
     /// The path and query of the request.
     pub target: Target,
 }
 
-/// A person who is signed in, and the target of their request.
+/// A signed-in user, and the target of their request.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
     session: Session,
@@ -59,25 +59,25 @@ pub struct SignedIn {
 }
 
 impl SignedIn {
-    /// Returns the person of a call, if a cookie has signed it in.
+    /// Returns the user of a call; `None` if the call wasn't authenticated by a cookie.
     pub fn of(call: &Call) -> Option<Self> {
         Some(Self { session: call.credential.browser_session()?, target: Target::of(call) })
     }
 
-    /// The session and the person.
+    /// Returns the session with its user.
     pub fn session(&self) -> Session {
         self.session
     }
 
-    /// The path and query of the request.
+    /// Returns the path and query of the request.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Returns the person as a caller, for operations that don't depend on an organization.
+    /// Returns the user as a caller, for operations that don't depend on an organization.
     ///
     /// # Errors
-    /// None: people are always admitted.
+    /// None: users are always admitted.
     pub fn caller(&self) -> Result<CallerScope, Error> {
         CallerScope::admit(Caller::person(self.session.user_id), KeyKind::Any)
     }
@@ -90,10 +90,10 @@ pub struct Target {
     pub path: String,
     /// The query string, as it was sent; empty without one.
     pub query: String,
-    /// The parameters of the path by name.
+    /// The names and values of the path's parameters.
     pub parameters: Vec<(String, String)>,
     pub request_id: RequestId,
-    /// The theme in this browser.
+    /// The theme chosen in this browser.
     pub theme: Option<Theme>,
 }
 
@@ -109,7 +109,7 @@ impl Target {
         }
     }
 
-    /// Returns a parameter of the path, or the empty text if the path has none of this name.
+    /// Returns a parameter of the path, or an empty string if the path has no parameter of this name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
@@ -132,7 +132,7 @@ impl<A: Access<Api>> Access<Api> for Browser<A> {
         let AccessDoc { text, roles, before_ready, .. } = self.0.describe();
         // The rest of the text is about API keys, which can't be used for pages.
         let text = match text.strip_prefix("access token") {
-            // The description of the confirmation also applies to a person in a browser.
+            // The part about the confirmed identity also applies in a browser.
             Some(more) if more.ends_with(" confirmed") => format!("signed in{more}"),
             Some(_) => "signed in".to_owned(),
             None => text,
@@ -164,18 +164,18 @@ impl<A: Access<Api>> Access<Api> for Open<A> {
     }
 }
 
-/// The access to the second step of a sign-in, by the cookie that its first step has set.
+/// The access to the second step of a sign-in, with the cookie that the first step has set.
 ///
-/// Where the request comes from is checked first, then the cookie.
+/// The origin of the request is checked first, then the cookie.
 #[derive(Clone, Copy, Debug)]
 pub struct SecondStep(pub Public);
 
 /// A request of the second step of a sign-in.
 #[derive(Clone, Debug)]
 pub struct SecondStepVisit {
-    /// The person who entered the right password.
+    /// The sign-in whose password was right.
     pub pending: PendingLogin,
-    /// The part in common with other accesses that require no session.
+    /// The visit, as for other pages that need no session.
     pub visit: OpenVisit<Visitor>,
 }
 
@@ -192,11 +192,11 @@ impl Access<Api> for SecondStep {
     }
 }
 
-/// The access of a provider that calls directly, without a browser. Its token is in the body.
+/// The access for direct calls from a provider, without a browser. The token is in the body.
 #[derive(Clone, Copy, Debug)]
 pub struct FromProvider;
 
-/// A call of a provider.
+/// A call from a provider.
 #[derive(Clone, Debug)]
 pub struct FromProviderVisit {
     /// The id of the provider in the path.
@@ -217,17 +217,17 @@ impl Access<Api> for FromProvider {
     }
 }
 
-/// The access to the page at which a provider's answer arrives. The cookie of the sign-on is read; the
-/// sign-on checks whether it is the right one.
+/// The access to the page at which a provider's answer arrives. The gate reads the cookie of the sign-on; the
+/// sign-on checks it.
 #[derive(Clone, Copy, Debug)]
 pub struct SignOn(pub Public);
 
-/// A provider's answer, brought by a browser.
+/// A provider's answer, sent by the browser.
 #[derive(Clone, Debug)]
 pub struct SignOnVisit {
-    /// The state of the sign-on that the browser has kept.
+    /// The sealed state of the sign-on, from the cookie.
     pub sealed: Option<String>,
-    /// The part in common with other accesses that require no session.
+    /// The visit, as for other pages that need no session.
     pub visit: OpenVisit<Visitor>,
 }
 
@@ -245,17 +245,17 @@ impl Access<Api> for SignOn {
     }
 }
 
-/// Access to a GET that starts something, such as a link to a provider. `A` admits the caller. The handler
-/// can start it only if the browser came from one of our own pages, so that another site can't start it in a
-/// user's browser.
+/// The access to a GET that starts something, such as a redirect to a provider. `A` admits the caller. The
+/// handler can start it only if the browser came from one of our own pages, so that another site can't start
+/// it in a user's browser.
 #[derive(Clone, Copy, Debug)]
 pub struct Begins<A>(pub A);
 
-/// A request that may begin something.
+/// A request that may start something.
 #[derive(Debug)]
 pub struct Beginning<V> {
     pub visit: V,
-    /// `None` if the browser came from another site, or an address was typed.
+    /// `None` if the browser came from another site, or the address was typed.
     pub from: Option<OurPage>,
 }
 
@@ -277,15 +277,15 @@ impl<A: Access<Api>> Access<Api> for Begins<A> {
     }
 }
 
-/// The access of a person who decides about a pending connection.
+/// The access of a signed-in user to a pending connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Confirms<A>(pub Browser<A>);
 
-/// A request about a connection that waits.
+/// A request about a pending connection.
 #[derive(Clone, Debug)]
 pub struct ConfirmVisit<S> {
     pub visit: Visit<S>,
-    /// The connection, if it waits for this person.
+    /// The pending connection, if it belongs to this user.
     pub pending: Option<PendingConnection>,
 }
 
@@ -304,7 +304,7 @@ impl<A: Access<Api>> Access<Api> for Confirms<A> {
     }
 }
 
-/// Returns the connection that waits in this browser.
+/// Returns the pending connection in this browser's cookie.
 fn pending_connection(api: &Api, call: &Call) -> Option<PendingConnection> {
     let cookie = SessionCookie::of_connection(&api.public_url).read(&call.headers)?;
     PendingConnection::open(&api.accounts, cookie)

@@ -24,7 +24,7 @@ pub struct InvoiceScope {
 }
 
 impl InvoiceScope {
-    /// The right to the action on its organization.
+    /// Returns the right to the action on the invoice's organization.
     pub fn organization(&self) -> &OrgScope {
         &self.organization
     }

@@ -18,14 +18,14 @@ use super::bearer::{CREDENTIAL_CODES, Principal, authenticate_unmetered};
 use super::tenants::project_roles;
 use super::{Access, AccessDoc, Call, rate_limited};
 
-/// The access to model calls: an API key with the operation's permission, or the access token of a person whose
-/// role in the named project allows model calls.
+/// The access to model calls: an API key with the operation's permission, or the access token of a user whose
+/// role in the requested project allows model calls.
 ///
-/// The rates of the key and the model are counted when the call is decided, after its body was read.
+/// The rates of the key and the model are counted when the call is authorized, after its body was read.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelCalls(pub Operation);
 
-/// The right to make a model call, which is decided once its body is read.
+/// A caller who may make model calls. The call itself is authorized after its body was read.
 #[derive(Debug)]
 pub struct ModelCallScope {
     /// The API key or the access token.
@@ -34,11 +34,11 @@ pub struct ModelCallScope {
     pub holder: Holder,
     /// The client's address, if it is known.
     pub address: Option<IpAddr>,
-    /// The organization that the call names.
+    /// The organization in the call's header `openai-organization`.
     pub organization: Option<String>,
-    /// The project that the call names.
+    /// The project in the call's header `openai-project`.
     pub project: Option<String>,
-    /// The version and the betas of a message.
+    /// The version and the beta features of a message.
     pub anthropic: AnthropicHeaders,
 }
 
@@ -54,8 +54,7 @@ impl Access<Api> for ModelCalls {
     }
 }
 
-/// The access to counts of tokens, which count against a separate rate for each key and user: the rate of
-/// reads.
+/// The access to token counts. They count against a separate rate of each key or user: the rate of reads.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenCounts;
 
@@ -79,7 +78,8 @@ async fn admit(api: &Api, call: &mut Call, operation: Operation) -> Result<Model
     let principal = authenticate_unmetered(api, call).await?;
     let (mut organization, mut project) = (None, None);
     match &principal {
-        // The key determines both, so the headers, which SDKs send if they are in the environment, are ignored.
+        // An API key determines both. The headers are ignored, because SDKs send them if the environment
+        // contains them.
         Principal::Key(key) => key.admit_permission(operation.permission())?,
         Principal::User(_) => {
             organization = named(call, "openai-organization")?;
@@ -88,7 +88,7 @@ async fn admit(api: &Api, call: &mut Call, operation: Operation) -> Result<Model
     }
     let credential = call.bearer()?;
     if principal.key().is_none() {
-        // A person's role is checked before the body is read.
+        // A user's role is checked before the body is read.
         let (organization, project) = (organization.as_deref(), project.as_deref());
         let now = api.clock.now();
         let bearer = Credential::Bearer(credential);
@@ -154,8 +154,8 @@ pub(super) fn take_api_key_header(call: &mut Call) -> Result<(), Error> {
     Ok(())
 }
 
-/// Counts a call against the rate of reads instead of an API key's rate. A key has its own,
-/// and a person has one for all sessions. It still counts as a use of the key.
+/// Counts a call against the rate of reads instead of an API key's own rate. Each key has a rate of reads,
+/// and each user has one for all sessions. The call still counts as a use of the key.
 pub(super) fn count_reads(api: &Api, call: &Call, scope: &str) -> Result<(), Error> {
     let now = api.clock.now();
     if let Some(caller) = call.credential.caller().filter(|_| api.limits.enabled) {
@@ -178,7 +178,7 @@ fn named(call: &Call, header: &'static str) -> Result<Option<String>, Error> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
-/// Names the headers where the decision would name fields.
+/// Replaces a message about missing fields with a message about headers.
 fn name_headers(error: Error) -> Error {
     if error.code != Code::ProjectRequired {
         return error;

@@ -48,8 +48,8 @@ impl Access<Api> for Models {
     }
 }
 
-/// Authenticates a caller who reads the catalog. It doesn't count against the key's rate, because tools list models before
-/// their first call.
+/// Authenticates a caller who reads the catalog. The read doesn't count against the key's rate, because tools
+/// list models before their first call.
 async fn authenticate_reader(api: &Api, call: &mut Call) -> Result<Principal, Error> {
     take_api_key_header(call)?;
     let principal = authenticate_unmetered(api, call).await?;
@@ -70,7 +70,7 @@ fn may_see_model(api: &Api, principal: &Principal, name: &str) -> Result<ModelSc
     Ok(ModelScope { model, name: name.to_owned() })
 }
 
-/// Counts a decision about the use of models.
+/// Counts a decision about access to models in the metrics.
 fn count_decision<T>(api: &Api, admitted: Result<T, Error>) -> Result<T, Error> {
     api.metrics.decisions.count(Caller::Models, admitted.as_ref().err().map(|error| error.code));
     admitted

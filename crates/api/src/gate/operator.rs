@@ -8,13 +8,14 @@ use operators::roles;
 use super::bearer::count_management;
 use super::{Access, AccessDoc, Call, Trail, trail};
 
-/// The access of operators, in a browser. Others get 404, as for a path that doesn't exist, and so do operators from
-/// addresses that `console.operator_addresses` doesn't list. An operator needs a second factor.
+/// The access of operators, in a browser. Other users get 404, as for a path that doesn't exist. Operators
+/// also get 404 from addresses that aren't in `console.operator_addresses`. An operator needs a second
+/// factor.
 #[derive(Clone, Copy, Debug)]
 pub enum Operator {
-    /// Access to view.
+    /// Read access.
     Read,
-    /// Access to change something: the operator has recently confirmed their identity.
+    /// Access to changes: the operator has recently confirmed their identity.
     Write,
 }
 
@@ -29,7 +30,7 @@ impl OperatorScope {
     pub fn user_id(&self) -> UserId {
         self.user_id
     }
-    /// Returns the trail of the audit.
+    /// Returns the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }

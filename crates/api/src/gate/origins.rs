@@ -1,8 +1,8 @@
 //! The origin of a browser's request (docs/contract/console.md#where-requests-come-from).
 //!
-//! Browsers send a cookie with every request to its host, even if another site's page made the request, on any port.
-//! So a request that changes something has to prove that it comes from one of our pages:
-//! `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), or `Origin` of older browsers.
+//! A browser sends a cookie with every request to its host, even if a page of another site or on another port
+//! made the request. A request that changes something must therefore prove that it comes from one of our
+//! pages, with `Sec-Fetch-Site` (W3C, Fetch Metadata Request Headers), or `Origin` in older browsers.
 
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Method, header};
@@ -15,7 +15,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The destinations in which a page would be part of another one.
+/// The values of `Sec-Fetch-Dest` for a page that is embedded in another page.
 const EMBEDDED: [&str; 6] = ["iframe", "frame", "embed", "object", "fencedframe", "portal"];
 
 /// Refuses a request from an origin that isn't allowed for its method.
@@ -38,7 +38,8 @@ fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     Some(text.unwrap_or_default().to_owned())
 }
 
-/// A page may be opened from anywhere, but not embedded or loaded by scripts of other sites.
+/// Returns `true` if the request may read a page. A page may be opened from anywhere, but not embedded, or
+/// loaded by scripts of other sites.
 fn is_readable_from(headers: &HeaderMap) -> bool {
     let destination = only(headers, &SEC_FETCH_DEST).unwrap_or_default();
     if EMBEDDED.contains(&destination.as_str()) {
@@ -59,8 +60,8 @@ fn is_own(headers: &HeaderMap, public_url: &str) -> bool {
     }
 }
 
-/// Returns `true` if the browser came from one of our pages, through a link, a form or a redirect. This
-/// excludes addresses that were typed, or opened by another site or program. Older browsers send `Referer`
+/// Returns `true` if the browser came from one of our pages, through a link, a form or a redirect. Returns
+/// `false` for addresses that were typed, or opened by another site or program. Older browsers send `Referer`
 /// instead, which our pages allow only for this host.
 pub(super) fn is_from_our_page(headers: &HeaderMap, public_url: &str) -> bool {
     match only(headers, &SEC_FETCH_SITE) {
@@ -76,7 +77,7 @@ fn is_our_origin(origin: &str, headers: &HeaderMap, public_url: &str) -> bool {
     is_same(origin_of(public_url)) || is_same(loopback_origin(headers))
 }
 
-/// Returns the origin of the requested host if it is this machine, under any of its names.
+/// Returns the origin of the requested host if it is a loopback address or name.
 fn loopback_origin(headers: &HeaderMap) -> Option<String> {
     let authority: Authority = only(headers, &header::HOST)?.parse().ok()?;
     let is_plain = !authority.as_str().contains('@');

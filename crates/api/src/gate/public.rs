@@ -28,7 +28,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// Returns the trail of the audit.
+    /// Returns the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }

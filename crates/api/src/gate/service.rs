@@ -12,11 +12,11 @@ const SERVICE_TOKEN: &str = "x-tollkeeper-service-token";
 /// The access with the service token.
 #[derive(Clone, Copy, Debug)]
 pub enum Service {
-    /// By an inference server.
+    /// For an inference server.
     Calls,
-    /// By a reverse proxy, with the token in its own header.
+    /// For a reverse proxy, which sends the token in a separate header.
     Proxied,
-    /// By a monitoring system; available before the database is ready.
+    /// For a monitoring system. Available before the database is ready.
     Watching,
 }
 
@@ -55,6 +55,6 @@ fn token_of_proxy(call: &Call) -> Result<&str, Error> {
         let message = "Send the service token in one header `X-Tollkeeper-Service-Token`.";
         return Err(Error::new(Code::MissingCredentials).message(message));
     };
-    // A value that isn't ASCII becomes the empty text, which matches no token.
+    // A value that isn't ASCII becomes an empty string, which matches no token.
     Ok(token.to_str().unwrap_or_default())
 }

@@ -1,5 +1,4 @@
-//! The cookies of a browser's session, and of a sign-in that waits for its next step
-//! (docs/contract/console.md#the-cookie).
+//! The cookies of a browser's session and of unfinished sign-ins (docs/contract/console.md#the-cookie).
 
 use http::{HeaderMap, HeaderValue, header};
 
@@ -14,7 +13,7 @@ pub(super) fn read_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a 
     values.next().is_none().then_some(value)
 }
 
-/// A cookie of the console, by the scheme of the public URL.
+/// A cookie of the console. Its name depends on the scheme of the public URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionCookie {
     is_secure: bool,
@@ -23,39 +22,39 @@ pub struct SessionCookie {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// A person is signed in.
+    /// The session of a signed-in user.
     Session,
-    /// A person's password was right, and their second factor is required next.
+    /// A sign-in whose password was right, and which needs a second factor next.
     SecondFactor,
-    /// A person is at a provider.
+    /// A sign-on with a provider that isn't finished yet.
     SignOn,
-    /// A connection waits for its user to sign in with another method.
+    /// A connection that the user must confirm by signing in with another method.
     Connection,
 }
 
 impl SessionCookie {
-    /// Returns the cookie of a session of the console at this URL.
+    /// Returns the cookie of a session of the console with this public URL.
     pub fn new(public_url: &str) -> Self {
         Self { is_secure: public_url.starts_with("https://"), kind: Kind::Session }
     }
 
-    /// Returns the cookie of a sign-in that waits for its second step.
+    /// Returns the cookie of a sign-in that needs its second step.
     pub fn of_second_factor(public_url: &str) -> Self {
         Self { kind: Kind::SecondFactor, ..Self::new(public_url) }
     }
 
-    /// Returns the cookie of a sign-on that waits for its provider.
+    /// Returns the cookie of a sign-on with a provider.
     pub fn of_sign_on(public_url: &str) -> Self {
         Self { kind: Kind::SignOn, ..Self::new(public_url) }
     }
 
-    /// Returns the cookie of a connection that waits for its user to sign in with another method.
+    /// Returns the cookie of a connection that the user must confirm by signing in with another method.
     pub fn of_connection(public_url: &str) -> Self {
         Self { kind: Kind::Connection, ..Self::new(public_url) }
     }
 
-    /// Returns its name. Browsers keep one with the prefix `__Host-` only if it is secure, belongs to this host
-    /// alone and to all of its paths (RFC 6265bis, section 4.1.3.2).
+    /// Returns the cookie's name. Browsers accept the prefix `__Host-` only if the cookie is secure, has no
+    /// `Domain` and has the path `/` (RFC 6265bis, section 4.1.3.2).
     pub const fn name(self) -> &'static str {
         match (self.kind, self.is_secure) {
             (Kind::Session, true) => "__Host-tollkeeper",
@@ -69,13 +68,14 @@ impl SessionCookie {
         }
     }
 
-    /// Returns the cookie's value; `None` if it is missing, or sent several times, because one of them may be
-    /// an attacker's.
+    /// Returns the cookie's value; `None` if it is missing, or sent several times, because an attacker may
+    /// have set one of the values.
     pub fn read(self, headers: &HeaderMap) -> Option<&str> {
         read_cookie(headers, self.name())
     }
 
-    /// Returns the header that sets it; without `max_age_s` the browser forgets it when it closes.
+    /// Returns the `Set-Cookie` header that sets the cookie. Without `max_age_s`, the browser removes the
+    /// cookie when it closes.
     pub fn set(self, token: &str, max_age_s: Option<i64>) -> Result<HeaderValue, Error> {
         let max_age = max_age_s.map(|seconds| format!("; Max-Age={seconds}")).unwrap_or_default();
         let mut value =
@@ -85,7 +85,7 @@ impl SessionCookie {
         Ok(value)
     }
 
-    /// Returns the header that removes it.
+    /// Returns the `Set-Cookie` header that removes the cookie.
     pub fn remove(self) -> Result<HeaderValue, Error> {
         self.set("", Some(0))
     }

@@ -1,4 +1,4 @@
-//! Access by the tokens of a login.
+//! Access with the tokens of a session.
 
 use crate::Api;
 use accounts::jwt::TokenKind;
@@ -9,19 +9,20 @@ use kernel::ids::{ConnectionId, PasskeyId, SessionId, UserId};
 use super::bearer::count_management;
 use super::{Access, AccessDoc, Call, Credential, Public, Trail, live_session, trail, user_agent};
 
-/// The access with a token of a login; API keys are refused.
+/// The access with a token of a session; API keys are refused.
 #[derive(Clone, Copy, Debug)]
 pub enum Session {
     /// With the refresh token.
     RefreshToken,
     /// With the access token.
     AccessToken,
-    /// With the access token, for operations that are counted with the person's management calls.
+    /// With the access token, for operations that count as the user's management calls.
     Management,
     /// With the access token, for operations that also check the password: limited by client address
     /// (`limits.logins_per_minute`).
     Password,
-    /// Like [`Session::Management`], for a person who has confirmed their identity within `sign_in.fresh_minutes`.
+    /// Like [`Session::Management`], for a user who has confirmed their identity within
+    /// `sign_in.fresh_minutes`.
     Fresh,
 }
 
@@ -45,7 +46,7 @@ impl SessionScope {
     pub fn session(&self) -> accounts::Session {
         accounts::Session { id: self.session_id, user_id: self.user_id }
     }
-    /// Returns the trail of the audit.
+    /// Returns the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
@@ -104,11 +105,12 @@ impl Access<Api> for Session {
     }
 }
 
-/// The access to a session in the path, with the access token of the same person.
+/// The access to a session in the path, with an access token. The operation checks that the session is the
+/// caller's.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnSession;
 
-/// A user with a live session, and the session that the path names.
+/// A user with a live session, and the session in the path.
 #[derive(Clone, Debug)]
 pub struct OwnSessionScope {
     caller: SessionScope,
@@ -120,7 +122,7 @@ impl OwnSessionScope {
     pub fn caller(&self) -> &SessionScope {
         &self.caller
     }
-    /// Returns the session in the path; whether it is the caller's hasn't been checked.
+    /// Returns the session in the path. It may be another user's.
     pub fn named(&self) -> SessionId {
         self.named
     }
@@ -138,16 +140,17 @@ impl Access<Api> for OwnSession {
     }
 }
 
-/// The access to a passkey in the path, with the access token of a person.
+/// The access to a passkey in the path, with an access token. The operation checks that the passkey is the
+/// caller's.
 #[derive(Clone, Copy, Debug)]
 pub enum OwnPasskey {
-    /// For the person with the session.
+    /// Renames the passkey; any session can do it.
     Renamed,
-    /// For a person who has recently confirmed their identity.
+    /// Removes the passkey; the user must have confirmed their identity recently.
     Removed,
 }
 
-/// A user with a live session, and the passkey that the path names.
+/// A user with a live session, and the passkey in the path.
 #[derive(Clone, Debug)]
 pub struct OwnPasskeyScope {
     caller: SessionScope,
@@ -159,7 +162,7 @@ impl OwnPasskeyScope {
     pub fn caller(&self) -> &SessionScope {
         &self.caller
     }
-    /// Returns the passkey in the path; whether it is the caller's hasn't been checked.
+    /// Returns the passkey in the path. It may be another user's.
     pub fn named(&self) -> PasskeyId {
         self.named
     }
@@ -186,12 +189,12 @@ impl Access<Api> for OwnPasskey {
     }
 }
 
-/// The access to a connection in the path, with the access token of the same person, who has
-/// recently confirmed their identity.
+/// The access to a connection in the path, with the access token of a user who has recently confirmed their
+/// identity. The operation checks that the connection is the caller's.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnConnection;
 
-/// A user with a live session, and the connection that the path names.
+/// A user with a live session, and the connection in the path.
 #[derive(Clone, Debug)]
 pub struct OwnConnectionScope {
     caller: SessionScope,
@@ -203,7 +206,7 @@ impl OwnConnectionScope {
     pub fn caller(&self) -> &SessionScope {
         &self.caller
     }
-    /// Returns the connection in the path; whether it is the caller's hasn't been checked.
+    /// Returns the connection in the path. It may be another user's.
     pub fn named(&self) -> ConnectionId {
         self.named
     }

@@ -29,7 +29,7 @@ fn place(call: &Call) -> Result<ProjectPath, Error> {
     Ok(ProjectPath { organization_id, project_id: ProjectId::parse(call.path("project_id")) })
 }
 
-/// The further refusals of an API key that manages something.
+/// The additional error codes for API keys on management endpoints.
 const KEY_CODES: &[Code] = &[
     Code::AccountDisabled,
     Code::ManagementNotAllowed,
@@ -66,7 +66,7 @@ fn member_id(call: &Call) -> Option<UserId> {
     UserId::parse(call.path("member_id"))
 }
 
-/// The access of an access token or an API key, regardless of roles.
+/// The access with an access token or an API key, regardless of roles.
 #[derive(Clone, Copy, Debug)]
 pub struct Bearer {
     /// The kind of keys that are admitted.
@@ -93,7 +93,7 @@ impl Access<Api> for Bearer {
     }
 }
 
-/// The access of a user, for operations outside of any API key's organization.
+/// The access with an access token, for operations outside of any API key's organization.
 #[derive(Clone, Copy, Debug)]
 pub struct Person;
 
@@ -124,8 +124,8 @@ impl Access<Api> for Org {
     }
 }
 
-/// The access to the organization in the path, for this action and only for people,
-/// because an API key must not charge a card.
+/// The access to the organization in the path, for this action, only with an access token: an API key must
+/// not charge a card.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgInPerson(pub OrganizationAction);
 
@@ -148,7 +148,7 @@ impl Access<Api> for OrgInPerson {
 #[derive(Clone, Copy, Debug)]
 pub struct OrgBudget(pub OrganizationAction);
 
-/// The permission for an action on a budget.
+/// The right to an action on a budget.
 #[derive(Clone, Debug)]
 pub struct BudgetScope {
     organization: OrgScope,
@@ -156,18 +156,18 @@ pub struct BudgetScope {
 }
 
 impl BudgetScope {
-    /// The right to the action on its organization.
+    /// Returns the right to the action on the budget's organization.
     pub fn organization(&self) -> &OrgScope {
         &self.organization
     }
     pub fn id(&self) -> BudgetId {
         self.budget.budget.id
     }
-    /// The budget, as `admit` found it.
+    /// Returns the budget, as read by `admit`.
     pub fn budget(&self) -> &RunningBudget {
         &self.budget
     }
-    /// Returns the budget as `admit` found it.
+    /// Returns the budget, as read by `admit`.
     pub fn into_budget(self) -> RunningBudget {
         self.budget
     }
@@ -199,7 +199,7 @@ pub struct PaymentScope {
 }
 
 impl PaymentScope {
-    /// Returns the payment as `admit` found it.
+    /// Returns the payment, as read by `admit`.
     pub fn into_payment(self) -> Payment {
         self.payment
     }
@@ -272,7 +272,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Returns the access for users and whole keys.
+    /// Returns the access for users, and for API keys without restrictions.
     pub const fn to(action: ProjectAction) -> Self {
         Self { action, with: KeyKind::Unrestricted }
     }

@@ -12,7 +12,7 @@ const MAX_AGE_S: u32 = 31_536_000;
 
 const NAME: &str = "tollkeeper-theme";
 
-/// The theme that a person chose in this browser; without one, pages follow the system.
+/// The theme that a user chose in this browser; without one, pages follow the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Theme {
     Light,
@@ -33,12 +33,12 @@ impl Theme {
         }
     }
 
-    /// Returns the theme that a browser sends.
+    /// Returns the theme in the browser's cookie, if any.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         Self::parse(read_cookie(headers, NAME)?)
     }
 
-    /// Returns the header that sets the theme of a browser, or removes it. `is_secure` must be `true` if
+    /// Returns the `Set-Cookie` header that sets the theme, or removes it. `is_secure` must be `true` if
     /// users reach the console over HTTPS.
     pub fn set(theme: Option<Self>, is_secure: bool) -> Result<HeaderValue, Error> {
         let value = theme.map_or("", Self::as_str);

@@ -26,7 +26,7 @@ impl Access<Api> for OrgWebhook {
     }
 }
 
-/// The access to a delivery in the path, to repeat it.
+/// The access to a delivery in the path, for delivering its event again.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgDelivery;
 

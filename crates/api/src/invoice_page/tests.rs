@@ -140,7 +140,7 @@ fn earlier_credit_is_not_shown_as_paid() {
         let html = PrintableInvoice { invoice: &invoice, items: &[], notes: &[] }.html().unwrap();
         html.split("<dl class=\"sums\">").nth(1).unwrap().split("</dl>").next().unwrap().to_owned()
     };
-    // An older invoice was lowered by 1 already, which this one has as a line; so 3 are due of it.
+    // A correction lowered an older invoice by 1. The total of 2 includes this as a line, so 3 are due.
     let more = sums(2_000_000_000, 3_000_000_000);
     assert!(more.contains("<dt>Credited before</dt><dd>1.00 USD</dd>") && !more.contains(">Paid<"), "{more}");
     let less = sums(-1_800_000_000, 0);

@@ -6,8 +6,8 @@ use crate::paths::is_model_call;
 use crate::row::Route;
 use kernel::error::Code;
 
-/// Returns the callers that may use the operation: a sentence, and the required roles if any. Project roles
-/// are the effective ones (docs/contract/access.md#effective-roles).
+/// Returns the callers that may use the operation, as a sentence, with the required roles if any. Project
+/// roles are the effective ones (docs/contract/access.md#effective-roles).
 pub fn of(route: &Route) -> Value {
     let access = &route.access;
     let Some((place, roles)) = &access.roles else {
@@ -18,7 +18,7 @@ pub fn of(route: &Route) -> Value {
         return json!({"callers": callers, "place": null, "roles": []});
     };
     if is_model_call(route.path) {
-        // Only people need a role.
+        // Only users need a role.
         return json!({"callers": sentence(&access.text), "place": place, "roles": roles});
     }
     let key = if access.codes.contains(&Code::ManagementNotAllowed) {
@@ -27,7 +27,7 @@ pub fn of(route: &Route) -> Value {
         "an API key"
     };
     let article = if *place == "organization" { "the organization" } else { "the project" };
-    // The text behind the name of the action is an exception.
+    // The text after the comma is an exception.
     let rest = access.text.split_once(", ").map(|(_, rest)| format!("; {rest}")).unwrap_or_default();
     let callers =
         format!("Access token, or {key}, of a person with the role {} in {article}{rest}.", any_of(roles));

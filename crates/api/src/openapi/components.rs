@@ -1,20 +1,20 @@
-//! Names for the schemas inside of others: objects and lists of words become components, because generators make a
-//! class of each, and a class needs a name that doesn't depend on where it is used.
+//! Names for nested schemas: objects and enums become components. Client generators make a class of each
+//! component, and the name of the class must not depend on where the schema is used.
 
 use serde_json::{Map, Value, json};
 
-/// The objects and lists of words by their names.
+/// The schemas of the components by their names.
 type Schemas = Map<String, Value>;
 
-/// Moves the objects and lists of words inside of schemas and parameters to the components. One is named by its
-/// `title`, or else by its place; lists of the same words are one component.
+/// Moves the objects and enums in schemas and parameters to the components. Each is named after its `title`,
+/// or else after its position. Equal enums become one component.
 pub fn name_inner_schemas(paths: &mut Map<String, Value>, schemas: &mut Schemas) {
     for schema in schemas.values_mut() {
         list_words(schema);
     }
     let names: Vec<_> = schemas.keys().cloned().collect();
     for name in names {
-        // Removed while its parts are added to the same map.
+        // Removed for now, because its parts are added to the same map.
         let Some(mut schema) = schemas.get_mut(&name).map(Value::take) else { continue };
         visit_parts(&mut schema, &name, schemas);
         schemas.insert(name, schema);
@@ -34,7 +34,7 @@ pub fn name_inner_schemas(paths: &mut Map<String, Value>, schemas: &mut Schemas)
     }
 }
 
-/// Returns the name of a type for a name in small letters: `ApiKey` for `api_key`.
+/// Returns the type name for a name in snake case: `ApiKey` for `api_key`.
 pub fn type_name(name: &str) -> String {
     let words = name.split('_').map(|word| {
         let (first, rest) = word.split_at_checked(1).unwrap_or((word, ""));
@@ -43,7 +43,7 @@ pub fn type_name(name: &str) -> String {
     words.collect()
 }
 
-/// Turns alternatives of single words with their meanings into a list of words, which generators make an enum of.
+/// Converts alternatives that are constants with descriptions to an enum, which client generators support.
 fn list_words(schema: &mut Value) {
     let Some(alternatives) = schema.get("oneOf").and_then(Value::as_array) else { return };
     let words: Option<Map<_, _>> = alternatives
@@ -61,7 +61,7 @@ fn list_words(schema: &mut Value) {
     }
 }
 
-/// Names the schemas inside of one with this name.
+/// Names the schemas nested in a schema of this name.
 fn visit_parts(schema: &mut Value, name: &str, schemas: &mut Schemas) {
     for (property, part) in schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
     {
@@ -69,7 +69,7 @@ fn visit_parts(schema: &mut Value, name: &str, schemas: &mut Schemas) {
     }
 }
 
-/// Names a schema and those inside of it, and leaves a reference in its place.
+/// Names a schema and the schemas nested in it, and replaces each by a reference.
 fn visit(schema: &mut Value, suggestion: &str, schemas: &mut Schemas) {
     if let Some(items) = schema.get_mut("items") {
         visit(items, &format!("{suggestion}Item"), schemas);
@@ -92,7 +92,7 @@ fn visit(schema: &mut Value, suggestion: &str, schemas: &mut Schemas) {
     }
 }
 
-/// Removes null from the types and the words of a schema; returns `true` if it was there.
+/// Removes null from the types and values of a schema. Returns `true` if null was one of its types.
 fn remove_null(schema: &mut Map<String, Value>) -> bool {
     if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
         words.retain(|word| !word.is_null());
@@ -107,7 +107,7 @@ fn remove_null(schema: &mut Map<String, Value>) -> bool {
     is_nullable
 }
 
-/// Adds a schema, unless an equal one is there, and returns its name.
+/// Adds a schema, unless an equal enum exists, and returns its name.
 fn define(name: String, suggestion: &str, schema: Value, schemas: &mut Schemas) -> String {
     let words = words(&schema);
     let is_equal = |(_, other): &(&String, &Value)| words.is_some() && self::words(other) == words;
@@ -120,7 +120,7 @@ fn define(name: String, suggestion: &str, schema: Value, schemas: &mut Schemas) 
     name
 }
 
-/// Returns the words of a list of words, sorted.
+/// Returns the values of an enum, sorted; `None` for other schemas.
 fn words(schema: &Value) -> Option<Vec<&str>> {
     let mut words: Vec<_> = schema.get("enum")?.as_array()?.iter().filter_map(Value::as_str).collect();
     words.sort_unstable();

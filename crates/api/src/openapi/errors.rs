@@ -1,4 +1,4 @@
-//! The error codes of each operation: what its access and its input refuse with, and what its handler adds.
+//! The error codes of each operation: those of its access, of its input and of its handler.
 //!
 //! Some errors can answer any request and aren't listed: `malformed_request`, `unknown_path`,
 //! `method_not_allowed` and `websocket_not_supported`.
@@ -10,11 +10,11 @@ use crate::routes::Route;
 use kernel::error::Code;
 use web::entity_tags::IF_MATCH;
 
-/// The codes that no operation lists, because they come before one is found.
+/// The codes that no operation lists, because they are returned before an operation is found.
 pub const CODES_OF_ANY_REQUEST: [Code; 4] =
     [Code::MalformedRequest, Code::UnknownPath, Code::MethodNotAllowed, Code::WebsocketNotSupported];
 
-/// The refusals while the database can't be used.
+/// The codes that are returned while the database is unavailable.
 const DATABASE: &[Code] =
     &[Code::DatabaseUnavailable, Code::StorageFull, Code::StorageReadOnly, Code::NotReady];
 

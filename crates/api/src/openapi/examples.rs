@@ -1,4 +1,4 @@
-//! Examples of texts.
+//! Examples of text properties.
 
 /// Returns the example of a text property by its name.
 pub fn text(name: &str) -> Option<&'static str> {

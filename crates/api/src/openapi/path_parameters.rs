@@ -2,12 +2,12 @@
 
 use kernel::error::Code;
 
-/// A parameter of paths.
+/// A path parameter.
 pub struct PathParameter {
     name: &'static str,
     pub description: &'static str,
     pub example: &'static str,
-    /// The error for an id that no object has.
+    /// The error for an id that doesn't exist.
     pub unknown: Code,
 }
 

@@ -12,17 +12,17 @@ struct Sample<'a> {
     method: &'a Method,
     url: String,
     query: &'static [(&'static str, &'static str)],
-    /// The names of headers, with the text before a secret and its variable.
+    /// The headers: name, prefix of the value, and the environment variable that contains the secret.
     headers: Vec<(&'static str, &'static str, &'static str)>,
     body: Option<&'static str>,
     is_form: bool,
     /// `true` if the response may take longer than the default timeout of httpx.
     is_slow: bool,
-    /// The Python expression of the answer.
+    /// The Python expression that reads the response.
     answer: &'static str,
 }
 
-/// Returns the samples, as tools that read `x-codeSamples` expect them.
+/// Returns the samples in the format of `x-codeSamples`.
 pub fn of(route: &Route, server: &str) -> Value {
     let input = (route.input)();
     let sample = Sample {
@@ -45,7 +45,7 @@ pub fn of(route: &Route, server: &str) -> Value {
     ])
 }
 
-/// Returns the path with the examples of its parameters.
+/// Returns the path with example values for its parameters.
 fn example_path(path: &'static str) -> String {
     path_parameters::of(path).fold(path.replace("{*", "{"), |path, name| {
         let example = path_parameters::find(name).map(|known| known.example).unwrap_or_default();
@@ -136,7 +136,7 @@ fn python_header((name, before, variable): (&str, &str, &str)) -> String {
     }
 }
 
-/// Returns the fields of a flat object, in the order of its text.
+/// Returns the text fields of a flat object, in their original order.
 fn fields(body: &str) -> impl Iterator<Item = (String, String)> {
     let members: Map<String, Value> = serde_json::from_str(body).unwrap_or_default();
     let mut fields: Vec<_> =
@@ -145,7 +145,8 @@ fn fields(body: &str) -> impl Iterator<Item = (String, String)> {
     fields.into_iter()
 }
 
-/// Returns JSON as a literal of Python, indented as an argument: its words differ outside of strings.
+/// Converts JSON to a Python literal, indented as an argument. Outside of strings, `true`, `false` and `null`
+/// become Python's words.
 fn python_literal(json: &str) -> String {
     let parts = json.split('"').enumerate().map(|(number, part)| {
         let is_text = number.rem_euclid(2) == 1;

@@ -23,7 +23,7 @@ use trail::Action;
 use web::reply::private;
 use web::route::Operation;
 
-/// The actor or the target of entries.
+/// The id of an actor or a target, as a filter.
 struct EntryId(String);
 
 impl Field for EntryId {
@@ -40,7 +40,7 @@ impl Field for EntryId {
     }
 }
 
-/// The action of entries.
+/// An action, as a filter.
 struct EntryAction(Action);
 
 impl Field for EntryAction {
@@ -53,7 +53,7 @@ impl Field for EntryAction {
     }
 }
 
-/// The filters of an audit log, without its time.
+/// The filters of an audit log, except its time range.
 #[derive(Debug)]
 pub struct EntryQuery {
     pub page: Page,
@@ -80,7 +80,7 @@ impl Record<Api> for EntryQuery {
     }
 }
 
-/// The filters of an audit log.
+/// The filters of an audit log, including its time range.
 #[derive(Debug)]
 pub struct AuditLogQuery {
     page: Page,
@@ -115,18 +115,18 @@ pub struct AuditLogPage {
     page: PageInfo,
 }
 
-/// An action, with its actor and the address that it came from.
+/// An action, with its actor and the client's address.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AuditEntry {
-    /// The id.
+    /// The entry's id.
     id: AuditId,
-    /// The time of the event.
+    /// The time of the action.
     time: Time,
-    /// The actor: the id of a person or an API key.
+    /// The user, API key or part of the service that performed the action.
     actor: AuditActor,
-    /// A word such as `api_key.created`.
+    /// The action, for example `api_key.created`.
     action: String,
-    /// The id of the object.
+    /// The id of the changed object.
     target: String,
     /// The client's address, if known.
     address: Option<String>,
@@ -137,15 +137,15 @@ pub struct AuditEntry {
     request_id: Option<String>,
 }
 
-/// The person, API key or part of the service that did something.
+/// The user, API key or part of the service that performed an action.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AuditActor {
-    /// The id of a person or an API key; `operator` for the operator's command line, `system` for the service
+    /// The id of a user or an API key; `operator` for the operator's command line, `system` for the service
     /// itself.
     id: String,
-    /// Null unless it is a person.
+    /// The user's e-mail address; null unless the actor is a user.
     email: Option<String>,
-    /// Null unless it is a person.
+    /// The username; null unless the actor is a user.
     username: Option<String>,
 }
 
@@ -188,7 +188,7 @@ pub async fn list(
     }))))
 }
 
-/// Returns the file with all entries that match.
+/// Returns a file with all matching entries.
 ///
 /// # Errors
 /// 400 if the number of entries exceeds the maximum for an export.
@@ -197,7 +197,7 @@ pub async fn export(tenants: &Tenants, scope: &OrgScope, filter: &Filter) -> Res
     Ok(file(format!("audit_log_{}.csv", scope.organization_id()), &entries))
 }
 
-/// Returns a line per entry.
+/// Returns a file with a line for each entry.
 fn file(name: String, entries: &[Entry]) -> CsvFile {
     let columns = [
         "id",

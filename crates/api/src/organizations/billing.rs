@@ -32,9 +32,9 @@ pub use summary::summary;
 /// Usage of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationUsage {
-    /// The usage.
+    /// The rows of the report.
     usage: Vec<UsageRow>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
+    /// The sum of all rows.
     total: Cells,
 }
 
@@ -43,10 +43,10 @@ pub struct OrganizationUsage {
 pub struct UsageRow {
     /// The day, or the first day of the week or month.
     date: Day,
-    /// With the group `model`.
+    /// The id of the model, if the report is grouped by `model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// With the group `project`.
+    /// The id of the project, if the report is grouped by `project`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ProjectId>")]
     project_id: Option<String>,
@@ -59,10 +59,12 @@ pub struct UsageRow {
 /// The caller: a key or a user.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsageCaller {
-    /// With the group `api_key`: the key; null for calls of a user without a key.
+    /// The id of the API key; null for calls of a user without a key. Only if the report is grouped by
+    /// `api_key`.
     #[schemars(with = "Option<ApiKeyId>")]
     api_key_id: Option<String>,
-    /// With the group `api_key`, the user who called without a key; else null.
+    /// The id of the user who called without a key; otherwise null. Only if the report is grouped by
+    /// `api_key`.
     #[schemars(with = "Option<UserId>")]
     user_id: Option<String>,
 }
@@ -84,7 +86,7 @@ pub const USAGE: Operation = Operation {
 
 /// Report an organization's usage.
 ///
-/// Days without usage are left out.
+/// Days without usage are omitted.
 pub async fn usage(
     billing: Billing,
     scope: OrgScope,

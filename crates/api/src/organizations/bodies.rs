@@ -77,12 +77,12 @@ record! {
         default_role: Option<DefaultRole> = change,
         /// `true` if projects may be `public`, so that every member of the organization can view them.
         allow_public_projects: Option<bool> = change,
-        /// `true` if only people with a second factor have access to the organization; API keys keep working.
-        /// Only an owner with a fresh session can change this.
+        /// `true` if only users with a second factor have access to the organization; API keys keep working.
+        /// Only an owner who has recently confirmed their identity can change this.
         require_second_factor: Option<bool> = change,
         /// `true` if members managed by a provider of the organization have access only in the console, after
-        /// a sign-on with it; API keys keep working, and owners can use other sign-in methods. Only an owner
-        /// with a fresh session can change this.
+        /// a sign-on with this provider. API keys keep working, and owners can use other sign-in methods.
+        /// Only an owner who has recently confirmed their identity can change this.
         require_sign_on: Option<bool> = change,
     }
 }

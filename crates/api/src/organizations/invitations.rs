@@ -30,9 +30,9 @@ record! {
     pub struct CreateInvitation in Api {
         /// The e-mail address.
         email: Email = required,
-        /// The role.
+        /// The role; by default the organization's `default_role`.
         role: Option<OrganizationRole> = optional,
-        /// A human-readable message.
+        /// A message to the guest, which is quoted in the e-mail.
         message: Option<DescriptionText> = optional,
     }
 }
@@ -55,7 +55,7 @@ pub struct CreatedInvitation {
     role: OrganizationRole,
     /// The time at which the invitation expires.
     expires_at: Time,
-    /// The state.
+    /// The state of the invitation.
     status: InvitationStatus,
 }
 
@@ -77,9 +77,9 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("create_invitation")
 };
 
-/// Invite a person to an organization.
+/// Invite someone to an organization.
 ///
-/// Without a `role` the guest gets the organization's `default_role`.
+/// Without a `role`, the guest gets the organization's `default_role`.
 pub async fn create(
     tenants: Tenants,
     scope: OrgScope,
@@ -102,7 +102,7 @@ pub async fn create(
 #[derive(Clone, Copy, Debug)]
 pub struct InvitationQuery {
     pub page: Page,
-    /// Only those with this status.
+    /// Only invitations with this status.
     pub status: Option<InvitationStatus>,
 }
 
@@ -125,19 +125,19 @@ pub struct InvitationPage {
 /// An invitation in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Invitation {
-    /// The id.
+    /// The invitation's id.
     id: InvitationId,
     /// The e-mail address.
     email: String,
     /// The role.
     role: OrganizationRole,
-    /// The state.
+    /// The state of the invitation.
     status: InvitationStatus,
-    /// The time at which it was created.
+    /// The time when the invitation was created.
     created_at: Time,
     /// The time at which the invitation expires.
     expires_at: Time,
-    /// The person who sent the invitation.
+    /// The user who sent the invitation.
     invited_by: PersonBrief,
 }
 
@@ -146,7 +146,7 @@ pub const LIST: Operation =
 
 /// List the invitations of an organization.
 ///
-/// The newest come first. Withdrawn ones aren't listed.
+/// The newest come first. Withdrawn invitations aren't listed.
 pub async fn list(
     tenants: Tenants,
     scope: OrgScope,
@@ -174,7 +174,7 @@ pub const DELETE: Operation =
 
 /// Withdraw an invitation.
 ///
-/// Its link stops working, and its address may be invited again.
+/// Its link stops working, and the address can be invited again.
 pub async fn delete(
     tenants: Tenants,
     scope: InvitationScope,
@@ -187,13 +187,13 @@ pub async fn delete(
 /// An invitation that was sent again.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ResentInvitation {
-    /// The id.
+    /// The invitation's id.
     id: InvitationId,
     /// The e-mail address.
     email: String,
     /// The role.
     role: OrganizationRole,
-    /// The state.
+    /// The state of the invitation.
     status: InvitationStatus,
     /// The time at which the invitation expires.
     expires_at: Time,
@@ -215,7 +215,8 @@ pub const RESEND: Operation = Operation {
 
 /// Send an invitation again.
 ///
-/// The new e-mail contains another link, and the old link stops working. An expired invitation becomes open again.
+/// The new e-mail contains a new link, and the old link stops working. An expired invitation becomes open
+/// again.
 pub async fn resend(
     tenants: Tenants,
     scope: InvitationScope,

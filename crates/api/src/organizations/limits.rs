@@ -15,7 +15,7 @@ use web::route::Operation;
 /// The limits of an organization's usage and spending.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OrganizationLimits {
-    /// All models that are offered.
+    /// The limits of all available models.
     models: Vec<ModelLimits>,
     /// The amount by which the balance may go below zero.
     credit_limit: Nano,
@@ -23,14 +23,14 @@ pub struct OrganizationLimits {
     balance: Balance,
 }
 
-/// The limits of a model for each organization.
+/// The limits of a model. They apply to each organization separately.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModelLimits {
-    /// The id.
+    /// The model's id.
     id: String,
-    /// The maximum number of calls per minute, per organization.
+    /// The maximum number of calls per minute.
     max_requests_per_min: u32,
-    /// The maximum number of concurrent calls per organization.
+    /// The maximum number of concurrent calls.
     max_concurrent_requests: u32,
     /// The maximum number of tokens per request.
     max_tokens: i64,

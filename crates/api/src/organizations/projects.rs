@@ -48,11 +48,11 @@ record! {
 record! {
     #[derive(Debug)]
     struct CreateSettings in Api {
-        /// The id of the model.
+        /// The id of the default model.
         model: Option<Text<128>> = optional,
         /// The maximum number of tokens per request; null for the model's limit.
         max_tokens: Option<Integer<1, 1_000_000_000>> = optional,
-        /// The randomness of the answer, from 0 to 2.
+        /// The sampling temperature, from 0 to 2.
         temperature: Option<Temperature> = optional,
     }
     check(fields) {
@@ -66,11 +66,11 @@ record! {
     }
 }
 
-/// The defaults of a project's model calls; null if not set.
+/// The defaults of a project's model calls. A value is null if it isn't set.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ProjectSettings")]
 pub struct Settings {
-    /// The id of the model.
+    /// The id of the default model.
     model: Option<String>,
     /// The maximum number of tokens per request; null for the model's limit.
     max_tokens: Option<i64>,
@@ -80,13 +80,13 @@ pub struct Settings {
 /// A new project.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreatedProject {
-    /// The id.
+    /// The project's id.
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time at which it was created.
+    /// The time when the project was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -165,19 +165,19 @@ pub struct ProjectPage {
 /// A project in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedProject {
-    /// The id.
+    /// The project's id.
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time at which it was created.
+    /// The time when the project was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
     /// The visibility of the project.
     visibility: Visibility,
-    /// The caller's effective role.
+    /// The caller's effective role; null if the caller has none.
     role: Option<ProjectRole>,
 }
 
@@ -185,7 +185,7 @@ pub const LIST: Operation = Operation::new("list_projects");
 
 /// List the projects that the caller can view.
 ///
-/// An API key sees its own.
+/// An API key sees only its own project.
 pub async fn list(
     tenants: Tenants,
     scope: OrgScope,
@@ -208,13 +208,13 @@ pub async fn list(
 /// A project with its settings and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Project {
-    /// The id.
+    /// The project's id.
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The time at which it was created.
+    /// The time when the project was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -224,11 +224,11 @@ pub struct Project {
     visibility: Visibility,
     /// The id of the organization.
     organization_id: OrganizationId,
-    /// The number of explicit members.
+    /// The number of explicit members, not counting access through a role in the organization.
     members_count: i64,
     /// The number of API keys of the project.
     api_keys_count: i64,
-    /// The usage.
+    /// The project's total usage.
     usage: UsageTotals,
 }
 
@@ -282,15 +282,15 @@ record! {
 record! {
     #[derive(Debug)]
     struct UpdateSettings in Api {
-        /// The id of the model.
+        /// The id of the default model.
         model: Patch<Text<128>> = patch,
         /// The maximum number of tokens per request; null for the model's limit.
         max_tokens: Patch<Integer<1, 1_000_000_000>> = patch,
-        /// The randomness of the answer, from 0 to 2.
+        /// The sampling temperature, from 0 to 2.
         temperature: Patch<Temperature> = patch,
     }
     check(fields) {
-        // The combination with the stored settings is checked later.
+        // The combination with the stored settings is checked in the operation.
         if let (Some(api), Some(Patch::Set(id))) = (fields.state(), &model)
             && let Err((field, problem)) = check_settings(&api.catalog.now(), Some(&id.0), None)
         {
@@ -319,7 +319,7 @@ impl UpdateProject {
 /// A project after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UpdatedProject {
-    /// The id.
+    /// The project's id.
     id: ProjectId,
     /// The name, of 1 to 100 characters.
     name: String,
@@ -342,7 +342,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Change a project.
 ///
-/// A change to the same values doesn't change `updated_at`.
+/// A change that sets the same values doesn't change `updated_at`.
 pub async fn update(
     api: Api,
     scope: ProjectScope,
@@ -361,7 +361,7 @@ pub async fn update(
     Ok(versioned(version, data))
 }
 
-/// Returns the check of a project's settings against the catalog.
+/// Returns the check of project settings against the current catalog.
 pub fn settings_check(
     catalog: &CurrentCatalog,
 ) -> impl Fn(Option<&str>, Option<i64>) -> Result<(), Error> + Send {

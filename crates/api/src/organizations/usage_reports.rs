@@ -1,4 +1,4 @@
-//! The shared part of both usage reports: query, rows, and the reply as JSON or CSV (docs/contract/usage.md).
+//! The common part of both usage reports: query, rows, and the reply as JSON or CSV (docs/contract/usage.md).
 
 pub mod csv;
 
@@ -77,7 +77,7 @@ impl UsageQuery {
         Some(Self { query, subject, format })
     }
 
-    /// Returns the query for billing.
+    /// Returns the query for the billing crate.
     pub fn query(&self) -> Query {
         self.query
     }
@@ -105,7 +105,7 @@ impl UsageQuery {
             Format::Csv => {
                 let (name, groups) = (csv::file_name(name, report.range), self.query.groups);
                 let currency = report.currency.as_deref().unwrap_or_default();
-                // The report of a project has names.
+                // Only the report of a project has names.
                 let named = self.subject == Subject::Project;
                 JsonOrCsv::Csv(csv::file(name, named, groups, &report, currency))
             }
@@ -135,16 +135,16 @@ impl UsageQuery {
     }
 }
 
-/// The quantity of each component that was used.
+/// The used quantity of each component.
 type Components = BTreeMap<&'static str, i64>;
 
 /// Usage of chat models and of embedding models.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "UsageCells")]
 pub struct Cells {
-    /// Chat models.
+    /// The usage of chat models.
     chat: ChatUsage,
-    /// Embedding models.
+    /// The usage of embedding models.
     embeddings: EmbeddingsUsage,
 }
 
@@ -155,10 +155,10 @@ pub struct ChatUsage {
     requests: i64,
     /// The number of tokens.
     tokens: ChatTokens,
-    /// The price at list price.
+    /// The list price of the usage.
     amount: Pico,
-    /// With `components=true`: how many tokens were of which part, and how many pieces were used, by the name of the
-    /// component.
+    /// The quantity of each component, in tokens or pieces, by the component's name; only with
+    /// `components=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     components: Option<Components>,
 }
@@ -166,9 +166,9 @@ pub struct ChatUsage {
 /// Prompt and completion tokens.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct ChatTokens {
-    /// The text to continue; in counts, the tokens of prompts.
+    /// The number of prompt tokens.
     prompt: i64,
-    /// Tokens of answers.
+    /// The number of completion tokens.
     completion: i64,
 }
 
@@ -179,10 +179,10 @@ pub struct EmbeddingsUsage {
     requests: i64,
     /// The number of tokens.
     tokens: i64,
-    /// The price at list price.
+    /// The list price of the usage.
     amount: Pico,
-    /// With `components=true`: how many tokens were of which part, and how many pieces were used, by the name of the
-    /// component.
+    /// The quantity of each component, in tokens or pieces, by the component's name; only with
+    /// `components=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     components: Option<Components>,
 }
@@ -211,7 +211,7 @@ impl Field for ProjectGroups {
     }
 }
 
-/// Reads groups from words separated by commas, or from an array of words.
+/// Reads groups from comma-separated words, or from an array of words.
 fn read_groups(
     value: Json<'_>,
     at: &Location<'_>,

@@ -33,20 +33,20 @@ pub use test::test;
 /// A new webhook. Only this reply and the reply to a rotation contain its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedWebhook {
-    /// The id.
+    /// The webhook's id.
     id: WebhookId,
     /// The secret with which receivers verify that events come from this server.
     secret: String,
-    /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
-    /// Internet.
+    /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host on
+    /// the public Internet.
     url: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The events that it receives.
+    /// The types of events that the webhook receives.
     events: Vec<EventType>,
     /// Always `true`.
     enabled: bool,
-    /// The time at which it was created.
+    /// The time when the webhook was created.
     created_at: Time,
 }
 
@@ -62,7 +62,7 @@ pub const CREATE: Operation = Operation {
 
 /// Create a webhook.
 ///
-/// The secret is only in this response.
+/// Only this response contains the secret.
 pub async fn create(
     webhooks: Webhooks,
     scope: OrgScope,
@@ -85,24 +85,25 @@ pub async fn create(
 /// A webhook without its secret.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Webhook {
-    /// The id.
+    /// The webhook's id.
     id: WebhookId,
-    /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
-    /// Internet.
+    /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host on
+    /// the public Internet.
     url: String,
     /// A description of up to 1,000 characters.
     description: Option<String>,
-    /// The events that it receives.
+    /// The types of events that the webhook receives.
     events: Vec<EventType>,
-    /// `true` if it receives events.
+    /// `true` if the webhook receives events.
     enabled: bool,
-    /// The reason why it is disabled; null while it is enabled.
+    /// The reason why the webhook is disabled; null while it is enabled.
     disabled_reason: Option<DisabledReason>,
     /// The time since which every attempt has failed; null after a successful attempt.
     failing_since: Option<Time>,
-    /// The time until which events are also signed with the previous secret; null without one.
+    /// The time until which events are also signed with the previous secret; null if only one secret is
+    /// valid.
     previous_secret_ends_at: Option<Time>,
-    /// The time at which it was created.
+    /// The time when the webhook was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -169,7 +170,7 @@ pub const UPDATE: Operation = Operation {
 /// Change a webhook.
 ///
 /// A merge patch: omitted fields don't change, and null clears a field. If the webhook is disabled, its
-/// pending deliveries are canceled. When it is enabled again, it gets events from then on.
+/// pending deliveries are canceled. After it is enabled again, it receives only new events.
 pub async fn update(
     webhooks: Webhooks,
     scope: WebhookScope,

@@ -1,7 +1,7 @@
 //! GET and POST /change-email
 //!
-//! The page of the e-mail's link (docs/contract/pages.md#confirm-a-new-address). It requires more than a click: a
-//! person may have asked for another person's address.
+//! The page behind the link in the e-mail (docs/contract/pages.md#confirm-a-new-address). It requires the
+//! password in addition to a click, because the user may have entered someone else's address.
 
 use askama::Template;
 
@@ -18,7 +18,7 @@ use web::route::Operation;
 
 use super::{FormProblems, Link, Page, is_dead_link};
 
-/// The fields of the form by their labels.
+/// The labels of the form's fields.
 const LABELS: [(&str, &str); 1] = [("password", "The password")];
 
 #[derive(Template)]
@@ -28,12 +28,12 @@ pub(super) enum ChangePage<'a> {
         token: Option<&'a str>,
         problems: FormProblems,
     },
-    /// The account's new address.
+    /// The change was made; this is the account's new address.
     Changed {
         email: &'a str,
         has_console: bool,
     },
-    /// Another account has the address.
+    /// Another account already has the address.
     Taken {
         has_console: bool,
     },
@@ -65,7 +65,7 @@ pub const READ: Operation = Operation {
 
 /// Show the page that confirms a new e-mail address.
 ///
-/// Without a token it asks for the token as well.
+/// If the link has no token, the form also has a field for it.
 pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&ChangePage::Form { token: link.token(), problems: FormProblems::default() })
 }
@@ -79,7 +79,8 @@ pub const CREATE: Operation = Operation {
 
 /// Confirm a new e-mail address from the page.
 ///
-/// A wrong password leaves the link good: the form comes back with the same token, and without the password.
+/// After a wrong password, the link stays valid. The form is shown again with the same token and without the
+/// password.
 pub async fn create(api: Api, scope: Visitor, form: Form<ConfirmNewAddress>) -> Result<Page, Error> {
     let has_console = api.console.enabled;
     let token = form.sent("token").trim().to_owned();

@@ -1,5 +1,5 @@
-//! GET /docs and /docs/{subject}: the API reference, made from the OpenAPI document, and how to use tools
-//! (docs/contract/README.md#reference-pages).
+//! GET /docs and /docs/{subject}: the API reference, generated from the OpenAPI document, and guides for
+//! common tools (docs/contract/README.md#reference-pages).
 
 mod fields;
 mod guides;
@@ -31,9 +31,9 @@ pub(super) const STYLE: &str = include_str!("docs/style.css");
 static CONTENT_SECURITY_POLICY: LazyLock<Option<HeaderValue>> =
     LazyLock::new(|| content_security_policy(STYLE));
 
-/// The name of the page about all tools in the address.
+/// The path segment of the page about all tools.
 const TOOLS: &str = "tools";
-/// For how long caches may keep a page. The pages change with the version of the server.
+/// Caches may keep a page for five minutes. A page changes only with a new version of the server.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
 #[derive(Template)]
@@ -69,7 +69,7 @@ struct UnknownSubject<'a> {
     reference: &'a Reference,
 }
 
-/// Returns the pages of the reference.
+/// Renders the pages of the reference.
 fn render_all(api: &Api) -> Result<Docs, Error> {
     let routes = (api.table)();
     let document = openapi::document(&routes, &api.public_url, &api.service_url);
@@ -92,7 +92,7 @@ fn render_all(api: &Api) -> Result<Docs, Error> {
     })
 }
 
-/// Returns the pages of the reference, made at the first call.
+/// Returns the pages of the reference, which are rendered at the first call.
 fn docs(api: &Api) -> Result<&Docs, Error> {
     match api.docs.get() {
         Some(docs) => Ok(docs),
@@ -140,7 +140,7 @@ impl Reply for DocsPage {
     }
 }
 
-/// The name of a subject in the path.
+/// The path segment of a subject or tool.
 #[derive(Debug)]
 pub struct SubjectPath(String);
 
@@ -168,8 +168,8 @@ pub const READ: Operation = Operation::new("get_reference_subject_page");
 
 /// Show the operations about a subject.
 ///
-/// Each has its fields, errors, callers, and examples for curl and Python. Other pages explain how to use the service
-/// from common tools.
+/// The page lists the fields, errors and callers of each operation, with examples for curl and Python. Other
+/// pages explain how to use the service with common tools.
 pub async fn read(api: Api, _: Visitor, SubjectPath(slug): SubjectPath) -> Result<DocsPage, Error> {
     let docs = docs(&api)?;
     Ok(match docs.subjects.get(&slug) {

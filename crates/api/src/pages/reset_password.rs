@@ -1,6 +1,6 @@
 //! GET and POST /reset-password
 //!
-//! The page of the e-mail's link (docs/contract/pages.md#choose-a-new-password).
+//! The page behind the link in the e-mail (docs/contract/pages.md#choose-a-new-password).
 
 use askama::Template;
 
@@ -14,7 +14,7 @@ use web::route::Operation;
 
 use super::{FormProblems, Link, Page, is_dead_link};
 
-/// The fields of the form by their labels.
+/// The labels of the form's fields.
 const LABELS: [(&str, &str); 2] =
     [("password_confirmation", "The repeated password"), ("password", "The password")];
 
@@ -33,7 +33,7 @@ pub const READ: Operation = Operation {
 
 /// Show the page that sets a new password.
 ///
-/// Without a token it asks for the token as well.
+/// If the link has no token, the form also has a field for it.
 pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&ResetPage::Form { token: link.token(), problems: FormProblems::default() })
 }
@@ -46,8 +46,8 @@ pub const CREATE: Operation = Operation {
 
 /// Set a new password from the page.
 ///
-/// A password that breaks a rule leaves the link good: the form comes back with the same token, and without
-/// the passwords.
+/// If the password breaks a rule, the link stays valid. The form is shown again with the same token and
+/// without the passwords.
 pub async fn create(api: Api, scope: Visitor, form: Form<ResetPassword>) -> Result<Page, Error> {
     let has_console = api.console.enabled;
     let token = form.sent("token").trim().to_owned();

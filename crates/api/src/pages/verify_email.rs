@@ -1,7 +1,8 @@
 //! GET and POST /verify-email
 //!
-//! The page of the e-mail's link (docs/contract/pages.md#verify-an-address). It requires more than a click:
-//! someone else may have registered the address, and its owner would give them access by following the link.
+//! The page behind the link in the e-mail (docs/contract/pages.md#verify-an-address). It requires more than a
+//! click: someone else may have registered the address, and its owner would give them access by following the
+//! link.
 
 use askama::Template;
 
@@ -18,7 +19,7 @@ use web::route::Operation;
 
 use super::{FormProblems, Link, Page, is_dead_link};
 
-/// The fields of the forms by their labels.
+/// The labels of the forms' fields.
 const LABELS: [(&str, &str); 3] = [
     ("new_password_confirmation", "The repeated password"),
     ("new_password", "The new password"),
@@ -30,12 +31,13 @@ const LABELS: [(&str, &str); 3] = [
 pub(super) enum VerifyPage<'a> {
     /// A form for the token.
     Token,
-    /// The two forms by which an address can be confirmed.
+    /// Two forms; the user confirms the address with one of them.
     Forms {
         token: &'a str,
         problems: FormProblems,
     },
-    /// The address, and, if a new password was set, the organizations of the account.
+    /// The verified address. If a new password was set, `new_password` contains the organizations of the
+    /// account.
     Confirmed {
         email: &'a str,
         new_password: Option<&'a [String]>,
@@ -46,14 +48,14 @@ pub(super) enum VerifyPage<'a> {
     },
 }
 
-/// The token from the e-mail, and the reader's proof that the account is theirs.
+/// The token from the e-mail, and the proof that the account belongs to the reader.
 #[derive(Debug)]
 pub struct ConfirmAddress {
     token: Text<512>,
     proof: Option<Proof>,
 }
 
-/// A proof that the account is the reader's.
+/// A proof that the account belongs to the reader.
 #[derive(Debug)]
 enum Proof {
     /// The account's password.
@@ -104,7 +106,7 @@ pub const READ: Operation = Operation {
 
 /// Show the page that verifies an e-mail address.
 ///
-/// Without a token it asks for the token.
+/// If the link has no token, the page has a field for it.
 pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&match link.token() {
         Some(token) => VerifyPage::Forms { token, problems: FormProblems::default() },
@@ -124,7 +126,8 @@ pub const CREATE: Operation = Operation {
 
 /// Verify an e-mail address from the page.
 ///
-/// A mistake leaves the link good: the forms come back with the same token, and without the passwords.
+/// After a mistake, the link stays valid. The forms are shown again with the same token and without the
+/// passwords.
 pub async fn create(api: Api, scope: Visitor, form: Form<ConfirmAddress>) -> Result<Page, Error> {
     let (accounts, has_console) = (&api.accounts, api.console.enabled);
     let token = form.sent("token").trim().to_owned();

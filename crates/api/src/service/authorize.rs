@@ -1,7 +1,7 @@
 //! POST /service/v1/authorize: decides whether a credential may make a model call.
 //!
-//! The reply is always 200 with the decision in the body; only a wrong service token or a malformed request
-//! is an error (docs/contract/service.md#authorize).
+//! The reply is always 200, with the decision in the body. Only a wrong service token and a malformed request
+//! are errors (docs/contract/service.md#authorize).
 
 mod question;
 

@@ -18,7 +18,7 @@ use keys::uses::RemainingRate;
 
 /// A number of tokens in a request.
 pub type Tokens = Integer<0, 1_000_000_000>;
-/// The number of answers of a chat, each of which may use `max_tokens`.
+/// The number of answers that a chat requests, each of which may have `max_tokens` tokens.
 pub type Choices = Integer<1, 128>;
 /// The number of texts in an embeddings call.
 pub type Inputs = Integer<1, 2_048>;
@@ -55,7 +55,7 @@ pub(super) fn require_model<T>(
     }
 }
 
-/// The decision about a model call: the caller if it is allowed, the reason if it is refused.
+/// The decision about a model call, with the caller of an allowed call and the reason of a refusal.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Decision {
     /// `true` if the call may be made.
@@ -82,11 +82,11 @@ pub struct Decision {
     pub limits: Limits,
     /// The money that is reserved for the call; null if none was requested.
     pub reservation: Option<Reservation>,
-    /// The time to wait if a rate is used up, in milliseconds.
+    /// The time after which a request is admitted again, in milliseconds, if a rate is used up.
     pub retry_after_ms: Option<i64>,
 }
 
-/// The rates that a call counted against; null for a missing limit, and for a refused call.
+/// The rates that a call counted against. A rate is null if the call has no such limit, or was refused.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "RemainingRates")]
 pub struct Limits {
@@ -102,7 +102,7 @@ pub struct Limits {
 pub struct Remaining {
     /// The limit in requests per minute.
     pub limit_requests: u32,
-    /// The requests that would still be admitted now.
+    /// The number of requests that would be admitted now.
     pub remaining_requests: u32,
     /// The time until the whole limit is available again, in milliseconds.
     pub reset_requests_ms: i64,
@@ -139,7 +139,7 @@ impl Decision {
     /// Returns the decision for a refused call.
     ///
     /// # Errors
-    /// Server errors stay errors.
+    /// Server errors are returned as errors.
     pub fn refused(refused: RefusedCall, model: Option<String>) -> Result<Self, Error> {
         let RefusedCall { error, caller } = refused;
         if error.code.status().is_server_error() {

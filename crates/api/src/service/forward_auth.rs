@@ -1,8 +1,8 @@
 //! GET /service/v1/forward-auth: the decision of `authorize` for reverse proxies, by status and headers.
 //!
-//! nginx (`auth_request`), Caddy (`forward_auth`) and Traefik (`ForwardAuth`) ask about each request before
-//! they pass it on. The call is described by the query, which the operator's configuration sets. Headers are
-//! not used for it, because Caddy and Traefik pass on the client's own.
+//! nginx (`auth_request`), Caddy (`forward_auth`) and Traefik (`ForwardAuth`) call this endpoint before they
+//! forward a request. The query, which the operator configures in the proxy, describes the call. Headers
+//! can't describe it, because Caddy and Traefik forward the client's own headers.
 
 mod question;
 
@@ -88,9 +88,9 @@ async fn decide_request(api: &Api, request: ForwardAuth) -> Result<Decision, Err
 /// The reply to a proxy.
 #[derive(Debug)]
 pub enum Verdict {
-    /// 200: pass the request on, with these headers.
+    /// The response is 200: the proxy forwards the request with these headers.
     Allowed(Box<Decision>),
-    /// A refusal for nginx, which accepts only 401 and 403; the true status is in headers.
+    /// A refusal for nginx, which accepts only 401 and 403. The actual status is in headers.
     DeniedForNginx(Error),
 }
 
@@ -133,8 +133,8 @@ fn identity(decision: &Decision) -> HeaderMap {
     headers
 }
 
-/// Returns a refusal for nginx: 401 stays, every other status becomes 403. The true status, code and body are
-/// in headers, so that nginx can be configured to send them to the client.
+/// Returns a refusal for nginx. A status of 401 doesn't change; every other status becomes 403. The actual
+/// status, code and body are in headers, so that nginx can be configured to send them to the client.
 fn denied_for_nginx(error: &Error) -> Result<Response<Body>, Error> {
     let mut response = reply::error_response(error, false);
     let status = response.status();

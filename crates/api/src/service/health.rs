@@ -39,7 +39,7 @@ pub struct Check {
     name: &'static str,
     /// `true` if the check passed.
     ok: bool,
-    /// The result in a sentence.
+    /// The result, as a sentence.
     message: String,
 }
 
@@ -53,7 +53,7 @@ pub const HEALTHZ: Operation = Operation::new("get_health");
 
 /// Check that the process runs.
 ///
-/// It checks nothing else, so that a supervisor doesn't stop a server whose database is unavailable.
+/// This checks nothing else, so that a supervisor doesn't stop a server whose database is unavailable.
 pub async fn healthz(_: Api, _: Visitor, _: NoInput) -> Result<Bare<Health>, Error> {
     Ok(Bare(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
@@ -71,7 +71,7 @@ pub const READYZ: Operation = Operation {
 
 /// Check whether requests can be sent to this replica.
 ///
-/// Returns each check by its name; otherwise 503, with the failed ones in `details`.
+/// Returns all checks if they passed; otherwise 503, with the failed checks in `details`.
 pub async fn readyz(monitor: Monitor, _: Visitor, _: NoInput) -> Result<Bare<Readiness>, Error> {
     let checks = monitor.checks().await;
     if checks.iter().all(|check| check.ok) {

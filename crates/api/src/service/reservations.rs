@@ -25,7 +25,7 @@ pub struct Reservation {
     pub id: ReservationId,
     /// The amount, in the organization's currency.
     pub amount: Nano,
-    /// When it expires.
+    /// The time when it expires.
     pub expires_at: Time,
 }
 
@@ -40,7 +40,7 @@ impl From<reservations::Reservation> for Reservation {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ReleasedReservation")]
 pub struct Released {
-    /// The id.
+    /// The reservation's id.
     id: ReservationId,
     /// Always `true`.
     released: bool,
@@ -67,7 +67,7 @@ pub const EXTEND: Operation =
 
 /// Extend a reservation.
 ///
-/// It lives for a whole lifetime from now.
+/// The reservation then expires after its full lifetime, counted from now.
 pub async fn extend(
     billing: Billing,
     _: ServiceScope,
@@ -81,7 +81,7 @@ pub const DELETE: Operation =
 
 /// Release a reservation.
 ///
-/// Its money is free again.
+/// Its money becomes available again.
 pub async fn delete(
     billing: Billing,
     _: ServiceScope,

@@ -35,7 +35,7 @@ record! {
     /// The events of a batch.
     #[derive(Debug)]
     pub struct Batch in Api {
-        /// 1 to 1,000 events. Each is accepted or rejected on its own.
+        /// 1 to 1,000 events. Each is accepted or refused separately.
         events: Events = required,
     }
 }
@@ -51,10 +51,10 @@ impl Batch {
     }
 }
 
-/// Reads the events of a receipt: one as it was reported, the body of a batch, or a CloudEvent.
+/// Reads the events of a receipt, which contains a single event, the body of a batch, or a CloudEvent.
 ///
 /// # Errors
-/// 400 for a receipt that can't be read, as for the operation.
+/// 400 if the receipt can't be read, as for the operation.
 pub fn read_receipt(text: &[u8]) -> Result<Vec<Event>, Error> {
     let value = json::parse(text)?;
     let has = |name: &str| matches!(&value, Json::Object(all) if all.iter().any(|(found, _)| found == name));
@@ -70,7 +70,7 @@ pub fn read_receipt(text: &[u8]) -> Result<Vec<Event>, Error> {
 }
 
 record! {
-    /// The body of a batch, without a server.
+    /// The body of a batch, read without the server's state.
     struct Receipts in () {
         events: Events = required,
     }
@@ -101,10 +101,11 @@ impl Input<Api> for Batch {
 
 /// The maximum number of events in a batch.
 const MAX_EVENTS: usize = 1_000;
-/// The maximum number of field errors in the reply to a batch; further invalid events have only code and message.
+/// The maximum number of field errors in the reply to a batch. Further invalid events have only a code and a
+/// message.
 const MAX_BATCH_DETAILS: usize = 2 * MAX_EVENTS;
 
-/// Events, each read on its own.
+/// Events, each read separately.
 #[derive(Debug)]
 struct Events(Vec<Result<Event, Unreadable>>);
 
@@ -133,7 +134,7 @@ impl Field for Events {
     }
 }
 
-/// The results of a batch, one per event and in their order.
+/// The results of a batch, in the order of its events.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "UsageResults")]
 pub struct Results {
@@ -146,7 +147,7 @@ pub struct Results {
 pub struct EventResult {
     /// The event's id, if it could be read.
     id: Option<Arc<str>>,
-    /// The state.
+    /// The status of the event.
     status: EventStatus,
     /// The code of a refusal.
     code: Option<&'static str>,
@@ -203,7 +204,7 @@ pub const USAGE: Operation = Operation {
 
 /// Record usage events.
 ///
-/// Each event counts exactly once, by its source and id.
+/// Each event counts exactly once, identified by its source and id.
 pub async fn usage(billing: Billing, _: ServiceScope, batch: Batch) -> Result<Bare<Results>, Error> {
     let Batch { events: Events(events) } = batch;
     let (mut read, mut refused) = (Vec::with_capacity(events.len()), Vec::new());

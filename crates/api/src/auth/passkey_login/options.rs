@@ -14,8 +14,8 @@ pub const CREATE: Operation =
 
 /// Start logging in with a passkey.
 ///
-/// Returns the input of `PublicKeyCredential.parseRequestOptionsFromJSON`. The options name no account: the
-/// user chooses one of their passkeys for this server.
+/// Returns the input of `PublicKeyCredential.parseRequestOptionsFromJSON`. The options don't identify an
+/// account: the user chooses one of their passkeys for this server.
 pub async fn create(accounts: Accounts, _: Visitor, _: NoInput) -> Result<Enveloped<PasskeyOptions>, Error> {
     Ok(private(passkey::start(&accounts)?.into()))
 }

@@ -13,7 +13,7 @@ use web::input::NoInput;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
 
-/// Options of a call in the browser, with the members that WebAuthn defines.
+/// The options of a WebAuthn call in the browser, with the members that WebAuthn defines.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct PublicKey(Value);
@@ -27,12 +27,12 @@ impl JsonSchema for PublicKey {
     }
 }
 
-/// The options of a call in the browser that creates or uses a passkey.
+/// The options of the browser call that creates or uses a passkey.
 #[derive(Serialize, JsonSchema)]
 pub struct PasskeyOptions {
     /// The options of `navigator.credentials.create` or `navigator.credentials.get`, in their JSON form.
     public_key: PublicKey,
-    /// A value to send back once with the browser's response, within five minutes.
+    /// A value that is sent back with the browser's response. It can be used once, within five minutes.
     ceremony: String,
 }
 
@@ -49,8 +49,8 @@ pub const CREATE: Operation = Operation {
 
 /// Start adding a passkey.
 ///
-/// Returns the input of `PublicKeyCredential.parseCreationOptionsFromJSON`. Requires a session in which
-/// the user confirmed their identity recently.
+/// Returns the input of `PublicKeyCredential.parseCreationOptionsFromJSON`. Requires a session in which the
+/// user recently confirmed their identity.
 pub async fn create(
     accounts: Accounts,
     scope: SessionScope,

@@ -16,7 +16,7 @@ use web::route::Operation;
 /// The header with the signature.
 const SIGNATURE: &str = "stripe-signature";
 
-/// An event as Stripe sends it, in the bytes that it has signed.
+/// An event from Stripe, as the bytes that Stripe has signed.
 #[derive(Debug)]
 pub struct SignedEvent {
     signature: Option<String>,
@@ -46,7 +46,7 @@ impl Input<Api> for SignedEvent {
             ),
         ];
         Description {
-            // The other fields are Stripe's.
+            // Stripe defines the other fields.
             body: Some(ObjectSchema { properties, is_open: true }),
             headers: vec![("Stripe-Signature", schema)],
             ..Description::default()
@@ -65,7 +65,7 @@ pub const CREATE: Operation = Operation {
 
 /// Receive an event from Stripe.
 ///
-/// The signature authenticates the event. It is stored, and processed afterwards.
+/// The signature authenticates the event. The event is stored first and processed later.
 pub async fn create(payments: Payments, _: Visitor, event: SignedEvent) -> Result<Enveloped<Message>, Error> {
     inbound::receive(&payments, event.signature.as_deref(), &event.bytes).await?;
     Ok(ok(Message { message: "The event is received.".into() }))

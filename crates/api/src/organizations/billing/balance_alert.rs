@@ -21,13 +21,13 @@ use web::route::Operation;
 /// The alert of an organization's balance.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BalanceAlert {
-    /// The threshold; null without an alert.
+    /// The threshold; null if no alert is set.
     below: Option<Nano>,
-    /// The time at which the balance dropped below the threshold; null if it isn't below.
+    /// The time when the balance dropped below the threshold; null if it isn't below.
     low_since: Option<Time>,
     /// The posted balance, excluding reserved amounts.
     balance: Nano,
-    /// The currency, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
 }
 
@@ -63,7 +63,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Set the balance alert.
 ///
-/// Null removes it.
+/// A null threshold removes the alert.
 pub async fn update(
     billing: Billing,
     scope: OrgScope,

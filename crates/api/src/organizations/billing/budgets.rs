@@ -26,15 +26,15 @@ pub use bodies::{CreateBudget, UpdateBudget};
 /// A budget, with its usage in the current period.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Budget {
-    /// The id.
+    /// The budget's id.
     id: BudgetId,
     /// The name, of 1 to 100 characters.
     name: String,
     /// `organization`, `project` or `api_key`.
     scope: &'static str,
-    /// The project, or the project of the API key; null for the organization.
+    /// The project, or the project of the API key; null for the scope `organization`.
     project_id: Option<ProjectId>,
-    /// The API key; null for others.
+    /// The API key; null for other scopes.
     api_key_id: Option<ApiKeyId>,
     /// `day`, `month` or `total`, in UTC.
     period: &'static str,
@@ -44,19 +44,19 @@ pub struct Budget {
     hard: bool,
     /// The percentages of the limit at which owners and admins are notified by e-mail.
     thresholds: Vec<i64>,
-    /// The currency of the organization, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
-    /// The first instant of the running period; null for `total`.
+    /// The start of the current period; null for `total`.
     period_start: Option<Time>,
-    /// The first instant of the next period; null for `total`.
+    /// The end of the current period, exclusive; null for `total`.
     period_end: Option<Time>,
-    /// The list price of the usage in the running period.
+    /// The list price of the usage in the current period.
     spent: Pico,
     /// The amount reserved for calls in progress.
     reserved: Nano,
-    /// The limit minus `spent` and `reserved`; negative if they exceed the limit.
+    /// The limit minus `spent` and `reserved`; negative if the limit is exceeded.
     left: Pico,
-    /// The time at which it was created.
+    /// The time when the budget was created.
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
@@ -106,7 +106,7 @@ pub const CREATE: Operation = Operation {
 
 /// Create a budget.
 ///
-/// Usage so far in the current period counts, and so do current reservations.
+/// Usage and reservations of the current period count, even if they are older than the budget.
 pub async fn create(
     billing: Billing,
     scope: OrgScope,

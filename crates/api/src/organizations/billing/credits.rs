@@ -23,21 +23,21 @@ pub struct CreditPage {
     page: PageInfo,
 }
 
-/// Money that was bought, given or refunded.
+/// Credit that was bought, granted or refunded.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Credit {
-    /// The id.
+    /// The credit's id.
     id: CreditId,
     amount: Nano,
-    /// The remaining amount. An expired credit keeps it until a background job ends the credit.
+    /// The remaining amount. An expired credit keeps its amount until a background job ends it.
     remaining: Nano,
-    /// The currency, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
-    /// Unique within the organization.
+    /// The reference, unique within the organization.
     reference: String,
     /// `purchase`, `grant`, `payment`, `discount`, `correction` or `void`.
     kind: &'static str,
-    /// The time at which it was created.
+    /// The time when the credit was created.
     created_at: Time,
     /// The time at which the credit expires; null if it never expires.
     expires_at: Option<Time>,

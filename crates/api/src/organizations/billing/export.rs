@@ -20,7 +20,7 @@ use web::input::Query;
 use web::reply::{Body, Reply};
 use web::route::Operation;
 
-/// The month in which charges are billed.
+/// The month whose charges are exported.
 pub struct MonthField(pub Month);
 
 impl Field for MonthField {
@@ -38,7 +38,7 @@ impl Field for MonthField {
     }
 }
 
-/// The form of an export.
+/// The file format of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 enum Format {
@@ -111,7 +111,7 @@ impl Record<Api> for ExportQuery {
     }
 }
 
-/// Charges as a file, which is generated while it is sent.
+/// The charges as a file, which is generated while it is sent.
 pub struct ExportFile {
     name: String,
     form: Form,
@@ -119,10 +119,10 @@ pub struct ExportFile {
 }
 
 impl ExportFile {
-    /// Begins with the charges of an organization in a month.
+    /// Starts an export of an organization's charges in a month.
     ///
     /// # Errors
-    /// The database fails, or a sum overflows.
+    /// An error if the database fails or a sum overflows.
     pub async fn begin(
         billing: &Billing,
         id: OrganizationId,
@@ -142,7 +142,7 @@ impl Reply for ExportFile {
     fn into_response(self) -> Result<Response<Body>, Error> {
         let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{}\"", self.name))
             .map_err(|_| Error::internal("a file's name can't be a header"))?;
-        // An error aborts the response, so that the client doesn't mistake a part for the whole.
+        // An error aborts the response, so that the client doesn't mistake a partial file for a complete one.
         let lines =
             stream::try_unfold((Some(self.form.header()), self.export), |(header, mut export)| async {
                 let lines = match header {
@@ -173,9 +173,10 @@ pub const EXPORT: Operation =
 
 /// Export the charges of a month.
 ///
-/// A file in the form of FOCUS, with a line for each day, project, key, model, kind of tokens and price, and lines for
-/// discounts, rounding and credit notes. The lines of an invoice sum to its amount. `version=1.4` also has the dataset
-/// `invoice_detail` with the lines of invoices and credit notes, and `billing_period` with the status of the month.
+/// Returns a file in the FOCUS format, with a line for each day, project, key, model, kind of tokens and
+/// price, and lines for discounts, rounding and credit notes. The lines of an invoice sum to its amount. With
+/// `version=1.4`, the datasets `invoice_detail`, with the lines of invoices and credit notes, and
+/// `billing_period`, with the status of the month, are also available.
 pub async fn export(
     billing: Billing,
     scope: OrgScope,

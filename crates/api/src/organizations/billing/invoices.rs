@@ -58,20 +58,21 @@ impl Record<Api> for InvoiceQuery {
 /// The invoice of a month.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Invoice {
-    /// The id.
+    /// The invoice's id.
     id: InvoiceId,
-    /// The number, consecutive over all invoices of this service, without gaps.
+    /// The number, consecutive over all invoices of the service, without gaps.
     number: i64,
-    /// The first day of the month.
+    /// The start of the month.
     period_start: Time,
-    /// The first instant of the next month.
+    /// The end of the month, exclusive.
     period_end: Time,
     amount: Nano,
-    /// An earlier debt that is on no other invoice and has to be paid with this one. It isn't charged again.
+    /// An earlier debt that is on no other invoice and must be paid with this invoice. It isn't charged
+    /// again.
     balance_brought_forward: Nano,
     /// The unpaid part of the amount and the balance brought forward.
     amount_due: Nano,
-    /// The currency, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
     /// `open`, `paid`, `void` or `uncollectible`.
     status: &'static str,
@@ -79,28 +80,28 @@ pub struct Invoice {
     payment_date: Option<Time>,
     /// The lines.
     items: Vec<InvoiceItem>,
-    /// Its credit notes, the oldest first.
+    /// The invoice's credit notes, oldest first.
     credit_notes: Vec<CreditNote>,
 }
 
-/// A correction of an invoice after the close of its month: it lowers the amount due and refunds payments.
+/// A correction of an invoice after its month was closed. It lowers the amount due and refunds payments.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CreditNote {
-    /// The id.
+    /// The credit note's id.
     id: CreditNoteId,
-    /// The number, consecutive over all credit notes of this service, without gaps.
+    /// The number, consecutive over all credit notes of the service, without gaps.
     number: i64,
-    /// The time at which it was created.
+    /// The time when the credit note was created.
     created_at: Time,
     /// The source and id of the correction, and the number of other corrections in the same credit note.
     reference: String,
-    /// The refund. Negative if the lost discount was worth more than the usage taken back.
+    /// The credited amount; negative if the lost discount exceeds the value of the corrected usage.
     amount: Nano,
     /// The lines.
     items: Vec<InvoiceItem>,
 }
 
-/// A line; `amount` is exactly `quantity` × `unit_price`.
+/// A line of an invoice; `amount` is exactly `quantity` × `unit_price`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvoiceItem {
     /// A description of the line.
@@ -123,7 +124,7 @@ impl From<Item> for InvoiceItem {
 }
 
 impl Invoice {
-    /// Returns an invoice as the API shows it.
+    /// Returns an invoice for the API's reply.
     pub fn new(document: Document) -> Self {
         let Document { invoice, items, notes } = document;
         let note = |(note, items): (invoices::CreditNote, Vec<Item>)| CreditNote {

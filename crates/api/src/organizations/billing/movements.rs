@@ -54,15 +54,16 @@ pub struct MovementPage {
 pub struct Movement {
     /// The id of the movement.
     id: LedgerTransactionId,
-    /// The time of the event.
+    /// The time when the movement was booked.
     time: Time,
     /// `usage`, `credit`, `credit_expiry`, `discount`, `payment`, `void` or `write_off`.
     kind: &'static str,
-    /// Negative if it lowers the balance.
+    /// The amount; negative if it lowers the balance.
     amount: Nano,
-    /// The currency, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
-    /// The reference of a new credit; the id of another credit or of an invoice; a month; null for usage.
+    /// The reference or id of a credit, the id of an invoice or payment, or a month, depending on `kind`;
+    /// null for usage.
     reference: Option<String>,
 }
 
@@ -100,7 +101,7 @@ fn rows(listed: Movements) -> impl Iterator<Item = Movement> {
     })
 }
 
-/// Returns movements as a file.
+/// Returns a file with these movements.
 pub fn file(id: OrganizationId, listed: Movements) -> CsvFile {
     let columns = ["id", "time", "kind", "amount", "currency", "reference"];
     let mut file = CsvFile::new(format!("movements_{id}.csv"), &columns);

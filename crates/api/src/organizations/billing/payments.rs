@@ -32,23 +32,24 @@ pub struct Payment {
     status: &'static str,
     /// The amount of credit bought, or the amount paid for an invoice, without tax.
     amount: Nano,
-    /// The tax that is paid on top; null until it is known.
+    /// The tax that is added to the amount; null until it is known.
     tax: Option<Nano>,
-    /// The amount with the tax, which is charged; null until the tax is known.
+    /// The charged amount, including tax; null until the tax is known.
     total: Option<Nano>,
-    /// The currency, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
-    /// The invoice that it pays; null for credit.
+    /// The invoice that the payment pays; null for credit.
     invoice_id: Option<InvoiceId>,
-    /// The payment processor's page on which it is paid; null once it can no longer be paid.
+    /// The URL of the payment processor's page for this payment; null when it can no longer be paid.
     checkout_url: Option<String>,
     /// The sum of its refunds, without tax.
     refunded: Nano,
-    /// The sum that banks hold because of disputes, without tax.
+    /// The sum that banks withhold because of disputes, without tax.
     disputed: Nano,
-    /// The reason why it failed, was canceled or is waiting; null otherwise.
+    /// The reason why the payment failed, was canceled or is waiting; null otherwise.
     failure_code: Option<String>,
-    /// The payment processor's page with the invoice or receipt of a payment with tax; null without one.
+    /// The URL of the payment processor's page with the invoice or receipt, for a payment with tax; null
+    /// otherwise.
     receipt_url: Option<String>,
     /// The time when the payment was created.
     created_at: Time,
@@ -85,7 +86,7 @@ record! {
     #[derive(Debug)]
     pub struct CreatePayment in Api {
         amount: Option<Amount> = optional,
-        /// The invoice to pay: its amount due, rounded up to an amount that can be charged.
+        /// The invoice to pay. The payment is its amount due, rounded up to an amount that can be charged.
         invoice_id: Option<InvoiceId> = optional,
         /// `true` to save the card for automatic charges.
         save_card: bool = or(false),
@@ -105,10 +106,10 @@ record! {
 }
 
 impl CreatePayment {
-    /// Returns the payment to make; `request_key` is that of [`New`].
+    /// Converts the body to a payment. A repeated request has the same `request_key`.
     ///
     /// # Errors
-    /// None: the record contains the payment.
+    /// An internal error if the body has neither amount nor invoice, which the check of the record rules out.
     pub fn into_new(self, request_key: Option<[u8; 32]>) -> Result<New, Error> {
         let target = match (self.amount, self.invoice_id) {
             (_, Some(invoice_id)) => Target::Invoice(invoice_id),
@@ -136,8 +137,8 @@ pub const CREATE: Operation = Operation {
 
 /// Pay for credit, or an invoice.
 ///
-/// The response contains the page of the payment processor on which it is paid. Repeating the request with
-/// the same idempotency key returns the same payment and page.
+/// The response contains the URL of the payment processor's page on which the user pays. A repeated request
+/// with the same idempotency key returns the same payment and page.
 pub async fn create(
     payments: Payments,
     scope: OrgScope,

@@ -33,15 +33,15 @@ pub struct Summary {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "BillingPeriod")]
 pub struct Period {
-    /// The beginning, inclusive.
+    /// The start of the month.
     start_date: Time,
-    /// The first instant of the next month.
+    /// The end of the month, exclusive.
     end_date: Time,
     /// The usage so far at list price, minus volume discounts.
     total_amount: Pico,
-    /// The currency, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
-    /// The state.
+    /// The state of the period.
     status: PeriodStatus,
 }
 
@@ -50,18 +50,18 @@ pub struct Period {
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "BillingPeriodStatus")]
 pub enum PeriodStatus {
-    /// Not over yet.
+    /// The period isn't over.
     Active,
 }
 
 /// The balance of the wallet.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Balance {
-    /// The balance minus reserved money, without the credit limit; negative if money is owed.
+    /// The balance minus reserved money, without the credit limit; negative if the organization owes money.
     available: Nano,
-    /// The money reserved for calls in flight.
+    /// The money reserved for calls in progress.
     reserved: Nano,
-    /// The currency, as in ISO 4217.
+    /// The currency's ISO 4217 code.
     currency: String,
 }
 
@@ -75,11 +75,11 @@ impl Balance {
 /// A payment method.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PaymentMethod {
-    /// The network of the card, such as `visa`.
+    /// The card network, such as `visa`.
     r#type: String,
-    /// The last digits of its number.
+    /// The last four digits of the card number.
     last4: String,
-    /// The last month in which it can be charged, as `MM/YY`: `12/30` is December 2030.
+    /// The last month in which the card can be charged, as `MM/YY`: `12/30` is December 2030.
     expiry: String,
 }
 
@@ -95,11 +95,11 @@ impl From<SavedCard> for PaymentMethod {
 pub struct Subscription {
     /// Always `pay_as_you_go`.
     plan: String,
-    /// The state.
+    /// The state of the subscription.
     status: SubscriptionStatus,
     /// The time when the current month is closed.
     next_billing_date: Time,
-    /// The end, exclusive.
+    /// The end of the current month, exclusive.
     end_date: Time,
 }
 
@@ -117,8 +117,8 @@ pub const SUMMARY: Operation = Operation::new("get_billing_summary");
 
 /// Get the balance and this month's usage.
 ///
-/// On the first day of a month, the new month is shown, although the previous month is still open for late
-/// usage.
+/// From the first day of a month, the response shows the new month, although the previous month is still open
+/// for late usage.
 pub async fn summary(api: Api, scope: OrgScope, _: NoInput) -> Result<Enveloped<Summary>, Error> {
     let found = summary::read(&api.billing, scope.organization_id()).await?;
     let card = cards::read(&api.payments, scope.organization_id()).await?;

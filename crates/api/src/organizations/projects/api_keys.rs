@@ -34,19 +34,19 @@ pub use rotate::rotate;
 /// A new key. Only this reply and the reply to a rotation contain its secret.
 #[derive(Serialize, JsonSchema)]
 pub struct CreatedApiKey {
-    /// The id.
+    /// The key's id.
     id: ApiKeyId,
     /// The secret.
     key: String,
     #[serde(flatten)]
     attributes: Attributes,
-    /// The time at which it was created.
+    /// The time when the key was created.
     created_at: Time,
     /// The time at which the key expires; null if it never expires.
     expires_at: Option<Time>,
     /// The restrictions of the key.
     restrictions: Restrictions,
-    /// The person who created the key, which acts with their roles.
+    /// The user who created the key. The key acts with this user's roles.
     created_by: PersonBrief,
 }
 
@@ -62,7 +62,7 @@ pub const CREATE: Operation = Operation {
 
 /// Create an API key.
 ///
-/// The secret is only in this response.
+/// Only this response contains the secret.
 pub async fn create(
     keys: Keys,
     scope: ProjectScope,
@@ -91,7 +91,7 @@ pub struct ApiKeyPage {
     page: PageInfo,
 }
 
-/// The state of a key when the reply is made.
+/// The state of a key at the time of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "ApiKeyStatus")]
@@ -105,17 +105,17 @@ pub enum Status {
 /// A key in a list.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListedApiKey {
-    /// The id.
+    /// The key's id.
     id: ApiKeyId,
     #[serde(flatten)]
     attributes: Attributes,
-    /// The time at which it was created.
+    /// The time when the key was created.
     created_at: Time,
     /// The time at which the key expires; null if it never expires.
     expires_at: Option<Time>,
     /// The time when the key was last used; null if never.
     last_used_at: Option<Time>,
-    /// The state.
+    /// The state of the key.
     status: Status,
 }
 
@@ -143,21 +143,21 @@ pub async fn list(
 /// A key without its secret.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ApiKey {
-    /// The id.
+    /// The key's id.
     id: ApiKeyId,
     #[serde(flatten)]
     attributes: Attributes,
-    /// The time at which it was created.
+    /// The time when the key was created.
     created_at: Time,
     /// The time at which the key expires; null if it never expires.
     expires_at: Option<Time>,
     /// The restrictions of the key.
     restrictions: Restrictions,
-    /// The usage.
+    /// The usage of the key.
     usage: Usage,
-    /// The state.
+    /// The state of the key.
     status: Status,
-    /// The person who created the key, which acts with their roles.
+    /// The user who created the key. The key acts with this user's roles.
     created_by: PersonBrief,
 }
 
@@ -165,13 +165,13 @@ pub struct ApiKey {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ApiKeyUsage")]
 pub struct Usage {
-    /// The number of calls made with the key.
+    /// The number of calls with the key.
     total_requests: i64,
-    /// The number of tokens used with the key.
+    /// The number of tokens in these calls.
     total_tokens: i64,
     /// The time when the key was last used; null if never.
     last_used_at: Option<Time>,
-    /// The address from which the key was last used.
+    /// The IP address from which the key was last used.
     last_used_ip: Option<String>,
 }
 
@@ -203,7 +203,7 @@ pub async fn read(billing: Billing, scope: KeyScope, _: NoInput) -> Result<Versi
 /// A key after a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UpdatedApiKey {
-    /// The id.
+    /// The key's id.
     id: ApiKeyId,
     #[serde(flatten)]
     attributes: Attributes,

@@ -28,7 +28,7 @@ record! {
     /// A new member and their role.
     #[derive(Debug)]
     pub struct AddMember in Api {
-        /// The id of the person.
+        /// The user's id.
         user_id: AnyUserId = required,
         /// The role.
         role: ProjectRole = required,
@@ -42,7 +42,7 @@ impl AddMember {
     }
 }
 
-/// A user's id. A malformed id is answered like an unknown one, with 404
+/// A user's id. A malformed id gets the same response as an unknown id, 404
 /// (docs/contract/projects.md#add-a-member).
 #[derive(Debug)]
 struct AnyUserId(Option<UserId>);
@@ -59,7 +59,7 @@ impl Field for AnyUserId {
 /// A new member.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AddedProjectMember {
-    /// The id.
+    /// The user's id.
     id: UserId,
     /// The e-mail address.
     email: String,
@@ -67,7 +67,7 @@ pub struct AddedProjectMember {
     username: String,
     /// The role.
     role: ProjectRole,
-    /// The time when the person was added.
+    /// The time when the user was added.
     added_at: Time,
 }
 
@@ -123,7 +123,7 @@ pub const UPDATE: Operation = Operation {
 
 /// Change a member's role in a project.
 ///
-/// A change to the same role doesn't change `updated_at`.
+/// A change to the same role doesn't change the time of the last change.
 pub async fn update(
     tenants: Tenants,
     scope: ProjectMemberScope,

@@ -16,16 +16,16 @@ use tenants::access::ProjectScope;
 use web::input::QueryOrBody;
 use web::route::Operation;
 
-/// Usage of a project, by key and person.
+/// Usage of a project, by key and user.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectUsage {
     /// The id of the project.
     project_id: ProjectId,
     /// The name of the project.
     project_name: String,
-    /// The usage.
+    /// The rows of the report.
     usage: Vec<ProjectUsageRow>,
-    /// The number of rows on all pages; in reports, the sum of all rows.
+    /// The sum of all rows.
     total: Cells,
 }
 
@@ -34,15 +34,15 @@ pub struct ProjectUsage {
 pub struct ProjectUsageRow {
     /// The day, or the first day of the week or month.
     date: Day,
-    /// With the group `model`.
+    /// The id of the model, if the report is grouped by `model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// The key; null for calls of a user without a key.
+    /// The id of the API key; null for calls of a user without a key.
     #[schemars(with = "Option<ApiKeyId>")]
     api_key_id: Option<String>,
     /// The name of the key; the username for calls without a key.
     api_key_name: String,
-    /// The user who called without a key; else null.
+    /// The id of the user who called without a key; otherwise null.
     #[schemars(with = "Option<UserId>")]
     user_id: Option<String>,
     #[serde(flatten)]
@@ -55,7 +55,7 @@ impl From<(Day, Group, Cells)> for ProjectUsageRow {
             date,
             model: group.model,
             api_key_id: group.api_key_id,
-            // Always present: a project's report is grouped by key in any case.
+            // Always present, because a project's report is always grouped by key.
             api_key_name: group.api_key_name.unwrap_or_default(),
             user_id: group.user_id,
             cells,
@@ -71,7 +71,7 @@ pub const READ: Operation = Operation {
 
 /// Report a project's usage.
 ///
-/// Days without usage are left out.
+/// Days without usage are omitted.
 pub async fn read(
     api: Api,
     scope: ProjectScope,

@@ -9,14 +9,14 @@ use catalog::Component;
 
 use crate::csv::{Cell, CsvFile};
 
-/// Returns the name of a report's file: its subject, first day and last day.
+/// Returns the name of a report's file, with its subject, first day and last day.
 pub fn file_name(subject: &str, range: Range) -> String {
     let last = range.end_exclusive.plus(-1).max(range.start);
     format!("usage_{subject}_{}_{last}.csv", range.start)
 }
 
-/// Returns a file of this name with a line per row. If `named`, it has the names of the projects and callers that
-/// it is grouped by.
+/// Returns a file of this name with a line for each row. If `named`, the file also has columns for the names
+/// of the projects and callers by which the report is grouped.
 pub fn file(name: String, named: bool, groups: Groups, report: &Report, currency: &str) -> CsvFile {
     let mut names = vec!["date"];
     let ids = [("model", groups.model), ("project_id", groups.project), ("api_key_id", groups.api_key)];
@@ -26,7 +26,7 @@ pub fn file(name: String, named: bool, groups: Groups, report: &Report, currency
     names.extend(has_caller_names.then_some("api_key_name"));
     names.extend(["chat_requests", "chat_prompt_tokens", "chat_completion_tokens", "chat_amount"]);
     names.extend(["embeddings_requests", "embeddings_tokens", "embeddings_amount", "currency"]);
-    // After the others, so that these keep their positions.
+    // Added after the other columns, so that they keep their positions.
     names.extend(groups.api_key.then_some("user_id"));
     let total = &report.total_components;
     let counted = [("chat", &total.chat), ("embeddings", &total.embeddings)];

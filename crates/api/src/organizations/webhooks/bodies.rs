@@ -13,10 +13,10 @@ record! {
     /// A new webhook.
     #[derive(Debug)]
     pub struct CreateWebhook in Api {
-        /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
-        /// Internet.
+        /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host
+        /// on the public Internet.
         url: WebhookUrl = required,
-        /// The events to send; at least one.
+        /// The types of events to send; at least one.
         events: EventTypes = required,
         /// A description of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
@@ -32,10 +32,10 @@ record! {
     /// A merge patch of a webhook (RFC 7396).
     #[derive(Debug)]
     pub struct UpdateWebhook in Api {
-        /// The address that events are sent to: `https`, with port 443 or a port from 1024 up, on the public
-        /// Internet.
+        /// The URL to which events are sent. It must use `https`, port 443 or a port from 1024 up, and a host
+        /// on the public Internet.
         url: Option<WebhookUrl> = change,
-        /// The events to send; at least one.
+        /// The types of events to send; at least one.
         events: Option<EventTypes> = change,
         /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,

@@ -46,12 +46,12 @@ pub struct DeliveryPage {
     page: PageInfo,
 }
 
-/// The delivery of an event to a webhook. Only the status of the receiver's response is kept.
+/// The delivery of an event to a webhook. Of the receiver's response, only the status is stored.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WebhookDelivery {
-    /// The id.
+    /// The delivery's id.
     id: DeliveryId,
-    /// The id of the event: the header `webhook-id` of every attempt.
+    /// The id of the event, which every attempt sends in the header `webhook-id`.
     event_id: EventId,
     /// The type of the event.
     event_type: String,
@@ -61,9 +61,9 @@ pub struct WebhookDelivery {
     attempts: i64,
     /// The time of the event.
     created_at: Time,
-    /// The time of the next attempt; null unless it is pending.
+    /// The time of the next attempt; null unless the delivery is pending.
     next_attempt_at: Option<Time>,
-    /// The time of the last attempt; null if never.
+    /// The time of the last attempt; null before the first.
     last_attempt_at: Option<Time>,
     /// The result of the last attempt; null before the first.
     outcome: Option<Outcome>,
@@ -96,7 +96,7 @@ pub const LIST: Operation =
 
 /// List the deliveries of a webhook.
 ///
-/// The newest come first. They are kept for 30 days, unless the server is configured otherwise.
+/// The newest come first. By default, the server keeps deliveries for 30 days.
 pub async fn list(
     webhooks: Webhooks,
     scope: WebhookScope,

@@ -16,7 +16,7 @@ use web::reply::{Enveloped, ok};
 use web::route::Operation;
 
 record! {
-    /// The failed deliveries to make again.
+    /// The range of failed deliveries to repeat.
     #[derive(Debug)]
     pub struct RedeliverFailed in Api {
         /// The earliest time at which a delivery was queued, inclusive.
@@ -24,10 +24,10 @@ record! {
     }
 }
 
-/// The number of deliveries that are made again.
+/// The number of deliveries that will be repeated.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Redelivered {
-    /// The number of deliveries that are made again.
+    /// The number of deliveries that will be repeated.
     deliveries: u64,
 }
 
@@ -41,7 +41,7 @@ pub const REDELIVER: Operation = Operation {
 
 /// Redeliver failed events.
 ///
-/// Every failed delivery is made again that was queued since this time.
+/// Repeats every failed delivery that was queued at or after `since`.
 pub async fn redeliver(
     webhooks: Webhooks,
     scope: WebhookScope,

@@ -15,14 +15,14 @@ use web::input::NoInput;
 use web::reply::{Enveloped, private};
 use web::route::Operation;
 
-/// The new secret of a webhook, and until when the previous one signs, too.
+/// The new secret of a webhook, and the end of the previous secret.
 #[derive(Serialize, JsonSchema)]
 pub struct RotatedWebhook {
-    /// The id.
+    /// The webhook's id.
     id: WebhookId,
     /// The new secret.
     secret: String,
-    /// Until when events are signed by the previous secret, too.
+    /// The time until which events are also signed with the previous secret.
     previous_secret_ends_at: Time,
 }
 
@@ -30,8 +30,8 @@ pub const ROTATE: Operation = Operation::new("rotate_webhook");
 
 /// Rotate the secret of a webhook.
 ///
-/// For 24 hours events are signed by both secrets, so that receivers can change over. A second rotation within that time
-/// ends the secret before the previous one.
+/// For 24 hours, events are signed with both secrets, so that receivers can switch. A second rotation within
+/// that time ends the oldest secret.
 pub async fn rotate(
     webhooks: Webhooks,
     scope: WebhookScope,

@@ -16,7 +16,7 @@ use web::route::Operation;
 /// A test that was queued.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct QueuedTest {
-    /// The id of the test: the header `webhook-id`.
+    /// The id of the test event, which is sent in the header `webhook-id`.
     event_id: EventId,
     /// The id of the test's delivery.
     delivery_id: DeliveryId,
@@ -26,8 +26,8 @@ pub const TEST: Operation = Operation { errors: &[Code::WebhookDisabled], ..Oper
 
 /// Test a webhook.
 ///
-/// The webhook receives an event of the type `webhook.test`, regardless of its subscribed events. The result is in
-/// the list of deliveries.
+/// The webhook receives an event of the type `webhook.test`, even if it isn't subscribed to it. The list of
+/// deliveries shows the result.
 pub async fn test(
     webhooks: Webhooks,
     scope: WebhookScope,

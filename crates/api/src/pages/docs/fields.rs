@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use super::words::Words;
 
-/// The deepest nesting of fields that is shown.
+/// The maximum depth of nested fields that are shown.
 const MAX_DEPTH: usize = 6;
 
-/// A field of a body or an answer, or a parameter.
+/// A field of a body or a response, or a parameter.
 #[derive(Debug)]
 pub struct Field {
     /// The path of the name, for instance `restrictions.models` or `api_keys[].id`.
@@ -17,25 +17,26 @@ pub struct Field {
     /// `Some(true)` if it is required; `None` where this doesn't apply, as in responses.
     pub required: Option<bool>,
     pub description: Words,
-    /// The possible values with their meanings, if they are limited.
+    /// The possible values with their meanings, if the values are limited.
     pub values: Vec<(String, Words)>,
 }
 
 impl Field {
-    /// Returns `true` if the values have explanations.
+    /// Returns `true` if at least one value has an explanation.
     pub fn explains_values(&self) -> bool {
         self.values.iter().any(|(_, meaning)| !meaning.is_empty())
     }
 }
 
-/// Returns the fields of an object with those in its fields. `is_answer` is `true` if every field is there.
+/// Returns the fields of an object, including nested fields. `is_answer` is `true` for responses, where no
+/// field is marked as required.
 pub fn of_schema(document: &Value, schema: &Value, is_answer: bool) -> Vec<Field> {
     let mut fields = Vec::new();
     collect(document, schema, "", is_answer, 0, &mut fields);
     fields
 }
 
-/// Returns the fields that are parameters.
+/// Returns parameters as fields.
 pub fn of_parameters<'a>(document: &Value, parameters: impl Iterator<Item = &'a Value>) -> Vec<Field> {
     let fields = parameters.map(|parameter| {
         let schema = parameter.get("schema").unwrap_or(&Value::Null);
@@ -78,7 +79,8 @@ fn collect(
     }
 }
 
-/// Returns the properties of an object, first the required ones in their order, then the rest.
+/// Returns the properties of an object. The required properties come first, in the order in which the schema
+/// requires them.
 fn properties(schema: &Value) -> Vec<(&String, &Value, bool)> {
     let required: Vec<_> = schema
         .get("required")
@@ -99,7 +101,7 @@ fn properties(schema: &Value) -> Vec<(&String, &Value, bool)> {
     properties
 }
 
-/// Returns the schemas of which one or all apply, but for null and for single values.
+/// Returns the schemas in `anyOf`, `oneOf` and `allOf`, except null and constants.
 fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf", "allOf"]
         .into_iter()
@@ -108,7 +110,7 @@ fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
         .filter(|part| part.get("type").is_none_or(|kind| kind != "null") && part.get("const").is_none())
 }
 
-/// Follows a reference.
+/// Follows a reference, if the schema is one.
 pub fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     target.and_then(|pointer| document.pointer(pointer)).unwrap_or(schema)
@@ -127,7 +129,7 @@ fn field(document: &Value, name: &str, schema: &Value, required: Option<bool>) -
     }
 }
 
-/// Returns the values of a field with limited values, with their meanings.
+/// Returns the possible values of a field with their meanings; empty if the values aren't limited.
 fn values(document: &Value, schema: &Value) -> Vec<(String, Words)> {
     let schema = resolve(document, schema);
     let mut found = Vec::new();
@@ -179,13 +181,13 @@ fn kind(document: &Value, schema: &Value) -> String {
     }
 }
 
-/// Returns `true` if null is one of the alternatives.
+/// Returns `true` if null is one of the alternatives of a schema.
 fn is_nullable(schema: &Value) -> bool {
     let parts = schema.get("anyOf").and_then(Value::as_array);
     parts.is_some_and(|parts| parts.iter().any(|part| part.get("type").is_some_and(|kind| kind == "null")))
 }
 
-/// Returns the words of one type.
+/// Describes a value of one type, in words.
 fn typed(document: &Value, schema: &Value, name: &str) -> String {
     match (name, schema.get("format").and_then(Value::as_str)) {
         ("array", _) => match schema.get("items") {
@@ -208,7 +210,7 @@ fn plural(words: &str) -> String {
 
 /// Returns the bounds of a value, in words.
 fn bounds(schema: &Value) -> String {
-    // A bound beyond the range of the number's type isn't a rule.
+    // The bounds of an unsigned integer are only those of its Rust type.
     if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
         return String::new();
     }
@@ -231,7 +233,7 @@ fn bounds(schema: &Value) -> String {
     }
 }
 
-/// Returns a number with a comma before each three digits.
+/// Formats a number with commas between the thousands.
 fn written(number: &Value) -> String {
     let text = number.to_string();
     if text.len() < 4 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -242,7 +244,7 @@ fn written(number: &Value) -> String {
     groups.join(",")
 }
 
-/// Returns a member that is a text.
+/// Returns a string member of an object, or an empty string.
 pub fn text(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

@@ -1,13 +1,13 @@
-//! Guides to use the service from common tools: docs/tools.md, with the address of this installation.
+//! Guides for common tools: docs/tools.md, with the URL of this installation.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 
 use super::reference::slug;
 
 const SOURCE: &str = include_str!("../../../../../docs/tools.md");
-/// The address in the examples of the source.
+/// The example URL in the source.
 const EXAMPLE_URL: &str = "http://127.0.0.1:8080";
-/// The beginning of every section about a tool.
+/// The text at the beginning of every section about a tool.
 const TOOL_MARK: &str = "Version ";
 
 /// The guides.
@@ -23,7 +23,7 @@ pub struct Guides {
 #[derive(Debug)]
 pub struct Guide {
     pub title: String,
-    /// The name in the address of the page of a tool, and the id of a section.
+    /// The path segment of a tool's page, and the id of a section.
     pub slug: String,
     pub html: String,
 }
@@ -34,7 +34,7 @@ impl Guides {
         let source = SOURCE.replace(EXAMPLE_URL, public_url);
         let mut sections = source.split("\n## ");
         let introduction = sections.next().unwrap_or_default();
-        // Its first line is the title.
+        // The first line is the title.
         let introduction = introduction.split_once('\n').map_or("", |(_, rest)| rest);
         let sections = sections.filter_map(|section| section.split_once('\n'));
         let (tools, general): (Vec<_>, Vec<_>) =
@@ -51,7 +51,7 @@ impl Guides {
     }
 }
 
-/// Returns Markdown as HTML. A block of code can have the focus, so that it can be scrolled without a mouse.
+/// Converts Markdown to HTML. Code blocks can get the focus, so that users can scroll them without a mouse.
 fn to_html(markdown: &str) -> String {
     let events = Parser::new_ext(markdown, Options::ENABLE_TABLES).map(|event| match event {
         Event::Start(Tag::CodeBlock(_)) => Event::Html(r#"<pre tabindex="0"><code>"#.into()),

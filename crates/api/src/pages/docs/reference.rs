@@ -8,13 +8,13 @@ use crate::openapi::CODES_OF_ANY_REQUEST;
 use crate::row::Route;
 use kernel::error::Code;
 
-/// All that the pages show.
+/// The content of the pages.
 #[derive(Debug)]
 pub struct Reference {
     pub version: String,
     pub public_url: String,
     pub subjects: Vec<Subject>,
-    /// Every code, with `true` if it can answer any request.
+    /// All error codes, with `true` for those that any request can return.
     pub codes: Vec<(ErrorCode, bool)>,
     /// The fields of an error, and of the objects around it.
     pub error_fields: Vec<(&'static str, Vec<Field>)>,
@@ -24,7 +24,7 @@ pub struct Reference {
 #[derive(Debug)]
 pub struct Subject {
     pub name: String,
-    /// The name in the page's address.
+    /// The path segment of the subject's page.
     pub slug: String,
     pub description: Words,
     pub operations: Vec<Operation>,
@@ -41,11 +41,11 @@ pub struct Operation {
     pub summary: String,
     pub paragraphs: Vec<Words>,
     pub callers: Words,
-    /// The headings of its inputs with their fields.
+    /// The inputs: headings, each with its fields.
     pub inputs: Vec<(&'static str, Vec<Field>)>,
     pub answer: Answer,
     pub codes: Vec<ErrorCode>,
-    /// The names of the samples with their text.
+    /// The code samples: names and texts.
     pub samples: Vec<(String, String)>,
 }
 
@@ -106,7 +106,7 @@ fn all_codes() -> Vec<(ErrorCode, bool)> {
     codes.into_iter().map(|code| (code.into(), CODES_OF_ANY_REQUEST.contains(&code))).collect()
 }
 
-/// Returns a title as a part of an address.
+/// Converts a title to a path segment.
 pub fn slug(title: &str) -> String {
     title.to_lowercase().replace(' ', "-").replace('\'', "")
 }
@@ -121,7 +121,7 @@ fn subject(document: &Value, routes: &[Route], tag: &Value) -> Subject {
         .filter(|(.., one)| one.pointer("/tags/0").is_some_and(|tag| *tag == name))
         .map(|(path, method, one)| operation(document, path, method, one))
         .collect();
-    // In the order of the table of routes: a document's paths are sorted by their name.
+    // Sort in the order of the table of routes, because the document sorts the paths by name.
     operations.sort_by_key(|one| {
         routes
             .iter()
@@ -157,7 +157,7 @@ fn operation(document: &Value, path: &str, method: &str, one: &Value) -> Operati
     }
 }
 
-/// Returns the existing inputs of an operation, with their headings.
+/// Returns the inputs of an operation that aren't empty, with their headings.
 fn inputs(document: &Value, one: &Value) -> Vec<(&'static str, Vec<Field>)> {
     let parameters = |place: &'static str| {
         let all = one.get("parameters").and_then(Value::as_array).into_iter().flatten();

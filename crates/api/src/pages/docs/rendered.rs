@@ -9,6 +9,6 @@ use hyper::body::Bytes;
 pub struct Docs {
     pub(super) overview: Bytes,
     pub(super) unknown: Bytes,
-    /// The pages of subjects and of tools, by their names in the address.
+    /// The pages of subjects and tools, by path segment.
     pub(super) subjects: BTreeMap<String, Bytes>,
 }

@@ -1,6 +1,6 @@
-//! Text of which parts are code.
+//! Text in which some parts are code.
 
-/// A text; what stood between backticks is code.
+/// A text in which the parts between backticks are code.
 #[derive(Clone, Debug, Default)]
 pub struct Words(Vec<Piece>);
 

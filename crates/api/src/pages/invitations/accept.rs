@@ -1,6 +1,6 @@
 //! GET and POST /invitations/accept
 //!
-//! The page that the link in the e-mail opens (docs/contract/pages.md#accept-an-invitation).
+//! The page behind the link in the e-mail (docs/contract/pages.md#accept-an-invitation).
 
 use askama::Template;
 
@@ -38,7 +38,7 @@ pub const READ: Operation = Operation {
 
 /// Show the page that accepts an invitation.
 ///
-/// Without a token it asks for the token.
+/// If the link has no token, the page has a field for it.
 pub async fn read(_: Api, _: Visitor, Query(link): Query<Link>) -> Result<Page, Error> {
     Page::new(&AcceptPage::Form { token: link.token() })
 }
@@ -51,7 +51,8 @@ pub const CREATE: Operation = Operation {
 
 /// Accept an invitation.
 ///
-/// The guest becomes a member. If a step is missing, the page explains it, and the link stays valid.
+/// The guest becomes a member. If the guest must do something else first, the page explains it, and the link
+/// stays valid.
 pub async fn create(api: Api, scope: Visitor, form: Form<AcceptInvitation>) -> Result<Page, Error> {
     let has_console = api.console.enabled;
     let followed = match form.fields {

@@ -28,16 +28,15 @@ record! {
         pub(super) organization_id: Option<Text<64>> = optional,
         /// The id of the project.
         pub(super) project_id: Option<Text<64>> = optional,
-        /// The number of answers that the call asks for (`n`).
+        /// The number of answers that the call requests (`n`).
         pub(super) choices: Choices = or(Integer(1)),
-        /// The number of texts that the call sends, for embeddings.
+        /// The number of texts in the call, for embeddings.
         pub(super) inputs: Inputs = or(Integer(1)),
         /// The maximum number of searches that the upstream makes for the answer.
         pub(super) searches: Integer<0, 1_000> = or(Integer(0)),
         /// The maximum number of seconds of audio or video that the upstream counts.
         pub(super) seconds: Integer<0, 86_400> = or(Integer(0)),
-        /// The id of the request, from the response's header `x-request-id`; in a request for a decision, the
-        /// call's own id.
+        /// The gateway's own id for the call. A repeated request with this id gets the same reservation.
         pub(super) request_id: Option<QuestionId> = optional,
         /// `false` for a decision that reserves no money.
         pub(super) reserve: bool = or(true),

@@ -18,10 +18,10 @@ use kernel::proxies::forwarded_address;
 use keys::rules::permissions::Permission;
 use web::input::{Description, Input, Query};
 
-/// The request of `forward-auth`. It holds a credential, so it has no `Debug`.
+/// The request of `forward-auth`. It contains a credential, so it doesn't implement `Debug`.
 #[allow(missing_debug_implementations, reason = "see above")]
 pub struct ForwardAuth {
-    /// The user's credential from `Authorization`; a missing one is a refusal like any other.
+    /// The user's credential from `Authorization`. A missing credential is refused like an invalid one.
     pub(super) credential: Result<String, Error>,
     /// The client's address from `X-Forwarded-For`, which is trusted because the proxy has the service token.
     pub(super) client_address: Option<IpAddr>,
@@ -41,9 +41,9 @@ pub struct ForwardAuth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Mode {
-    /// Its own status, as Caddy and Traefik pass it on.
+    /// The refusal's own status, for Caddy and Traefik.
     Plain,
-    /// 401 or 403, as nginx requires.
+    /// Only 401 and 403, for nginx.
     Nginx,
 }
 
@@ -69,12 +69,11 @@ record! {
         organization_id: Option<Text<64>> = optional,
         /// The id of the project.
         project_id: Option<Text<64>> = optional,
-        /// The number of answers that the call asks for (`n`).
+        /// The number of answers that the call requests (`n`).
         choices: Choices = or(Integer(1)),
-        /// The number of texts that the call sends, for embeddings.
+        /// The number of texts in the call, for embeddings.
         inputs: Inputs = or(Integer(1)),
-        /// The id of the request, from the response's header `x-request-id`; in a request for a decision, the
-        /// call's own id.
+        /// The gateway's own id for the call. A repeated request with this id gets the same reservation.
         request_id: Option<QuestionId> = optional,
         /// `false` for a decision that reserves no money.
         reserve: bool = or(true),
@@ -92,7 +91,8 @@ impl Input<Api> for ForwardAuth {
     async fn read(api: &Api, call: &mut Call) -> Result<Self, Error> {
         let Query(query) = Query::<ForwardAuthQuery>::read(api, call).await?;
         let credential = call.bearer().map(str::to_owned);
-        // OpenAI SDKs send both in these headers. They apply to users only: a key has its own project.
+        // OpenAI SDKs send both in these headers. They apply only to users, because a key belongs to one
+        // project.
         let is_key = credential.as_ref().is_ok_and(|text| api.keys.is_key(text));
         let by_header = |name: &str| {
             let value = call.headers.get(name).filter(|_| !is_key)?;
@@ -112,7 +112,7 @@ impl Input<Api> for ForwardAuth {
             choices: query.choices.0,
             inputs: query.inputs.0,
             request_id: query.request_id.map(|id| id.0),
-            // No call follows a HEAD: its reservation would keep money reserved until it expires.
+            // No call follows a HEAD request, so its reservation would hold money until it expires.
             reserve: query.reserve && call.method != Method::HEAD,
             mode: query.mode,
             credential,

@@ -189,13 +189,12 @@ impl Field for KindField {
 /// An event that can't be read.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    /// Its id, if that could be read.
+    /// The event's id, if it could be read.
     pub(super) id: Option<Arc<str>>,
     pub(super) error: Box<Error>,
 }
 
-/// Reads the events of a list, each on its own. Members with other names than those that `is_read` selects are
-/// ignored.
+/// Reads the events of a list, each separately. Members whose names `is_read` rejects are ignored.
 pub(super) fn read_all<T>(events: Vec<Json<'_>>, is_read: fn(&str) -> bool) -> Vec<Result<Event, Unreadable>>
 where
     T: Record<()> + Into<Event>,
@@ -212,7 +211,7 @@ where
     all
 }
 
-/// Makes equal texts of two events one, because a batch often repeats them.
+/// Shares a text with the previous event if both are equal, because a batch often repeats texts.
 fn share(text: &mut Arc<str>, before: &Arc<str>) {
     if text == before {
         *text = Arc::clone(before);
@@ -249,7 +248,7 @@ mod tests {
     const PERSON: &str = r#""id":"e","source":"s","time":"2026-03-09T10:00:00Z","project_id":"proj_01h2xcejqtf2nbrexx3vqjhp41","user_id":"user_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"chat""#;
     const EMBEDDINGS: &str = r#""id":"ü","source":"s/1","time":"2026-03-09T10:00:00Z","api_key_id":"key_01h2xcejqtf2nbrexx3vqjhp41","model":"m","kind":"embeddings""#;
 
-    /// The rest of an event, and whether it is valid.
+    /// The other fields of an event, and `true` if they are valid.
     const RESTS: &[(&str, bool)] = &[
         (r#","prompt_tokens":1,"completion_tokens":2"#, true),
         (r#","prompt_tokens":0"#, true),

@@ -30,7 +30,7 @@ impl Field for PartsField {
         let mut parts = Some(Parts::default());
         for (name, value) in members {
             let known = name.parse::<Component>().ok().filter(|part| Component::PARTS.contains(part));
-            // Nearly every part is read here, without its path.
+            // Nearly all parts are read here, without allocating their path.
             if let (Some(part), Json::Integer(quantity @ Tokens::MIN..=Tokens::MAX)) = (known, &value) {
                 parts = parts.map(|parts| parts.with(part, *quantity));
                 continue;
@@ -79,7 +79,7 @@ fn description(part: Component) -> &'static str {
     }
 }
 
-/// Adds a problem for each part of an event that it can't have.
+/// Adds a problem for each part that isn't allowed in this event.
 pub(super) fn check_parts(
     fields: &mut Fields<'_, ()>,
     parts: Parts,

@@ -40,7 +40,7 @@ impl Field for PeriodWord {
     }
 }
 
-/// Thresholds in percent.
+/// The thresholds of a budget, in percent of its limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct ThresholdList(Thresholds);
 
@@ -99,7 +99,7 @@ record! {
     }
 }
 
-/// Checks that an id is present if, and only if, the budget's scope requires it.
+/// Checks that an id is present only if the budget's scope requires it, and that a required id isn't missing.
 fn check_id(fields: &mut Fields<'_, Api>, scope: Scope, (of, name): (Scope, &str), is_there: bool) {
     let word = scope.as_str();
     if scope == of && !is_there {

@@ -16,7 +16,7 @@ use web::route::Operation;
 /// A key whose previous secret was ended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EndedRotation {
-    /// The id.
+    /// The key's id.
     id: ApiKeyId,
     /// A human-readable message.
     message: String,
@@ -27,7 +27,7 @@ pub const END_ROTATION: Operation =
 
 /// End the previous secret of a rotated API key.
 ///
-/// It stops working on every replica within a second; the current secret stays.
+/// The previous secret stops working on every replica within a second. The current secret stays valid.
 pub async fn end_rotation(
     keys: Keys,
     scope: KeyScope,

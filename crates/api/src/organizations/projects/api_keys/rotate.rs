@@ -36,19 +36,19 @@ record! {
     }
 }
 
-/// The new secret of a key, and when the previous one ends.
+/// The new secret of a key, and the end of the previous secret.
 #[derive(Serialize, JsonSchema)]
 pub struct RotatedApiKey {
-    /// The id.
+    /// The key's id.
     id: ApiKeyId,
     /// The new secret.
     key: String,
-    /// The previous secret. Masked if the configuration keeps hashes only, and for callers who are neither
-    /// the key's maker nor an owner of the organization.
+    /// The previous secret. It is masked if the server stores only hashes of secrets, or if the caller is
+    /// neither the key's creator nor an owner of the organization.
     previous_key: String,
     /// The time when the secret was rotated.
     rotation_date: Time,
-    /// When the previous secret ends.
+    /// The time when the previous secret ends.
     grace_period_ends: Time,
 }
 
@@ -62,8 +62,8 @@ pub const ROTATE: Operation = Operation {
 
 /// Rotate the secret of an API key.
 ///
-/// The rest of the key doesn't change. The previous secret stays valid for `grace_seconds`, by default and at most for
-/// the grace period of the server; 0 ends it immediately.
+/// The rest of the key doesn't change. The previous secret stays valid for `grace_seconds`. The default and
+/// maximum is the grace period in the server's configuration; 0 ends the secret immediately.
 pub async fn rotate(
     keys: Keys,
     scope: KeyScope,

@@ -15,7 +15,7 @@ pub const REDELIVER: Operation =
 
 /// Deliver an event again.
 ///
-/// The event keeps its id. A delivery that is being sent right now doesn't change.
+/// The event keeps its id. Has no effect on a delivery that is being sent.
 pub async fn redeliver(
     webhooks: Webhooks,
     scope: DeliveryScope,
