@@ -1,4 +1,4 @@
-// Improvements of the pages: everything except copying also works without this script.
+// Improvements of the pages. Everything except copying and passkeys also works without this script.
 
 // Copies a text. The buttons are hidden until they work.
 if (navigator.clipboard) {
@@ -15,14 +15,14 @@ if (navigator.clipboard) {
   }
 }
 
-// Times in the reader's time zone; the time in UTC stays in the title.
+// Shows times in the reader's time zone. The title keeps the time in UTC.
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 for (const time of document.querySelectorAll("time[datetime][title]")) {
   const at = new Date(time.dateTime);
   if (!Number.isNaN(at.getTime())) time.textContent = format.format(at);
 }
 
-// Counts down to a time.
+// Shows the time that remains until a given time.
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "always" });
 function countDown() {
   for (const time of document.querySelectorAll("time[data-countdown]")) {
@@ -57,12 +57,12 @@ for (const form of document.querySelectorAll("form[method=post]:not([data-stream
     setTimeout(release, 10000, form);
   });
 }
-// Restores the forms of a page that comes from the browser's back-forward cache.
+// Enables the forms again when a page is restored from the browser's back-forward cache.
 addEventListener("pageshow", (event) => {
   if (event.persisted) for (const form of document.querySelectorAll("form[data-sent]")) release(form);
 });
 
-// Shows the answer of a model as it arrives. If the response isn't a stream of lines, the form is submitted normally.
+// Shows a model's answer as it arrives. If the response isn't a stream of lines, the form is submitted normally.
 const prompt = document.querySelector("form[data-stream]");
 if (prompt) {
   const answer = document.querySelector("[data-answer]");
@@ -119,7 +119,8 @@ if (prompt) {
   });
 }
 
-// Passkeys: the form sends the browser's response. A click requests a passkey, and so does the e-mail field.
+// Passkeys: a click on the button or the autofill of the e-mail field requests a passkey, and the form sends the
+// browser's response.
 const place = document.querySelector("[data-elsewhere]");
 if (place) place.hidden = place.dataset.elsewhere === location.origin;
 const asked = document.querySelector("[data-passkey]");
@@ -181,7 +182,7 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// Scrolls the current page of the navigation into view, which is a row on narrow screens.
+// Scrolls the navigation, which is a row on narrow screens, so that the link to the current page is visible.
 const side = document.querySelector(".side");
 const here = side?.querySelector("[aria-current]");
 if (here) side.scrollLeft = here.offsetLeft - (side.clientWidth - here.offsetWidth) / 2;

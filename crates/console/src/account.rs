@@ -1,4 +1,4 @@
-//! `/console/account`: a person's own account.
+//! `/console/account`: the user's own account.
 
 pub mod connections;
 pub mod data;
@@ -33,11 +33,11 @@ struct ProfilePage {
     shell: Shell,
     form: FormView,
     user: User,
-    /// The address that is waiting for confirmation.
+    /// The new e-mail address that isn't confirmed yet.
     pending: Option<PendingAddress>,
 }
 
-/// A link to a section of the account: its address, its label, and whether it is the current page.
+/// A link to a section of the account: its URL, its label, and `true` for the current page.
 type Tab = (String, &'static str, bool);
 
 /// Returns the links to the sections of the account.
@@ -52,7 +52,7 @@ fn tabs(shell: &Shell) -> Vec<Tab> {
     parts.into_iter().map(|(path, words)| (shell.link(path), words, shell.is_at(path))).collect()
 }
 
-/// Show the person's account.
+/// Show the user's account.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let user = own(&console, &visit).await?;
     let form = FormView::new(LABELS)
@@ -62,7 +62,7 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
     show(&console, &visit, user, form).await
 }
 
-/// Change the person's profile.
+/// Change the user's profile.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,
@@ -85,7 +85,7 @@ pub async fn create(
     }
 }
 
-/// Returns the person's account.
+/// Returns the user's account.
 async fn own(console: &Console, visit: &Visit<SessionScope>) -> Result<User, Error> {
     let user = profiles::read(&console.accounts, visit.scope.user_id()).await?;
     Ok(user.ok_or(Code::InvalidAccessToken)?)

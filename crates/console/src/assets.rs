@@ -1,5 +1,5 @@
-//! The files of the pages: a style sheet, a script, an icon. Their paths have the hash of their content, so that
-//! browsers can cache them forever.
+//! The static files of the pages: a style sheet, a script and an icon. Their paths contain a hash of the
+//! content, so that browsers can cache them forever.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use web::reply::{self, Body, Reply};
 
 use crate::console::Console;
 
-/// A file of the pages.
+/// A static file.
 #[derive(Debug)]
 pub struct File {
     name: &'static str,
@@ -23,7 +23,7 @@ pub struct File {
     served: LazyLock<Served>,
 }
 
-/// The content of a file that browsers get.
+/// The content of a file, as it is sent to browsers.
 #[derive(Debug)]
 struct Served {
     content: String,
@@ -32,7 +32,7 @@ struct Served {
 }
 
 impl Served {
-    /// Removes indentation, empty lines, and comments on a line of their own.
+    /// Removes indentation, empty lines, and lines that contain only a comment.
     fn of(source: &str) -> Self {
         let is_comment =
             |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
@@ -40,7 +40,7 @@ impl Served {
         Self::whole(lines.flat_map(|line| [line, "\n"]).collect())
     }
 
-    /// Like [`Self::of`], for a style sheet: also removes the spaces around the punctuation of its rules.
+    /// Like [`Self::of`], for a style sheet. Also removes the spaces around the punctuation of its rules.
     fn of_style(source: &str) -> Self {
         let signs = [("; ", ";"), (": ", ":"), (" { ", "{"), (" {", "{"), (" }", "}")];
         let content = Self::of(source).content;
@@ -53,7 +53,7 @@ impl Served {
     }
 }
 
-/// The files.
+/// All static files.
 static FILES: [File; 3] = [
     File {
         name: "console.css",
@@ -72,13 +72,13 @@ static FILES: [File; 3] = [
     },
 ];
 
-/// Returns the path of a file after `/console`.
+/// Returns the path of a file, without `/console`.
 pub fn path(name: &str) -> String {
     let file = FILES.iter().find(|file| file.name == name);
     file.map_or_else(String::new, |file| format!("/assets/{}/{name}", file.served.hash))
 }
 
-/// The access to the file that the path names: public.
+/// The public access to the file in the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Asset;
 
@@ -94,7 +94,7 @@ impl Access<Api> for Asset {
     }
 }
 
-/// Get a file of the pages.
+/// Get a static file.
 pub async fn read(_: Console, file: &'static File, _: NoInput) -> Result<&'static File, Error> {
     Ok(file)
 }

@@ -1,5 +1,5 @@
-//! Charts: stacked bars as SVG, with a legend. Figures are whole numbers of the smallest unit; only the positions of
-//! bars are rounded, and those by whole numbers, too.
+//! Charts: stacked bars as SVG, with a legend. Values are integers in the smallest unit. Only the positions
+//! of bars are rounded, with integer arithmetic.
 
 use std::fmt::Display;
 
@@ -9,21 +9,21 @@ pub const MAX_SERIES: usize = 12;
 /// The height of the drawing, in its own units. The browser stretches it.
 pub const HEIGHT: i128 = 1_000;
 
-/// The width of a column, and of the bar in it.
+/// The width of a column, and the width of the bar in it.
 pub const COLUMN: usize = 10;
 pub const BAR: usize = 8;
 
 /// The approximate maximum size of a chart's bars in bytes. Larger charts combine more series.
 const MAX_BYTES: usize = 26_000;
 
-/// The bytes of a bar without its title.
+/// The size of a bar without its title, in bytes.
 const BAR_BYTES: usize = 62;
 
 /// A series: its value in each column of a chart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Series {
     pub name: String,
-    /// In the smallest unit of the measure.
+    /// The values, in the smallest unit of the measure.
     pub values: Vec<i128>,
 }
 
@@ -34,7 +34,7 @@ impl Series {
     }
 }
 
-/// Returns a value with all its digits.
+/// A function that formats a value with all its digits.
 pub type Figure<'a> = &'a dyn Fn(i128) -> String;
 
 /// A chart of stacked bars, one for each column. `components.html` has the macro that shows it.
@@ -43,13 +43,13 @@ pub struct Chart {
     /// A description of the chart for screen readers.
     pub label: String,
     pub bars: Vec<Bar>,
-    /// The legend of the bars, from the lowest to the highest; the largest series first.
+    /// The legend of the bars, from the bottom to the top. The largest series is first.
     pub legend: Vec<Entry>,
     /// The sum of all values.
     pub total: String,
-    /// The values at the top, in the middle and at the bottom.
+    /// The values at the top, in the middle and at the bottom of the scale.
     pub scale: [String; 3],
-    /// The first column, one in the middle, and the last one.
+    /// The labels of the first column, a column in the middle, and the last column.
     pub ends: Vec<String>,
     /// The width of the drawing, in its own units.
     pub width: usize,
@@ -62,7 +62,7 @@ pub struct Bar {
     pub x: usize,
     pub y: i128,
     pub height: i128,
-    /// Column, series and figure.
+    /// The column, the series and the figure.
     pub title: String,
 }
 
@@ -74,7 +74,8 @@ pub struct Entry {
     pub total: String,
 }
 
-/// The classes of the colors, in the order of the series; the last one is that of all others.
+/// The CSS classes of the colors, in the order of the series. The last class is for the sum of the other
+/// series.
 const CLASSES: [&str; MAX_SERIES] =
     ["s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s0"];
 
@@ -102,24 +103,24 @@ impl Chart {
         }
     }
 
-    /// `true` if the chart has nothing to draw.
+    /// Returns `true` if the chart has nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.bars.is_empty()
     }
 }
 
-/// Returns the sum of all series in a column. A negative value doesn't lower a bar of another series.
+/// Returns the sum of all series in a column. A negative value doesn't lower the bars of other series.
 fn sum_of(series: &[Series], column: usize) -> i128 {
     series.iter().filter_map(|series| series.values.get(column)).map(|value| (*value).max(0)).sum()
 }
 
-/// Returns the series by size, the largest first.
+/// Sorts the series by size, largest first.
 fn sorted(mut series: Vec<Series>) -> Vec<Series> {
     series.sort_by(|a, b| b.total().cmp(&a.total()).then_with(|| a.name.cmp(&b.name)));
     series
 }
 
-/// Returns as many series with their bars as fit on a page: at most [`MAX_SERIES`].
+/// Returns as many series and their bars as fit on a page: at most [`MAX_SERIES`].
 fn fit(
     columns: &[String],
     series: &[Series],
@@ -149,7 +150,7 @@ fn bytes(columns: &[String], series: &[(&'static str, Series)], figure: Figure<'
     of_series.sum()
 }
 
-/// Returns the largest series, and the sum of the others if the number of series exceeds `most`.
+/// Returns the largest series. If the number of series exceeds `most`, the last is the sum of the others.
 fn merge(mut series: Vec<Series>, most: usize) -> Vec<(&'static str, Series)> {
     let others = if series.len() > most { series.split_off(most.saturating_sub(1)) } else { Vec::new() };
     let mut merged: Vec<_> = CLASSES.into_iter().zip(series).collect();
@@ -175,7 +176,7 @@ fn bars(columns: &[String], series: &[(&'static str, Series)], top: i128, figure
             }
             let from = position(below, top);
             below += value;
-            // A value too small to be seen is drawn as a line.
+            // A value that is too small to be visible is drawn as a line.
             let height = (position(below, top) - from).max(2);
             bars.push(Bar {
                 class,
@@ -203,7 +204,7 @@ fn short(figure: &str) -> String {
     }
 }
 
-/// Returns the next number that consists of a digit and zeros, except for 7 and 9; at least 1.
+/// Returns the next number that consists of a digit other than 7 and 9, followed by zeros; at least 1.
 fn round_up(value: i128) -> i128 {
     let mut step: i128 = 1;
     loop {

@@ -1,6 +1,7 @@
-//! Choices of one word, for the filters of pages.
+//! Enums for the filters of pages.
 
-/// Defines an enum whose values are words of a query, each with a label for people. It can be a field of a record.
+/// Defines an enum for a query parameter, in which each value has a word and a label. The enum can be a field
+/// of a record.
 #[macro_export]
 macro_rules! choice {
     (
@@ -18,12 +19,12 @@ macro_rules! choice {
             pub const OPTIONS: &[(&'static str, &'static str)] = &[$(($word, $label)),+];
             const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Its word in a query.
+            /// Returns the word in a query.
             pub fn word(self) -> &'static str {
                 self.into()
             }
 
-            /// Its name for people.
+            /// Returns the label on a page.
             pub fn label(self) -> &'static str {
                 match self {
                     $(Self::$variant => $label),+

@@ -1,8 +1,9 @@
-//! Conflicting changes: a page with both versions, between which the person chooses.
+//! Conflicting changes: a page that shows both versions, so that the user can choose.
 //!
-//! A form for a change is filled by [`FormView::versioned`], so that it carries the version of what it was filled
-//! with. Its handler reads the current object, fills the same form with it, and calls [`check`]. Then it
-//! changes the object and passes the version that it read as the expected one, so that no other change comes between.
+//! A form that changes an object is filled by [`FormView::versioned`], which adds the version of the form's
+//! initial values. The handler of the form reads the current object, fills the same form with it, and calls
+//! [`check`]. It then changes the object and expects the version that it has read, so that no other change
+//! can happen in between.
 
 use api::gate::SignedIn;
 use askama::Template;
@@ -16,7 +17,7 @@ use crate::links;
 use crate::page::Page;
 use crate::shell::Shell;
 
-/// A field that has one value in the form and another on the server.
+/// A field whose value in the form differs from the value on the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     pub label: &'static str,
@@ -29,7 +30,7 @@ pub struct Difference {
 struct ConflictPage {
     shell: Shell,
     differences: Vec<Difference>,
-    /// The address that the form is sent to.
+    /// The URL that the form is sent to.
     action: String,
     /// The form as it was sent, with the version of the current object.
     fields: Vec<(String, String)>,
@@ -37,12 +38,12 @@ struct ConflictPage {
     back: String,
 }
 
-/// Returns the page with both versions (409) if the object was changed after the form had been filled, and the
-/// form would undo some of the changes. `current` is the form filled with the current values; `back` links to the
-/// page that shows them.
+/// Returns the page with both versions (409) if the object was changed after the form had been filled, and
+/// the form would undo some of the changes. `current` is the form filled with the current values, and `back`
+/// is the link to the page that shows them.
 ///
 /// # Errors
-/// The database fails.
+/// An error if the database fails.
 pub async fn check<T>(
     console: &Console,
     person: &SignedIn,
@@ -82,8 +83,8 @@ fn differences(sent: &[(String, String)], mine: &FormView, theirs: &FormView) ->
     fields.filter_map(difference).collect()
 }
 
-/// Returns the lines of a text without the carriage returns that browsers add, and without empty lines around. A
-/// box that isn't checked is empty, as browsers send it.
+/// Returns the lines of a text without carriage returns, which browsers add, and without empty lines at the
+/// start and end. The value `false` becomes empty, because browsers don't send an unchecked box.
 fn shown(text: &str) -> String {
     let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_owned();
     if text == "false" { String::new() } else { text }

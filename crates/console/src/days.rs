@@ -1,4 +1,4 @@
-//! Days from the first to the last, as the filters of pages have them. In the API, ranges are half-open.
+//! Ranges of days in the filters of pages. The last day is included, while ranges in the API are half-open.
 
 use api::Api;
 use input::fields::{Field, Fields, Location, Problems};
@@ -9,10 +9,10 @@ use kernel::clock::Day;
 /// The code of a range that ends before it begins.
 pub const END_BEFORE_START: &str = "end_before_start";
 
-/// The sentence for it.
+/// The message for [`END_BEFORE_START`].
 pub const LAST_BEFORE_FIRST: &str = "The last day can't be before the first day.";
 
-/// The days of a list. Without a first or last one they have no bound on that side.
+/// A range of days. Without a first or last day, the range is unbounded on that side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Days {
     pub first: Option<Day>,
@@ -33,13 +33,13 @@ impl Days {
         Some(Self { first, last })
     }
 
-    /// Returns the day after the last one.
+    /// Returns the day after the last day.
     pub fn end_exclusive(self) -> Option<Day> {
         self.last.map(|last| last.plus(1))
     }
 }
 
-/// A day of a form.
+/// A day in a form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DayField(pub Day);
 

@@ -40,7 +40,7 @@ fn error<'a>(api: &'a Api, call: &'a mut Call, error: &'a Error) -> Answer<'a> {
     })
 }
 
-/// Adds the headers of an error that concern browsers, too.
+/// Adds those headers of an error that also apply to browsers.
 fn add_error_headers(error: &Error, headers: &mut HeaderMap) {
     let mut all = HeaderMap::new();
     reply::error_headers(error, &mut all);
@@ -58,11 +58,11 @@ struct ErrorPage {
     title: &'static str,
     /// The explanation of the error, and the next step.
     words: String,
-    /// The form as it was filled in, to be sent again.
+    /// The form as it was filled in, so that it can be sent again.
     again: Option<Again>,
-    /// The action to do first, in another tab: a link and its words.
+    /// The action to do first, in another tab: a link and its label.
     first: Option<(String, &'static str)>,
-    /// The way up: a link and its words.
+    /// The link to the parent page, and its label.
     up: (String, &'static str),
 }
 
@@ -70,7 +70,7 @@ struct ErrorPage {
 struct Again {
     action: String,
     fields: Vec<(String, String)>,
-    /// `true` if something isn't sent again, because it is a secret.
+    /// `true` if the form had secrets, which aren't sent again.
     has_secrets: bool,
 }
 
@@ -93,7 +93,7 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     let console = Console::from(api.clone());
     let target = Target::of(call);
     let is_signed_out = error.code.status() == StatusCode::UNAUTHORIZED;
-    // The second step of a sign-in has no input to keep if the first one is missing.
+    // Without a first step, the second step of a sign-in has no input to keep.
     if is_signed_out && (call.is_read() || target.path == links::SECOND_STEP) {
         return Page::see_other(&console.link(&format!("/sign-in{}", next_of(&target))));
     }
@@ -107,7 +107,8 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         return enrolment_page(&console, SignedIn::of(call), &target).await;
     }
     let shell = match SignedIn::of(call) {
-        // If the database is unavailable, the page has no navigation, so that users don't wait for it again.
+        // If the database is unavailable, the page has no navigation, because reading it would make users
+        // wait again.
         Some(person) if error.code != Code::DatabaseUnavailable => Shell::read(&console, &person).await.ok(),
         _ => None,
     };
@@ -121,7 +122,7 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
         words.push_str(&who_can_help(&console, SignedIn::of(call), &shell).await);
     }
     let up = match error.code.status() {
-        // People stay signed in even if their session couldn't be checked.
+        // Users stay signed in even if their session couldn't be checked.
         StatusCode::SERVICE_UNAVAILABLE if call.is_read() => (here(&console, &target), "Try again"),
         StatusCode::SERVICE_UNAVAILABLE => (shell.link("/organizations"), "Go to your organizations"),
         _ => way_up(&shell, error),
@@ -130,8 +131,8 @@ async fn respond(api: &Api, call: &mut Call, error: &Error) -> Result<Page, Erro
     Page::error(error.code, &ErrorPage { shell, title, words, again, first, up })
 }
 
-/// Asks a person to confirm their identity. The input of a form of the installation is kept; other forms that need a
-/// confirmation have only a button.
+/// Asks a user to confirm their identity. The input of a form is kept for pages of the installation. Other
+/// forms that need a confirmation have only a button.
 async fn ask_again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> Result<Page, Error> {
     let target = Target::of(call);
     let link = console.link(&format!("/reauthenticate{}", next_once_fresh(call, &target)));
@@ -163,7 +164,7 @@ struct EnrolmentPage {
     organization: Option<String>,
 }
 
-/// Returns the page for a person who has to add a second factor first. It shows only the organization's name.
+/// Returns the page for a user who has to add a second factor first. It shows only the organization's name.
 async fn enrolment_page(console: &Console, person: Option<SignedIn>, target: &Target) -> Result<Page, Error> {
     let person = person.ok_or(Code::MissingCredentials)?;
     let mut shell = Shell::read(console, &person).await?;
@@ -184,12 +185,13 @@ struct SignOnPage {
     organization: String,
     /// The provider's name.
     provider: String,
-    /// The page with which the sign-on begins.
+    /// The link that starts the sign-on.
     link: String,
 }
 
-/// Returns the page for a person who has to sign in with the organization's provider first. It shows only the
-/// organization's name. The sign-on leads back to the page, or from a form to the organization.
+/// Returns the page for a user who has to sign in with the organization's provider first. It shows only the
+/// organization's name. After the sign-on, the browser returns to the requested page, or after a form to the
+/// organization.
 async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool) -> Result<Page, Error> {
     let person = person.ok_or(Code::MissingCredentials)?;
     let mut shell = Shell::read(console, &person).await?;
@@ -214,7 +216,7 @@ async fn sign_on_page(console: &Console, person: Option<SignedIn>, is_read: bool
     Page::error(Code::SignOnRequired, &SignOnPage { shell, organization, provider, link })
 }
 
-/// Returns the query that makes sign-in return to a page.
+/// Returns the query with the page that sign-in returns to.
 fn next_of(target: &Target) -> String {
     let place = links::same_page(&target.path, &target.query);
     match links::next(&place) {
@@ -225,8 +227,9 @@ fn next_of(target: &Target) -> String {
     }
 }
 
-/// Returns the query with which the page that asks for a confirmation leads back. If the change was made by a button,
-/// this is the page with the button: a page of the account, or the page that asks, which has the same path.
+/// Returns the query with the page that the confirmation returns to. If a button made the change, this is the
+/// page with the button: a page of the account or the installation, or the page that asks about the change,
+/// which has the same path.
 fn next_once_fresh(call: &Call, target: &Target) -> String {
     let is_no_page = !call.is_read() || links::begins(&target.path);
     let has_page = |parent: &str| is_no_page && target.path.starts_with(parent);
@@ -265,12 +268,12 @@ async fn again(api: &Api, console: &Console, call: &mut Call, error: &Error) -> 
     Some(Again { action: here(console, &Target::of(call)), fields, has_secrets: !secrets.is_empty() })
 }
 
-/// Returns the link to the page itself.
+/// Returns the link to the current page.
 fn here(console: &Console, target: &Target) -> String {
     format!("{}{}", console.base(), links::same_page(&target.path, &target.query))
 }
 
-/// Returns the title and the words of an error.
+/// Returns the title and the text for an error.
 fn words(console: &Console, shell: &Shell, error: &Error) -> (&'static str, String) {
     match error.code.status() {
         StatusCode::UNAUTHORIZED => (
@@ -340,7 +343,8 @@ fn forbidden(shell: &Shell, error: &Error) -> String {
     }
 }
 
-/// Returns a sentence about who can give the person access, as far as they may know.
+/// Returns a sentence about the owners who can give the user access, with their names if the user may see
+/// them.
 async fn who_can_help(console: &Console, person: Option<SignedIn>, shell: &Shell) -> String {
     let (Some(person), Some(organization)) = (person, &shell.organization) else {
         return String::new();
@@ -359,7 +363,7 @@ async fn who_can_help(console: &Console, person: Option<SignedIn>, shell: &Shell
     }
 }
 
-/// Returns the way up from a page with an error.
+/// Returns the link to the parent page of a page with an error, and its label.
 fn way_up(shell: &Shell, error: &Error) -> (String, &'static str) {
     let is_missing = error.code.status() == StatusCode::NOT_FOUND;
     match (&shell.person, &shell.project, &shell.organization) {
@@ -370,7 +374,7 @@ fn way_up(shell: &Shell, error: &Error) -> (String, &'static str) {
     }
 }
 
-/// The content security policy: no content from elsewhere, no scripts but ours, and no embedding.
+/// The content security policy: no external content, no scripts but ours, and no embedding.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
@@ -388,7 +392,7 @@ const FIXED_HEADERS: [(HeaderName, &str); 7] = [
     (header::X_FRAME_OPTIONS, "DENY"),
 ];
 
-/// Adds the headers that every response of the console has (docs/contract/console.md#headers).
+/// Adds the headers of every response of the console (docs/contract/console.md#headers).
 fn headers(api: &Api, headers: &mut HeaderMap) {
     for (name, value) in FIXED_HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

@@ -56,7 +56,7 @@ struct FirstAccountPage {
     shell: Shell,
     form: FormView,
     token: String,
-    /// `false` if the token is unknown, or was used.
+    /// `false` if the token is unknown or used.
     is_good: bool,
 }
 
@@ -67,7 +67,7 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<To
     show(&console, &visit, FormView::new(LABELS), token, is_good)
 }
 
-/// Create the first account, which is an operator's.
+/// Create the first account. Its user is an operator.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,

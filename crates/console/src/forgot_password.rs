@@ -28,9 +28,9 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Re
     show(&console, &visit, FormView::new(LABELS))
 }
 
-/// Request an e-mail that resets the password.
+/// Request an e-mail with a link that resets the password.
 ///
-/// Neither the response nor its timing reveals whether such an account exists.
+/// Neither the response nor its timing reveals whether an account has this address.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,

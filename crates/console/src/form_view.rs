@@ -9,7 +9,7 @@ use web::forms::ObjectForm;
 /// The names of a form's fields with their labels. A name is the path of the field in the API's body.
 pub type Labels = &'static [(&'static str, &'static str)];
 
-/// The name of the hidden field with the version of the values that a form was filled with.
+/// The name of the hidden field with the version of a form's initial values.
 pub const VERSION: &str = "version";
 
 /// A form as a page shows it.
@@ -42,7 +42,7 @@ impl FormView {
         self
     }
 
-    /// Fills in a field of an array: a text area, or boxes.
+    /// Fills in a field with several values: a text area, or checkboxes.
     #[must_use]
     pub fn with_all(self, name: &str, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         values.into_iter().fold(self, |form, value| form.with(name, value))
@@ -57,7 +57,7 @@ impl FormView {
     /// Returns the form as it was sent, with its mistakes.
     ///
     /// # Errors
-    /// An error that isn't about the form, such as 403 or 404.
+    /// The error itself if it isn't about the form, such as 403 or 404.
     pub fn refused<T>(labels: Labels, form: &ObjectForm<T>, error: Error) -> Result<Self, Error> {
         let is_about_form = matches!(error.code.status(), StatusCode::BAD_REQUEST | StatusCode::CONFLICT)
             || matches!(
@@ -120,38 +120,38 @@ impl FormView {
         self.mistakes.push(Mistake { field: known.map(|(name, _)| *name), sentence });
     }
 
-    /// The names of the fields with their labels.
+    /// Returns the names of the fields with their labels.
     pub fn labels(&self) -> Labels {
         self.labels
     }
 
-    /// The label of a field.
+    /// Returns the label of a field.
     pub fn label(&self, name: &str) -> &'static str {
         self.labels.iter().find(|(other, _)| *other == name).map_or("", |(_, label)| label)
     }
 
-    /// The value of a field, or the empty text.
+    /// Returns the value of a field, or an empty string.
     pub fn value(&self, name: &str) -> &str {
         self.values.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
     }
 
-    /// The values of a field, one per line.
+    /// Returns the values of a field, one per line.
     pub fn lines(&self, name: &str) -> String {
         let values: Vec<_> = self.values.iter().filter(|(other, _)| other == name).collect();
         values.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns `true` if a field has this value, perhaps among others.
+    /// Returns `true` if this is one of the values of a field.
     pub fn has(&self, name: &str, value: &str) -> bool {
         self.values.iter().any(|(other, found)| other == name && found == value)
     }
 
-    /// The mistakes, in the order of the fields that were read.
+    /// Returns the mistakes, in the order in which the fields were read.
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
     }
 
-    /// The title of the list of mistakes.
+    /// Returns the title of the list of mistakes.
     pub fn mistakes_title(&self) -> &'static str {
         match self.mistakes.iter().any(|mistake| mistake.field.is_some()) {
             true => "There’s a problem",
@@ -159,21 +159,21 @@ impl FormView {
         }
     }
 
-    /// The mistakes of a field, in one text.
+    /// Returns the mistakes of a field as one text.
     pub fn mistake(&self, name: &str) -> Option<String> {
         let of_field = self.mistakes.iter().filter(|mistake| mistake.field == Some(name));
         let sentences: Vec<_> = of_field.map(|mistake| mistake.sentence.as_str()).collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
-    /// The error for which the form was refused.
+    /// Returns the code of the error for which the form was refused.
     pub fn code(&self) -> Option<Code> {
         self.code
     }
 }
 
-/// Returns `true` if the value of a field is never sent back: passwords, codes, secrets, tokens. `max_tokens` is a
-/// number of tokens.
+/// Returns `true` if the value of a field is never sent back, as for passwords, codes, secrets and tokens.
+/// `max_tokens` is a number, and isn't secret.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.split(['_', '-', '.']).any(|word| {
@@ -181,19 +181,18 @@ pub fn is_secret(name: &str) -> bool {
     })
 }
 
-/// Returns the API's sentence about a value of the wrong type without the names of JSON's types.
+/// Returns the API's message about a value of the wrong type, without the names of JSON types.
 fn without_type(message: &str) -> String {
     let (expected, _) = message.split_once(", not ").unwrap_or((message.trim_end_matches('.'), ""));
     format!("{}.", expected.replace("must be an integer", "must be a whole number"))
 }
 
-/// Returns the API's sentence with the labels of the form in place of the fields' names, and without hints to
-/// programs.
+/// Returns the API's message with the form's labels instead of field names, and without hints for programs.
 fn with_labels(message: &str, labels: Labels) -> String {
     let mut words = message.replace("; GET /v1/models lists all.", ".");
     for (name, label) in labels {
         words = words.replace(&format!("`{name}`"), label);
-        // A line of a field.
+        // Replace the name of one line of a field.
         while let Some((before, rest)) = words.split_once(&format!("`{name}[")) {
             let Some((number, after)) = rest.split_once("]`") else { break };
             let line = number.parse().map_or(0, |index: usize| index.saturating_add(1));
@@ -214,7 +213,7 @@ fn with_labels(message: &str, labels: Labels) -> String {
         .collect()
 }
 
-/// Returns the sentence of an error, with the wait in words.
+/// Returns the message of an error, with the time to wait in words.
 fn words(error: &Error) -> String {
     let message = error.public_message();
     match message.split_once("retry after the delay in") {

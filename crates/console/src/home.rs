@@ -1,4 +1,4 @@
-//! `/` and `/console`: into the console; and paths without a page.
+//! `/` and `/console`, which redirect to a page of the console, and paths without a page.
 
 use api::gate::{OpenVisit, Visit, Visitor};
 use kernel::error::{Code, Error};
@@ -13,7 +13,7 @@ pub async fn redirect(console: Console, _: OpenVisit<Visitor>, _: NoInput) -> Re
     Page::see_other(&console.link("/"))
 }
 
-/// Redirect to the person's newest organization, or to the list if the person has none.
+/// Redirect to the user's newest organization, or to the list if the user has none.
 pub async fn read(console: Console, visit: Visit<PersonScope>, _: NoInput) -> Result<Page, Error> {
     let caller = visit.person.caller()?;
     let navigation = tenants::navigation::read(&console.tenants, &caller, None, None).await?;

@@ -1,4 +1,4 @@
-//! GET /console/installation, and everything below it, for operators
+//! GET /console/installation, and all pages below it, for operators
 
 pub mod audit;
 pub mod catalog;
@@ -30,7 +30,7 @@ struct OverviewPage {
     shell: Shell,
     checks: Vec<Check>,
     overview: Overview,
-    /// The position of this server in the feed of changes, and how long ago it was read, in milliseconds.
+    /// The position of this server in the feed of changes, and the time since it was read, in milliseconds.
     feed: (i64, Option<i64>),
     schema: i64,
 }
@@ -55,7 +55,7 @@ record! {
     }
 }
 
-/// Returns an error if the name isn't that of the person or organization that the change affects.
+/// Returns an error if the typed name isn't that of the user or organization that the change affects.
 fn check_typed(typed: &str, name: &str) -> Result<(), Error> {
     if typed.trim() == name {
         return Ok(());

@@ -1,9 +1,9 @@
-//! The product's terms as people read them.
+//! The labels of the product's terms.
 
 use tenants::roles::{OrganizationRole, ProjectRole};
 use tenants::rules::{membership, project_membership};
 
-/// A choice of a form: the value and its words.
+/// An option of a form: the value and its label.
 pub type Choice = (&'static str, &'static str);
 
 const ORGANIZATION_ROLES: [(OrganizationRole, Choice); 3] = [
@@ -19,20 +19,20 @@ const PROJECT_ROLES: [(ProjectRole, Choice); 4] = [
     (ProjectRole::Owner, ("owner", "Owner: full access")),
 ];
 
-/// Returns the roles in an organization that a person with this role may give.
+/// Returns the roles in an organization that a user with this role may grant.
 pub fn grantable(caller: OrganizationRole) -> Vec<Choice> {
     let roles = ORGANIZATION_ROLES.into_iter().filter(|(role, _)| membership::may_grant(caller, *role));
     roles.map(|(_, choice)| choice).collect()
 }
 
-/// Returns the roles in a project that a person with this effective role may give.
+/// Returns the roles in a project that a user with this effective role may grant.
 pub fn grantable_in_project(caller: ProjectRole) -> Vec<Choice> {
     let roles =
         PROJECT_ROLES.into_iter().filter(|(role, _)| project_membership::may_check_grant(caller, *role));
     roles.map(|(_, choice)| choice).collect()
 }
 
-/// Returns the words of an action in the audit trail: `API key created` for `api_key.created`.
+/// Returns the label of an action in the audit trail: `API key created` for `api_key.created`.
 pub fn action(word: &str) -> String {
     let words = word.replace(['.', '_'], " ");
     if let Some(rest) = words.strip_prefix("api ") {

@@ -1,37 +1,44 @@
-//! The console: all features of the API for people, as pages that the server renders.
+//! The console: server-rendered pages for all features of the API.
 //!
 //! # How to add a page
 //!
-//! 1. A row in [`routes`], with the access that the API's operation for the same has, inside of `Browser`:
-//!    `route(GET, "/console/organizations/{organization_id}/projects", Browser(Org(View)), organizations::projects::list)`.
-//!    The path of the handler has the words of the URL: without `/console` and every `{…}`, with `read` or `list`
-//!    for GET and `create` for POST. POST on a path that ends in a parameter is `update`. `…/new`, `…/delete` and
-//!    `…/rotate` are nouns: `read` shows the form, `create` does it.
-//! 2. The handler, for instance in `src/organizations/projects.rs`:
-//!    `pub async fn list(console: Console, visit: Visit<OrgScope>, query: Filters<ListQuery<…>>) -> Result<Page, Error>`.
-//!    `visit.scope` is the scope for the subject's operation, `visit.person` who asks. The handles of all subjects
-//!    are fields of [`Console`]: `tenants::projects::list(&console.tenants, &visit.scope, …)`. No
-//!    SQL, no rule, no JSON. Inputs: `NoInput`, [`Filters`](web::forms::Filters) for a query, and
-//!    [`ObjectForm`](web::forms::ObjectForm) for a form, with the record that the API reads as its JSON body: fields
-//!    are named like the API's, with dots for objects.
-//! 3. A struct with `#[derive(Template)]`, whose field `shell` is `Shell::read(&console, &visit.person).await?`, and
-//!    its file below `templates/`: `{% extends "frame.html" %}`, `{% import "components.html" as c %}`, blocks `title`
-//!    and `content`. The parts of pages (tables, fields, badges …) are macros in `templates/components.html`. Links
-//!    are made by `shell.link("/…")`, `shell.organization_link("/…")`, `shell.project_link("/…")`, because the public
-//!    URL may have a path. Actions that a role may not do aren't offered: `shell.may(…)`, `shell.may_in_project(…)`. No
-//!    inline style or script: the policy refuses both.
-//! 4. A form is a [`FormView`](form_view::FormView) with its labels: `FormView::new(LABELS).with("name", &row.name)` to
-//!    fill it, `FormView::refused(LABELS, &form, error)?` to show it again with its mistakes; errors that aren't about
-//!    the form (403, 404 …) go through `?` and automatically become a page ([`error_pages`]). Answer with
-//!    `Page::with_form`. `organizations/new.rs` shows all of it.
-//!    A form that changes something is filled with `.versioned()?`, has the macro `c::version(form)`, and its
-//!    handler asks [`conflicts::check`] before it changes anything.
-//! 5. A success of a POST ends in `Page::done(&console.link("/…"), Done::…)`: a redirect to the page that shows it, with
-//!    a word of the closed list in [`notices`].
-//! 6. A link in the [`navigation`] is a label on the row: `route(…).in_navigation("Projects")`. Links have the order
-//!    of their rows, and people see those whose access admits their role.
-//! 7. A test in `tests/http/console/`, the access matrix blessed (`TOLLKEEPER_TEST_BLESS=1 cargo test --test http
-//!    console::access`), its line in `docs/contract/console.md`.
+//! 1. Add a row to [`routes`], for instance with the path
+//!    `/console/organizations/{organization_id}/projects`, the access `Browser(Org(View))` and the handler
+//!    `organizations::projects::list`. The access is that of the API's operation, inside of `Browser`. The
+//!    handler's Rust path follows the URL, without `/console` and the parameters in braces. The function is
+//!    `read` or `list` for GET, `create` for POST, and `update` for POST on a path that ends in a parameter.
+//!    `…/new`, `…/delete` and `…/rotate` are modules: their `read` shows the form, and their `create` does
+//!    the action.
+//! 2. Write the handler, for instance in `src/organizations/projects.rs`:
+//!    `pub async fn list(console: Console, visit: Visit<OrgScope>, query: Filters<…>) -> Result<Page, Error>`.
+//!    `visit.scope` is the scope for the subject's operation, and `visit.person` is the signed-in user. The
+//!    handles of all subjects are fields of [`Console`]:
+//!    `tenants::projects::list(&console.tenants, &visit.scope, …)`. A handler contains no SQL, no rules and
+//!    no JSON. Its input is `NoInput`; [`Filters`](web::forms::Filters) for a query; or
+//!    [`ObjectForm`](web::forms::ObjectForm) for a form, with the record that the API reads from its JSON
+//!    body. The names of a form's fields are those of the API, with dots for nested objects.
+//! 3. Add a struct with `#[derive(Template)]`, whose field `shell` is
+//!    `Shell::read(&console, &visit.person).await?`. Its template in `templates/` has
+//!    `{% extends "frame.html" %}`, `{% import "components.html" as c %}`, and the blocks `title` and
+//!    `content`. The parts of pages (tables, fields, badges …) are macros in `templates/components.html`.
+//!    Make links with `shell.link("/…")`, `shell.organization_link("/…")` and `shell.project_link("/…")`,
+//!    because the public URL may have a path. Don't offer actions that the role doesn't allow:
+//!    `shell.may(…)`, `shell.may_in_project(…)`. The content security policy refuses inline styles and
+//!    scripts.
+//! 4. A form is a [`FormView`](form_view::FormView) with labels.
+//!    `FormView::new(LABELS).with("name", &row.name)` fills it, and
+//!    `FormView::refused(LABELS, &form, error)?` shows it again with its mistakes. Return other errors (403,
+//!    404 …) with `?`: they automatically become a page ([`error_pages`]). Respond with `Page::with_form`.
+//!    `organizations/new.rs` is a complete example. A form that changes an object is filled with
+//!    `.versioned()?` and contains the macro `c::version(form)`, and its handler calls [`conflicts::check`]
+//!    before the change.
+//! 5. After a successful POST, return `Page::done(&console.link("/…"), Done::…)`: a redirect to a page that
+//!    shows a notice from the list in [`notices`].
+//! 6. For an entry in the [`navigation`], add a label to the row: `route(…).in_navigation("Projects")`. Entries
+//!    have the order of their rows, and users see those that their role may open.
+//! 7. Add a test to `tests/http/console/`, update the access matrix
+//!    (`TOLLKEEPER_TEST_BLESS=1 cargo test --test http console::access`), and add a line to
+//!    `docs/contract/console.md`.
 
 #![allow(clippy::let_underscore_must_use, reason = "the code that askama writes for an enum has one")]
 

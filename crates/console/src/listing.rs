@@ -24,43 +24,43 @@ impl Listing {
         Self { page, total, filters: filters.collect() }
     }
 
-    /// `true` if no page has entries.
+    /// Returns `true` if the list has no entries.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// `true` if the list is filtered.
+    /// Returns `true` if the list is filtered.
     pub fn is_filtered(&self) -> bool {
         !self.filters.is_empty()
     }
 
-    /// The number of entries on all pages.
+    /// Returns the number of entries on all pages.
     pub fn total(&self) -> i64 {
         self.total
     }
 
-    /// The number of this page, from 1.
+    /// Returns the number of this page, from 1.
     pub fn number(&self) -> i64 {
         self.page.page
     }
 
-    /// The number of the last page.
+    /// Returns the number of the last page.
     pub fn last(&self) -> i64 {
         let before = self.total.saturating_sub(1).max(0);
         before.checked_div(self.page.page_size).unwrap_or(0).saturating_add(1)
     }
 
-    /// The link to another page of the list.
+    /// Returns the link to another page of the list.
     pub fn link(&self, number: impl std::fmt::Display) -> String {
         format!("?page={number}{}", self.filters)
     }
 
-    /// The number of the page before this one.
+    /// Returns the number of the page before this one.
     pub fn previous(&self) -> Option<i64> {
         (self.number() > 1).then(|| self.number().saturating_sub(1).min(self.last()))
     }
 
-    /// The number of the page after this one.
+    /// Returns the number of the page after this one.
     pub fn next(&self) -> Option<i64> {
         (self.number() < self.last()).then(|| self.number().saturating_add(1))
     }
@@ -87,7 +87,7 @@ mod tests {
             (1, 20, (None, None, 1)),
             (1, 21, (None, Some(2), 2)),
             (2, 21, (Some(1), None, 2)),
-            // Past the end: the link back is to the last page.
+            // After the last page, the link goes back to the last page.
             (9, 21, (Some(2), None, 2)),
         ] {
             let listing = Listing::new(Page { page, page_size: 20 }, total, &[]);

@@ -37,8 +37,8 @@ impl Prices {
         amount.map_or_else(|| price.to_string(), |amount| currencies::format(amount, &self.currency))
     }
 
-    /// Returns the other components that have a price of their own: their name, and the price per million tokens or per
-    /// piece.
+    /// Returns the other components that have a separate price: their name, and the price per million tokens
+    /// or per piece.
     fn others(&self, price: &Price) -> Vec<(&'static str, String)> {
         let others = Component::PARTS.into_iter().filter(|part| price.has(*part));
         let shown = |part: Component| match part.tokens() {
@@ -48,7 +48,7 @@ impl Prices {
         others.map(|part| (part.label(), shown(part))).collect()
     }
 
-    /// Returns the current price of a model for calls without a condition.
+    /// Returns the current price of a model for calls to which no condition applies.
     fn of_model<'a>(&self, model: &'a Model) -> Option<&'a Price> {
         model.price_at(self.now)
     }
@@ -64,7 +64,7 @@ impl Prices {
         model.prices.iter().any(|price| !price.conditions.is_empty())
     }
 
-    /// Returns a word for when a price is in effect.
+    /// Returns a word for the time at which a price is in effect.
     fn state(&self, model: &Model, price: &Price) -> &'static str {
         if model.prices_at(self.now).contains(price) {
             "now"

@@ -19,7 +19,7 @@ pub const INSTALLATION: &str = "/console/installation";
 pub struct NavigationLink {
     pub label: &'static str,
     pub href: String,
-    /// `true` if the page is here, or below.
+    /// `true` if the current page is this entry's page, or below it.
     pub is_current: bool,
 }
 
@@ -45,7 +45,7 @@ pub fn links(pages: &[(&'static str, &'static str)], base: &str, rest: Option<&s
     pages.iter().map(link).collect()
 }
 
-/// Returns `true` if a page is at this place or below it. An overview has no pages below it.
+/// Returns `true` if a page is the page of an entry, or below it. An overview has no pages below it.
 fn is_at(rest: &str, suffix: &str) -> bool {
     let rest = rest.trim_end_matches('/');
     match rest.strip_prefix(suffix) {

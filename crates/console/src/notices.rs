@@ -1,6 +1,6 @@
-//! Notices of actions that have just succeeded: words in the query, sentences on the page.
+//! Notices about completed actions: the query contains a word, and the page shows a sentence.
 
-/// The action that has just been done. A page shows its sentence after the redirect that ends a POST.
+/// A completed action. After the redirect that ends a POST, the page shows the action's sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
     SignedOut,

@@ -1,11 +1,11 @@
-//! The choices of forms.
+//! The options of forms.
 
 use crate::console::Console;
 
 /// A value with its label.
 pub type Choice = (String, String);
 
-/// Returns the models that can be called, and those of `others` that can no longer be called.
+/// Returns the models that can be called, and the models in `others` that can no longer be called.
 pub fn models<'a>(console: &Console, others: impl IntoIterator<Item = &'a str>) -> Vec<Choice> {
     let catalog = console.catalog.now();
     let mut models: Vec<_> = catalog.models().map(|model| (model.id.clone(), model.id.clone())).collect();

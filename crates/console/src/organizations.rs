@@ -40,7 +40,7 @@ struct ListPage {
     search: String,
 }
 
-/// List the person's organizations.
+/// List the user's organizations.
 pub async fn list(
     console: Console,
     visit: Visit<PersonScope>,

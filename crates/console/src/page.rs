@@ -10,14 +10,14 @@ use web::reply::{self, Body, Reply};
 use crate::form_view::FormView;
 use crate::notices::Done;
 
-/// Most pages are shorter, so that their text isn't moved while it grows.
+/// The initial capacity of a page's buffer in bytes. Most pages are shorter, so the buffer doesn't grow.
 const USUAL_BYTES: usize = 16 * 1024;
 
 /// The reply of a handler.
 #[derive(Debug)]
 pub struct Page {
     status: StatusCode,
-    /// The error that a page shows, for the log.
+    /// The code of the error that the page shows, for the log.
     code: Option<Code>,
     html: String,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -38,7 +38,7 @@ impl Page {
         Ok(Self { status: StatusCode::OK, code: None, html, headers })
     }
 
-    /// Renders a page with a form. If the form has been refused, the page has the status of its error.
+    /// Renders a page with a form. If the form was refused, the page has the status of its error.
     pub fn with_form(form: &FormView, template: &impl Template) -> Result<Self, Error> {
         let page = Self::new(template)?;
         Ok(match form.code() {
@@ -52,7 +52,7 @@ impl Page {
         Ok(Self { status: code.status(), code: Some(code), ..Self::new(template)? })
     }
 
-    /// Renders a page that asks a person to resolve conflicting changes (409).
+    /// Renders a page that asks a user to resolve conflicting changes (409).
     pub fn conflict(template: &impl Template) -> Result<Self, Error> {
         Ok(Self {
             status: StatusCode::CONFLICT,

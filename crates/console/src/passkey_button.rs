@@ -1,4 +1,4 @@
-//! The button for a passkey. The script shows it if the browser supports passkeys at this address.
+//! The button for a passkey. The script shows it if passkeys work on this page.
 
 use accounts::passkeys::Options;
 use kernel::error::Error;
@@ -10,17 +10,17 @@ use crate::console::Console;
 pub struct PasskeyButton {
     /// The options of the browser's call, as JSON.
     pub options: String,
-    /// The sealed state, which is sent back with its answer.
+    /// The sealed state, which is sent back with the browser's response.
     pub ceremony: String,
-    /// The origin of the pages that have passkeys.
+    /// The origin of the pages on which passkeys work.
     pub origin: String,
 }
 
 impl PasskeyButton {
-    /// Returns the button of a ceremony.
+    /// Returns a button with these options.
     ///
     /// # Errors
-    /// Passkeys can't be used.
+    /// An error if passkeys can't be used.
     pub fn new(console: &Console, options: &Options) -> Result<Self, Error> {
         Ok(Self {
             options: options.public_key.to_string(),

@@ -20,7 +20,7 @@ impl QrCode {
     /// Encodes a text.
     ///
     /// # Errors
-    /// The text is longer than 2,331 bytes.
+    /// An error if the text is longer than 2,331 bytes.
     pub fn new(text: &str) -> Result<Self, Error> {
         let modules = Modules::encode_text(text, QrCodeEcc::Medium).map_err(Error::internal)?;
         let mut path = String::new();
@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn path_draws_the_dark_modules() {
         let code = QrCode::new("otpauth://totp/a").unwrap();
-        // Version 2 has 25 modules. Its first row begins with the seven dark ones of a finder pattern.
+        // Version 2 has 25 modules, and the quiet zone adds 8. The first row begins with the seven dark
+        // modules of a finder pattern.
         assert_eq!(code.size, 33);
         assert!(code.path.starts_with("M4 4.5h7m"), "{}", code.path);
         assert!(code.path.contains("M4 5.5h1m5 0h1"), "{}", code.path);

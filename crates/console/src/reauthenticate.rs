@@ -25,7 +25,7 @@ use crate::shell::Shell;
 use crate::sign_in::{self, Next};
 
 record! {
-    /// The credentials that confirm a person's identity.
+    /// The credentials that confirm the user's identity.
     #[derive(Debug)]
     pub struct Reauthenticate in Api {
         password: Text<1024> = required,
@@ -45,17 +45,17 @@ struct ReauthenticatePage {
     asks_for_code: bool,
     /// The hint about the codes that can be entered.
     code_hint: &'static str,
-    /// The button to confirm with a passkey, for a person who has passkeys.
+    /// The button to confirm with a passkey, if the user has passkeys.
     passkey: Option<PasskeyButton>,
-    /// `true` if the person can confirm with a password.
+    /// `true` if the user can confirm with a password.
     is_password_taken: bool,
-    /// `true` if passwords open accounts on this server.
+    /// `true` if users can sign in to this server with a password.
     are_passwords_taken: bool,
-    /// The providers that the person is connected with: the link to confirm there, and the name.
+    /// The providers to which the user is connected: the link to confirm there, and the name.
     providers: Vec<(String, String)>,
 }
 
-/// Show the page that asks a person who is signed in to confirm their identity.
+/// Show the page that asks a signed-in user to confirm their identity.
 pub async fn read(console: Console, visit: Visit<SessionScope>, query: Filters<Next>) -> Result<Page, Error> {
     let form = FormView::new(LABELS).with("next", links::next(query.sent("next")).unwrap_or_default());
     show(&console, &visit, form).await
@@ -83,7 +83,7 @@ pub async fn create(
     }
 }
 
-/// Gives the browser its new session, and sends it on.
+/// Sets the cookie of the new session, and redirects the browser.
 fn go_on(console: &Console, login: &BrowserLogin, next: &str) -> Result<Page, Error> {
     let page = Page::see_other(&sign_in::way_on(console, next))?;
     Ok(page.with_header(header::SET_COOKIE, sign_in::cookie(console, login)?))

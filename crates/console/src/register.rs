@@ -27,9 +27,9 @@ const LABELS: Labels = &[
 struct RegisterPage {
     shell: Shell,
     form: FormView,
-    /// The rule for who may register.
+    /// The configuration of who may register.
     mode: RegistrationMode,
-    /// `true` if passwords open accounts on this server.
+    /// `true` if users can sign in to this server with a password.
     are_passwords_taken: bool,
 }
 
@@ -38,7 +38,7 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Re
     show(&console, &visit, FormView::new(LABELS))
 }
 
-/// Create an account. The link in an e-mail verifies its address.
+/// Create an account. The user verifies the address with the link in an e-mail.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,

@@ -53,7 +53,7 @@ pub fn navigation() -> Vec<Route> {
 #[rustfmt::skip]
 fn of_people() -> Vec<Route> {
     vec![
-        // Into the console, and out of it
+        // Redirects to the console, sign-in and sign-out
         route(GET, "/", Open(Public::Unlimited), home::redirect),
         route(GET, "/console", Browser(Person), home::read),
         route(GET, "/console/", Browser(Person), home::read),
@@ -79,7 +79,7 @@ fn of_people() -> Vec<Route> {
         route(GET, "/console/forgot-password", Open(Public::Unlimited), forgot_password::read),
         route(POST, "/console/forgot-password", Open(Public::Login), forgot_password::create),
         route(POST, "/console/sign-out", Open(Public::Unlimited), sign_out::create),
-        // The person's account
+        // The user's account
         route(GET, "/console/account", Browser(Session::AccessToken), account::read),
         route(POST, "/console/account", Browser(Session::Management), account::create),
         route(POST, "/console/account/verification", Browser(Session::Management), account::verification::create),
@@ -92,7 +92,7 @@ fn of_people() -> Vec<Route> {
     ]
 }
 
-/// The other routes of a person's account.
+/// Returns the other routes of the user's account.
 #[rustfmt::skip]
 fn of_factors_and_sessions() -> Vec<Route> {
     vec![
@@ -137,7 +137,7 @@ fn of_factors_and_sessions() -> Vec<Route> {
               Browser(Session::Management), account::sessions::others::delete::create),
         route(POST, "/console/account/sessions/{session_id}/delete",
               Browser(OwnSession), account::sessions::delete::create),
-        // Models. Ids may hold slashes.
+        // Models. Ids may contain slashes.
         route(GET, "/console/models", Browser(Models), models::list),
         route(GET, "/console/models/{*model_id}", Browser(OneModel), models::read),
     ]
@@ -431,7 +431,7 @@ fn of_installation() -> Vec<Route> {
     ]
 }
 
-/// Files of the pages, and paths without a page.
+/// Returns the routes of static files, and of paths without a page.
 #[rustfmt::skip]
 fn others() -> Vec<Route> {
     vec![

@@ -10,7 +10,7 @@ pub struct Samples {
     pub python: String,
 }
 
-/// A chat call. Its JSON is the body that the gateway gets.
+/// A chat call. Its JSON is the body that is sent to the gateway.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChatCall {
     pub model: String,

@@ -18,7 +18,7 @@ pub struct Shell {
     console: Console,
     /// The person who is signed in, if any.
     pub person: Option<Person>,
-    /// The person's newest organizations, for the menu.
+    /// The user's newest organizations, for the menu.
     pub organizations: Vec<Organization>,
     /// The organization that the page is about.
     pub organization: Option<Organization>,
@@ -26,10 +26,10 @@ pub struct Shell {
     pub project: Option<Project>,
     /// The page's path after `/console`.
     path: String,
-    /// The notice of the action that has just been done.
+    /// The notice about the action that was just completed.
     pub notice: Option<&'static str>,
     pub request_id: RequestId,
-    /// The theme in this browser; `None` follows the system.
+    /// The theme in this browser; `None` for the system's theme.
     pub theme: Option<Theme>,
 }
 
@@ -46,13 +46,13 @@ impl Shell {
         Header { shell: self }
     }
 
-    /// Returns the frame of a page for this person, with the organization and the project of its path.
+    /// Returns the frame of a page for this user, with the organization and the project of its path.
     ///
     /// # Errors
-    /// The database fails.
+    /// An error if the database fails.
     pub async fn read(console: &Console, person: &SignedIn) -> Result<Self, Error> {
         let target = person.target();
-        // Operators view an organization without being a member.
+        // Operators view an organization without being members.
         let is_installation = target.path.starts_with(INSTALLATION);
         let organization_id =
             OrganizationId::parse(target.parameter("organization_id")).filter(|_| !is_installation);
@@ -78,12 +78,12 @@ impl Shell {
         }
     }
 
-    /// Returns the link to a page: `path` begins after `/console`.
+    /// Returns the link to a page. `path` is the part after `/console`.
     pub fn link(&self, path: &str) -> String {
         self.console.link(path)
     }
 
-    /// Returns the link to a page of an organization: `path` begins after its id.
+    /// Returns the link to a page of an organization. `path` is the part after its id.
     pub fn link_to(&self, organization: &OrganizationId, path: &str) -> String {
         self.link(&format!("/organizations/{organization}{path}"))
     }
@@ -96,8 +96,8 @@ impl Shell {
         }
     }
 
-    /// Returns the link to a page of something in the organization that this page is about: `noun` is the path of
-    /// its list, `path` begins after its id.
+    /// Returns the link to an item of the organization that this page is about. `noun` is the path of the
+    /// item's list, and `path` is the part after the item's id.
     pub fn item_link(&self, noun: &str, id: impl std::fmt::Display, path: &str) -> String {
         self.organization_link(&format!("/{noun}/{id}{path}"))
     }
@@ -110,32 +110,32 @@ impl Shell {
         }
     }
 
-    /// Returns the link to a page of something in the project that this page is about, as [`Self::item_link`].
+    /// Returns the link to an item of the project that this page is about, like [`Self::item_link`].
     pub fn project_item_link(&self, noun: &str, id: impl std::fmt::Display, path: &str) -> String {
         self.project_link(&format!("/{noun}/{id}{path}"))
     }
 
-    /// Returns `true` if the person's role allows this in the page's organization. Actions that aren't allowed
-    /// aren't offered.
+    /// Returns `true` if the user's role allows an action in the page's organization. Actions that aren't
+    /// allowed aren't offered.
     pub fn may(&self, action: OrganizationAction) -> bool {
         self.organization.as_ref().is_some_and(|organization| organization.role.allows(action))
     }
 
-    /// Returns `true` if the person's role allows this in the page's project.
+    /// Returns `true` if the user's role allows an action in the page's project.
     pub fn may_in_project(&self, action: ProjectAction) -> bool {
         self.project.as_ref().is_some_and(|project| project.role.allows(action))
     }
 
-    /// The links of the page's organization.
+    /// Returns the links of the page's organization.
     pub fn organization_links(&self) -> Vec<NavigationLink> {
         let Some(organization) = &self.organization else { return Vec::new() };
         let rest = self.rest_after(&format!("/organizations/{}", organization.id));
-        // A page of a project is in the project's part of the navigation.
+        // A page of a project is in the navigation of the project.
         let rest = rest.filter(|_| self.project.is_none());
         self.links(ORGANIZATION, organization.role.as_str(), &self.organization_link(""), rest)
     }
 
-    /// The links of the page's project.
+    /// Returns the links of the page's project.
     pub fn project_links(&self) -> Vec<NavigationLink> {
         let (Some(organization), Some(project)) = (&self.organization, &self.project) else {
             return Vec::new();
@@ -144,12 +144,12 @@ impl Shell {
         self.links(PROJECT, project.role.as_str(), &self.project_link(""), rest)
     }
 
-    /// Returns `true` if the person runs the installation.
+    /// Returns `true` if the user is an operator of the installation.
     pub fn is_operator(&self) -> bool {
         self.person.as_ref().is_some_and(|person| person.is_operator)
     }
 
-    /// The links of the installation, on its pages.
+    /// Returns the links of the installation, on its pages.
     pub fn installation_links(&self) -> Vec<NavigationLink> {
         match self.rest_after("/installation").filter(|_| self.is_operator()) {
             Some(rest) => self.links(INSTALLATION, "", &self.link("/installation"), Some(rest)),
@@ -157,27 +157,27 @@ impl Shell {
         }
     }
 
-    /// Returns the link to a page of something in the installation, as [`Self::item_link`].
+    /// Returns the link to an item of the installation, like [`Self::item_link`].
     pub fn installation_link(&self, noun: &str, id: impl std::fmt::Display, path: &str) -> String {
         self.link(&format!("/installation/{noun}/{id}{path}"))
     }
 
-    /// Returns `true` if the page is here: `path` begins after `/console`.
+    /// Returns `true` if the current page has this path. `path` is the part after `/console`.
     pub fn is_at(&self, path: &str) -> bool {
         self.path == path
     }
 
-    /// The link to a file of the console, by its name.
+    /// Returns the link to a static file, by its name.
     pub fn asset(&self, name: &str) -> String {
         self.link(&assets::path(name))
     }
 
-    /// The name of the theme; `system` without one.
+    /// Returns the name of the theme; `system` without one.
     pub fn theme_name(&self) -> &'static str {
         self.theme.map_or("system", Theme::as_str)
     }
 
-    /// The version of the program.
+    /// Returns the version of the program.
     pub fn version(&self) -> &'static str {
         env!("CARGO_PKG_VERSION")
     }

@@ -1,4 +1,4 @@
-//! Values as pages show them.
+//! The formats of values on pages.
 
 use std::borrow::Borrow;
 use std::fmt::Display;
@@ -7,25 +7,25 @@ use kernel::currencies;
 use kernel::error::Error;
 use kernel::money::{Nano, Pico, Ppm};
 
-/// Returns a time to the minute, as in `2026-03-10 09:30 UTC`.
+/// Returns a time to the minute, for example `2026-03-10 09:30 UTC`.
 pub fn minute(time: impl Display) -> String {
     let text = time.to_string();
     format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
 }
 
-/// Returns a count with its noun, as in `1 project` and `2 projects`.
+/// Returns a count with its noun, for example `1 project` or `2 projects`.
 pub fn count(number: impl Borrow<i64>, noun: &str) -> String {
     let number = number.borrow();
     let plural = if *number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", currencies::grouped(&number.to_string()))
 }
 
-/// Returns a fraction in percent, as in `5%`.
+/// Returns a fraction in percent, for example `5%`.
 pub fn percent(fraction: impl Borrow<Ppm>) -> String {
     fraction.borrow().checked_mul(100).map_or_else(String::new, |percent| format!("{percent}%"))
 }
 
-/// Returns how long to wait after this error, as in `Try again in 30 seconds.`
+/// Returns a sentence with the time to wait after this error, for example `Try again in 30 seconds.`
 pub fn wait(error: &Error) -> String {
     let seconds =
         error.rate_limit.map_or(1, |limit| limit.retry_after_ms.saturating_add(999).div_euclid(1000));
@@ -37,12 +37,12 @@ pub fn wait(error: &Error) -> String {
     format!("Try again in {time}.")
 }
 
-/// Returns a whole number with separated thousands.
+/// Returns a whole number with thousands separators.
 pub fn number(number: impl Display) -> String {
     currencies::grouped(&number.to_string())
 }
 
-/// Returns an amount with all its digits and its currency, as in `1,234.50 USD`.
+/// Returns an amount with all its digits and its currency, for example `1,234.50 USD`.
 pub fn money(amount: impl Into<Amount>, currency: &str) -> String {
     format!("{} {currency}", currencies::format(amount.into().0, currency))
 }
@@ -59,7 +59,7 @@ impl From<Pico> for Amount {
 
 impl From<Nano> for Amount {
     fn from(amount: Nano) -> Self {
-        // No balance is near the limit of 128 bits.
+        // No balance comes near the limit of 128 bits.
         Self(amount.to_pico().unwrap_or_default())
     }
 }
@@ -70,7 +70,7 @@ impl<T: Copy + Into<Self>> From<&T> for Amount {
     }
 }
 
-/// The format of a column of amounts, which all have the same number of decimals.
+/// The format of a column of amounts, which have the same number of decimals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
     currency: String,
@@ -93,13 +93,13 @@ impl Column {
         format!("{text}{point}{}", "0".repeat(missing))
     }
 
-    /// An ISO 4217 code.
+    /// Returns the currency's ISO 4217 code.
     pub fn currency(&self) -> &str {
         &self.currency
     }
 }
 
-/// Returns the number of digits behind the point.
+/// Returns the number of digits after the decimal point.
 fn fraction(text: &str) -> usize {
     text.split_once('.').map_or(0, |(_, digits)| digits.len())
 }

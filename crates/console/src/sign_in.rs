@@ -60,19 +60,19 @@ struct SignInPage {
     is_exposed: bool,
     /// The button to sign in without a password, if passkeys can be used.
     passkey: Option<PasskeyButton>,
-    /// `true` if passwords open all accounts; `false` if they open only those of operators.
+    /// `true` if all users can sign in with a password; `false` if only operators can.
     are_passwords_taken: bool,
-    /// `true` if people can make an account.
+    /// `true` if visitors can create an account.
     may_register: bool,
-    /// The providers: the link with which a sign-on begins, and the name.
+    /// The providers: the link that starts a sign-on, and the name.
     providers: Vec<(String, String)>,
 }
 
 /// The page that asks about a pending connection.
 pub const CONFIRM: &str = "/account/connections/confirm";
 
-/// Returns the links with which sign-ons begin, and the providers' names. `path` comes before the provider's id, and
-/// `next` is where they lead.
+/// Returns the links that start sign-ons, and the providers' names. `path` is the part of the link before the
+/// provider's id, and `next` is the page to open after the sign-on.
 pub fn provider_links(console: &Console, path: &str, next: &str) -> Vec<(String, String)> {
     let query = links::next_query(next);
     let all = console.accounts.providers.all();
@@ -80,9 +80,9 @@ pub fn provider_links(console: &Console, path: &str, next: &str) -> Vec<(String,
     all.iter().map(|provider| (link(&provider.settings.id), provider.settings.name.clone())).collect()
 }
 
-/// Show the page that signs in.
+/// Show the sign-in page.
 ///
-/// People who are already signed in are redirected.
+/// Users who are already signed in are redirected.
 pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Next>) -> Result<Page, Error> {
     if visit.session.is_some() {
         return Page::see_other(&way_on(&console, query.sent("next")));
@@ -93,7 +93,7 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, query: Filters<Ne
 
 /// Sign in.
 ///
-/// An existing session of the browser ends. If a second factor is required, its page is next.
+/// An existing session of the browser ends. If a second factor is required, the next page asks for it.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,
@@ -120,7 +120,7 @@ pub async fn create(
     }
 }
 
-/// Gives the browser its session, replaces the previous one, and redirects it.
+/// Ends the browser's previous session, sets the cookie of the new session, and redirects the browser.
 async fn enter(
     console: &Console,
     visit: &OpenVisit<Visitor>,
@@ -132,7 +132,8 @@ async fn enter(
         sessions::end(&console.accounts, &trail, before).await?;
     }
     let pending = visit.pending_connection.as_ref();
-    // Ask about this person's pending connection next, because the person at the provider may be another one.
+    // Ask about the user's pending connection next, because the identity at the provider may be someone
+    // else's.
     let asks = pending.is_some_and(|pending| pending.is_for(login.session.user_id));
     let place = if asks { console.link(CONFIRM) } else { way_on(console, next) };
     let mut page = Page::see_other(&place)?.with_header(header::SET_COOKIE, cookie(console, login)?);
@@ -149,7 +150,7 @@ pub fn cookie(console: &Console, login: &BrowserLogin) -> Result<HeaderValue, Er
     SessionCookie::new(&console.public_url).set(&login.token, max_age_s)
 }
 
-/// Sends the browser to the second step, with the cookie that it needs there.
+/// Redirects the browser to the second step, with the cookie that the step needs.
 fn ask_for_code(console: &Console, pending: &PendingLogin, next: &str) -> Result<Page, Error> {
     let value = pending.seal(&console.accounts)?;
     let cookie = SessionCookie::of_second_factor(&console.public_url);
@@ -171,7 +172,7 @@ fn show(console: &Console, visit: &OpenVisit<Visitor>, form: FormView) -> Result
     Page::with_form(&page.form, &page)
 }
 
-/// Returns the button that signs in with a passkey, where passkeys can be used.
+/// Returns the button that signs in with a passkey, if passkeys can be used.
 fn passkey_button(console: &Console) -> Result<Option<PasskeyButton>, Error> {
     match start(&console.accounts) {
         Ok(options) => PasskeyButton::new(console, &options).map(Some),
@@ -180,13 +181,13 @@ fn passkey_button(console: &Console) -> Result<Option<PasskeyButton>, Error> {
     }
 }
 
-/// Returns `true` if a URL names this machine.
+/// Returns `true` if the host of a URL is a loopback address or name.
 fn is_on_loopback(url: &str) -> bool {
     let host = url.split_once("://").map_or("", |(_, rest)| rest);
     ["127.", "localhost", "[::1]"].iter().any(|name| host.starts_with(name))
 }
 
-/// Returns the link to where the person wanted to go.
+/// Returns the link to the page that the user wanted to open.
 pub fn way_on(console: &Console, next: &str) -> String {
     match links::next(next) {
         Some(place) => format!("{}{place}", console.base()),

@@ -1,5 +1,5 @@
-//! The shared part of both usage pages: their filters, and one report as a chart and a table. The CSV file is
-//! made of the same report.
+//! The common part of both usage pages: their filters, and the report as a chart and a table. The CSV file
+//! contains the same report.
 
 mod filters;
 mod view;

@@ -23,13 +23,13 @@ struct ConnectionsPage {
     shell: Shell,
     /// The connections, with the names of their providers.
     connections: Vec<(String, Connection)>,
-    /// `true` if the person can also sign in with a password.
+    /// `true` if the user can also sign in with a password.
     is_password_taken: bool,
-    /// The providers with which the account can be connected: the link, and the name.
+    /// The providers to which the account can be connected: the link, and the name.
     offered: Vec<(String, String)>,
 }
 
-/// Show the person's connections with providers.
+/// Show the user's connections to providers.
 pub async fn list(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let ways_in = connections::list(&console.accounts, visit.scope.user_id()).await?;
     let name = |row: &Connection| connections::provider_name(&console.accounts, &row.provider_id);

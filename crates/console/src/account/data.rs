@@ -23,20 +23,20 @@ use crate::console::Console;
 /// The maximum number of entries that are read at a time.
 const PAGE_SIZE: i64 = 100;
 
-/// Everything that is stored about a person.
+/// All stored data about a user.
 #[derive(Debug, Serialize)]
 pub struct PersonalData {
     exported_at: Time,
     user: User,
-    /// The sessions that haven't ended.
+    /// The live sessions.
     sessions: Vec<ListedSession>,
     passkeys: Vec<Passkey>,
-    /// The connections with providers.
+    /// The connections to providers.
     connections: Vec<Connection>,
     organizations: Vec<Membership>,
 }
 
-/// An organization that a person belongs to.
+/// An organization that a user belongs to.
 #[derive(Debug, Serialize)]
 struct Membership {
     id: OrganizationId,
@@ -44,7 +44,7 @@ struct Membership {
     role: OrganizationRole,
 }
 
-/// Download the data stored about the person.
+/// Download the stored data about the user.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<PersonalData, Error> {
     let user = profiles::read(&console.accounts, visit.scope.user_id()).await?;
     let passkeys = passkeys::list(&console.accounts, visit.scope.user_id()).await?;

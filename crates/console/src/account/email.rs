@@ -24,12 +24,13 @@ struct EmailPage {
     form: FormView,
 }
 
-/// Show the form for another e-mail address.
+/// Show the form that changes the e-mail address.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     show(&console, &visit, FormView::new(LABELS)).await
 }
 
-/// Request a change of the e-mail address. It changes when the link in the e-mail to the new address is used.
+/// Request a change of the e-mail address. The address changes when the link in the e-mail to the new address
+/// is used.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,

@@ -29,16 +29,16 @@ struct PasswordPage {
     shell: Shell,
     form: FormView,
     has_password: bool,
-    /// `true` if passwords open accounts on this server.
+    /// `true` if users can sign in to this server with a password.
     are_passwords_taken: bool,
 }
 
-/// Show the form for another password.
+/// Show the form that changes the password.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     show(&console, &visit, FormView::new(LABELS)).await
 }
 
-/// Change the password. Every other session of the person ends.
+/// Change the password. Every other session of the user ends.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,

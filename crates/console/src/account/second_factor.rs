@@ -24,16 +24,16 @@ struct StatePage {
     tabs: Vec<Tab>,
     shell: Shell,
     factor: SecondFactor,
-    /// `true` if an app may be added.
+    /// `true` if the user can add an app.
     is_offered: bool,
     passkeys: Vec<Passkey>,
-    /// The origin of the pages that have passkeys, if a passkey may be added.
+    /// The origin of the pages on which passkeys work, if the user can add a passkey.
     passkeys_at: Option<String>,
     /// `true` if passkeys are unavailable because the server is reached by IP address.
     is_at_address: bool,
 }
 
-/// Show the person's second factor.
+/// Show the user's second factor.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let shell = Shell::read(&console, &visit.person).await?;
@@ -50,12 +50,12 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
 #[template(path = "account/second_factor/codes.html")]
 struct CodesPage {
     shell: Shell,
-    /// The action that was done.
+    /// The title, which describes the completed action.
     title: &'static str,
     codes: Vec<String>,
 }
 
-/// Shows recovery codes, only once.
+/// Shows recovery codes. They can't be shown again.
 async fn show_codes(
     console: &Console,
     visit: &Visit<SessionScope>,

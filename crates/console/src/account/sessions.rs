@@ -36,7 +36,7 @@ impl SessionsPage {
     }
 }
 
-/// List the person's sessions.
+/// List the user's sessions.
 pub async fn list(
     console: Console,
     visit: Visit<SessionScope>,

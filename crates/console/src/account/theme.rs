@@ -20,7 +20,7 @@ record! {
     }
 }
 
-/// Choose how pages look in this browser.
+/// Set the theme of the pages in this browser.
 pub async fn create(
     console: Console,
     _: Visit<SessionScope>,

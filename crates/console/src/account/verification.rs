@@ -9,7 +9,7 @@ use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// Send another link that verifies the person's address.
+/// Send another link that verifies the user's address.
 pub async fn create(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let scope = &visit.scope;
     let done = match verification::resend(&console.accounts, scope.trail(), scope.session()).await {

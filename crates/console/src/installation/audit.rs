@@ -32,7 +32,7 @@ record! {
 struct AuditPage {
     shell: Shell,
     entries: Vec<AuditEntry>,
-    /// The words of the actions, and their labels.
+    /// The actions: word and label.
     actions: Vec<(&'static str, String)>,
     /// The filters as they were sent: name, label, value.
     filters: Vec<(&'static str, &'static str, String)>,

@@ -19,7 +19,7 @@ use crate::shell::Shell;
 struct CatalogPage {
     shell: Shell,
     catalog: Arc<Catalog>,
-    /// The file of this server; `None` for the built-in catalog.
+    /// The path of this server's catalog file; `None` for the built-in catalog.
     file: Option<String>,
     is_refused: bool,
     is_outdated: bool,

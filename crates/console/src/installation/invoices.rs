@@ -51,7 +51,7 @@ async fn one(console: &Console, visit: &Visit<OperatorScope>) -> Result<Invoice,
 
 const LABELS: Labels = &[("name", "Organization name")];
 
-/// A change of an invoice that an operator is asked about.
+/// A change of an invoice that the operator must confirm.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     /// The last part of the path.

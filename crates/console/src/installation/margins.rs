@@ -40,7 +40,7 @@ choice! {
 #[derive(Debug)]
 pub struct MarginQuery {
     page: PageOfList,
-    /// The month of now if it is left out.
+    /// The month; `None` for the current month.
     month: Option<Month>,
     by: By,
 }
@@ -81,7 +81,7 @@ struct MarginPage {
     month: Month,
     by: By,
     currency: String,
-    /// A page of the rows.
+    /// The rows of this page.
     rows: Vec<RowView>,
     total: RowView,
     listing: Listing,
@@ -90,7 +90,7 @@ struct MarginPage {
 /// A row as the page shows it.
 struct RowView {
     name: String,
-    /// The page of a customer.
+    /// The link to a customer's page; `None` for other groups.
     link: Option<String>,
     requests: String,
     income: String,
@@ -165,7 +165,7 @@ pub async fn list(
     })
 }
 
-/// Returns the name of a group; a deleted organization has only its id.
+/// Returns the name of a group. A deleted organization has only its id.
 fn name(row: &GroupCosts) -> String {
     let organization = || match (&row.organization_name, row.organization_id) {
         (Some(name), _) => name.clone(),
@@ -175,7 +175,7 @@ fn name(row: &GroupCosts) -> String {
     row.model.clone().or_else(|| row.upstream.clone()).unwrap_or_else(organization)
 }
 
-/// Returns the months to choose from, the newest first, with the one that is shown.
+/// Returns the months to choose from, newest first. The month that is shown is always included.
 fn months(now: Month, shown: Month) -> Vec<Choice> {
     let mut months: Vec<Month> = (0..MONTHS).map(|ago| now.plus(-ago)).collect();
     if !months.contains(&shown) {

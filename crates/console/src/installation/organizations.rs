@@ -73,7 +73,7 @@ struct OrganizationPage {
     overview: Overview,
 }
 
-/// Show an organization: facts, balance and members.
+/// Show an organization: basic data, balance and members.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     let overview = one(&console, &visit).await?;
     Page::new(&OrganizationPage { shell: Shell::read(&console, &visit.person).await?, overview })
@@ -85,7 +85,7 @@ async fn one(console: &Console, visit: &Visit<OperatorScope>) -> Result<Overview
     found(organizations::read(&console.operators, id).await?)
 }
 
-/// Returns the name of an organization, or its former one.
+/// Returns the name of an organization, or `(no name)`.
 fn name(wallet: &WalletOverview) -> &str {
     wallet.name.as_deref().unwrap_or("(no name)")
 }

@@ -16,7 +16,7 @@ struct SettingsPage {
     settings: String,
 }
 
-/// Show the effective configuration of this server, secrets hidden.
+/// Show the effective configuration of this server, without its secrets.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     let settings = console.operators.settings.clone();
     Page::new(&SettingsPage { shell: Shell::read(&console, &visit.person).await?, settings })

@@ -98,7 +98,7 @@ async fn one(console: &Console, visit: &Visit<OperatorScope>) -> Result<UserDeta
 
 const LABELS: Labels = &[("name", "Username")];
 
-/// A change of an account that an operator is asked about.
+/// A change of an account that the operator must confirm.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     /// The last part of the path.
@@ -107,7 +107,7 @@ struct Question {
     /// The effect of the change.
     words: &'static str,
     button: &'static str,
-    /// `true` if the operator can't do it to their own account.
+    /// `true` if operators can't make the change to their own account.
     is_for_others: bool,
 }
 
@@ -137,7 +137,7 @@ async fn show(
     Page::with_form(&page.form, &page)
 }
 
-/// Returns the account to change, if its name was typed.
+/// Returns the account to change, if the operator has typed its name.
 async fn confirmed(
     console: &Console,
     visit: &Visit<OperatorScope>,

@@ -37,7 +37,7 @@ const LABELS: Labels = &[
 #[derive(Debug)]
 pub struct AuditLogFilters {
     page: PageOfList,
-    /// Which entries are shown.
+    /// The filter for the entries that are shown.
     pub filter: Filter,
 }
 
@@ -51,7 +51,7 @@ impl Record<Api> for AuditLogFilters {
     }
 }
 
-/// The subjects of entries of organizations: the first words of their actions.
+/// The subjects of an organization's entries, which are the first parts of their actions.
 const SUBJECTS: [&str; 9] = [
     "organization",
     "organization_member",
@@ -70,7 +70,7 @@ struct ListPage {
     shell: Shell,
     entries: Vec<Entry>,
     listing: Listing,
-    /// The words of the actions, and their labels.
+    /// The actions: word and label.
     actions: Vec<(&'static str, String)>,
     form: FormView,
     /// The filters as they were sent.
@@ -126,7 +126,7 @@ fn query<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// Returns the actions on organizations and their contents, by their labels.
+/// Returns the actions on organizations and their contents, sorted by label.
 fn actions() -> Vec<(&'static str, String)> {
     let words = Action::ALL.iter().map(|action| action.as_str());
     let is_here = |word: &&str| word.split('.').next().is_some_and(|subject| SUBJECTS.contains(&subject));

@@ -27,7 +27,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 use crate::show::{self, Column};
 
-/// A page of the billing's tabs.
+/// A billing page, as a tab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tab {
     Balance,
@@ -38,7 +38,7 @@ pub enum Tab {
     Alert,
 }
 
-/// Returns the links between the pages of the billing.
+/// Returns the links between the billing pages.
 pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
     let tabs = [
         (Tab::Balance, "", "Balance"),
@@ -52,7 +52,7 @@ pub fn tabs(shell: &Shell, here: Tab) -> Vec<(String, &'static str, bool)> {
         .into()
 }
 
-/// Returns `true` if the person can pay. Actions that they can't do aren't offered.
+/// Returns `true` if the user can pay. Actions that aren't allowed aren't offered.
 fn may_pay(console: &Console, shell: &Shell) -> bool {
     console.payments.is_on() && shell.may(OrganizationAction::ManageBilling)
 }
@@ -86,7 +86,7 @@ impl BillingPage {
         &self.summary.wallet.currency
     }
 
-    /// The plan in words.
+    /// Returns the plan in words.
     fn plan(&self) -> String {
         let words = self.summary.plan.replace('_', " ");
         let mut letters = words.chars();

@@ -31,7 +31,7 @@ record! {
 
 const LABELS: Labels = &[("name", "Organization name")];
 
-/// The balance that keeps an organization from being deleted.
+/// The balance that prevents the deletion of an organization.
 enum Balance {
     /// No balance.
     Settled,

@@ -41,7 +41,7 @@ impl LimitsPage {
     }
 }
 
-/// Show what an organization may use and spend.
+/// Show the limits of an organization's usage and spending.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     let limits = limits::read(&console.billing, visit.scope.organization_id()).await?;
     let shell = Shell::read(&console, &visit.person).await?;

@@ -34,7 +34,7 @@ pub const LABELS: Labels = &[("role", "Role")];
 #[template(path = "organizations/members/list.html")]
 struct ListPage {
     shell: Shell,
-    /// The members, and whether the person may change their role and remove them.
+    /// The members, each with `true` if the user may change their role and remove them.
     members: Vec<(Member<OrganizationId>, bool)>,
     listing: Listing,
     search: String,
@@ -75,9 +75,9 @@ struct MemberPage {
     form: FormView,
     detail: MemberDetail,
     keys: MadeKeys,
-    /// The roles that the person may give; empty if they may not change this member.
+    /// The roles that the user may grant; empty if the user may not change this member.
     roles: Vec<Choice>,
-    /// `true` if the member is the person who is signed in.
+    /// `true` if the member is the signed-in user.
     is_me: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::usage;
 /// The number of projects that an overview lists.
 const PAGE: Page = Page { page: 1, page_size: 20 };
 
-/// The maximum number of notices that are listed one by one.
+/// The maximum number of notices that are listed individually.
 pub const MAX_NOTICES: usize = 5;
 
 /// The content of an organization's overview.
@@ -34,19 +34,19 @@ pub struct Overview {
     pub wallet: Wallet,
     /// The amount that can be spent, including the credit limit.
     pub spendable: Nano,
-    /// `None` if the person may not see the billing.
+    /// `None` if the user may not see the billing pages.
     pub money: Option<Money>,
-    /// The newest projects that the person can view.
+    /// The newest projects that the user can view.
     pub projects: ListPage<ListedProject>,
     /// This month's usage of these projects.
     pub usage: BTreeMap<ProjectId, UsageByKind>,
     /// The format of the projects' amounts.
     pub column: Column,
-    /// The keys that end soon, among those that the person may manage.
+    /// The keys that end soon, among those that the user may manage.
     pub endings: Endings,
 }
 
-/// The content of an overview for people who may see the billing.
+/// The content of an overview for users who may see the billing pages.
 pub struct Money {
     pub summary: Summary,
     pub trend: Option<Chart>,
@@ -57,7 +57,7 @@ pub struct Money {
 }
 
 impl Overview {
-    /// Reads the parts of the overview that this person may see.
+    /// Reads the parts of the overview that this user may see.
     pub async fn read(console: &Console, scope: &OrgScope) -> Result<Self, Error> {
         let id = scope.organization_id();
         let money = if scope.role().allows(OrganizationAction::ViewBilling) {
@@ -88,7 +88,7 @@ impl Overview {
         })
     }
 
-    /// `true` if nothing more can be spent.
+    /// Returns `true` if no amount is left to spend.
     pub fn is_used_up(&self) -> bool {
         self.spendable <= Nano::ZERO
     }

@@ -52,7 +52,7 @@ struct ListPage {
     search: String,
 }
 
-/// List the projects that the person can view.
+/// List the projects that the user can view.
 pub async fn list(
     console: Console,
     visit: Visit<OrgScope>,

@@ -28,9 +28,9 @@ struct SettingsPage {
     shell: Shell,
     form: FormView,
     may_delete: bool,
-    /// `true` if members need a second factor for access.
+    /// `true` if members need a second factor to access the organization.
     requires_second_factor: bool,
-    /// `true` if members managed by a provider need its sign-on for access.
+    /// `true` if members managed by a provider need its sign-on to access the organization.
     requires_sign_on: bool,
     /// The names of the organization's providers.
     providers: Vec<String>,

@@ -22,12 +22,12 @@ pub struct UsagePage {
     pub view: UsageView,
     /// The link to this page without a query.
     pub here: String,
-    /// The text of a report without usage.
+    /// The text for a report without usage.
     pub nothing: &'static str,
 }
 
 impl UsagePage {
-    /// Returns the link to the file that answers the same question.
+    /// Returns the link to the CSV file with the same filters.
     fn csv_link(&self, question: &str) -> String {
         format!("{}/csv{question}", self.here)
     }

@@ -44,7 +44,7 @@ const LABELS: Labels =
 /// The name of the hidden field with the sealed id of the object that a form creates.
 const NEW_ID: &str = "new_id";
 
-/// A form with hidden fields alone, which are read as they were sent.
+/// A form with only hidden fields, which are read as they were sent.
 #[derive(Debug)]
 pub struct HiddenFields;
 
@@ -117,16 +117,16 @@ struct WebhookPage<'a> {
     form: FormView,
     webhook: &'a Webhook,
     events: Vec<Choice>,
-    /// The types of events that it receives, with their meanings.
+    /// The types of events that the webhook receives, with their meanings.
     taken: Vec<String>,
-    /// The end of the previous secret, if it still signs events.
+    /// The end of the previous secret, if events are still signed with it.
     previous_ends_at: Option<Time>,
     may_manage: bool,
-    /// The sealed id of the event of a test.
+    /// The sealed id of the next test event.
     test_id: String,
 }
 
-/// Show a webhook; to owners with the form that changes it.
+/// Show a webhook. Owners also see the form that changes it.
 pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> Result<Page, Error> {
     let form = filled(visit.scope.webhook())?;
     show(&console, &visit, form).await

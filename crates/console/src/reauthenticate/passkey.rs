@@ -15,7 +15,7 @@ use crate::form_view::FormView;
 use crate::page::Page;
 
 record! {
-    /// The passkey that confirms a person's identity.
+    /// The passkey that confirms the user's identity.
     #[derive(Debug)]
     pub struct Passkey in Api {
         ceremony: Text<4096> = required,

@@ -11,7 +11,8 @@ use crate::page::Page;
 use crate::sign_in::Next;
 use crate::sign_in::provider::begin;
 
-/// Confirm a person's identity with a provider. From elsewhere, redirect to the page that has this link.
+/// Confirm the user's identity with a provider. A request that doesn't come from one of our pages is
+/// redirected to the page that has this link.
 pub async fn read(
     console: Console,
     call: Beginning<Visit<SessionScope>>,

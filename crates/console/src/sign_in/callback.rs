@@ -17,7 +17,7 @@ use crate::console::Console;
 use crate::page::Page;
 
 record! {
-    /// The response of a provider.
+    /// A provider's response.
     #[derive(Debug)]
     pub struct Answer in Api {
         code: Option<Text<20000>> = optional,
@@ -27,7 +27,7 @@ record! {
     }
 }
 
-/// Process the response of a provider, and sign in, or ask whether to connect.
+/// Process a provider's response, and sign in, or ask whether to connect the account.
 pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) -> Result<Page, Error> {
     let SignOnVisit { sealed, visit } = visit;
     let sent = |name| Some(query.sent(name)).filter(|text| !text.is_empty());
@@ -56,7 +56,7 @@ pub async fn read(console: Console, visit: SignOnVisit, query: Filters<Answer>) 
     Ok(page.with_header(header::SET_COOKIE, removed))
 }
 
-/// Redirects the browser to a page that asks about a connection, which is pending meanwhile.
+/// Redirects the browser to a page that asks about a pending connection.
 fn ask(console: &Console, pending: &PendingConnection, page: &str) -> Result<Page, Error> {
     let value = pending.seal(&console.accounts)?;
     let cookie = SessionCookie::of_connection(&console.public_url)

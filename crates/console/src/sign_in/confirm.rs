@@ -18,11 +18,11 @@ struct ConfirmPage {
     shell: Shell,
     /// The account's address.
     email: String,
-    /// `true` if that was verified.
+    /// `true` if the address was verified.
     is_verified: bool,
-    /// The name of the provider that the person comes from.
+    /// The name of the provider that the user comes from.
     provider: String,
-    /// `true` if passwords open accounts on this server.
+    /// `true` if users can sign in to this server with a password.
     is_password_taken: bool,
     /// `true` if passkeys can be used on this server.
     has_passkeys: bool,
@@ -30,7 +30,7 @@ struct ConfirmPage {
     others: Vec<(String, String)>,
 }
 
-/// Show that an account with the address exists, and how to prove its ownership.
+/// Show that an account with the address exists, and the methods to prove its ownership.
 pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Result<Page, Error> {
     let Some(pending) = &visit.pending_connection else {
         return Page::see_other(&console.link("/sign-in"));
@@ -51,7 +51,8 @@ pub async fn read(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Re
 
 /// Send a link for a new password to the address, which was never verified.
 ///
-/// The owner of the mailbox takes over the account. Everything that others created with it before ends.
+/// The owner of the mailbox takes over the account. All access that others have gained to it before is
+/// revoked.
 pub async fn create(console: Console, visit: OpenVisit<Visitor>, _: NoInput) -> Result<Page, Error> {
     let Some(pending) = visit.pending_connection.as_ref().filter(|pending| !pending.is_verified) else {
         return Page::see_other(&console.link("/sign-in"));

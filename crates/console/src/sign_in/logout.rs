@@ -19,7 +19,7 @@ record! {
     }
 }
 
-/// End the sessions of a person whom a provider has signed out.
+/// End the sessions of a user who was signed out by a provider.
 pub async fn create(
     console: Console,
     visit: FromProviderVisit,

@@ -16,7 +16,7 @@ use crate::form_view::FormView;
 use crate::page::Page;
 
 record! {
-    /// The response of a browser.
+    /// A browser's response.
     #[derive(Debug)]
     pub struct Passkey in Api {
         ceremony: Text<4096> = required,
@@ -29,7 +29,7 @@ record! {
 
 /// Sign in with a passkey.
 ///
-/// An existing session of the browser ends, and so does a sign-in that is waiting for its second step.
+/// An existing session of the browser ends, and so does a sign-in that still needs its second step.
 pub async fn create(
     console: Console,
     visit: OpenVisit<Visitor>,

@@ -12,10 +12,11 @@ use crate::console::Console;
 use crate::links;
 use crate::page::Page;
 
-/// Begin a sign-on with a provider.
+/// Start a sign-on with a provider.
 ///
-/// A link leads here, not a form, because browsers would apply the page's policy to the redirect to the provider. From
-/// elsewhere, redirect to the page that has this link.
+/// Pages contain a link to this path, not a form, because browsers apply a page's content security policy to
+/// the redirect that follows a form. A request that doesn't come from one of our pages is redirected to the
+/// page that has the link.
 pub async fn read(
     console: Console,
     call: Beginning<OpenVisit<Visitor>>,
@@ -28,7 +29,7 @@ pub async fn read(
     begin(&console, from, call.visit.target.parameter("provider_id"), Purpose::SignIn, next).await
 }
 
-/// Redirects the browser to a provider, with the cookies that it has to keep meanwhile.
+/// Redirects the browser to a provider, with the cookies that the sign-on needs when the browser returns.
 pub async fn begin(
     console: &Console,
     OurPage { .. }: OurPage,

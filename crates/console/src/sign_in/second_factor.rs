@@ -20,7 +20,7 @@ use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 
 record! {
-    /// A code.
+    /// A one-time code.
     #[derive(Debug)]
     pub struct SecondFactor in Api {
         one_time_code: Text<64> = required,
@@ -38,7 +38,7 @@ struct SecondStepPage {
     factor: Factor,
     /// The hint about the codes that can be entered.
     code_hint: &'static str,
-    /// `true` if the person asked to be remembered.
+    /// `true` if the user asked to be remembered.
     is_remembered: bool,
     passkey: Option<PasskeyButton>,
 }
@@ -65,7 +65,7 @@ pub async fn create(
     };
     let page = match signed_in {
         Ok(login) => enter(&console, &step.visit, &login, form.sent("next")).await?,
-        // The password has changed since, so start over.
+        // The password has changed in the meantime, so start over.
         Err(error) if error.code == Code::InvalidAccessToken => Page::see_other(&console.link("/sign-in"))?,
         Err(error) => return show(&console, &step, FormView::refused(LABELS, &form, error)?).await,
     };

@@ -29,7 +29,7 @@ pub const LABELS: Labels = &[
 ];
 
 choice! {
-    /// The days of a report.
+    /// The range of days of a report.
     pub enum Span {
         ThisMonth = ("this_month", "This month"),
         LastMonth = ("last_month", "Last month"),
@@ -58,7 +58,7 @@ choice! {
 }
 
 choice! {
-    /// The measure that the bars show.
+    /// The measure that the bars of the chart show.
     pub enum Measure {
         Amount = ("amount", "Amount"),
         Tokens = ("tokens", "Tokens"),
@@ -67,7 +67,7 @@ choice! {
 }
 
 choice! {
-    /// The period of a bar.
+    /// The period of each bar.
     pub enum PeriodChoice {
         Day = ("day", "Day"),
         Week = ("week", "Week"),
@@ -77,7 +77,7 @@ choice! {
 
 /// A dimension by which usage is grouped.
 pub trait By: Field + Copy + Send + Into<&'static str> + 'static {
-    /// Every word with its label.
+    /// The words of all dimensions, with their labels.
     const CHOICES: &[(&'static str, &'static str)];
     const MODEL: Self;
     /// Returns the columns to group by.
@@ -93,7 +93,7 @@ impl By for OrganizationBy {
         Groups {
             period,
             model: self == Self::Model,
-            // The names of keys are unique in their project only.
+            // The names of keys are unique only in their project.
             project: self != Self::Model,
             api_key: self == Self::Key,
         }
@@ -123,7 +123,7 @@ impl By for ProjectBy {
     }
 }
 
-/// Returns the name of a key, or of a person who called without one.
+/// Returns the name of a key, or of a user who called without a key.
 fn caller(group: &Group) -> String {
     let name = group.api_key_name.as_deref().unwrap_or_default();
     if group.user_id.is_some() { format!("{name} (without a key)") } else { name.to_owned() }
@@ -133,12 +133,12 @@ fn caller(group: &Group) -> String {
 #[derive(Clone, Debug)]
 pub struct UsageFilters<B> {
     pub span: Span,
-    /// The days, if they are those between two dates.
+    /// The first and last day of a custom range.
     pub days: Days,
     pub by: B,
     pub measure: Measure,
     pub period: PeriodChoice,
-    /// The text, folded, that the name of a group must contain; empty for all groups.
+    /// The folded text that the name of a group must contain; empty for all groups.
     pub search_folded: String,
     /// The page of the table.
     pub page: Page,
@@ -180,7 +180,7 @@ impl<B: By> Record<Api> for UsageFilters<B> {
 }
 
 impl<B: By> UsageFilters<B> {
-    /// Returns the question for billing; `today` is in UTC.
+    /// Returns the query for the billing crate. `today` is in UTC.
     pub fn query(&self, today: Day) -> Query {
         let (start, end) = self.bounds(today);
         let bound = |day: Option<Day>| day.map(DateBound::Date);
@@ -197,7 +197,7 @@ impl<B: By> UsageFilters<B> {
     /// Returns the rows of a report whose names contain the text.
     ///
     /// # Errors
-    /// As of [`Report::retain`].
+    /// Those of [`Report::retain`].
     pub fn apply(&self, mut report: Report) -> Result<Report, Error> {
         if !self.search_folded.is_empty() {
             report.retain(|group| naming::fold(&self.by.name(group)).contains(&self.search_folded))?;
@@ -205,7 +205,7 @@ impl<B: By> UsageFilters<B> {
         Ok(report)
     }
 
-    /// Returns the first day, and the day after the last one.
+    /// Returns the first day, and the day after the last day.
     fn bounds(&self, today: Day) -> (Option<Day>, Option<Day>) {
         let days = |count: i64| (Some(today.plus(1 - count)), Some(today.plus(1)));
         let month = today.month_start();
@@ -219,7 +219,7 @@ impl<B: By> UsageFilters<B> {
         }
     }
 
-    /// Returns the columns to group by.
+    /// Returns the dimensions to group by.
     pub fn groups(&self) -> Groups {
         let period = match self.period {
             PeriodChoice::Day => Period::Day,
@@ -232,7 +232,7 @@ impl<B: By> UsageFilters<B> {
     /// Returns a report as a file; `subject` is part of its name.
     ///
     /// # Errors
-    /// As of [`Report::retain`].
+    /// Those of [`Report::retain`].
     pub fn file(&self, report: Report, subject: &str) -> Result<CsvFile, Error> {
         let report = self.apply(report)?;
         let name = csv::file_name(subject, report.range);

@@ -38,10 +38,10 @@ pub struct ReportView {
     pub currency: String,
     pub caption: String,
     pub chart: Chart,
-    /// A page of the rows.
+    /// The rows of this page.
     pub rows: Vec<RowView>,
     pub listing: Listing,
-    /// The query of the same question.
+    /// The query string with the same filters.
     pub question: String,
     /// The name of the dimension that usage is grouped by.
     pub by: &'static str,
@@ -81,7 +81,7 @@ impl UsageView {
         Self { form, choices: B::CHOICES, report: None }
     }
 
-    /// `true` if the days are those between two dates.
+    /// Returns `true` if the range has a custom first and last day.
     pub fn is_custom(&self) -> bool {
         self.form.has("range", Span::Custom.word())
     }
@@ -122,7 +122,7 @@ impl ReportView {
         }
     }
 
-    /// `true` if nothing was used.
+    /// Returns `true` if nothing was used.
     pub fn is_empty(&self) -> bool {
         self.listing.is_empty()
     }
@@ -134,12 +134,12 @@ fn label_of<B: By>(by: B) -> &'static str {
     B::CHOICES.iter().find(|(other, _)| *other == word).map_or("", |(_, label)| label)
 }
 
-/// Returns a label within a sentence.
+/// Returns a label in the form that it has within a sentence.
 fn by_words(label: &str) -> String {
     if label.starts_with("API") { label.to_owned() } else { label.to_lowercase() }
 }
 
-/// Returns the name of a period, which begins at this day.
+/// Returns the name of the period that begins at this day.
 fn period_name(period: PeriodChoice, date: Day) -> String {
     match period {
         PeriodChoice::Day => date.to_string(),
@@ -148,7 +148,7 @@ fn period_name(period: PeriodChoice, date: Day) -> String {
     }
 }
 
-/// Returns a value of the usage that the bars show, in its smallest unit.
+/// Returns the value that the bars show for this usage, in its smallest unit.
 fn value(measure: Measure, usage: &UsageByKind) -> i128 {
     match measure {
         Measure::Amount => usage.amount().units(),
@@ -228,7 +228,7 @@ pub fn key_trend(report: &Report, column: &Column) -> Chart {
     Chart::new(label, &columns, vec![series], &|value| column.write(Pico::from_units(value)))
 }
 
-/// Returns the question for [`trend`].
+/// Returns the query for [`trend`].
 pub fn trend_query(today: Day) -> Query {
     UsageFilters::<OrganizationBy> { span: Span::ThirtyDays, ..UsageFilters::default() }.query(today)
 }

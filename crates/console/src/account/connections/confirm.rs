@@ -22,7 +22,7 @@ struct ConfirmPage {
     pending: PendingConnection,
 }
 
-/// Ask whether to connect the account with the person at the provider.
+/// Ask whether to connect the account to the identity at the provider.
 pub async fn read(console: Console, call: ConfirmVisit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let Some(pending) = call.pending else {
         return Page::see_other(&console.link("/account/connections"));

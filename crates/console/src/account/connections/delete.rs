@@ -9,7 +9,7 @@ use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// Remove a connection of the person.
+/// Remove a connection of the user.
 pub async fn create(console: Console, visit: Visit<OwnConnectionScope>, _: NoInput) -> Result<Page, Error> {
     let caller = visit.scope.caller();
     connections::remove(&console.accounts, caller.trail(), caller.session(), visit.scope.named()).await?;

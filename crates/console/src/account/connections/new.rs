@@ -9,7 +9,8 @@ use crate::console::Console;
 use crate::page::Page;
 use crate::sign_in::provider::begin;
 
-/// Begin to connect the person's account with a provider. From elsewhere, redirect to the page that has this link.
+/// Start connecting the user's account to a provider. A request that doesn't come from one of our pages is
+/// redirected to the page that has this link.
 pub async fn read(console: Console, call: Beginning<Visit<SessionScope>>, _: NoInput) -> Result<Page, Error> {
     let Some(from) = call.from else {
         return Page::see_other(&console.link("/account/connections"));

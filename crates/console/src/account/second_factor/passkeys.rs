@@ -24,18 +24,18 @@ const LABELS: Labels = &[("name", "Name")];
 struct RenamePage {
     shell: Shell,
     form: FormView,
-    /// The address that the form is sent to.
+    /// The URL that the form is sent to.
     action: String,
 }
 
-/// Show the form that gives a passkey another name.
+/// Show the form that renames a passkey.
 pub async fn read(console: Console, visit: Visit<OwnPasskeyScope>, _: NoInput) -> Result<Page, Error> {
     let scope = &visit.scope;
     let passkey = operations::read(&console.accounts, scope.caller().user_id(), scope.named()).await?;
     show(&console, &visit, FormView::new(LABELS).with("name", passkey.name)).await
 }
 
-/// Give a passkey another name.
+/// Rename a passkey.
 pub async fn update(
     console: Console,
     visit: Visit<OwnPasskeyScope>,

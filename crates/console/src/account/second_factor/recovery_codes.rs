@@ -17,7 +17,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// The codes that are replaced.
+    /// The set of codes to replace.
     #[derive(Debug)]
     pub struct Renew in Api {
         replaced: Time = required,
@@ -30,11 +30,12 @@ struct RenewPage {
     shell: Shell,
     /// The number of remaining codes.
     left: i64,
-    /// The time at which they were made, so that sending a form twice makes only one set.
+    /// The time at which the codes were generated. It ensures that a form that is sent twice generates only
+    /// one set.
     replaced: Time,
 }
 
-/// Ask whether to make new recovery codes.
+/// Ask whether to generate new recovery codes.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let replaced = factor.recovery_codes_made_at.ok_or(Code::SecondFactorNotFound)?;
@@ -42,7 +43,7 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
     Page::new(&RenewPage { shell, left: factor.recovery_codes_left, replaced })
 }
 
-/// Make new recovery codes, and show them.
+/// Generate new recovery codes, and show them.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,

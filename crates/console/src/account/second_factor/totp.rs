@@ -24,7 +24,7 @@ struct StartPage {
     is_replacement: bool,
 }
 
-/// Show the requirements to add an authenticator app.
+/// Show the page on which a user starts adding an authenticator app.
 pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let factor = second_factor::read(&console.accounts, visit.scope.user_id()).await?;
     let shell = Shell::read(&console, &visit.person).await?;
@@ -42,7 +42,7 @@ struct QrCodePage {
     enrolment: Enrolment,
 }
 
-/// Make a secret, and show it as a QR code and as text.
+/// Generate a secret, and show it as a QR code and as text.
 pub async fn create(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let enrolment = second_factor::start_totp(&console.accounts, visit.scope.session()).await?;
     show(&console, &visit, enrolment, FormView::new(LABELS)).await

@@ -9,7 +9,7 @@ use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// End a session of the person.
+/// End a session of the user.
 pub async fn create(console: Console, visit: Visit<OwnSessionScope>, _: NoInput) -> Result<Page, Error> {
     let caller = visit.scope.caller();
     sessions::end_one(&console.accounts, caller.trail(), caller.session(), visit.scope.named()).await?;

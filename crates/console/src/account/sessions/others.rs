@@ -1,3 +1,3 @@
-//! `/console/account/sessions/others`: all sessions of the person except the current one.
+//! `/console/account/sessions/others`: all sessions of the user except the current session.
 
 pub mod delete;

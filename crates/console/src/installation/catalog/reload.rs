@@ -8,7 +8,7 @@ use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// Have every running server read its catalog file again.
+/// Make every running server reload its catalog file.
 pub async fn create(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     operators::catalogs::reload(&console.operators, visit.scope.trail()).await?;
     Page::done(&console.link("/installation/catalog"), Done::CatalogReloadOrdered)

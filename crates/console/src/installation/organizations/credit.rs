@@ -21,7 +21,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// A credit to be added.
+    /// A new credit.
     #[derive(Debug)]
     pub struct AddCredit in Api {
         amount: Text<40> = required,
@@ -47,7 +47,7 @@ pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> 
     show(&console, &visit, FormView::new(LABELS).with("kind", "purchase")).await
 }
 
-/// Add a credit, once per reference.
+/// Add a credit. A repeated reference doesn't add it again.
 pub async fn create(
     console: Console,
     visit: Visit<OperatorScope>,

@@ -44,7 +44,7 @@ pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> 
     show(&console, &visit, FormView::new(LABELS).with("amount", limit.to_string())).await
 }
 
-/// Set how far an organization's balance may go below zero.
+/// Set the amount by which an organization's balance may go below zero.
 pub async fn create(
     console: Console,
     visit: Visit<OperatorScope>,

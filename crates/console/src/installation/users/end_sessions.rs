@@ -21,12 +21,12 @@ const QUESTION: Question = Question {
     is_for_others: false,
 };
 
-/// Ask whether to end the sessions of a person.
+/// Ask whether to end the sessions of a user.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     ask(&console, &visit, QUESTION).await
 }
 
-/// End the sessions of a person.
+/// End the sessions of a user.
 pub async fn create(
     console: Console,
     visit: Visit<OperatorScope>,

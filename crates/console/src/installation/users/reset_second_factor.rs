@@ -21,12 +21,12 @@ const QUESTION: Question = Question {
     is_for_others: true,
 };
 
-/// Ask whether to remove the second factor of a person.
+/// Ask whether to remove the second factor of a user.
 pub async fn read(console: Console, visit: Visit<OperatorScope>, _: NoInput) -> Result<Page, Error> {
     ask(&console, &visit, QUESTION).await
 }
 
-/// Remove the second factor of a person.
+/// Remove the second factor of a user.
 pub async fn create(
     console: Console,
     visit: Visit<OperatorScope>,

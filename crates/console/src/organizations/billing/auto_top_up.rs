@@ -40,7 +40,7 @@ struct TopUpPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     form: FormView,
-    /// The current version, for the form that turns the top-up back on.
+    /// The current version, for the form that turns the top-up on again.
     current: FormView,
     top_up: AutoTopUp,
     /// The reason for the pause, if the top-up is paused.
@@ -50,15 +50,16 @@ struct TopUpPage {
     gap: String,
     /// The hint about the monthly maximum.
     cap_hint: &'static str,
-    /// ISO 4217 code.
+    /// The currency's ISO 4217 code.
     currency: String,
     is_on: bool,
-    /// `true` if tax is charged on top.
+    /// `true` if tax is added to the charge.
     is_taxed: bool,
     may_pay: bool,
 }
 
-/// Show the automatic top-up of an organization; to those who manage its money with the form that sets it.
+/// Show the automatic top-up of an organization. Users who manage its money also see the form that changes
+/// it.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     let top_up = auto_top_ups::read(&console.payments, visit.scope.organization_id()).await?;
     show(&console, &visit, filled(&top_up)?, top_up).await
@@ -96,7 +97,7 @@ pub async fn create(
     }
 }
 
-/// Returns an error of the API in words for those who don't know its operations.
+/// Rephrases an error of the API for users who don't know its operations.
 fn in_words(error: Error) -> Error {
     match error.code {
         Code::NoPaymentMethod => Error::new(error.code).message("No card is saved. Save one first."),

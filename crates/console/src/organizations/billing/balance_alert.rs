@@ -33,7 +33,7 @@ struct AlertPage {
     may_manage: bool,
 }
 
-/// Show the alert of an organization's balance; to those who manage its money with the form that sets it.
+/// Show the balance alert of an organization. Users who manage its money also see the form that changes it.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     let alert = balance_alerts::read(&console.billing, visit.scope.organization_id()).await?;
     show(&console, &visit, filled(&alert)?, alert).await

@@ -47,7 +47,7 @@ struct ListPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     budgets: Vec<RunningBudget>,
-    /// The names of existing projects and keys.
+    /// The names of the budgets' projects and keys, if they still exist.
     names: BTreeMap<BudgetId, String>,
     listing: Listing,
     may_manage: bool,
@@ -81,7 +81,7 @@ impl ListPage {
     }
 }
 
-/// Returns the scope of a budget in words; `name` is that of the project or key, if it exists.
+/// Returns the scope of a budget in words. `name` is the name of the project or key, if it exists.
 fn subject(scope: Scope, name: Option<&str>) -> String {
     match (scope, name) {
         (Scope::Organization, _) => "The whole organization".to_owned(),
@@ -107,7 +107,7 @@ fn percent(running: &RunningBudget) -> i128 {
     (used.saturating_mul(100) / limit).clamp(0, 100)
 }
 
-/// Returns an amount as people type it, without thousands separators.
+/// Returns an amount as users type it, without thousands separators.
 fn typed(amount: Nano) -> String {
     amount.to_string()
 }

@@ -22,7 +22,7 @@ struct CardPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     card: Option<SavedCard>,
-    /// The page of Stripe on which a card is entered, if one is open, for those who may save one.
+    /// The URL of Stripe's page on which the card is entered, if a page is open and the user may save a card.
     checkout_url: Option<String>,
     is_on: bool,
     may_pay: bool,
@@ -44,9 +44,9 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     })
 }
 
-/// Open a page of Stripe on which a card is saved, and redirect to the page with the link to it.
+/// Create Stripe's page on which a card is saved, and redirect to the page with the link to it.
 ///
-/// While one is open, it is the same.
+/// If a Stripe page is already open, it is used again.
 pub async fn create(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     let organization_id = visit.scope.organization_id();
     match cards::begin(&console.payments, &visit.scope).await {
@@ -63,7 +63,7 @@ fn card_link(console: &Console, organization_id: OrganizationId) -> String {
     console.link(&format!("/organizations/{organization_id}/billing/card"))
 }
 
-/// Returns a card in words, as in `Visa ending in 4242`.
+/// Returns a card in words, for example `Visa ending in 4242`.
 pub fn name(card: &SavedCard) -> String {
     let brand = match card.brand.as_str() {
         "amex" => "American Express".to_owned(),
@@ -79,7 +79,7 @@ pub fn name(card: &SavedCard) -> String {
     format!("{brand} ending in {}", card.last4)
 }
 
-/// Returns the last month of a card, as in `02/2031`.
+/// Returns the last month of a card, for example `02/2031`.
 pub fn last_month(card: &SavedCard) -> String {
     format!("{:02}/{}", card.exp_month, card.exp_year)
 }

@@ -34,7 +34,7 @@ struct InvoicesPage {
     documents: Vec<Document>,
     listing: Listing,
     here: String,
-    /// The link to the files of charges, without the month.
+    /// The link to the file with the charges of a month, without the month.
     charges: String,
     may_pay: bool,
 }
@@ -62,7 +62,7 @@ pub async fn list(
     })
 }
 
-/// Show an invoice as a page to be printed.
+/// Show an invoice as a printable page.
 pub async fn read(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> Result<Page, Error> {
     let document = invoices::complete(&console.billing, visit.scope.invoice().clone()).await?;
     let policy = format!("{}; frame-ancestors 'none'", *CONTENT_SECURITY_POLICY);

@@ -31,7 +31,7 @@ struct ListPage {
     listing: Listing,
     card: Option<SavedCard>,
     top_up: AutoTopUp,
-    /// ISO 4217 code.
+    /// The currency's ISO 4217 code.
     currency: String,
     is_on: bool,
     may_pay: bool,
@@ -70,21 +70,21 @@ struct PaymentPage {
     shell: Shell,
     tabs: Vec<(String, &'static str, bool)>,
     payment: Payment,
-    /// The tax that is paid on top, and the total with it, once they are known.
+    /// The tax that is added, and the total with it, once they are known.
     tax: Option<String>,
     total: Option<String>,
-    /// The page of Stripe on which it is paid, for those who may pay.
+    /// The URL of Stripe's page for the payment, if the user may pay.
     checkout_url: Option<String>,
     may_pay: bool,
     is_on: bool,
 }
 
-/// Show a payment; to owners with the link to the page of Stripe on which it is paid.
+/// Show a payment. Owners also see the link to Stripe's page for it.
 pub async fn read(console: Console, visit: Visit<PaymentScope>, _: NoInput) -> Result<Page, Error> {
     let payment = visit.scope.into_payment();
     let shell = Shell::read(&console, &visit.person).await?;
     let may_pay = shell.may(OrganizationAction::ManageBilling);
-    // A payment that is made while payments are off isn't credited.
+    // A payment that is made while payments are off isn't credited, so the link isn't shown.
     let is_payable = may_pay && console.payments.is_on() && payment.status.waits_for_customer();
     let money = |amount| show::money(amount, &payment.currency);
     Page::new(&PaymentPage {

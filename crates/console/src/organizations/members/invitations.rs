@@ -21,7 +21,7 @@ use crate::shell::Shell;
 #[template(path = "organizations/members/invitations.html")]
 struct ListPage {
     shell: Shell,
-    /// The invitations, and whether the person may send them again and withdraw them.
+    /// The invitations, each with `true` if the user may send it again and withdraw it.
     invitations: Vec<(Invitation, bool)>,
     listing: Listing,
     status: String,

@@ -22,7 +22,7 @@ const LABELS: Labels = &[("email", "E-mail address"), ("role", "Role"), ("messag
 struct InvitePage {
     shell: Shell,
     form: FormView,
-    /// The roles that the person may give.
+    /// The roles that the user may grant.
     roles: Vec<Choice>,
     /// `true` if the address already has an open invitation.
     is_invited: bool,
@@ -35,7 +35,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     show(&console, &visit, form).await
 }
 
-/// Invite a person.
+/// Invite someone to an organization.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,

@@ -26,7 +26,7 @@ struct RemovePage {
     refusal: Option<String>,
 }
 
-/// Ask whether to remove a member, or whether the person wants to leave.
+/// Ask whether to remove a member, or whether the user wants to leave.
 pub async fn read(console: Console, visit: Visit<MemberScope>, _: NoInput) -> Result<Page, Error> {
     let detail = tenants::members::read(&console.tenants, &visit.scope).await?;
     let is_leaving = visit.scope.is_leaving();

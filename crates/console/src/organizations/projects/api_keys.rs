@@ -48,7 +48,7 @@ const LABELS: Labels = &[
     ("restrictions.models", "Models"),
 ];
 
-/// The permissions with their names for people.
+/// The permissions with their labels.
 const PERMISSIONS: [(&str, &str); 4] =
     [("chat", "Chat"), ("embeddings", "Embeddings"), ("models", "List models"), ("files", "Files")];
 
@@ -129,7 +129,7 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
     Page::new(&page)
 }
 
-/// Returns the permissions of a key for people.
+/// Returns the labels of a key's permissions.
 fn permissions_in_short(permissions: Permissions) -> String {
     if permissions.is_all() {
         return "All".to_owned();
@@ -155,13 +155,13 @@ fn restrictions_in_short(key: &ApiKey) -> String {
     [addresses, rate, tokens, models].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the link to the keys of the project of a key.
+/// Returns the link to the keys of a key's project.
 fn list_link(console: &Console, scope: &KeyScope) -> String {
     let (organization_id, project_id) = (scope.organization_id(), scope.project_id());
     console.link(&format!("/organizations/{organization_id}/projects/{project_id}/api-keys"))
 }
 
-/// Fills in the fields of a key that can be changed.
+/// Returns the form filled with the current values of a key.
 fn filled(key: &ApiKey) -> Result<FormView, Error> {
     let ApiKey { attributes, restrictions, .. } = key;
     FormView::new(LABELS)

@@ -45,8 +45,8 @@ pub async fn read(console: Console, visit: Visit<ProjectScope>, _: NoInput) -> R
 
 /// Delete the project.
 ///
-/// It must not have changed since the page was shown, because the page lists everything that is deleted with the
-/// project.
+/// The project must not have changed since the page was shown, because the page lists everything that is
+/// deleted with the project.
 pub async fn create(
     console: Console,
     visit: Visit<ProjectScope>,

@@ -31,7 +31,7 @@ use crate::shell::Shell;
 #[template(path = "organizations/projects/members/list.html")]
 struct ListPage {
     shell: Shell,
-    /// The members, and whether the person may change their role and remove them.
+    /// The members, each with `true` if the user may change their role and remove them.
     members: Vec<(Member, bool)>,
     listing: Listing,
     search: String,
@@ -70,7 +70,7 @@ struct MemberPage {
     shell: Shell,
     form: FormView,
     detail: MemberDetail,
-    /// The roles that the person may give; empty if they may not change this member.
+    /// The roles that the user may grant; empty if the user may not change this member.
     roles: Vec<Choice>,
 }
 

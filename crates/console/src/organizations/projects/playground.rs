@@ -1,5 +1,5 @@
-//! GET and POST /console/organizations/{organization_id}/projects/{project_id}/playground: a call of a model by a
-//! person, with their own role, reserved and charged like any other.
+//! GET and POST /console/organizations/{organization_id}/projects/{project_id}/playground: a model call with
+//! the user's own role. It is reserved and charged like any other call.
 
 mod answer;
 mod call;
@@ -36,13 +36,13 @@ const LABELS: Labels = &[
 struct PlaygroundPage {
     shell: Shell,
     form: FormView,
-    /// The ids of the models that can be chosen, with their words.
+    /// The ids of the models that can be chosen, with their labels.
     models: Vec<(String, String)>,
     answer: Option<Answer>,
 }
 
 impl PlaygroundPage {
-    /// Returns the answer's text, or the empty text.
+    /// Returns the answer's text, or an empty string.
     fn text(&self) -> &str {
         self.answer.as_ref().map_or("", |answer| &answer.text)
     }
@@ -57,7 +57,7 @@ impl PlaygroundPage {
         self.answer.as_ref().map_or_else(Figures::unknown, |answer| answer.figures.clone())
     }
 
-    /// Returns the call as code.
+    /// Returns the code samples of the call.
     fn samples(&self) -> Samples {
         let empty = || Samples { curl: String::new(), python: String::new() };
         self.answer.as_ref().map_or_else(empty, |answer| answer.samples.clone())
@@ -82,7 +82,7 @@ pub async fn create(
     visit: Visit<ProjectScope>,
     mut form: ObjectForm<Prompt>,
 ) -> Result<Page, Error> {
-    // Read this first, because an error after the call would lose an answer that is charged.
+    // Read this first, because an error after the call would lose an answer that was charged.
     let shell = Shell::read(&console, &visit.person).await?;
     let mut view = filled(&form);
     let answered = match form.take() {
@@ -107,7 +107,7 @@ fn filled(form: &ObjectForm<Prompt>) -> FormView {
     sent.fold(FormView::new(LABELS), |view, (name, value)| view.with(name, value))
 }
 
-/// Returns `true` if the person can try again with the same form.
+/// Returns `true` if the user can try again with the same form.
 fn is_shown_with_form(error: &Error) -> bool {
     !matches!(
         error.code,
@@ -133,7 +133,7 @@ fn usable_models(console: &Console) -> Vec<(String, String)> {
     catalog.models().filter(is_usable).map(|model| (model.id.clone(), model.id.clone())).collect()
 }
 
-/// Returns a call as code, for a program with an API key.
+/// Returns the code samples of a call, for a program with an API key.
 fn as_code(console: &Console, call: &ChatCall) -> Result<Samples, Error> {
     samples::of_chat(&console.public_url, call)
 }

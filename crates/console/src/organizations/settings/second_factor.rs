@@ -19,7 +19,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// Whether a second factor is required.
+    /// The new setting: `true` if a second factor is required.
     #[derive(Debug)]
     pub struct Requirement in Api {
         is_required: bool = required,

@@ -19,7 +19,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// Whether the sign-on is required.
+    /// The new setting: `true` if the sign-on is required.
     #[derive(Debug)]
     pub struct Requirement in Api {
         is_required: bool = required,
@@ -51,7 +51,7 @@ pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Resul
     })
 }
 
-/// Require a sign-on of the members managed by the organization's provider, or make it optional.
+/// Require a sign-on for members managed by the organization's provider, or make it optional.
 pub async fn create(
     console: Console,
     visit: Visit<OrgScope>,

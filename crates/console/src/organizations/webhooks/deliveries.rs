@@ -27,7 +27,7 @@ struct DeliveriesPage {
     deliveries: Vec<Delivery>,
     listing: Listing,
     state: String,
-    /// `true` if the person may have events redelivered and the webhook is on.
+    /// `true` if the user may redeliver events and the webhook is enabled.
     may_redeliver: bool,
 }
 

@@ -5,7 +5,7 @@ use webhooks::deliveries::{Outcome, State};
 
 use crate::options::Choice;
 
-/// Returns the types that a webhook can ask for, each with its meaning.
+/// Returns the types to which a webhook can subscribe, each with its meaning.
 pub fn event_choices() -> Vec<Choice> {
     EventType::SUBSCRIBABLE.iter().map(|of| (of.as_str().to_owned(), with_meaning(*of))).collect()
 }

@@ -21,7 +21,7 @@ use crate::shell::Shell;
 
 const LABELS: Labels = &[("since", "Since")];
 
-/// The number of days that the form goes back by default.
+/// The number of days between the default first day and today.
 const OFFERED_DAYS: i64 = 7;
 
 record! {

@@ -22,13 +22,13 @@ use crate::shell::Shell;
 struct RotatePage<'a> {
     shell: Shell,
     webhook: &'a Webhook,
-    /// The end of the previous secret, if it still signs events.
+    /// The end of the previous secret, if events are still signed with it.
     previous_ends_at: Option<Time>,
     /// The version of the secret to replace, so that sending the form again doesn't rotate the webhook again.
     version: String,
 }
 
-/// Ask whether to give a webhook a new secret.
+/// Ask whether to rotate the secret of a webhook.
 pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> Result<Page, Error> {
     let (webhook, now) = (visit.scope.webhook(), console.clock.now());
     Page::new(&RotatePage {
@@ -39,10 +39,10 @@ pub async fn read(console: Console, visit: Visit<WebhookScope>, _: NoInput) -> R
     })
 }
 
-/// Give a webhook a new secret, and show it.
+/// Rotate the secret of a webhook, and show the new secret.
 ///
-/// The form contains the version of the secret that it replaces, so that it makes only one secret even if it is sent
-/// several times.
+/// The form contains the version of the secret that it replaces, so that it creates only one secret even if
+/// it is sent several times.
 pub async fn create(
     console: Console,
     visit: Visit<WebhookScope>,

@@ -22,7 +22,7 @@ use crate::passkey_button::PasskeyButton;
 use crate::shell::Shell;
 
 record! {
-    /// The response of a browser, and the purpose of the passkey.
+    /// A browser's response, and the purpose of the passkey.
     #[derive(Debug)]
     pub struct NewPasskey in Api {
         name: Name = required,
@@ -44,7 +44,7 @@ struct NewPage {
     shell: Shell,
     form: FormView,
     button: PasskeyButton,
-    /// `true` if the password alone is enough so far.
+    /// `true` if the password alone is currently enough to sign in.
     is_password_enough: bool,
 }
 
@@ -55,7 +55,7 @@ pub async fn read(console: Console, visit: Visit<SessionScope>, _: NoInput) -> R
     show(&console, &visit, form).await
 }
 
-/// Add the passkey, and show the recovery codes that come with a first factor.
+/// Add the passkey. For the first second factor, show the recovery codes.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,

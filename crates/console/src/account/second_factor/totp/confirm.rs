@@ -14,7 +14,7 @@ use crate::form_view::FormView;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// Take the new app into use, and show the recovery codes that come with a first one.
+/// Activate the new app. For the first second factor, show the recovery codes.
 pub async fn create(
     console: Console,
     visit: Visit<SessionScope>,
@@ -34,7 +34,7 @@ pub async fn create(
         }
         Ok(None) => Page::done(&console.link("/account/second-factor"), Done::TotpReplaced),
         Err(error) => {
-            // The secret is shown again because it isn't in use yet.
+            // Show the secret again, because it isn't confirmed yet.
             let pending = second_factor::pending_totp(&console.accounts, scope.user_id()).await?;
             match pending {
                 Some(enrolment) => {

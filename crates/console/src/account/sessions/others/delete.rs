@@ -9,7 +9,7 @@ use crate::console::Console;
 use crate::notices::Done;
 use crate::page::Page;
 
-/// End all other sessions of the person.
+/// End all other sessions of the user.
 pub async fn create(console: Console, visit: Visit<SessionScope>, _: NoInput) -> Result<Page, Error> {
     let scope = &visit.scope;
     sessions::end_others(&console.accounts, scope.trail(), scope.session()).await?;

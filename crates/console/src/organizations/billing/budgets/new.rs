@@ -26,7 +26,7 @@ struct NewPage {
     form: FormView,
     /// The ids and names of the organization's projects.
     projects: Vec<Choice>,
-    /// ISO 4217 code.
+    /// The currency's ISO 4217 code.
     currency: String,
 }
 
@@ -64,7 +64,7 @@ async fn show(console: &Console, visit: &Visit<OrgScope>, form: FormView) -> Res
     Page::with_form(&page.form, &page)
 }
 
-/// Returns the projects of an organization, by name.
+/// Returns the projects of an organization, sorted by name.
 async fn projects(console: &Console, scope: &OrgScope) -> Result<Vec<Choice>, Error> {
     let mut projects = Vec::new();
     for page in 1.. {

@@ -20,7 +20,7 @@ use crate::shell::Shell;
 struct RemovePage {
     shell: Shell,
     card: SavedCard,
-    /// `true` if the automatic top-up is on; without a card it stops.
+    /// `true` if the automatic top-up is on. It stops without a card.
     tops_up: bool,
 }
 
@@ -40,7 +40,7 @@ pub async fn create(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Res
     let organization_id = visit.scope.organization_id();
     match cards::remove(&console.payments, &visit.scope).await {
         Ok(()) => Page::done(&card_link(&console, organization_id), Done::CardRemoved),
-        // The form was sent before.
+        // The form was already sent.
         Err(error) if error.code == Code::NoPaymentMethod => {
             Page::done(&card_link(&console, organization_id), Done::CardRemoved)
         }

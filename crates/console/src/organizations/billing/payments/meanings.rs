@@ -1,8 +1,8 @@
-//! Words of payments as people read them.
+//! The labels of payments.
 
 use payments::payments::{PaymentKind, PaymentStatus};
 
-/// Returns the words of a kind.
+/// Returns the label of a kind.
 pub fn kind(kind: PaymentKind) -> &'static str {
     match kind {
         PaymentKind::Credit => "Credit",
@@ -11,7 +11,7 @@ pub fn kind(kind: PaymentKind) -> &'static str {
     }
 }
 
-/// Returns the words of a status, and the kind of its badge.
+/// Returns the label of a status, and the kind of its badge.
 pub fn status(status: PaymentStatus) -> (&'static str, &'static str) {
     match status {
         PaymentStatus::Open => ("Awaiting payment", "warn"),
@@ -23,7 +23,7 @@ pub fn status(status: PaymentStatus) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns why a payment failed or was canceled; `code` is ours or Stripe's.
+/// Returns the reason why a payment failed or was canceled. `code` is ours or Stripe's.
 pub fn failure(code: &str) -> String {
     let words = match code {
         "session_expired" => "it wasn’t paid within a day",

@@ -31,16 +31,16 @@ struct NewPage {
     tabs: Vec<(String, &'static str, bool)>,
     form: FormView,
     new_id: String,
-    /// The smallest and the largest amount, in words.
+    /// A hint with the minimum and maximum amounts.
     bounds: String,
-    /// ISO 4217 code.
+    /// The currency's ISO 4217 code.
     currency: String,
     is_on: bool,
-    /// A tax is paid on top.
+    /// `true` if tax is added to the amount.
     is_taxed: bool,
 }
 
-/// Show the form by which credit is bought.
+/// Show the form that buys credit.
 pub async fn read(console: Console, visit: Visit<OrgScope>, _: NoInput) -> Result<Page, Error> {
     let new_id = forms::new_id(&console.payments);
     show(&console, &visit, FormView::new(LABELS), new_id).await
@@ -62,7 +62,7 @@ pub async fn create(
         Code::PaymentsDisabled => {
             return Page::see_other(&payments_link(&console, visit.scope.organization_id()));
         }
-        // The payment exists, so the same form finds it again.
+        // The payment exists, so the same form finds it when it is sent again.
         Code::ProcessorUnavailable => form.sent(NEW_ID).to_owned(),
         _ => forms::new_id(&console.payments),
     };
@@ -82,7 +82,7 @@ async fn make(
     Ok(operations::create(&console.payments, scope, new).await?.commit().await?)
 }
 
-/// Returns an error of the API in words for those who don't know its headers.
+/// Rephrases an error of the API for users who don't know its headers.
 fn in_words(error: Error) -> Error {
     if error.code != Code::IdempotencyKeyReused {
         return error;

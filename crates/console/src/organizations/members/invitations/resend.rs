@@ -13,7 +13,8 @@ use crate::notices::Done;
 use crate::page::Page;
 
 record! {
-    /// The expiry of the invitation that the person saw. Sending the form twice sends only one e-mail.
+    /// The expiry of the invitation that the user saw. It ensures that a form that is sent twice sends only
+    /// one e-mail.
     #[derive(Debug)]
     pub struct Resend in Api {
         expires_at: Time = required,

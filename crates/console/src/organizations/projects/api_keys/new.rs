@@ -50,7 +50,7 @@ impl Lasts {
         ("day", "Custom date"),
     ];
 
-    /// Returns the number of days that the key lasts, if the choice alone determines it.
+    /// Returns the number of days for which the key is valid, if the choice alone determines it.
     fn days(self) -> Option<i64> {
         match self {
             Self::Month => Some(30),
@@ -82,7 +82,7 @@ impl Field for Lasts {
     }
 }
 
-/// The form of a new key: the body of the API, with the expiry as people choose it.
+/// The form of a new key: the body of the API, with a choice of lifetimes for the expiry.
 #[derive(Debug)]
 pub struct NewKey {
     body: CreateApiKey,

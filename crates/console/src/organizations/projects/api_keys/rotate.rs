@@ -44,8 +44,8 @@ pub async fn read(console: Console, visit: Visit<KeyScope>, _: NoInput) -> Resul
 
 /// Rotate a key, and show its new secret.
 ///
-/// The form contains the version of the secret that it replaces, so that it makes only one secret even if it is sent
-/// several times.
+/// The form contains the version of the secret that it replaces, so that it creates only one secret even if
+/// it is sent several times.
 pub async fn create(
     console: Console,
     visit: Visit<KeyScope>,
@@ -94,7 +94,7 @@ fn show_form(
     Page::with_form(&page.form, &page)
 }
 
-/// Returns the times for which the previous secret can stay valid, the longest first.
+/// Returns the times for which the previous secret can stay valid, longest first.
 fn graces(configured_hours: u32) -> Vec<Choice> {
     let seconds = |hours: u32| (i64::from(hours) * HOUR_MS).div_euclid(SECOND_MS).to_string();
     let offered =

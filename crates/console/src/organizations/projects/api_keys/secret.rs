@@ -18,7 +18,7 @@ pub struct NewSecret<'a> {
     pub secret: &'a ApiKeySecret,
     /// The end of the previous secret, if the key has one.
     pub previous_ends_at: Option<Time>,
-    /// `true` if the key had another one before.
+    /// `true` if the secret replaces another secret of the key.
     pub is_rotation: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Instructions to set up common tools. The text is the same as in docs/tools.md.
+//! Instructions to set up common tools. The text is also in docs/tools.md.
 
 /// A tool and its configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ pub struct Tool {
     pub blocks: Vec<Block>,
 }
 
-/// Lines for a file or a shell.
+/// A block of lines for a file or a shell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// The id on the page.
@@ -176,7 +176,7 @@ pub fn tools(public_url: &str, key: &str, model: &str) -> Vec<Tool> {
 mod tests {
     use super::*;
 
-    /// The page in the docs was tested with each tool.
+    /// Each tool was tested with the configuration in the docs.
     #[test]
     fn tools_are_set_up_as_the_docs_say() {
         let page = include_str!("../../../../../../docs/tools.md");

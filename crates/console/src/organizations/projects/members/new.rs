@@ -22,7 +22,7 @@ use crate::page::Page;
 use crate::shell::Shell;
 
 record! {
-    /// The filter of the list of people.
+    /// The filter of the list of candidates.
     #[derive(Debug)]
     pub struct Candidates in Api {
         search: Option<Text<200>> = optional,
@@ -38,7 +38,7 @@ struct NewPage {
     form: FormView,
     candidates: Vec<Candidate>,
     search: String,
-    /// The roles that the person may give.
+    /// The roles that the user may grant.
     roles: Vec<Choice>,
     may_invite: bool,
 }
@@ -66,7 +66,7 @@ pub async fn create(
     };
     match added.await {
         Ok(_) => Page::done(&list_link(&console, &visit.scope), Done::ProjectMemberAdded),
-        // The form was sent twice, or another user added the same person.
+        // The form was sent twice, or someone else has added the same member.
         Err(error) if error.code == Code::AlreadyMember => {
             Page::done(&list_link(&console, &visit.scope), Done::ProjectMemberThere)
         }

@@ -27,7 +27,7 @@ struct RemovePage {
     refusal: Option<String>,
 }
 
-/// Ask whether to remove a member, or whether the person wants to leave.
+/// Ask whether to remove a member, or whether the user wants to leave.
 pub async fn read(console: Console, visit: Visit<ProjectMemberScope>, _: NoInput) -> Result<Page, Error> {
     let detail = tenants::project_members::read(&console.tenants, &visit.scope).await?;
     let is_leaving = visit.scope.is_leaving();
@@ -46,7 +46,7 @@ pub async fn read(console: Console, visit: Visit<ProjectMemberScope>, _: NoInput
 pub async fn create(console: Console, visit: Visit<ProjectMemberScope>, _: NoInput) -> Result<Page, Error> {
     match tenants::project_members::delete(&console.tenants, &visit.scope).await? {
         Remover::Oneself => {
-            // The project may be private, so it may be out of sight.
+            // If the project is private, the user may no longer see it.
             let path = format!("/organizations/{}", visit.scope.project().organization_id());
             Page::done(&console.link(&path), Done::ProjectLeft)
         }

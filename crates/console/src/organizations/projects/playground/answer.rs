@@ -1,4 +1,4 @@
-//! The answer of a model, and its cost.
+//! A model's answer, and its cost.
 
 use kernel::currencies;
 use kernel::error::Error;
@@ -14,7 +14,7 @@ use crate::show;
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) text: String,
-    /// A remark about the answer, such as that it was cut off.
+    /// A remark about the answer, for example if it was cut off.
     pub(super) remark: Option<String>,
     pub(super) figures: Figures,
     pub(super) samples: Samples,
@@ -29,14 +29,14 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Returns dashes, for a call that hasn't ended.
+    /// Returns dashes, for a call that hasn't finished.
     pub(super) fn unknown() -> Self {
         let [prompt_tokens, completion_tokens, price] = ["–"; 3].map(str::to_owned);
         Self { prompt_tokens, completion_tokens, price }
     }
 
-    /// Returns the charged usage of a call that has ended; or a sentence if it can't be read, because the answer is
-    /// shown in any case.
+    /// Returns the charged usage of a finished call. If it can't be read, returns a sentence instead, because
+    /// the answer is shown in any case.
     pub(super) async fn read(
         console: &Console,
         scope: &ProjectScope,
@@ -66,7 +66,7 @@ impl Figures {
     }
 }
 
-/// An answer of a model, whole or a piece of it.
+/// A model's answer, or a piece of it.
 #[derive(Deserialize)]
 struct Reply {
     #[serde(default)]

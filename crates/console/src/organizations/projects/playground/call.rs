@@ -14,11 +14,11 @@ use super::answer::{self, Answer, Figures};
 use crate::console::Console;
 use crate::samples::{ChatCall, Message};
 
-/// The maximum number of output tokens that can be requested; models have lower limits of their own.
+/// The maximum number of output tokens that can be requested. Models have lower limits.
 const MAX_TOKENS: i64 = 1_000_000_000;
 
 record! {
-    /// The input of a person for a model call.
+    /// The user's input for a model call.
     #[derive(Debug)]
     pub struct Prompt in Api {
         model: Text<128> = required,
@@ -50,7 +50,7 @@ struct Body<'a> {
     stream: bool,
 }
 
-/// Makes the call through the gateway, as the person of the scope.
+/// Makes the call through the gateway, as the scope's user.
 ///
 /// # Errors
 /// Those of [`gateway::call()`].

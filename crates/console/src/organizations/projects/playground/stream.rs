@@ -1,5 +1,5 @@
-//! POST /console/organizations/{organization_id}/projects/{project_id}/playground/stream: the same call for the
-//! script of the page, which gets the answer as it arrives.
+//! POST /console/organizations/{organization_id}/projects/{project_id}/playground/stream: the same call for
+//! the page's script, which receives the answer piece by piece.
 //!
 //! The reply has one JSON object per line: `text` is a piece of the answer, `remark` and `failure` are sentences, and
 //! the last line has `figures`.
@@ -36,10 +36,10 @@ pub struct Line {
     failure: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     figures: Option<Figures>,
-    /// The call for a shell.
+    /// The code sample for a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     curl: Option<String>,
-    /// The call for Python.
+    /// The code sample for Python.
     #[serde(skip_serializing_if = "Option::is_none")]
     python: Option<String>,
 }
@@ -59,7 +59,7 @@ pub enum Lines {
     Answer(Box<Relay>),
 }
 
-/// An answer on its way to the page.
+/// An answer that is being sent to the page.
 pub struct Relay {
     console: Console,
     scope: ProjectScope,
@@ -117,7 +117,7 @@ impl Relay {
             };
             self.framer.push(piece);
             let (mut line, mut is_alive) = (Line::default(), false);
-            // The gateway sends whole events, and none of them is too long.
+            // The gateway sends whole events, none of which is too long.
             while let Ok(Some(frame)) = self.framer.next_event() {
                 is_alive = true;
                 let Piece { text, remark, failure } =
@@ -166,7 +166,7 @@ impl Reply for Lines {
         };
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-        // nginx would otherwise collect lines before it passes them on.
+        // Without this header, nginx buffers the lines.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         Ok(response)
     }
