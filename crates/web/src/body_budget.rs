@@ -13,17 +13,17 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct BodyBudget {
     bound: Arc<SharedBound>,
-    /// Turns for copying bytes that have arrived.
+    /// The fair queue for copying received bytes.
     turns: Arc<Turns>,
-    /// Turns for decoding large bodies. Decoding takes longer, so it has its own turns and doesn't delay
-    /// copying.
+    /// The fair queue for decoding large bodies. Decoding takes longer, so it has a separate queue and
+    /// doesn't delay copying.
     decoding: Arc<Turns>,
     refused: AtomicU64,
     /// The time of the log's last warning that the budget is exhausted.
     warned_at: Mutex<Option<Instant>>,
 }
 
-/// A part of the budget; returned when dropped.
+/// A part of the budget, which is returned when this is dropped.
 #[derive(Debug)]
 pub struct BodyPermit<'a> {
     budget: &'a BodyBudget,
@@ -42,8 +42,8 @@ impl BodyBudget {
         }
     }
 
-    /// Takes a part of the budget. Returns `None` if too little would be left for others. Inference servers come before the
-    /// public listener, which gets three quarters.
+    /// Takes a part of the budget. Returns `None` if too little would be left for others. The public listener
+    /// gets at most three quarters, so that a quarter is left for inference servers.
     pub fn try_take(&self, holder: Holder, bytes: usize) -> Option<BodyPermit<'_>> {
         let max_bytes = self.bound.load().1;
         let ceiling = if holder == Holder::Trusted { max_bytes } else { max_bytes / 4 * 3 };
@@ -54,7 +54,7 @@ impl BodyBudget {
         Some(BodyPermit { budget: self, permit: permit? })
     }
 
-    /// Returns the bytes taken, and the maximum.
+    /// Returns the number of bytes taken, and the maximum.
     pub fn load(&self) -> (usize, usize) {
         self.bound.load()
     }
@@ -79,7 +79,7 @@ impl BodyBudget {
 }
 
 impl<'a> BodyPermit<'a> {
-    /// Grows the part to this size, if it is smaller. Returns `false` if the budget has too little left.
+    /// Grows the part to this size, if it is smaller. Returns `false` if too little of the budget is left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let has_grown = self.permit.grow_to(bytes);
         if !has_grown {
@@ -88,23 +88,24 @@ impl<'a> BodyPermit<'a> {
         has_grown
     }
 
-    /// Processes a piece of the body in a turn of its holder.
+    /// Processes a piece of the body when it is the holder's turn.
     pub async fn in_turn<T>(&self, work: impl FnOnce() -> T) -> T {
         self.budget.turns.run(self.permit.holder(), work).await
     }
 
-    /// Does a small piece of work immediately. The work may let the part grow.
+    /// Does a small piece of work immediately. The work may grow the part.
     pub fn at_once<T>(&mut self, work: impl FnOnce(&mut Permit) -> T) -> T {
         work(&mut self.permit)
     }
 
-    /// Counts a refusal: the part couldn't grow during such work.
+    /// Counts a refusal because such work couldn't grow the part.
     pub fn note_refusal(&self) {
         self.budget.note_refusal();
     }
 
-    /// Does a large piece of work in a turn of its holder, on a separate thread with a lower priority. The work
-    /// may let the part grow, and runs to its end even if this future is dropped. `None` if it panics.
+    /// Does a large piece of work when it is the holder's turn, on a separate thread with a lower priority.
+    /// The work may grow the part, and runs to its end even if this future is dropped. Returns `None` if the
+    /// work panics.
     pub async fn in_turn_aside<T: Send + 'static>(
         self,
         work: impl FnOnce(&mut Permit) -> T + Send + 'static,

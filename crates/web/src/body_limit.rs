@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// Maximum number of bytes of an HTML form.
+/// The maximum number of bytes of an HTML form.
 pub const MAX_FORM_BYTES: usize = 16 * 1024;
-/// The longest time for the body of a call on the public listener, regardless of the configuration: the
-/// credential was checked before the body.
+/// The maximum time for the body of a call on the public listener, regardless of the configuration. It is
+/// short because the credential is checked before the body is read.
 const PUBLIC_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limits of a request body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BodyLimit {
     pub max_bytes: usize,
-    /// The longest time until the body has arrived; the configuration may set a shorter one.
+    /// The maximum time until the body has arrived. The configuration may set a shorter time.
     pub timeout: Duration,
     /// `true` for bodies from inference servers, which may take the whole budget for unfinished bodies.
     pub is_trusted: bool,
@@ -29,8 +29,8 @@ impl BodyLimit {
         Self { max_bytes, timeout: PUBLIC_BODY_TIMEOUT, is_trusted: false }
     }
 
-    /// Returns the limit of a model call's body on the public listener: large prompts have the whole configured
-    /// timeout.
+    /// Returns the limit of a model call's body on the public listener. Large prompts may take the whole
+    /// configured timeout.
     pub const fn model_call(max_bytes: usize) -> Self {
         Self { max_bytes, timeout: Duration::MAX, is_trusted: false }
     }

@@ -1,4 +1,4 @@
-//! A request on its way to a handler.
+//! A request that is passed to a handler.
 
 use std::net::IpAddr;
 
@@ -14,23 +14,23 @@ pub struct Call<C> {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
-    /// Path parameters by name.
+    /// The names and values of the path's parameters.
     pub path: Vec<(String, String)>,
     /// The client's address behind trusted proxies; `None` if they don't report it.
     pub address: Option<IpAddr>,
     pub request_id: RequestId,
-    /// The body, not read yet.
+    /// The body, which hasn't been read yet.
     pub body: Body,
     /// The fields of an HTML form, once its body has been read: names with their values, in order.
     pub form: Option<Vec<(String, String)>>,
-    /// The caller's name in the log; empty while unknown.
+    /// The caller's name in the log; empty while it is unknown.
     pub caller: String,
-    /// The credential that authenticated the caller; the default while unknown.
+    /// The credential that authenticated the caller; the default while it is unknown.
     pub credential: C,
 }
 
 impl<C> Call<C> {
-    /// Returns a path parameter, or an empty text if none has this name.
+    /// Returns a path parameter, or an empty string if no parameter has this name.
     pub fn path(&self, name: &str) -> &str {
         self.path.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }

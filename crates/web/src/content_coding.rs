@@ -11,7 +11,7 @@ use kernel::error::{Code, Error};
 const ACCEPTED: &str = "gzip, zstd, br";
 /// The coding of a body that must be sent unencoded, for the same header.
 const ACCEPTED_AS_SENT: &str = "identity";
-/// The longest list of codings that an error repeats.
+/// The maximum length of a list of codings that an error repeats.
 const MAX_LIST_LENGTH: usize = 60;
 /// The largest window of a zstd frame, as a power of two: 8 MiB, the limit for every HTTP encoder (RFC 9659).
 /// The windows of gzip and brotli have at most 32 KiB and 16 MiB.
@@ -37,10 +37,10 @@ pub enum DecodeError<E> {
 }
 
 impl ContentCoding {
-    /// Returns the coding that the headers of a JSON body name; `None` if the body is unencoded.
+    /// Returns the coding in the headers of a JSON body; `None` if the body is unencoded.
     ///
     /// # Errors
-    /// 415 `unsupported_encoding` for another coding, and for several.
+    /// 415 `unsupported_encoding` for an unknown coding, and for several codings.
     pub fn of(headers: &HeaderMap) -> Result<Option<Self>, Error> {
         let names = names(headers);
         let coding = match names.as_slice() {
@@ -78,7 +78,7 @@ impl ContentCoding {
     /// Decodes a body piece by piece. The body is one gzip member, one zstd frame, or one brotli stream.
     ///
     /// # Errors
-    /// The body is invalid, or `take` refuses a piece, which ends the decoding.
+    /// An error if the body is invalid, or if `take` refuses a piece, which ends the decoding.
     pub fn decode<E>(
         self,
         body: &[u8],
@@ -123,7 +123,7 @@ pub fn check_as_sent(headers: &HeaderMap) -> Result<(), Error> {
 /// Returns the names of all codings in lower case, in the order in which they were applied.
 fn names(headers: &HeaderMap) -> Vec<String> {
     let lines = headers.get_all(header::CONTENT_ENCODING).iter();
-    // A value that isn't ASCII isn't the name of a coding.
+    // A value that isn't ASCII can't be the name of a coding.
     let names = lines.flat_map(|line| line.to_str().unwrap_or("?").split(','));
     // Lists may have empty elements (RFC 9110, section 5.6.1).
     names.map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
@@ -162,7 +162,7 @@ fn read_to_end<E>(
     }
 }
 
-/// Decodes brotli. The library's own reader accepts windows of a gigabyte, and reads past the end of the
+/// Decodes brotli. The library's own reader accepts windows of a gigabyte, and reads beyond the end of the
 /// stream.
 struct BrotliDecoder<'a> {
     /// The input that isn't decoded yet.

@@ -1,4 +1,4 @@
-//! Work that continues if its client hangs up.
+//! Work that continues if its client disconnects.
 
 use kernel::error::Error;
 use kernel::futures::BoxFuture;

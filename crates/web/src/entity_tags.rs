@@ -33,7 +33,7 @@ pub(crate) fn expected(headers: &HeaderMap) -> Result<Expected, Error> {
 
 /// Parses `If-Match` (RFC 9110, section 13.1.1); `None` if it is malformed.
 ///
-/// Weak tags never match, and neither do tags that this service can't have created: both are left out.
+/// Ignores weak tags, which never match, and tags that this service can't have created.
 fn parse_if_match(value: &[u8]) -> Option<Expected> {
     if value.trim_ascii() == b"*" {
         return Some(Expected::Any);
@@ -64,7 +64,8 @@ fn parse_if_match(value: &[u8]) -> Option<Expected> {
     }
 }
 
-/// Splits an opaque tag without its quotes from the text after it (RFC 9110, section 8.8.3).
+/// Splits off a quoted opaque tag. Returns the tag without its quotes, and the text after it (RFC 9110,
+/// section 8.8.3).
 fn split_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"\"")?;
     let end = text.iter().position(|byte| *byte == b'"')?;

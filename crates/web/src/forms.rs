@@ -19,27 +19,28 @@ pub struct ObjectForm<T> {
 }
 
 impl<T> ObjectForm<T> {
-    /// Takes the record out of the form, or all its mistakes. The fields as they were sent are kept.
+    /// Takes the record out of the form, or the error with all its mistakes. The fields are kept as they were
+    /// sent.
     ///
     /// # Errors
-    /// 400; also if the record was already taken.
+    /// 400; also if the record was already taken, which is a bug.
     pub fn take(&mut self) -> Result<T, Error> {
         self.fields.take().unwrap_or_else(|| Err(Code::InvalidRequest.into()))
     }
 
-    /// Returns the fields as they were sent, valid or not, in order.
+    /// Returns the fields as they were sent, valid or not, in their order.
     pub fn pairs(&self) -> &[(String, String)] {
         &self.sent
     }
 
-    /// Returns the first value of a field as it was sent, or an empty text if none has this name.
+    /// Returns the first value of a field as it was sent, or an empty string if no field has this name.
     pub fn sent(&self, name: &str) -> &str {
         self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
     }
 }
 
 impl<T> std::fmt::Debug for ObjectForm<T> {
-    /// Hidden, because fields may contain passwords.
+    /// Hides the fields, because they may contain passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ObjectForm(***)")
     }
@@ -76,7 +77,8 @@ impl<S: State, T: Record<S>> Input<S> for QueryForm<T> {
     }
 }
 
-/// Returns the non-empty query parameters, for a record and as they were sent.
+/// Returns the parameters that aren't empty, as the members of a record, and all parameters as they were
+/// sent.
 fn filled_parameters<C>(call: &Call<C>) -> Result<(Members<'_>, Vec<(String, String)>), Error> {
     let mut query = query_parameters(call)?;
     query.retain(|(_, value)| !matches!(value, Json::Text(text) if text.is_empty()));
@@ -85,10 +87,10 @@ fn filled_parameters<C>(call: &Call<C>) -> Result<(Members<'_>, Vec<(String, Str
     Ok((query, sent))
 }
 
-/// Reads the body of a form as names with their values, in order.
+/// Reads the body of a form as pairs of names and values, in their order.
 ///
 /// # Errors
-/// It isn't a form, isn't UTF-8, or is too long.
+/// An error if the body isn't a form, isn't UTF-8, or is too long.
 pub fn read_pairs<'a, S: State>(
     state: &'a S,
     call: &'a mut Call<S::Credential>,
@@ -125,7 +127,7 @@ pub struct Filters<T> {
 }
 
 impl<T> Filters<T> {
-    /// Returns a parameter as it was sent, or an empty text if none has this name.
+    /// Returns a parameter as it was sent, or an empty string if no parameter has this name.
     pub fn sent(&self, name: &str) -> &str {
         self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
     }

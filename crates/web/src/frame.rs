@@ -23,13 +23,13 @@ pub struct Frame {
     pub clock: Clock,
     /// The counters of requests, errors and connections.
     pub metrics: Arc<Metrics>,
-    /// Traces requests, if a collector is configured.
+    /// The tracer of requests, if a collector is configured.
     pub tracer: Option<Arc<Tracer>>,
     /// The memory limit of unfinished request bodies.
     pub body_budget: BodyBudget,
     pub settings: Settings,
-    /// Request ids must be unique, not secret: they combine random bits, drawn once per process, and a
-    /// counter.
+    /// The part of request ids that is specific to this process: random bits, which are combined with a
+    /// counter. Request ids must be unique, but they aren't secret.
     process: u128,
     requests: AtomicU64,
     ready: AtomicBool,
@@ -58,17 +58,17 @@ impl Frame {
         }
     }
 
-    /// Marks the start as finished: from now on, requests that need the database are admitted.
+    /// Marks the startup as finished. From now on, requests that need the database are admitted.
     pub fn set_ready(&self) {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// Returns `true` once the start has finished.
+    /// Returns `true` once the startup has finished.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Checks that the start has finished.
+    /// Checks that the startup has finished.
     ///
     /// # Errors
     /// 503 `database_unavailable`.
@@ -80,7 +80,7 @@ impl Frame {
             .message("The server is starting and waits for its database."))
     }
 
-    /// Marks the process as stopping: requests in flight are finished, readiness fails.
+    /// Marks the process as stopping: requests in progress are finished, and the readiness check fails.
     pub fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -98,8 +98,8 @@ impl Frame {
         RequestId::from_parts(self.clock.now(), self.process ^ u128::from(spread))
     }
 
-    /// Returns the client's address: the peer's, or the one reported by trusted proxies. `None` if they don't
-    /// report it.
+    /// Returns the client's address: the peer's address, or the address reported by trusted proxies. `None`
+    /// if they report none.
     pub fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> Option<IpAddr> {
         let trusted = &self.settings.trusted_proxies;
         if trusted.is_empty() {

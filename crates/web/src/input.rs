@@ -1,7 +1,7 @@
 //! Inputs of handlers: bodies and query parameters, read with all mistakes reported at once.
 //!
-//! A request type lists its fields once (`Record::read`). That description reads a body, suggests names for
-//! misspelled fields, and documents the body in the OpenAPI document, so the three can't disagree.
+//! A request type lists its fields once (`Record::read`). That list reads a body, suggests names for
+//! misspelled fields, and documents the body in the OpenAPI document, so that all three agree.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -29,7 +29,7 @@ use kernel::shares::Holder;
 use kernel::version::Expected;
 use serde_json::{Value, json};
 
-/// Maximum number of parameters of a query string, and of fields of an HTML form.
+/// The maximum number of parameters of a query string, and of fields of an HTML form.
 pub const MAX_PARAMETERS: usize = 256;
 
 /// An argument of a handler, read from the request.
@@ -38,7 +38,7 @@ pub trait Input<S: State>: Sized + Send + 'static {
     /// arrive.
     const READS_BODY: bool = true;
 
-    /// Reads the input. The gate has admitted the caller already.
+    /// Reads the input. The gate has already admitted the caller.
     fn read(state: &S, call: &mut Call<S::Credential>) -> impl Future<Output = Result<Self, Error>> + Send;
 
     /// Returns the input's part of the OpenAPI document.
@@ -58,7 +58,7 @@ pub struct Description {
     pub headers: Vec<(&'static str, Value)>,
 }
 
-/// No input besides the path: body and query parameters are ignored.
+/// No input except the path: body and query parameters are ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct NoInput;
 
@@ -73,7 +73,7 @@ impl<S: State> Input<S> for NoInput {
     }
 }
 
-/// An input together with the header `If-Match`, the versions that the caller expects.
+/// An input with the header `If-Match`, which contains the versions that the caller expects.
 #[derive(Debug)]
 pub struct IfMatch<I>(pub Expected, pub I);
 
@@ -115,14 +115,14 @@ pub trait DescribeBody: Send + 'static {
     fn describe() -> ObjectSchema;
 }
 
-/// A JSON body as it was sent, not parsed. `T` describes it.
+/// A JSON body that isn't parsed. `T` describes it.
 pub struct RawJson<T> {
     pub bytes: Bytes,
     described: PhantomData<fn() -> T>,
 }
 
 impl<T> std::fmt::Debug for RawJson<T> {
-    /// Hides the bytes, because they contain a person's words.
+    /// Hides the bytes, because they contain users' texts.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RawJson").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }
@@ -176,14 +176,14 @@ pub struct Form<T> {
 }
 
 impl<T> Form<T> {
-    /// Returns a field as it was sent, valid or not, or an empty text if none has this name.
+    /// Returns a field as it was sent, valid or not, or an empty string if no field has this name.
     pub fn sent(&self, name: &str) -> &str {
         self.sent.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
     }
 }
 
 impl<T> std::fmt::Debug for Form<T> {
-    /// Hidden, because fields may contain passwords.
+    /// Hides the fields, because they may contain passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Form(***)")
     }
@@ -237,7 +237,7 @@ pub async fn read_json<'a, S: State>(
     Ok(read_decoded(state, call).await?.without_byte_order_mark())
 }
 
-/// Reads and decodes a JSON body: afterwards the call no longer has a content coding.
+/// Reads and decodes a JSON body, and removes the content coding from the call's headers.
 pub async fn read_decoded<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
@@ -256,10 +256,10 @@ pub async fn read_decoded<'a, S: State>(
     decoded.map_err(|error| unread(error, limit))
 }
 
-/// Reads a signed JSON body, in the bytes as they were sent: the signature covers these.
+/// Reads a signed JSON body without decoding it, because the signature covers the bytes as they were sent.
 ///
 /// # Errors
-/// 415 for a content coding, and those of a body.
+/// 415 for a content coding, and the errors of reading a body.
 pub async fn read_signed_json<'a, S: State>(
     state: &'a S,
     call: &mut Call<S::Credential>,
@@ -272,7 +272,7 @@ pub async fn read_signed_json<'a, S: State>(
     Ok(body)
 }
 
-/// Parses a body as a record. The error contains all its mistakes.
+/// Parses a body as a record. The error lists all mistakes.
 pub fn parse_record<S, T: Record<S>>(state: &S, bytes: &[u8]) -> Result<T, Error> {
     fields::read(state, object(bytes)?)
 }
@@ -348,7 +348,7 @@ fn not_utf8(param: &'static str, what: &str) -> Error {
 /// Parses names and values in the format `application/x-www-form-urlencoded`.
 ///
 /// # Errors
-/// They aren't UTF-8, or have more than [`MAX_PARAMETERS`] entries.
+/// An error if the text isn't UTF-8, or has more than [`MAX_PARAMETERS`] entries.
 pub(crate) fn parse_pairs<'a>(text: &'a str, param: &'static str, what: &str) -> Result<Members<'a>, Error> {
     let mut members = Members::new();
     for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {

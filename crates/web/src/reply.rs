@@ -1,4 +1,4 @@
-//! Replies of handlers: the envelope, a bare object, text; and errors in the same shapes.
+//! Replies of handlers: the envelope, a bare object or text, and errors in the same formats.
 
 mod body;
 mod kept;
@@ -20,7 +20,7 @@ pub use axum::body::Body;
 pub use body::whole;
 pub use kept::KeptResponse;
 
-/// The header of a response that is sent again.
+/// The header that marks a response that was stored and is sent again.
 pub const IDEMPOTENCY_REPLAYED: &str = "idempotency-replayed";
 
 /// A reply of a handler.
@@ -35,7 +35,7 @@ pub trait Reply: Send + 'static {
     fn other_content_type() -> Option<&'static str> {
         None
     }
-    /// Returns `true` if it has an `ETag`, for the OpenAPI document.
+    /// Returns `true` if the reply has an `ETag`, for the OpenAPI document.
     fn has_entity_tag() -> bool {
         false
     }
@@ -43,11 +43,11 @@ pub trait Reply: Send + 'static {
     fn schema(generator: &mut SchemaGenerator) -> serde_json::Value;
 }
 
-/// An object without an envelope that caches may keep.
+/// An object without an envelope, which caches may store.
 #[derive(Debug)]
 pub struct Cacheable<T> {
     pub data: T,
-    /// The number of seconds that caches may keep it.
+    /// The number of seconds for which caches may store it.
     pub max_age_s: u32,
 }
 
@@ -127,7 +127,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Enveloped<T> {
     }
 }
 
-/// The schema of the envelope with a `T`, named after it.
+/// The schema of an envelope that contains a `T`. It is named after `T`.
 struct EnvelopeOf<T>(PhantomData<fn() -> T>);
 
 impl<T: JsonSchema> JsonSchema for EnvelopeOf<T> {
@@ -193,7 +193,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Reply for Versioned<T> {
     }
 }
 
-/// An object without an envelope: models, the service listener and well-known documents.
+/// An object without an envelope, as for models, the service listener and well-known documents.
 #[derive(Debug)]
 pub struct Bare<T>(pub T);
 
@@ -215,7 +215,7 @@ pub struct RenderedJson<T> {
 }
 
 impl<T: Serialize> RenderedJson<T> {
-    /// Wraps the JSON text that [`to_json`] made of a `T`.
+    /// Wraps JSON text that [`to_json`] has made from a `T`.
     pub fn new(json: Bytes) -> Self {
         Self { json, of: PhantomData }
     }
@@ -231,7 +231,7 @@ impl<T: Serialize + JsonSchema + 'static> Reply for RenderedJson<T> {
     }
 }
 
-/// Renders an error: in the envelope, or `error` alone (docs/contract/README.md#errors).
+/// Renders an error, in the envelope or as the member `error` alone (docs/contract/README.md#errors).
 pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
     let body = if enveloped { enveloped_error_body(error) } else { error_body(error) };
     let mut response = json_response(error.code.status(), body.unwrap_or_default());
@@ -239,7 +239,7 @@ pub fn error_response(error: &Error, enveloped: bool) -> Response<Body> {
     response
 }
 
-/// Renders an error in the form of Anthropic's API, whose SDKs read `type` and `message`.
+/// Renders an error in the format of Anthropic's API, whose SDKs read `type` and `message`.
 pub fn anthropic_error_response(error: &Error) -> Response<Body> {
     let details = details(error);
     let object = ErrorObject { r#type: anthropic_type(error.code), ..error_object(error, &details) };
@@ -263,7 +263,7 @@ pub const ANTHROPIC_ERROR_TYPES: [&str; 10] = [
     "timeout_error",
 ];
 
-/// Returns the type of an error in Anthropic's API, which follows its status.
+/// Returns the type of an error in Anthropic's API, which depends on the error's status.
 fn anthropic_type(code: Code) -> &'static str {
     match code.status() {
         StatusCode::UNAUTHORIZED => "authentication_error",
@@ -293,7 +293,7 @@ pub fn error_body(error: &Error) -> Result<Bytes, Error> {
     to_json(&BareError { error: error_object(error, &details(error)) })
 }
 
-/// Returns the details of an error; an error about one field has one entry.
+/// Returns the details of an error. An error about one field has one entry.
 fn details(error: &Error) -> Cow<'_, [Detail]> {
     match (&error.param, error.details.as_slice()) {
         (Some(param), []) => Cow::Owned(vec![Detail {
@@ -344,7 +344,7 @@ pub struct ErrorObject<'a> {
     details: &'a [Detail],
 }
 
-/// Adds the headers with which programs handle an error.
+/// Adds the headers that help programs to handle an error.
 pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     let status = error.code.status();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -357,7 +357,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
     if status == StatusCode::REQUEST_TIMEOUT {
-        // The rest of the request may still arrive, and must not be read as the start of the next one.
+        // The rest of the request may still arrive, and must not be read as the start of the next request.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(accepted) = error.accept_encoding {
@@ -371,7 +371,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     // Retrying doesn't help until an operator acts.
     let is_not_served = error.code == Code::ModelNotServed;
     let is_running = error.code == Code::IdempotencyInProgress;
-    // Other 4xx errors don't change for the same request until someone makes a change.
+    // The response to other 4xx errors stays the same until someone makes a change.
     let may_pass = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
     if is_running {
         headers.insert("x-should-retry", HeaderValue::from_static("true"));
@@ -383,7 +383,7 @@ pub fn error_headers(error: &Error, headers: &mut HeaderMap) {
     }
     if let Some(limit) = error.rate_limit {
         let seconds = limit.retry_after_ms.saturating_add(999).div_euclid(1000).max(1);
-        // SDKs sleep for this time, so it is at most a minute, except for waits of accounts
+        // SDKs wait for this time, so it is at most a minute. Only `too_many_attempts` has its actual wait
         // (docs/contract/README.md#headers).
         let seconds = if error.code == Code::TooManyAttempts { seconds } else { seconds.min(60) };
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -409,9 +409,10 @@ pub fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     response
 }
 
-/// Returns a value as JSON text.
+/// Serializes a value as JSON text.
 pub fn to_json<T: Serialize>(value: &T) -> Result<Bytes, Error> {
-    // Most responses fit into this. Growing the buffer in steps would cost more than writing the text.
+    // Most responses fit into this capacity. Growing the buffer in steps would cost more than writing the
+    // text.
     let mut json = Vec::with_capacity(512);
     serde_json::to_writer(&mut json, value).map_err(Error::internal)?;
     Ok(json.into())

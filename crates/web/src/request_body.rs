@@ -1,4 +1,4 @@
-//! The body of a request as it arrives.
+//! The body of a request while it arrives.
 
 use std::ops::Deref;
 use std::pin::Pin;
@@ -19,22 +19,22 @@ use crate::content_coding::{ContentCoding, DecodeError};
 
 /// The step by which a body's part of the budget grows.
 const BUDGET_STEP_BYTES: usize = 16 * 1024;
-/// Maximum number of bytes that are decoded immediately, which takes about a millisecond. Larger bodies are
-/// decoded in a turn.
+/// The maximum number of bytes that are decoded immediately, which takes about a millisecond. Larger bodies
+/// wait for a turn.
 const MAX_DECODED_AT_ONCE: usize = 256 * 1024;
-/// Maximum number of encoded bytes that are decoded immediately.
+/// The maximum number of encoded bytes that are decoded immediately.
 const MAX_CODED_AT_ONCE: usize = 64 * 1024;
 /// The UTF-8 byte order mark, which some programs write. A JSON parser may ignore it (RFC 8259, section 8.1).
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// An arriving body. If it isn't read to the end, the rest goes back to its connection.
+/// An arriving body. If it isn't read to the end, the rest is returned to its connection.
 #[derive(Debug)]
 struct IncomingBody {
     body: Option<Incoming>,
     unread: Arc<UnreadBody>,
 }
 
-/// The slot in which a connection finds a body that a handler didn't read to the end.
+/// The slot that returns a body to its connection if a handler didn't read it to the end.
 #[derive(Debug, Default)]
 pub struct UnreadBody(Mutex<Option<Incoming>>);
 
@@ -48,9 +48,9 @@ pub enum BodyError {
     Incomplete,
     /// Other unfinished bodies use up the budget.
     BudgetExhausted,
-    /// The body is invalid in its content coding.
+    /// The body isn't valid in its content coding.
     Undecodable(ContentCoding),
-    /// The decoder failed, through no fault of the body.
+    /// The decoder failed for a reason other than the body.
     Failed,
 }
 
@@ -71,7 +71,7 @@ impl ReceivedBody<'_> {
         Self { bytes: self.bytes.slice(BYTE_ORDER_MARK.len()..), ..self }
     }
 
-    /// Returns the bytes and gives back the part of the budget, which is only for bodies that are still
+    /// Returns the bytes and releases the part of the budget, which is only for bodies that are still
     /// arriving.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
@@ -92,7 +92,8 @@ impl UnreadBody {
     }
 }
 
-/// Returns the body of a request on a connection, which finds the unread rest in `unread`.
+/// Returns the body of a request on a connection. If it isn't read to the end, the rest is stored in
+/// `unread`.
 pub fn incoming(body: Incoming, unread: &Arc<UnreadBody>) -> Body {
     if body.is_end_stream() {
         return Body::empty();
@@ -133,11 +134,11 @@ impl Drop for IncomingBody {
     }
 }
 
-/// Reads a whole body, within its limit. The body may take up to `body_timeout` to arrive. Only bytes that have
-/// arrived count in the holder's part of the budget: a declared length alone takes no memory.
+/// Reads a whole body, within its limit. The body may take up to `body_timeout` to arrive. Only bytes that
+/// have arrived count in the holder's part of the budget; a declared length takes no memory.
 ///
 /// # Errors
-/// The body isn't complete, and the rest goes back to its connection.
+/// An error if the body isn't complete. The rest is then returned to its connection.
 pub async fn read(
     mut body: Body,
     limit: BodyLimit,
@@ -147,7 +148,7 @@ pub async fn read(
 ) -> Result<ReceivedBody<'_>, BodyError> {
     let declared_length = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let mut buffer = BodyBuffer::new(declared_length, limit.max_bytes);
-    // Most bodies arrive with the head: they need neither a timer nor a part of the budget.
+    // Most bodies arrive with the head, and need neither a timer nor a part of the budget.
     let permit = match buffer.fill(&mut body, None).now_or_never() {
         Some(outcome) => {
             outcome?;
@@ -164,12 +165,12 @@ pub async fn read(
     Ok(ReceivedBody { bytes: buffer.into_bytes(), permit })
 }
 
-/// Decodes a body, within the limit for unencoded bodies. Decoded bytes count in the budget as they appear,
-/// like arriving bytes. A large body is decoded in a turn. Only then is memory in use that isn't counted,
-/// namely the encoded body and the decoder's window, for one body per processor.
+/// Decodes a body, within the limit for unencoded bodies. Decoded bytes count in the budget as they are
+/// produced, like arriving bytes. A large body is decoded when it is the holder's turn. During a turn, the
+/// encoded body and the decoder's window use memory that isn't counted, for one body per processor.
 ///
 /// # Errors
-/// The body is invalid, or too long once it is decoded; decoding stops there.
+/// An error if the body is invalid, or too long when it is decoded. Decoding stops there.
 pub async fn decode<'a>(
     body: ReceivedBody<'a>,
     coding: ContentCoding,
@@ -221,13 +222,13 @@ fn decode_within(
     }
 }
 
-/// Returns the part of the budget that this many bytes need.
+/// Returns the size of the part of the budget for this many bytes.
 fn due(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(BUDGET_STEP_BYTES)
 }
 
-/// The part of a body that has arrived. Most bodies arrive in one frame, which is then the whole body and
-/// isn't copied.
+/// The received part of a body. Most bodies arrive in one frame, which is then the whole body and isn't
+/// copied.
 struct BodyBuffer {
     first: Bytes,
     whole: Vec<u8>,
@@ -248,7 +249,7 @@ impl BodyBuffer {
         if self.whole.is_empty() { self.first } else { self.whole.into() }
     }
 
-    /// Reads to the end. If this is dropped early, the bytes that have arrived stay in the buffer.
+    /// Reads the body to its end. If this future is dropped early, the received bytes stay in the buffer.
     async fn fill(
         &mut self,
         body: &mut Body,
@@ -281,7 +282,7 @@ impl BodyBuffer {
             return;
         }
         if self.whole.is_empty() {
-            // Reserving is cheap: memory that isn't written isn't used.
+            // Reserving memory is cheap, because memory that isn't written isn't used.
             let declared_length = self.declared_length.unwrap_or(0).min(self.max_bytes);
             self.whole.reserve_exact(declared_length.max(self.first.len() + piece.len()));
             self.whole.extend_from_slice(&self.first);

@@ -1,7 +1,7 @@
 //! The rows of the table of endpoints.
 //!
-//! A row has an access, and the handler takes the scope that this access returns. A handler that needs more
-//! than its row checks doesn't compile.
+//! A row has an access, and the handler takes the scope that this access returns. A handler that needs a
+//! stronger scope doesn't compile.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -40,22 +40,23 @@ pub trait Access<S: State>: Send + Sync + 'static {
 /// The description of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessDoc {
-    /// The security scheme of the OpenAPI document; none where the route is public.
+    /// The security scheme of the OpenAPI document; `None` for a public route.
     pub scheme: Option<&'static str>,
     /// A second scheme with which the same credential can be sent.
     pub other_scheme: Option<&'static str>,
     /// A description in one line.
     pub text: String,
-    /// The place and the names of the roles that admit a caller, if the access requires a role.
+    /// The kind of place (`organization` or `project`) and the names of the roles that admit a caller, if the
+    /// access requires a role.
     pub roles: Option<(&'static str, Vec<&'static str>)>,
-    /// The codes of its refusals.
+    /// The error codes of the access.
     pub codes: Vec<Code>,
     /// `true` if the route answers before the database is ready.
     pub before_ready: bool,
 }
 
 impl AccessDoc {
-    /// Returns an access that needs the database.
+    /// Returns a description of an access that needs the database.
     pub fn new(scheme: Option<&'static str>, text: impl Into<String>) -> Self {
         Self {
             scheme,
@@ -67,14 +68,14 @@ impl AccessDoc {
         }
     }
 
-    /// Adds codes of its refusals.
+    /// Adds error codes.
     #[must_use]
     pub fn refuses(mut self, codes: &[Code]) -> Self {
         self.codes.extend(codes);
         self
     }
 
-    /// Names the roles that admit a caller, in a `place`.
+    /// Sets the roles that admit a caller. `place` is `organization` or `project`.
     #[must_use]
     pub fn roles(self, place: &'static str, roles: Vec<&'static str>) -> Self {
         Self { roles: Some((place, roles)), ..self }
@@ -90,16 +91,16 @@ impl AccessDoc {
 /// The listener that a route is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listener {
-    /// The listener for people and their programs.
+    /// The listener for users and their programs.
     Public,
     /// The listener for inference servers, with a separate port and token.
     Service,
     Both,
 }
 
-/// The form of a group of routes' responses, independent of their handlers: for pages that look alike.
+/// Functions that render a group of routes' responses, for pages that look alike.
 pub struct Pages<S: State> {
-    /// Returns the response to an error. The call's body may or may not have been read.
+    /// Renders the response to an error. The call's body may or may not have been read.
     pub error: ErrorPage<S>,
     /// Completes the headers of every response.
     pub headers: fn(&S, &mut HeaderMap),
@@ -124,12 +125,12 @@ pub struct Outcome {
     pub result: Result<Response<Body>, Error>,
     /// The response to the error, if the route has custom pages.
     pub error_page: Option<Response<Body>>,
-    /// The caller's name in the log; empty when unknown.
+    /// The caller's name in the log; empty if it is unknown.
     pub caller: String,
 }
 
 impl Outcome {
-    /// Returns the outcome of a call whose caller isn't known.
+    /// Returns the outcome of a call whose caller is unknown.
     pub fn refused(error: Error) -> Self {
         Self { result: Err(error), error_page: None, caller: String::new() }
     }
@@ -138,15 +139,15 @@ impl Outcome {
 /// The description of an endpoint in the OpenAPI document, in addition to its types.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Operation {
-    /// A verb, and the object that it acts on. Generators name functions and types after it, so it doesn't change
-    /// once it is released.
+    /// A verb, and the object that it acts on. Client generators name functions and types after the id, so it
+    /// must not change after a release.
     pub id: &'static str,
     /// The codes that the handler adds to those of its access and its input.
     pub errors: &'static [Code],
-    /// Groups of such codes that it shares with other operations.
+    /// Groups of such codes that several operations share.
     pub error_groups: &'static [&'static [Code]],
-    /// An example of its body as a person would write it, with the fields that most callers send and a line for
-    /// each of them; empty without one.
+    /// An example of the body as a user would write it, with the fields that most callers send and a line for
+    /// each field; empty if the operation has no example.
     pub example: &'static str,
     /// The names and values of the query parameters in its code samples.
     pub query: &'static [(&'static str, &'static str)],
@@ -170,7 +171,7 @@ pub struct Route<S: State> {
     /// The handler's Rust path without its crate; it mirrors the URL
     /// (docs/architecture.md#life-of-a-request).
     pub handler: &'static str,
-    /// Its description; empty for a row that isn't in the OpenAPI document.
+    /// The description of the endpoint; empty for a row that isn't in the OpenAPI document.
     pub operation: Operation,
     /// Describes the input, for the OpenAPI document.
     pub input: fn() -> Description,
@@ -295,7 +296,7 @@ impl<S: State> Route<S> {
         Self { operation: *operation, ..self }
     }
 
-    /// Sets the pages that answer errors and complete responses.
+    /// Sets the functions that render errors and complete responses.
     #[must_use]
     pub fn with_pages(self, pages: Pages<S>) -> Self {
         Self { pages: Some(pages), ..self }
@@ -315,7 +316,7 @@ impl<S: State> Route<S> {
     /// Admits the caller, reads the input and runs the handler.
     pub async fn call(&self, state: &S, mut call: Call<S::Credential>) -> Outcome {
         let result = AssertUnwindSafe((self.endpoint)(state, &mut call));
-        // Panics are caught here, where an error page can still be rendered.
+        // Panics are caught here, so that an error page can still be rendered.
         let result = result.catch_unwind().await;
         let mut result = result.unwrap_or_else(|_| Err(Error::internal("the handler panicked")));
         if rests_on_reads::<S>(&call, &result)

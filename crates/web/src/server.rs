@@ -1,4 +1,4 @@
-//! The two listeners: from a socket to the [`Dispatcher`] and back, until the server stops.
+//! The two listeners, from a socket to the [`Dispatcher`] and back, until the server stops.
 
 mod access_line;
 mod connection;
@@ -39,7 +39,7 @@ pub struct Addresses {
     pub service: SocketAddr,
 }
 
-/// Both listeners, bound but not accepting yet: connections wait in the sockets' queues.
+/// Both listeners, bound but not accepting yet. Connections wait in the sockets' queues.
 #[derive(Debug)]
 pub struct BoundListeners {
     public: TcpListener,
@@ -51,7 +51,7 @@ impl BoundListeners {
     /// Binds both listeners and reads their certificates.
     ///
     /// # Errors
-    /// A sentence for the operator: an address that can't be bound, or an invalid certificate.
+    /// A message for the operator: an address that can't be bound, or an invalid certificate.
     pub async fn bind(addresses: Addresses, tls: &Tls) -> Result<Self, String> {
         let certificates = Certificates::load(tls)?;
         let public = bind("listen", addresses.public).await?;
@@ -67,7 +67,7 @@ impl BoundListeners {
     }
 
     /// Starts accepting connections for these dispatchers. This function has no type parameter, so that the
-    /// server is compiled here, once.
+    /// server is compiled only once, in this crate.
     fn start(self, to_public: Dispatcher, to_service: Dispatcher) -> RunningListeners {
         let Self { public, service, certificates } = self;
         let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -92,7 +92,7 @@ pub struct RunningListeners {
 }
 
 impl RunningListeners {
-    /// Waits until a listener ends without having been stopped. Returns a sentence for the operator.
+    /// Waits until a listener ends without being stopped. Returns a message for the operator.
     pub async fn failure(&mut self) -> String {
         tokio::select! {
             outcome = &mut self.public => format!("the public listener ended: {outcome:?}"),
@@ -100,7 +100,7 @@ impl RunningListeners {
         }
     }
 
-    /// Stops accepting connections and waits for requests in flight. Returns `false` if some have not
+    /// Stops accepting connections and waits for requests in progress. Returns `false` if some haven't
     /// finished at the deadline.
     pub async fn stop(&mut self, deadline: Instant) -> bool {
         self.stop.send_replace(true);
@@ -128,8 +128,8 @@ async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// Maximum number of connections taken from the socket's queue at a stop: the queue isn't longer (`SOMAXCONN`,
-/// and the backlog that std passes).
+/// The maximum number of connections that are taken from the socket's queue during a stop. The queue is never
+/// longer (`SOMAXCONN`, and the backlog that std passes).
 const MAX_QUEUED_CONNECTIONS: usize = 4096;
 
 /// A listener that accepts connections.
@@ -168,13 +168,13 @@ impl Acceptor {
         Self { listener, connections, max_connections }
     }
 
-    /// Accepts connections until the stop, then waits for requests in flight.
+    /// Accepts connections until the stop, then waits for requests in progress.
     async fn serve(self, mut stopped: Receiver<bool>) {
         let mut warned_at = None;
         loop {
             let accepted = tokio::select! {
                 accepted = self.accept(&mut warned_at) => accepted,
-                // An error means that the sender was dropped, which is also a stop.
+                // An error means that the sender was dropped, which is treated as a stop.
                 _ = stopped.wait_for(|stop| *stop) => break,
             };
             match accepted {
@@ -194,7 +194,7 @@ impl Acceptor {
         connections.permits.acquire_many(max_connections).await.ok();
     }
 
-    /// Waits for a permit, then for the next connection. Until then connections wait in the socket's queue.
+    /// Waits for a permit, then for the next connection. Until then, connections wait in the socket's queue.
     async fn accept(
         &self,
         warned_at: &mut Option<Instant>,
@@ -218,14 +218,14 @@ impl Acceptor {
     }
 }
 
-/// Takes the connections that wait in the socket's queue. For their clients they are established, and requests
+/// Takes the connections that wait in the socket's queue. Their clients see them as established, and requests
 /// already sent on them would be lost with the listener.
 fn drain_accept_queue(listener: &TcpListener) -> Vec<(TcpStream, SocketAddr)> {
     let Ok(same) = listener.as_fd().try_clone_to_owned() else { return Vec::new() };
     let same = std::net::TcpListener::from(same);
     let mut queued = Vec::new();
-    // The socket doesn't block: `WouldBlock` marks the end of the queue; other errors are clients that have
-    // hung up.
+    // The socket doesn't block: `WouldBlock` marks the end of the queue. Other errors are from clients that
+    // have disconnected.
     for accepted in same.incoming().take(MAX_QUEUED_CONNECTIONS) {
         match accepted.and_then(|stream| Ok((stream.peer_addr()?, stream))) {
             Ok((peer, stream)) => {
@@ -262,13 +262,15 @@ impl Connections {
     }
 }
 
-/// Sends each piece of a response immediately. Otherwise the second piece would wait up to 40 ms for the
-/// client's acknowledgment of the first. If the option can't be set, responses are late, not lost.
+/// Disables Nagle's algorithm, so that each piece of a response is sent immediately. Otherwise the second
+/// piece could wait up to 40 ms for the client's acknowledgment of the first. If the option can't be set,
+/// responses are only late.
 fn send_at_once(stream: &TcpStream) {
     stream.set_nodelay(true).ok();
 }
 
-/// Ignores clients that have already hung up. For other errors, such as too many open files, waits a second.
+/// Ignores errors of clients that have already disconnected. After other errors, such as too many open files,
+/// waits a second.
 async fn handle_accept_error(error: &std::io::Error) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {

@@ -10,7 +10,7 @@ use kernel::document::values::{path, whole};
 /// The settings that apply to every request.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Table `server`.
+    /// The configuration table `server`.
     pub server: Server,
     /// Peers whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
@@ -22,31 +22,31 @@ pub struct Settings {
     pub log_access: bool,
 }
 
-/// Table `server`: the timeouts and bounds of each listener.
+/// The configuration table `server`: the timeouts and bounds of each listener.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
-    /// The time that the head of a request, and a TLS handshake before it, may take to arrive, in seconds.
+    /// The maximum time for the head of a request to arrive, including a TLS handshake before it, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub head_timeout_seconds: u32,
-    /// The time that a body may take to arrive, in seconds.
+    /// The maximum time for a body to arrive, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub body_timeout_seconds: u32,
-    /// The time that a client may take to read a response, in seconds.
+    /// The maximum time for a client to read a response, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub write_timeout_seconds: u32,
-    /// The time that a connection may wait for its next request, in seconds.
+    /// The maximum time that a connection waits for its next request, in seconds.
     #[serde(deserialize_with = "seconds")]
     pub idle_timeout_seconds: u32,
-    /// Maximum number of connections of a listener; further ones wait to be accepted.
+    /// The maximum number of connections of a listener. Further connections wait until they are accepted.
     #[serde(deserialize_with = "whole::<1, 1_000_000, _, _>")]
     pub max_connections: u32,
-    /// Maximum number of bytes of all unfinished request bodies together. The largest body, of 16 MiB, must fit
-    /// into the quarter that one credential gets.
+    /// The maximum number of bytes of all unfinished request bodies together. The largest body, of 16 MiB,
+    /// must fit into the quarter that a single credential can use.
     #[serde(deserialize_with = "whole::<0x400_0000, 0x100_0000_0000, _, _>")]
     pub body_budget_bytes: usize,
-    /// The time that browsers use only HTTPS for this host, in seconds; with 0 the header isn't sent. At most
-    /// two years, the time that browsers' preload lists ask for.
+    /// The time for which browsers use only HTTPS for this host, in seconds; 0 to omit the header. At most
+    /// two years, the time that browsers' preload lists recommend.
     #[serde(deserialize_with = "whole::<0, 63_072_000, _, _>")]
     pub hsts_seconds: u32,
 }
@@ -61,8 +61,8 @@ impl Default for Server {
             head_timeout_seconds: 10,
             body_timeout_seconds: 30,
             write_timeout_seconds: 30,
-            // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep their connections: if the server
-            // closed first, a request could arrive during the close.
+            // Longer than nginx (60 s), Traefik (90 s) and Caddy (120 s) keep their connections. If the
+            // server closed a connection first, a request could arrive during the close.
             idle_timeout_seconds: 150,
             max_connections: 10_000,
             body_budget_bytes: 128 * 1024 * 1024,
@@ -71,20 +71,20 @@ impl Default for Server {
     }
 }
 
-/// Table `tls`. A listener with a certificate accepts only TLS.
+/// The configuration table `tls`. A listener with a certificate accepts only TLS.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
-    /// The public listener's certificate and its intermediates, PEM.
+    /// The path of the public listener's certificate with its intermediates, as PEM.
     #[serde(deserialize_with = "path")]
     pub certificate_file: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// The path of its private key, as PEM.
     #[serde(deserialize_with = "path")]
     pub key_file: Option<PathBuf>,
-    /// The service listener's certificate, PEM.
+    /// The path of the service listener's certificate with its intermediates, as PEM.
     #[serde(deserialize_with = "path")]
     pub service_certificate_file: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// The path of its private key, as PEM.
     #[serde(deserialize_with = "path")]
     pub service_key_file: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The interface of a program to the frame.
+//! The interface between a program and the frame.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use kernel::shares::Holder;
 /// The format of errors under a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorShape {
-    /// In the envelope.
+    /// An error in the envelope.
     Enveloped,
-    /// `error` alone.
+    /// The member `error` alone.
     Bare,
     /// `error` next to `"type": "error"`, as in Anthropic's API.
     Anthropic,
@@ -44,31 +44,31 @@ pub trait State: Clone + Send + Sync + 'static {
         call: &mut Call<Self::Credential>,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Returns once everything that could be read before is durable, so that a response based on it stays true.
+    /// Waits until everything that was read before is durable, so that a response based on it stays true.
     ///
     /// # Errors
     /// 503.
     fn confirm(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Returns the holder of an admitted call, for shared bounds.
+    /// Returns the holder that an admitted call counts against in shared limits.
     fn holder(&self, call: &Call<Self::Credential>) -> Holder;
 
     /// Returns the format of errors under this path, including paths without a route.
     fn error_shape(path: &str) -> ErrorShape;
 
-    /// Returns the error of a request whose path, or whose method on that path, has no route: one of these two
-    /// codes, with a message that names the way out, if any.
+    /// Returns the error for a request without a route: its path has no route, or none for its method. `code`
+    /// is the code for this case, and the message may contain a suggestion.
     fn no_route(code: Code, _method: &Method, _path: &str) -> Error {
         code.into()
     }
 
-    /// Returns `true` if pages of every origin may call this path, where the configuration allows that for
-    /// model calls.
+    /// Returns `true` if pages of every origin may call this path when the configuration allows model calls
+    /// from browsers.
     fn is_model_path(_path: &str) -> bool {
         false
     }
 
-    /// Returns an error as a page for people.
+    /// Returns an error as an HTML page.
     fn error_page(error: &Error, request_id: RequestId) -> Response<Body>;
 
     /// Returns the limits of a body under this path.

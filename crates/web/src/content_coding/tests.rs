@@ -71,7 +71,8 @@ fn broken_bodies_are_refused() {
             assert_eq!(decode(coding, &longer), Err(DecodeError::Invalid), "{coding:?} {rest:?}");
         }
         assert_eq!(decode(coding, TEXT), Err(DecodeError::Invalid), "{coding:?}: not encoded");
-        // Changing any byte must not cause a panic. gzip has a checksum, so another text never comes out.
+        // Changing any byte must not cause a panic. gzip has a checksum, so it never decodes to a different
+        // text.
         for place in 0..encoded.len() {
             for bit in 0..8 {
                 let mut changed = encoded.clone();

@@ -1,4 +1,4 @@
-//! The body of a response: complete in memory, but sent in pieces.
+//! The body of a response that is complete in memory, but sent in pieces.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 
-/// Maximum number of bytes that a connection gets at a time. A connection copies the bytes that it is about to
-/// send, so clients that read nothing must not each hold a copy of a large body.
+/// The maximum number of bytes that a connection gets at a time. A connection copies the bytes that it is
+/// about to send, so without this limit, each client that reads nothing would hold a copy of a large body.
 const PIECE_BYTES: usize = 32 * 1024;
 
 /// Returns the body of a response that is complete in memory.
@@ -16,7 +16,7 @@ pub fn whole(bytes: impl Into<Bytes>) -> Body {
     Body::new(Pieces(bytes.into()))
 }
 
-/// Bytes that are sent in pieces.
+/// A body that is sent in pieces.
 struct Pieces(Bytes);
 
 impl HttpBody for Pieces {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Body, to_json, whole};
 use kernel::error::{Code, Error};
 
-/// A response of text, as it was first sent.
+/// A text response, as it was first sent.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct KeptResponse {
     status: u16,
@@ -19,17 +19,17 @@ pub struct KeptResponse {
 }
 
 impl std::fmt::Debug for KeptResponse {
-    /// Leaves out the body, which may contain secrets.
+    /// Omits the body, which may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeptResponse").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
 impl KeptResponse {
-    /// Reads a response; `code` is the code of the error in it.
+    /// Reads a response. `code` is the error code of the response, if any.
     ///
     /// # Errors
-    /// The body or a header isn't text.
+    /// An error if the body or a header isn't text.
     pub async fn read(response: Response<Body>, code: Option<Code>) -> Result<Self, Error> {
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(Error::internal)?.to_bytes();
@@ -47,7 +47,7 @@ impl KeptResponse {
     /// Returns the response as bytes.
     ///
     /// # Errors
-    /// None in practice.
+    /// An error if serialization fails, which no known response causes.
     pub fn to_bytes(&self) -> Result<Bytes, Error> {
         to_json(self)
     }
@@ -55,21 +55,21 @@ impl KeptResponse {
     /// Reads the result of [`KeptResponse::to_bytes`].
     ///
     /// # Errors
-    /// The bytes are something else.
+    /// An error if the bytes aren't such a result.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         serde_json::from_slice(bytes).map_err(Error::internal)
     }
 
-    /// Returns the code of the error in the response, if it has one that this version knows.
+    /// Returns the error code of the response, if it has one that this version of the server defines.
     pub fn code(&self) -> Option<Code> {
         let word = self.code.as_deref()?;
         Code::ALL.iter().copied().find(|code| code.as_str() == word)
     }
 
-    /// Returns the stored response, with the code of its error in the extensions.
+    /// Returns the stored response, with its error code in the extensions.
     ///
     /// # Errors
-    /// It isn't a valid response.
+    /// An error if the stored data isn't a valid response.
     pub fn into_response(self) -> Result<Response<Body>, Error> {
         let code = self.code();
         let mut headers = HeaderMap::with_capacity(self.headers.len());

@@ -86,7 +86,7 @@ async fn decoded_bodies_keep_to_the_limit() {
 
 #[tokio::test]
 async fn decoded_bytes_are_taken_from_the_budget() {
-    // A member alone gets a third of three quarters.
+    // A single member gets at most a third of three quarters of the budget.
     let budget = BodyBudget::new(4 * MIB);
     for coding in ALL {
         let refused_before = budget.refused();
@@ -104,7 +104,7 @@ async fn decoded_bytes_are_taken_from_the_budget() {
         }
         assert_eq!(budget.refused() - refused_before, 1, "{coding:?}");
     }
-    // Another holder finds room in the meantime, and a small body needs a step.
+    // Another holder takes memory in the meantime, and even a small body needs a step.
     let taken = budget.try_take(HOLDER, MIB).unwrap();
     let small = || ReceivedBody { bytes: encode(ContentCoding::Gzip, b"{}").into(), permit: None };
     let refused = decode(small(), ContentCoding::Gzip, limit(MIB), &budget, HOLDER).await;

@@ -10,8 +10,8 @@ use kernel::stopwatch::Stopwatch;
 use metrics::RouteMetrics;
 use telemetry::{Ending, Trace};
 
-/// The known facts of a request before its response. The path itself isn't logged, because links contain
-/// tokens.
+/// The facts about a request that are known before its response. The path itself isn't logged, because links
+/// contain tokens.
 pub struct AccessLine<'a> {
     pub method: Method,
     /// The route's path, or `-` without a route.
@@ -22,7 +22,7 @@ pub struct AccessLine<'a> {
     pub stopwatch: Stopwatch,
     /// The counters of the route.
     pub measured: &'a RouteMetrics,
-    /// `true` to write a line to the log.
+    /// `true` if a line is written to the log.
     pub is_logged: bool,
     /// The trace, if the request is sampled, and the organization in its path.
     pub trace: Option<(Arc<Trace>, Option<OrganizationId>)>,

@@ -1,4 +1,4 @@
-//! A connection: serves its requests in turn, and closes when the client is too slow.
+//! A connection: serves its requests one after another, and closes when the client is too slow.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -26,22 +26,22 @@ use crate::reply::Body;
 use crate::request_body::{self, UnreadBody};
 use kernel::error::{Code, Error};
 
-/// Maximum number of bytes of a request's head. hyper itself limits the lines to 100, which need no heap
-/// memory.
+/// The maximum number of bytes of a request's head. hyper itself limits it to 100 header lines, which need no
+/// heap memory.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// Maximum number of bytes of a request that are buffered unread.
+/// The maximum number of bytes of a request that are buffered unread.
 const MAX_BUFFER_BYTES: usize = 64 * 1024;
-/// The time that a client has to read the final response, while its remaining bytes are still read. Closing a
-/// connection while bytes arrive would reset it, and the response would be lost.
+/// The time that a client has to read the final response, while the server still reads its remaining bytes.
+/// Closing a connection while bytes arrive would reset it, and the client would lose the response.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time that an idle connection is still read after the stop. A request that was sent before the stop may
-/// not have been read yet, and would be lost.
+/// The time for which an idle connection is still read after the stop. A request that was sent before the
+/// stop may not have been read yet, and would be lost.
 const FINAL_READ_TIMEOUT: Duration = Duration::from_millis(100);
-/// The time that the unread rest of a small body has to arrive, so that the connection can continue.
+/// The time within which the unread rest of a small body must arrive, so that the connection can continue.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// Maximum number of unread bytes of a body that are drained.
+/// The maximum number of unread bytes of a body that are drained.
 const MAX_DRAIN_BYTES: usize = 16 * 1024;
-/// Maximum number of bytes that are read and discarded before the connection closes.
+/// The maximum number of bytes that are read and discarded before the connection closes.
 const MAX_LINGER_BYTES: usize = 1024 * 1024;
 
 /// The client of a connection.
@@ -58,13 +58,13 @@ enum Event {
     Ended(hyper::Result<()>),
     /// The server is stopping.
     Stop,
-    /// The time to check whether the client is too slow.
+    /// The check for a slow client is due.
     Check,
 }
 
 impl Client {
     /// Serves requests until one side ends the connection, or until the server stops and no request is in
-    /// flight.
+    /// progress.
     pub async fn serve<T>(self, stream: T, mut stopped: Receiver<bool>)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -77,19 +77,20 @@ impl Client {
         let mut check_timer = pin::pin!(sleep_until(watchdog.first_check_at(&self.timeouts)));
         let stop_seen = stopped.clone();
         let mut stop = pin::pin!(async move {
-            // An error means that the sender was dropped, which is also a stop.
+            // An error means that the sender was dropped, which is treated as a stop.
             stopped.wait_for(|stop| *stop).await.is_ok()
         });
         let (mut idle, mut is_stopping, mut is_final_read, mut waits) =
             (IdleState::default(), false, false, false);
         let refusal = loop {
             let event = poll_fn(|cx| {
-                // Bytes that have arrived are read before the stop is noticed, so that their request counts
-                // as in flight.
+                // Poll the connection first, so that a request whose bytes have arrived counts as in progress
+                // at the stop.
                 if let Poll::Ready(outcome) = pin::Pin::new(&mut connection).poll(cx) {
                     return Poll::Ready(Event::Ended(outcome));
                 }
-                // Once polled, both wake this task, so they needn't be polled again for each request.
+                // After the first poll, both wake this task, so they needn't be polled again for each
+                // request.
                 if waits
                     && !check_timer.is_elapsed()
                     && (is_stopping || !stop_seen.has_changed().unwrap_or(true))
@@ -132,11 +133,11 @@ impl Client {
         self.close(stream, refusal).await;
     }
 
-    /// Logs the error that ended a connection, if any. hyper has already responded to bytes that aren't a
-    /// request, except to the preface of HTTP/2.
+    /// Logs the error that ended a connection, if any. For bytes that aren't a request, hyper has already
+    /// sent a response, except for the preface of HTTP/2.
     fn note_outcome(&self, outcome: hyper::Result<()>) {
         let Err(error) = outcome else { return };
-        // A client that hangs up or sends garbage is logged at debug level only.
+        // A client that disconnects or sends garbage is logged only at debug level.
         tracing::debug!(peer = %self.peer, "a connection ended early: {error}");
         if error.is_parse() {
             let is_too_large = error.is_parse_too_large();
@@ -163,9 +164,9 @@ impl Client {
                 let asks_first = request.headers().contains_key(header::EXPECT);
                 let request = request.map(|body| request_body::incoming(body, unread));
                 let mut response = self.dispatcher.answer(request, self.peer).await;
-                // hyper would close the connection without notice, and the client could already have sent its
-                // next request. Boxed because it is rare: otherwise every connection would reserve memory for
-                // it.
+                // Without the header, hyper would close the connection silently after the client may already
+                // have sent its next request. The future is boxed because it is rarely needed: otherwise
+                // every connection would reserve memory for it.
                 if let Some(rest) = unread.take()
                     && (asks_first || !Box::pin(drain(rest)).await)
                 {
@@ -176,8 +177,8 @@ impl Client {
             Err(error) => self.dispatcher.refuse(error, self.peer),
         };
         if is_last || watchdog.is_stopping() {
-            // The header keeps the client from sending its next request on a connection that is about to
-            // close.
+            // The header keeps the client from sending its next request on a connection that is about to be
+            // closed.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         Ok(response.map(|body| WatchedBody::new(body, watchdog)))
@@ -199,26 +200,26 @@ impl Client {
             return;
         }
         let mut rest = stream.take(u64::try_from(MAX_LINGER_BYTES).unwrap_or_default());
-        // The connection ends here in either case.
+        // The connection ends here, even after a timeout.
         timeout(LINGER_TIMEOUT, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await.ok();
     }
 }
 
-/// Polls a future even if the task has used up its budget. Otherwise the future wouldn't be registered to wake
-/// the task.
+/// Polls a future even if the task has used up its cooperative budget. Otherwise the future wouldn't be
+/// registered to wake the task.
 fn poll_regardless<F: Future>(future: pin::Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output> {
     pin::pin!(tokio::task::unconstrained(future)).poll(cx)
 }
 
 fn http_builder() -> http1::Builder {
     let mut http = http1::Builder::new();
-    // Responses are small: one buffer and one plain write for head and body.
+    // Responses are small, so head and body are written from one buffer with one plain write.
     http.writev(false).max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
     http
 }
 
-/// Reads and discards the rest of a body. Returns `true` if it was small and arrived at once, so that the
-/// next bytes are the next request.
+/// Reads and discards the rest of a body. Returns `true` if the rest was small and arrived at once, so that
+/// the next bytes belong to the next request.
 async fn drain(mut rest: Incoming) -> bool {
     if rest.size_hint().lower() > u64::try_from(MAX_DRAIN_BYTES).unwrap_or_default() {
         return false;

@@ -1,5 +1,4 @@
-//! Dispatches a request to its route and back: axum's router over the table of routes, inside a stack of
-//! layers.
+//! Dispatches a request to its route, with axum's router over the table of routes, inside a stack of layers.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -92,7 +91,7 @@ impl Dispatcher {
             .clone()
             .map(|value| SetResponseHeaderLayer::overriding(header::STRICT_TRANSPORT_SECURITY, value));
         let cors = cors::<S>(settings).filter(|_| is_public);
-        // Each layer costs a request some allocations, so only the required layers are added.
+        // Each layer costs some allocations per request, so only the required layers are added.
         let router = match (set_hsts, cors) {
             (None, None) => router,
             (hsts, cors) => {
@@ -107,12 +106,12 @@ impl Dispatcher {
         &self.frame
     }
 
-    /// Returns the listener whose requests this dispatches.
+    /// Returns the listener whose requests are dispatched.
     pub(super) fn listener(&self) -> Listener {
         self.listener
     }
 
-    /// Answers one request.
+    /// Responds to a request.
     pub async fn answer(&self, mut request: Request, peer: IpAddr) -> Response {
         request.extensions_mut().insert(Peer(peer));
         match self.router.clone().oneshot(request).await {
@@ -138,7 +137,8 @@ impl Dispatcher {
         response
     }
 
-    /// Logs and counts bytes that aren't a request; the connection has responded to them with this status.
+    /// Logs and counts bytes that aren't a request. The connection has already responded to them with this
+    /// status.
     pub fn note_unreadable(&self, status: StatusCode, peer: IpAddr) {
         let line = self.unreadable(peer);
         let code = Code::MalformedRequest;
@@ -149,7 +149,7 @@ impl Dispatcher {
     fn unreadable(&self, peer: IpAddr) -> AccessLine<'_> {
         let frame = &self.frame;
         AccessLine {
-            // A valid method that no request has.
+            // A valid method that no request uses.
             method: Method::from_bytes(b"-").unwrap_or_default(),
             route: "-",
             request_id: frame.next_request_id(),
@@ -171,7 +171,7 @@ fn hsts(seconds: u32) -> Option<HeaderValue> {
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Response headers that a page of an allowed origin may read.
+/// The response headers that a page of an allowed origin may read.
 const EXPOSED_HEADERS: [&str; 13] = [
     "etag",
     "idempotency-replayed",
@@ -209,24 +209,25 @@ fn cors<S: State>(settings: &Settings) -> Option<CorsLayer> {
     Some(layer.allow_origin(AllowOrigin::predicate(is_allowed)))
 }
 
-/// The address of the other side of a request's connection.
+/// The peer's address.
 #[derive(Clone, Copy)]
 struct Peer(IpAddr);
 
 /// The target of requests: a row of the table, or a refusal.
 enum Target<S: State> {
     Route(Box<Route<S>>),
-    /// A refusal, with the pages of the other routes of this path.
+    /// A refusal, with the pages of the other routes that have this path.
     Refused(Code, Option<Pages<S>>),
 }
 
-/// A target with everything that its log line needs.
+/// A target with the data that its log line needs.
 struct Endpoint<S: State> {
     state: S,
     listener: Listener,
     /// The path of the route; `None` if no route has the path.
     path: Option<&'static str>,
-    /// The format of its errors; `None` if no route has the path, so that it depends on each request.
+    /// The format of its errors; `None` if no route has the path, because the format then depends on each
+    /// request.
     shape: Option<ErrorShape>,
     target: Target<S>,
     measured: Arc<RouteMetrics>,
@@ -243,8 +244,8 @@ impl<S: State> Endpoint<S> {
         })
     }
 
-    /// Gives a request its id and its trace, calls the target, renders its error, and in all cases writes the
-    /// line of the access log.
+    /// Gives a request its id and its trace, calls the target, and renders its error. Always writes a line to
+    /// the access log.
     async fn serve(&self, request: Request) -> Response {
         let stopwatch = Stopwatch::start();
         let frame = self.state.frame();
@@ -252,7 +253,7 @@ impl<S: State> Endpoint<S> {
         let peer = parts.extensions.get::<Peer>();
         let address = peer.and_then(|Peer(peer)| frame.client_address(&parts.headers, *peer));
         let request_id = frame.next_request_id();
-        // Parameters that aren't UTF-8 are dropped, so they are treated as unknown ids.
+        // Parameters that aren't UTF-8 are dropped, so they are handled like unknown ids.
         let parameters: Vec<_> = RawPathParams::from_request_parts(&mut parts, &()).await.map_or_else(
             |_| Vec::new(),
             |all| all.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
@@ -307,7 +308,7 @@ impl<S: State> Endpoint<S> {
         response
     }
 
-    /// Runs the handler, if the path has one that is ready to answer.
+    /// Runs the handler of the route, if the path has a route that is ready.
     async fn run(&self, mut call: Call<S::Credential>, trace: Option<Arc<Trace>>) -> Outcome {
         let error = match self.open_route(&call) {
             Ok(route) => {
@@ -333,7 +334,7 @@ impl<S: State> Endpoint<S> {
         }
     }
 
-    /// Returns the route, if the path has one that is ready to answer.
+    /// Returns the route, if the path has a route that is ready.
     fn open_route(&self, call: &Call<S::Credential>) -> Result<&Route<S>, Error> {
         match &self.target {
             Target::Route(route) => {
@@ -349,7 +350,7 @@ impl<S: State> Endpoint<S> {
         }
     }
 
-    /// Returns `true` if a response is for its caller only: no shared cache may store it.
+    /// Returns `true` if a response is only for its caller, so that no shared cache may store it.
     fn is_personal(&self) -> bool {
         self.listener == Listener::Public
             && matches!(&self.target, Target::Route(route) if route.access.scheme.is_some())
@@ -364,7 +365,8 @@ fn asks_for_websocket(headers: &HeaderMap) -> bool {
         .any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
-/// Writes the access line of a request that is dropped early, because the client hung up or the server stops.
+/// Writes the access line of a request that is dropped early, because the client disconnected or the server
+/// stops.
 struct LogOnDrop<'a> {
     line: Option<&'a AccessLine<'a>>,
 }
@@ -378,7 +380,7 @@ impl Drop for LogOnDrop<'_> {
     }
 }
 
-/// Renders the error, if any, and ends the request in log and metrics.
+/// Renders the error, if any, and records the end of the request in the log and the metrics.
 fn finish(
     frame: &Frame,
     outcome: Outcome,
@@ -386,15 +388,15 @@ fn finish(
     line: &AccessLine<'_>,
 ) -> Response {
     let (mut response, code) = match outcome.result {
-        // A page may show an error and still be a success, such as a form with its mistakes.
+        // A response with an error page may still be a success, such as a form with its mistakes.
         Ok(response) => {
             let code = response.extensions().get::<Code>().map_or("", |code| code.as_str());
             (response, code)
         }
         Err(error) => {
             frame.metrics.errors.count(error.code);
-            // The budget of bodies and the clock guard log these themselves, less often; the gateway names the
-            // upstream.
+            // The budget of bodies and the clock guard log these errors themselves, less often. The gateway
+            // logs its own errors with the name of the upstream.
             let logs_itself = matches!(
                 error.code,
                 Code::ServerBusy
@@ -403,7 +405,7 @@ fn finish(
                     | Code::UpstreamFailed
                     | Code::UpstreamTimeout
             );
-            // Requests during the start aren't actionable errors; the start logs its progress.
+            // Errors during the startup aren't actionable; the startup logs its progress.
             if error.code.status().is_server_error() && !logs_itself && frame.is_ready() {
                 tracing::error!(request_id = %line.request_id, route = line.route, "{error}");
             }
@@ -442,7 +444,7 @@ mod tests {
     }
 
     async fn panics(_: TestState, (): (), _: NoInput) -> Result<Bare<String>, Error> {
-        // Panics after a yield, as a handler that has done some work.
+        // Panics after a yield, like a handler that has already done some work.
         tokio::task::yield_now().await;
         panic!("on purpose");
     }

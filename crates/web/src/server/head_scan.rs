@@ -1,7 +1,7 @@
 //! Scans the head of an arriving request for `Content-Length`. If the head also has a `Transfer-Encoding`,
 //! hyper silently removes the length, and such a request must be refused (RFC 9112, section 6.1).
 
-/// The start of a line with the length of the body.
+/// The name of the header with the length of the body, as at the start of a line.
 const CONTENT_LENGTH_NAME: &[u8] = b"content-length:";
 
 /// The state of a scan through a head.
@@ -16,12 +16,12 @@ pub struct HeadScan {
 }
 
 impl HeadScan {
-    /// Returns `true` if the head has had a `Content-Length` so far.
+    /// Returns `true` if the scanned part of the head has a `Content-Length`.
     pub fn has_content_length(&self) -> bool {
         self.has_content_length
     }
 
-    /// Scans the next bytes. Returns those after the end of the head.
+    /// Scans the next bytes. Returns the bytes after the end of the head.
     pub fn scan<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         while !self.has_ended {
             let Some(at) = memchr::memchr(b'\n', bytes) else {

@@ -1,4 +1,4 @@
-//! Checks that HTTP/1.1 requires and hyper doesn't make.
+//! Checks that HTTP/1.1 requires and hyper doesn't perform.
 
 use std::net::Ipv6Addr;
 
@@ -7,19 +7,19 @@ use http::{HeaderValue, Request, Version, header};
 use super::watchdog::HeadInfo;
 use kernel::error::{Code, Error};
 
-/// The certainty about the end of a request.
+/// The certainty about the position at which a request ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     Unambiguous,
-    /// The head may have had a `Content-Length` in addition to the encoding: no further request is read on this
-    /// connection.
+    /// The head may have had a `Content-Length` in addition to a transfer coding. No further request is read
+    /// on this connection.
     Ambiguous,
 }
 
 /// Checks a request against RFC 9112, sections 3.2 and 6.1.
 ///
 /// # Errors
-/// 400; the connection must be closed.
+/// 400. The connection must then be closed.
 pub fn check<T>(request: &Request<T>, head: HeadInfo) -> Result<Framing, Error> {
     let malformed = |message: &str| Err(Error::new(Code::MalformedRequest).message(message));
     let headers = request.headers();
@@ -52,7 +52,8 @@ fn is_chunked(encoding: &HeaderValue) -> bool {
     encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
-/// Returns `true` for `uri-host [":" port]` of RFC 3986. An empty value is for a target without a host.
+/// Returns `true` for a valid `uri-host [":" port]` of RFC 3986, or for an empty value, which is for a target
+/// without a host.
 fn is_host(value: &[u8]) -> bool {
     let (host, port) = match value.iter().rposition(|byte| *byte == b':') {
         Some(at) if value.last() != Some(&b']') => {
@@ -71,8 +72,8 @@ fn is_host(value: &[u8]) -> bool {
     host.iter().all(|byte| is_in_names(*byte))
 }
 
-/// Returns `true` for a byte that a `reg-name` of RFC 3986 or an IPv4 address may have. The characters after a
-/// `%` aren't checked.
+/// Returns `true` for a byte that a `reg-name` of RFC 3986 or an IPv4 address may contain. The characters
+/// after a `%` aren't checked.
 fn is_in_names(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
 }

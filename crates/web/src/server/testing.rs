@@ -1,4 +1,4 @@
-//! Shared helpers of the unit tests.
+//! Shared helpers for the unit tests.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -21,13 +21,13 @@ use super::connection::Client;
 use crate::settings;
 use kernel::error::{Code, Error};
 
-/// The interval at which the files are read without a signal, so that programs that renew certificates needn't
-/// send one.
+/// The interval at which the files are checked without a signal, so that programs that renew certificates
+/// needn't send a signal.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 /// The first byte of a TLS handshake record (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The certificates of both listeners; with `None`, that listener speaks plain HTTP.
+/// The certificates of both listeners. A listener without a certificate uses plain HTTP.
 #[derive(Debug)]
 pub struct Certificates {
     pub public: Option<Arc<Certificate>>,
@@ -38,7 +38,7 @@ impl Certificates {
     /// Reads all files.
     ///
     /// # Errors
-    /// A sentence for the operator, with file and key.
+    /// A message for the operator, with the file and the configuration key.
     pub fn load(config: &settings::Tls) -> Result<Self, String> {
         let pair = |certificate: &Option<PathBuf>, key: &Option<PathBuf>, keys: [&'static str; 2]| {
             let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
@@ -55,8 +55,8 @@ impl Certificates {
         Ok(Self { public, service })
     }
 
-    /// Reloads the files when they change: checks every minute, and immediately on SIGHUP, after which the
-    /// result is always logged. Runs until it is dropped.
+    /// Reloads the files when they change. Checks them every minute, and immediately on SIGHUP, after which
+    /// the result is always logged. Runs until the future is dropped.
     pub async fn reload_on_change(self) {
         let mut hangups = match signal(SignalKind::hangup()) {
             Ok(hangups) => hangups,
@@ -120,8 +120,8 @@ impl Certificate {
         Ok(Self { config: ArcSwap::new(config), digest: ArcSwap::from_pointee(digest_of(&contents)), files })
     }
 
-    /// Loads the files if they have changed. On an error, logs it and keeps the previous certificate. A
-    /// refused file is logged again only on request.
+    /// Loads the files if they have changed. On an error, logs it and keeps the previous certificate. An
+    /// error for unchanged files is logged again only on request.
     fn reload(&self, is_requested: bool) {
         let file = self.files.display_path(0);
         let contents = self.files.read();
@@ -161,7 +161,7 @@ impl Certificate {
     async fn handshake(&self, client: &Client, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
         let mut first = [0; 1];
         if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first != [HANDSHAKE_RECORD] {
-            // A letter is probably the start of a plain HTTP request, so the client gets an explanation.
+            // A letter is probably the start of a plain HTTP request, so the client gets an error response.
             if first.iter().all(u8::is_ascii_alphabetic) {
                 let error =
                     Error::new(Code::MalformedRequest).message("This port accepts only TLS. Use https.");
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::server::testing::{LogBuffer, TempDir};
 
-    /// Calls the check that otherwise runs every minute.
+    /// Calls the check that runs every minute in production.
     #[test]
     fn changed_files_are_reloaded_and_a_broken_pair_is_logged_once() {
         let folder = TempDir::new();

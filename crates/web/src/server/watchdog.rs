@@ -1,8 +1,9 @@
-//! The state of a connection and when it was entered, so that one timer per connection finds slow clients.
+//! The state of a connection and the time when it began, with which one timer per connection finds slow
+//! clients.
 //!
-//! The connection's stream and its service record events, all on one task. A request that arrives in one piece
-//! and whose response is sent immediately reads no clock and touches no timer: a time is recorded only when the
-//! connection has to wait.
+//! The connection's stream and its service record events, both on the same task. A request that arrives in
+//! one piece and gets its response immediately needs neither the clock nor a timer. A time is recorded only
+//! when the connection has to wait.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::head_scan::HeadScan;
 use crate::settings;
 use kernel::io_turns::IoTurn;
 
-/// The times that a client has.
+/// The timeouts of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// The time for the head of a request, or a TLS handshake.
@@ -40,7 +41,7 @@ impl Timeouts {
         }
     }
 
-    /// Returns the shortest timeout, which is frequent enough for checks.
+    /// Returns the shortest timeout, which is also the interval of the checks.
     fn shortest(&self) -> Duration {
         self.head.min(self.write).min(self.idle)
     }
@@ -95,21 +96,21 @@ pub enum Liveness {
     CheckAt(Instant),
     /// Part of a head has arrived, and the rest is overdue.
     SlowHead,
-    /// No request arrives, or the client doesn't read its response; with the reason.
+    /// No request arrives, or the client doesn't read its response. Contains the reason.
     TimedOut(&'static str),
 }
 
-/// Idleness as the last check saw it: its start isn't recorded when it begins.
+/// The idle time as seen by the checks, because the beginning of an idle time isn't recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdleState {
     requests: u32,
     since: Option<Instant>,
-    /// `true` if the last check would have closed the connection.
+    /// `true` if the last check found the idle timeout exceeded and only granted [`IDLE_GRACE`].
     is_in_grace: bool,
 }
 
-/// The time that a connection is still read after its idle timeout: its next request may have arrived already,
-/// and a busy machine reports the timer first.
+/// The time for which a connection is still read after its idle timeout. Its next request may already have
+/// arrived, and a busy machine may report the timer first.
 const IDLE_GRACE: Duration = Duration::from_millis(100);
 
 impl Watchdog {
@@ -199,7 +200,7 @@ impl Watchdog {
         }
     }
 
-    /// Records that bytes were read. Returns `true` if a head begins with them.
+    /// Records that bytes were read. Returns `true` if a head begins with these bytes.
     fn on_read(&self) -> bool {
         let begins = self.state.load(Ordering::Relaxed) == IDLE;
         if begins {
@@ -226,7 +227,7 @@ pub struct WatchedStream<S> {
     stream: S,
     watchdog: Arc<Watchdog>,
     head: HeadScan,
-    /// `true` if bytes after the last head were read: the next head may begin in them.
+    /// `true` if bytes after the last head were read, so that the next head may begin in them.
     has_read_ahead: bool,
     /// `true` once the client has closed its side.
     ended: bool,
@@ -277,7 +278,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        // The client isn't late.
+        // The turn is over. The client isn't slow, so no timer is started.
         if self.read_turn.is_over(cx) {
             return Poll::Pending;
         }
@@ -307,7 +308,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        // Many small responses aren't a large transfer: the task waits for a request before each.
+        // Many small responses aren't a large transfer, because the task waits for a request before each.
         let requests = self.watchdog.requests.load(Ordering::Relaxed);
         if requests != self.answered {
             self.answered = requests;
@@ -343,11 +344,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     }
 }
 
-/// Maximum number of bytes of a frame of a response. hyper copies a whole frame, however slowly its client
-/// reads, and asks for the next one once it has room.
+/// The maximum number of bytes in a frame of a response. hyper copies a whole frame, no matter how slowly its
+/// client reads, and requests the next frame as soon as it has room.
 const MAX_FRAME_BYTES: usize = 64 * 1024;
 
-/// The body of a response. The request ends with it: a stream may take any time while the client reads it.
+/// The body of a response, whose end is the end of the request. A stream may take any time while the client
+/// reads it.
 pub struct WatchedBody {
     body: Body,
     /// The rest of a frame that was too large.

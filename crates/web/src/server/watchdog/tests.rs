@@ -8,8 +8,8 @@ const TIMEOUTS: Timeouts = Timeouts {
     idle: Duration::from_secs(150),
 };
 
-/// Checks as the connection does. Returns the seconds until it times out and the outcome, or 3,600 if it
-/// doesn't within an hour.
+/// Runs the checks like a connection. Returns the time until the timeout in seconds, and the outcome; 3,600
+/// if the connection doesn't time out within an hour.
 fn timeout_of(watchdog: &Watchdog, idle: &mut IdleState) -> (u64, Liveness) {
     let mut at = watchdog.first_check_at(&TIMEOUTS);
     while at < watchdog.opened + Duration::from_secs(3_600) {
@@ -46,7 +46,7 @@ fn each_state_has_its_timeout() {
     watchdog.start_timer(&watchdog.write_since_ms);
     assert_eq!(check(&watchdog), (30, Liveness::TimedOut("it does not read its response")));
     watchdog.on_flushed();
-    // The first check, after ten seconds, notices the idleness.
+    // The first check, after ten seconds, finds the connection idle.
     assert_eq!(check(&watchdog), (160, Liveness::TimedOut("it has been idle for too long")));
     watchdog.on_read();
     assert_eq!(check(&watchdog).0, 3_600, "nothing is waited for yet");
@@ -81,7 +81,7 @@ fn request_between_two_checks_restarts_the_idle_timeout() {
     assert!(matches!(watchdog.check(&TIMEOUTS, &mut idle, at(463)), Liveness::TimedOut(_)));
 }
 
-/// A large body would keep a thread busy for as long as its bytes arrive.
+/// A large body would otherwise occupy a thread for as long as its bytes arrive.
 #[tokio::test]
 async fn other_tasks_run_while_a_large_body_is_read_or_written() {
     use kernel::io_turns::MAX_TURN_BYTES;
@@ -116,7 +116,7 @@ async fn other_tasks_run_while_a_large_body_is_read_or_written() {
     other.abort();
 }
 
-/// A connection with one request after the other never waits in the line of large transfers.
+/// A connection that sends one request after another never waits behind large transfers.
 #[tokio::test]
 async fn small_answers_stand_in_no_line() {
     use kernel::io_turns::MAX_TURN_BYTES;
