@@ -13,8 +13,8 @@
 //! * [`openapi`] generates the OpenAPI document. [`settings`] contains the settings of the console; its pages
 //!   and routes are in the crate `console`.
 //!
-//! A handler reads its input, calls one operation of a subject and maps the result. It has no SQL and begins
-//! no transaction: this crate doesn't depend on `db`.
+//! A handler reads its input, calls one operation of a subject and maps the result. It contains no SQL and
+//! starts no transaction: this crate doesn't depend on `db`.
 
 pub mod accept;
 pub mod api;

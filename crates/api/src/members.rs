@@ -52,7 +52,7 @@ pub struct Member<G: Group> {
     email: String,
     /// The username.
     username: String,
-    /// The role.
+    /// The member's role.
     role: G::Role,
     /// The time when the user became a member.
     joined_at: Time,
@@ -111,7 +111,7 @@ pub struct MemberRole<G: Group> {
     email: String,
     /// The username.
     username: String,
-    /// The role.
+    /// The member's role.
     role: G::Role,
     /// The time of the last change.
     updated_at: Time,

@@ -123,8 +123,8 @@ pub struct Limits {
     max_concurrent_requests: u32,
 }
 
-/// The current prices per token of calls to which no condition applies; null for a model without a price, which can't
-/// be used.
+/// The current prices per token of calls to which no condition applies; null for a model without a price,
+/// which can't be used.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "TokenPrices")]
 pub struct Pricing {

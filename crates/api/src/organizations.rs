@@ -85,7 +85,7 @@ pub struct CreatedOrganization {
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
-    /// The settings.
+    /// The settings of the organization.
     settings: Settings,
     /// The user who created the organization.
     owner: PersonBrief,
@@ -187,7 +187,7 @@ pub struct Organization {
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
-    /// The settings.
+    /// The settings of the organization.
     settings: Settings,
     /// The number of members of the organization.
     members_count: i64,
@@ -225,7 +225,7 @@ pub struct UpdatedOrganization {
     description: Option<String>,
     /// The time of the last change.
     updated_at: Time,
-    /// The settings.
+    /// The settings of the organization.
     settings: Settings,
 }
 
@@ -270,7 +270,8 @@ pub const DELETE: Operation = Operation {
 
 /// Delete an organization.
 ///
-/// Its projects and API keys are deleted with it. An organization with a debt or a positive balance can't be deleted.
+/// Its projects and API keys are deleted with it. An organization with a debt or a positive balance can't be
+/// deleted.
 pub async fn delete(
     tenants: Tenants,
     scope: OrgScope,

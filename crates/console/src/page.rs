@@ -61,7 +61,8 @@ impl Page {
         })
     }
 
-    /// Redirects to another page (303), whose link is made by [`Console::link`](crate::console::Console::link).
+    /// Redirects to another page (303), whose link is made by
+    /// [`Console::link`](crate::console::Console::link).
     pub fn see_other(link: &str) -> Result<Self, Error> {
         let location = HeaderValue::from_str(link).map_err(Error::internal)?;
         let headers = vec![(header::LOCATION, location)];

@@ -59,8 +59,8 @@ impl<S: State, T: Record<S>> Input<S> for ObjectForm<T> {
     }
 }
 
-/// A form that is sent as a query string, such as the filters of a page. The handler shows mistakes next to the
-/// fields of the form. An empty field is treated as absent; unknown parameters are ignored.
+/// A form that is sent as a query string, such as the filters of a page. The handler shows mistakes next to
+/// the fields of the form. An empty field is treated as absent; unknown parameters are ignored.
 #[derive(Debug)]
 pub struct QueryForm<T>(pub ObjectForm<T>);
 

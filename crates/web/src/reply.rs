@@ -99,8 +99,8 @@ pub fn ok<T: Serialize>(data: T) -> Enveloped<T> {
     Enveloped { data, no_store: false }
 }
 
-/// Returns a successful reply in the envelope that no cache may store, because it contains a secret or personal
-/// data.
+/// Returns a successful reply in the envelope that no cache may store, because it contains a secret or
+/// personal data.
 pub fn private<T: Serialize>(data: T) -> Enveloped<T> {
     Enveloped { data, no_store: true }
 }

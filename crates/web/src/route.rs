@@ -271,8 +271,9 @@ where
     handler(state.clone().into(), scope, input).await?.into_response()
 }
 
-/// Returns `true` if a change's response reveals the effect of an earlier attempt: the object no longer exists,
-/// it already exists, or the first response is sent again. The earlier attempt then counts as acknowledged.
+/// Returns `true` if a change's response reveals the effect of an earlier attempt: the object no longer
+/// exists, it already exists, or the first response is sent again. The earlier attempt then counts as
+/// acknowledged.
 fn rests_on_reads<S: State>(call: &Call<S::Credential>, answer: &Result<Response<Body>, Error>) -> bool {
     if call.is_read() || S::is_model_path(call.uri.path()) {
         return false;

@@ -38,8 +38,8 @@ pub const CHANGE_EMAIL: Operation = Operation {
 
 /// Request a change of the e-mail address.
 ///
-/// Nothing changes until the link in the e-mail to the new address is used. The response doesn't reveal whether that
-/// address has an account. A wrong password counts as a failed login.
+/// Nothing changes until the link in the e-mail to the new address is used. The response doesn't reveal
+/// whether that address has an account. A wrong password counts as a failed login.
 pub async fn change_email(
     accounts: Accounts,
     scope: SessionScope,

@@ -45,7 +45,7 @@ pub struct LoggedIn {
     token_type: &'static str,
     /// The lifetime of the access token, in seconds.
     expires_in: i64,
-    /// The account.
+    /// The user who logged in.
     user: LoggedInUser,
 }
 

@@ -20,7 +20,7 @@ use web::route::Operation;
 /// The caller's account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Me {
-    /// The account.
+    /// The user of the account.
     user: User,
 }
 

@@ -67,7 +67,7 @@ impl Register {
 /// The new account.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Registered {
-    /// The account.
+    /// The user of the new account.
     user: RegisteredUser,
     /// `true` if an e-mail with a verification link was sent.
     verification_email_sent: bool,

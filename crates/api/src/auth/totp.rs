@@ -90,8 +90,8 @@ pub const DELETE_ALL: Operation =
 
 /// Remove the authenticator app.
 ///
-/// Unless a passkey is required after the password, the recovery codes are also deleted, and a login requires only the
-/// password.
+/// Unless a passkey is required after the password, the recovery codes are also deleted, and a login requires
+/// only the password.
 pub async fn delete_all(
     accounts: Accounts,
     scope: SessionScope,

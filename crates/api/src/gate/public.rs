@@ -7,7 +7,7 @@ use kernel::limiter::{self, Subject};
 
 use super::{Access, AccessDoc, Call, Trail, rate_limited, trail, user_agent};
 
-/// The access without a credential; some kinds are limited by client address.
+/// The access without a credential. Some variants are limited by client address.
 #[derive(Clone, Copy, Debug)]
 pub enum Public {
     /// Registration: `limits.registrations_per_minute`.

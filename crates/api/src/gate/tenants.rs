@@ -221,7 +221,7 @@ impl Access<Api> for OrgPayment {
     }
 }
 
-/// The access to an invitation of the organization in the path, for those who invite members.
+/// The access to an invitation of the organization in the path, for callers who may invite members.
 #[derive(Clone, Copy, Debug)]
 pub struct OrgInvitation;
 
@@ -240,9 +240,9 @@ impl Access<Api> for OrgInvitation {
 /// The access to a member of the organization in the path.
 #[derive(Clone, Copy, Debug)]
 pub enum OrgMember {
-    /// Managed by another member.
+    /// By a caller who may manage members.
     Managed,
-    /// Managed by another member, or leaving.
+    /// By a caller who may manage members, or by the member, who leaves.
     ManagedOrLeaving,
 }
 
@@ -272,7 +272,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Returns the access for users, and for API keys without restrictions.
+    /// Returns the access for users, and for API keys without limits on models and tokens.
     pub const fn to(action: ProjectAction) -> Self {
         Self { action, with: KeyKind::Unrestricted }
     }
@@ -292,9 +292,9 @@ impl Access<Api> for Project {
 /// The access to a member of the project in the path.
 #[derive(Clone, Copy, Debug)]
 pub enum ProjectMember {
-    /// Managed by another member.
+    /// By a caller who may manage members.
     Managed,
-    /// Managed by another member, or leaving.
+    /// By a caller who may manage members, or by the member, who leaves.
     ManagedOrLeaving,
 }
 

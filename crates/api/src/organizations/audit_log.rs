@@ -171,7 +171,8 @@ pub const LIST: Operation = Operation {
 
 /// List the actions in an organization.
 ///
-/// The newest come first. With `Accept: text/csv`, all matching entries are returned as a file, regardless of the page.
+/// The newest come first. With `Accept: text/csv`, all matching entries are returned as a file, regardless of
+/// the page.
 pub async fn list(
     tenants: Tenants,
     scope: OrgScope,

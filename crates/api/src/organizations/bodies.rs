@@ -16,7 +16,7 @@ record! {
         name: Name = required,
         /// A description of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
-        /// The settings.
+        /// The settings of the organization.
         settings: CreateSettings = object,
     }
 }
@@ -51,7 +51,7 @@ record! {
         name: Option<Name> = change,
         /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
-        /// The settings.
+        /// The settings of the organization.
         settings: UpdateSettings = change_object,
     }
 }

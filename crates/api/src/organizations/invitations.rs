@@ -51,7 +51,7 @@ pub struct CreatedInvitation {
     invitation_id: InvitationId,
     /// The e-mail address.
     email: String,
-    /// The role.
+    /// The role that the guest gets.
     role: OrganizationRole,
     /// The time at which the invitation expires.
     expires_at: Time,
@@ -129,7 +129,7 @@ pub struct Invitation {
     id: InvitationId,
     /// The e-mail address.
     email: String,
-    /// The role.
+    /// The role that the guest gets.
     role: OrganizationRole,
     /// The state of the invitation.
     status: InvitationStatus,
@@ -191,7 +191,7 @@ pub struct ResentInvitation {
     id: InvitationId,
     /// The e-mail address.
     email: String,
-    /// The role.
+    /// The role that the guest gets.
     role: OrganizationRole,
     /// The state of the invitation.
     status: InvitationStatus,

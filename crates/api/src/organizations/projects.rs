@@ -38,7 +38,7 @@ record! {
         name: Name = required,
         /// A description of up to 1,000 characters.
         description: Option<DescriptionText> = optional,
-        /// The settings.
+        /// The settings of the project.
         settings: CreateSettings = object,
         /// The visibility of the project.
         visibility: Visibility = or(Visibility::Private),
@@ -90,7 +90,7 @@ pub struct CreatedProject {
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
-    /// The settings.
+    /// The settings of the project.
     settings: Settings,
     /// The visibility of the project.
     visibility: Visibility,
@@ -218,7 +218,7 @@ pub struct Project {
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
-    /// The settings.
+    /// The settings of the project.
     settings: Settings,
     /// The visibility of the project.
     visibility: Visibility,
@@ -272,7 +272,7 @@ record! {
         name: Option<Name> = change,
         /// A description of up to 1,000 characters.
         description: Patch<DescriptionText> = patch,
-        /// The settings.
+        /// The settings of the project.
         settings: Patch<UpdateSettings> = patch_object,
         /// The visibility of the project.
         visibility: Option<Visibility> = change,
@@ -327,7 +327,7 @@ pub struct UpdatedProject {
     description: Option<String>,
     /// The time of the last change.
     updated_at: Time,
-    /// The settings.
+    /// The settings of the project.
     settings: Settings,
 }
 

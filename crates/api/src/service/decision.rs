@@ -72,11 +72,12 @@ pub struct Decision {
     pub project_id: Option<ProjectId>,
     /// The API key; null for an access token.
     pub api_key_id: Option<ApiKeyId>,
-    /// The user who created the key, or whose access token it is.
+    /// The user who created the key, or the user of the access token.
     pub user_id: Option<UserId>,
     /// The requested model.
     pub model: Option<String>,
-    /// The maximum number of tokens that the call may use: the lowest limit of the request, the key and the model.
+    /// The maximum number of tokens that the call may use: the lowest limit of the request, the key and the
+    /// model.
     pub max_tokens: Option<i64>,
     /// The rates that the call counted against.
     pub limits: Limits,

@@ -95,7 +95,8 @@ pub const UPDATE: Operation = Operation {
 
 /// Set the automatic top-up.
 ///
-/// A merge patch: omitted fields don't change, and null removes the cap. `enabled: true` also resumes a paused top-up.
+/// A merge patch: omitted fields don't change, and null removes the cap. `enabled: true` also resumes a
+/// paused top-up.
 pub async fn update(
     payments: Payments,
     scope: OrgScope,

@@ -78,7 +78,7 @@ pub struct Invoice {
     status: &'static str,
     /// The time of payment; null if it isn't paid.
     payment_date: Option<Time>,
-    /// The lines.
+    /// The lines of the invoice.
     items: Vec<InvoiceItem>,
     /// The invoice's credit notes, oldest first.
     credit_notes: Vec<CreditNote>,
@@ -97,11 +97,11 @@ pub struct CreditNote {
     reference: String,
     /// The credited amount; negative if the lost discount exceeds the value of the corrected usage.
     amount: Nano,
-    /// The lines.
+    /// The lines of the credit note.
     items: Vec<InvoiceItem>,
 }
 
-/// A line of an invoice; `amount` is exactly `quantity` × `unit_price`.
+/// A line of an invoice or a credit note; `amount` is exactly `quantity` × `unit_price`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct InvoiceItem {
     /// A description of the line.

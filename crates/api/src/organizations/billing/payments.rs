@@ -135,7 +135,7 @@ pub const CREATE: Operation = Operation {
     ..Operation::new("create_payment")
 };
 
-/// Pay for credit, or an invoice.
+/// Pay for credit or an invoice.
 ///
 /// The response contains the URL of the payment processor's page on which the user pays. A repeated request
 /// with the same idempotency key returns the same payment and page.

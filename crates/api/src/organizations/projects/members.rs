@@ -30,7 +30,7 @@ record! {
     pub struct AddMember in Api {
         /// The user's id.
         user_id: AnyUserId = required,
-        /// The role.
+        /// The member's role in the project.
         role: ProjectRole = required,
     }
 }
@@ -65,7 +65,7 @@ pub struct AddedProjectMember {
     email: String,
     /// The username.
     username: String,
-    /// The role.
+    /// The member's role in the project.
     role: ProjectRole,
     /// The time when the user was added.
     added_at: Time,

@@ -25,8 +25,8 @@ struct SecretPage {
     previous_ends_at: Option<Time>,
 }
 
-/// Shows a new secret. Only this response contains it: no link, cookie or store does. Nothing is read here, because
-/// an error would lose the secret. The shell was read before the secret was made.
+/// Shows a new secret. Only this response contains it: no link, cookie or store does. Nothing is read here,
+/// because an error would lose the secret. The shell was read before the secret was made.
 ///
 /// # Errors
 /// None: the page can always be rendered.

@@ -14,7 +14,8 @@ use crate::page::Page;
 
 /// Create the payment of an invoice, and redirect to its page.
 ///
-/// An invoice has only one payment page at Stripe at a time, so pressing the button again finds the same payment.
+/// An invoice has only one payment page at Stripe at a time, so pressing the button again finds the same
+/// payment.
 pub async fn create(console: Console, visit: Visit<InvoiceScope>, _: NoInput) -> Result<Page, Error> {
     let (scope, id) = (visit.scope.organization(), visit.scope.invoice().id);
     let organization_id = visit.scope.organization_id();

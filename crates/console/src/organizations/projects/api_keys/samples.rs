@@ -71,7 +71,8 @@ impl Samples {
     }
 }
 
-/// Returns the settings of tools with this secret; empty for a key that can't chat with a model of this server.
+/// Returns the settings of tools with this secret; empty for a key that can't chat with a model of this
+/// server.
 pub fn tools(console: &Console, key: &ApiKey, secret: &str) -> Vec<Tool> {
     match call(console, key) {
         Call::Chat(model) => tools::tools(&console.public_url, secret, &model),

@@ -1,8 +1,8 @@
 //! POST /console/organizations/{organization_id}/projects/{project_id}/playground/stream: the same call for
 //! the page's script, which receives the answer piece by piece.
 //!
-//! The reply has one JSON object per line: `text` is a piece of the answer, `remark` and `failure` are sentences, and
-//! the last line has `figures`.
+//! The reply has one JSON object per line: `text` is a piece of the answer, `remark` and `failure` are
+//! sentences, and the last line has `figures`.
 
 use std::convert::Infallible;
 
