@@ -1,4 +1,4 @@
-//! The account of a person: how it is made, its address, its password, and its connections with providers.
+//! A user's account: its registration, profile, e-mail address, password, and connections to providers.
 
 pub mod connections;
 pub mod email_changes;

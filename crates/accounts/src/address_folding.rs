@@ -1,5 +1,5 @@
-//! Upgrade step that folds e-mail addresses again which an earlier version folded by other rules. It runs
-//! once, at the first start after the upgrade.
+//! An upgrade step for e-mail addresses that an earlier version folded by different rules: it folds them
+//! again. It runs once, at the first start after the upgrade.
 
 use crate::Accounts;
 use crate::store::addresses_to_fold::{self, AddressToFold, Owner};
@@ -10,8 +10,8 @@ use kernel::error::Error;
 /// The maximum number of addresses that one transaction folds.
 const ADDRESSES_PER_TRANSACTION: i64 = 500;
 
-/// Folds every address on the list of [`addresses_to_fold`]. Replicas that start together may both do it: the
-/// outcome is the same.
+/// Folds every address on the list of [`addresses_to_fold`]. If several replicas start together, each may do
+/// this; the outcome is the same.
 ///
 /// # Errors
 /// The database fails. The batches committed so far stay, and the next start continues.

@@ -16,12 +16,11 @@ pub use crate::store::users::unused::Position;
 /// investigate incidents.
 const SESSION_RETENTION_MS: i64 = 30 * DAY_MS;
 
-/// The maximum number of sessions that one run removes, so that writers don't wait long for it.
+/// The maximum number of sessions that one run removes, so that it doesn't block writers for long.
 const MAX_SESSIONS_PER_RUN: i64 = 10_000;
 
-/// Removes the rows that no rule reads anymore: login attempts, known networks, mailed links, addresses that
-/// were never confirmed, seeds whose first code never arrived, ceremonies and values of sign-ons that were
-/// used, and sessions.
+/// Removes the rows that aren't needed anymore: login attempts, known networks, e-mailed links, unconfirmed
+/// addresses and seeds, passkey ceremonies, used values of sign-ons, and sessions.
 ///
 /// # Errors
 /// The database fails.
@@ -38,9 +37,9 @@ pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes unused accounts from one slice of those registered before `before`: never verified, never logged
-/// in to, and not referenced by any other row. Returns the number of removed accounts, and the position after
-/// which the next slice begins, if any.
+/// Removes unused accounts from one slice of the accounts registered before `before`. An account is unused if
+/// it was never verified, never logged in to, and isn't referenced by any other row. Returns the number of
+/// removed accounts, and the position after which the next slice begins, if any.
 ///
 /// # Errors
 /// The database fails; the same slice can be retried.
@@ -53,7 +52,7 @@ pub async fn remove_unused(
     let slice = unused::fetch_slice(&mut accounts.db.read().await?, before, after, size).await?;
     let Some(last) = slice.last() else { return Ok((0, None)) };
     let mut removed = 0;
-    // Most slices contain nothing to remove, so no writer has to wait for them.
+    // Most slices contain nothing to remove, so they don't need a write transaction.
     if slice.iter().any(|account| account.is_unused) {
         let mut tx = accounts.db.write().await?;
         removed = unused::remove(&mut tx, before, after, &last.position).await?;

@@ -1,4 +1,4 @@
-//! The factors next to the password: passkeys, one-time codes, and recovery codes.
+//! The factors in addition to the password: passkeys, one-time codes, and recovery codes.
 
 pub mod passkeys;
 pub mod second_factor;

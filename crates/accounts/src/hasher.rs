@@ -1,13 +1,13 @@
-//! Passwords: argon2id behind a bounded queue, on threads that don't answer requests.
+//! Password hashing: argon2id behind a bounded queue, on separate threads.
 //!
 //! Parameters: 19 MiB, two passes, one lane (OWASP Password Storage Cheat Sheet;
-//! docs/contract/accounts.md#password-hashing). They are written into every hash as a PHC string, so that
-//! they can change while old hashes can still be checked. A hash keeps one core busy for tens of milliseconds
-//! and takes 19 MiB, so only a few run at a time, a bounded number waits, and further callers are refused
-//! immediately. The hashing threads have a lower priority than the others.
+//! docs/contract/accounts.md#password-hashing). Every hash is stored as a PHC string with its parameters, so
+//! that old hashes can still be checked after the parameters change. A hash keeps one core busy for tens of
+//! milliseconds and needs 19 MiB. Therefore only a few run at a time, a bounded number waits, and further
+//! callers are refused immediately. The hashing threads have a lower priority than other threads.
 //!
-//! Each client network may take at most an eighth of the places, so that no network can keep the others
-//! waiting.
+//! Each client network may take at most an eighth of the places in the queue, so that one network can't block
+//! the others.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,20 +30,20 @@ const LANES: u32 = 1;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 
-/// The longest password that is hashed. None that [`crate::rules::password`] accepts is longer, however it is
-/// decomposed: 128 characters of at most four bytes once composed, each from at most four characters of four
-/// bytes. Longer ones never match.
+/// The maximum length of a password that is hashed. Every password that [`crate::rules::password`] accepts is
+/// within it: 128 composed characters, each decomposed into at most four characters of four bytes. A longer
+/// password never matches.
 const MAX_PASSWORD_BYTES: usize = 2_048;
 
 /// Bounds of the parameters in a stored hash, so that a damaged row can't exhaust the machine.
 const MAX_MEMORY_KIB: u32 = 256 * 1_024;
 const MAX_PASSES: u32 = 16;
 const MAX_LANES: u32 = 16;
-/// The length of the shortest stored hash that is checked. The parser bounds the salt to 8 to 48 bytes, and the hash
-/// to 64.
+/// The minimum length of a stored hash. The parser requires a salt of 8 to 48 bytes, and a hash of at most 64
+/// bytes.
 const MIN_HASH_BYTES: usize = 16;
 
-/// The fraction of the places that one network may take, as a divisor. The result is rounded up.
+/// The number of all places is divided by this, and rounded up, to get the share of one network.
 const NETWORK_SHARE_DIVISOR: usize = 8;
 
 /// The result of checking a password.
@@ -51,8 +51,8 @@ const NETWORK_SHARE_DIVISOR: usize = 8;
 pub struct Verdict {
     /// `true` if the password is right.
     pub matches: bool,
-    /// `true` if the hash was made with other parameters than the current ones: store a new one now that the
-    /// password is known.
+    /// `true` if the hash has other parameters than the current ones. If the password matches, store a new
+    /// hash of it.
     pub needs_rehash: bool,
 }
 
@@ -67,11 +67,11 @@ struct Shared {
     /// A permit for each hash that runs or waits.
     queue: Arc<Semaphore>,
     capacity: usize,
-    /// The number of places taken by each network that has any.
+    /// The number of places taken by each network. Networks without places aren't in the map.
     places_by_network: Mutex<HashMap<Network, usize>>,
     /// A permit for each hash that runs.
     running: Arc<Semaphore>,
-    /// Memory of finished hashes for reuse: allocating 19 MiB each time costs 12 %.
+    /// The memory of finished hashes, for reuse. Allocating 19 MiB for each hash would take 12% more time.
     memory: Mutex<Vec<Vec<Block>>>,
     /// The parameters of new hashes.
     current_params: Params,
@@ -91,7 +91,8 @@ impl Hasher {
         Self::with_parameters(threads, queue, random, current_params())
     }
 
-    /// A hasher with other parameters for new hashes, for tests that need thousands of passwords.
+    /// Creates a hasher with other parameters for new hashes. Tests that need thousands of passwords use
+    /// cheaper ones.
     pub fn with_parameters(threads: usize, queue: usize, random: Random, current_params: Params) -> Self {
         let threads = threads.clamp(1, 1_024);
         let capacity = threads.saturating_add(queue).min(Semaphore::MAX_PERMITS);
@@ -108,17 +109,18 @@ impl Hasher {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the number of hashes that run or wait, and the maximum.
+    /// Returns the number of places taken by hashes that run or wait, and the number of all places.
     pub fn load(&self) -> (usize, usize) {
         let capacity = self.shared.capacity;
         (capacity.saturating_sub(self.shared.queue.available_permits()), capacity)
     }
 
     /// Takes a place in the queue for a client of this network. The place can be used for any number of
-    /// hashes, one after the other.
+    /// consecutive hashes.
     ///
     /// # Errors
-    /// [`Code::PasswordQueueFull`], immediately, if too many callers wait, or too many of this network.
+    /// [`Code::PasswordQueueFull`], without waiting, if all places are taken, or this network has taken its
+    /// share.
     pub fn acquire_place(&self, network: Network) -> Result<Place, Error> {
         let mut places_by_network =
             self.shared.places_by_network.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +137,7 @@ impl Hasher {
     }
 }
 
-/// A place in the queue. Hashing needs one.
+/// A place in the queue, which is required for hashing.
 #[must_use]
 pub struct Place {
     permits: Arc<PlacePermits>,
@@ -169,7 +171,7 @@ impl Place {
     /// Returns the PHC string to store for this password.
     ///
     /// # Errors
-    /// [`Code::Internal`] for a password that is longer than [`crate::rules::password`] allows.
+    /// [`Code::Internal`] if the password is longer than [`crate::rules::password`] allows.
     pub async fn hash(&self, password: &str) -> Result<String, Error> {
         if password.len() > MAX_PASSWORD_BYTES {
             return Err(Error::internal("a password that is too long reached the hasher"));
@@ -183,8 +185,8 @@ impl Place {
         .await
     }
 
-    /// Checks a password against the stored PHC string. `None`, for an unknown account, takes the same work
-    /// and never matches, so that the response time doesn't reveal which accounts exist.
+    /// Checks a password against the stored PHC string. `None` is for an unknown account: it never matches,
+    /// and takes the same time, so that the response time doesn't reveal which accounts exist.
     ///
     /// # Errors
     /// [`Code::Internal`] if the stored string is damaged.
@@ -223,9 +225,9 @@ impl Place {
         })
     }
 
-    /// Runs one hash when its turn comes. If the future is dropped while it waits, it leaves the queue. If it
-    /// is dropped later, the hash runs to its end and keeps the place until then, because the core stays
-    /// busy.
+    /// Runs one hash when a thread is free. If the future is dropped while it waits, it leaves the queue. If
+    /// it is dropped later, the hash still runs to its end and keeps its place until then, because it still
+    /// occupies a core.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Vec<Block>) -> Result<T, Error> + Send + 'static,
@@ -250,7 +252,8 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// Keeps memory of the current size for reuse. At most one piece exists for each hash that runs.
+    /// Keeps the memory for reuse if it has the size for the current parameters. At most one buffer exists
+    /// for each thread.
     fn give_back(&self, memory: Vec<Block>) {
         if memory.len() == self.current_params.block_count() {
             self.memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
@@ -281,7 +284,8 @@ impl PhcHash {
             && passes <= MAX_PASSES
             && lanes <= MAX_LANES
             && parsed.hash.len() >= MIN_HASH_BYTES;
-        // The library also accepts other algorithms, other orders and missing parameters, which we never write.
+        // The library also accepts other algorithms, other orders and missing parameters, which
+        // [`Self::to_phc`] never writes.
         (is_bounded && parsed.to_phc() == text).then_some(parsed)
     }
 
@@ -290,9 +294,11 @@ impl PhcHash {
         format!("$argon2id$v=19$m={memory},t={passes},p={lanes}${}${}", self.salt, self.hash)
     }
 
-    /// Computes the hash of this password with these parameters and this salt, as long as the stored one.
+    /// Computes the hash of this password with these parameters and this salt. It has the same length as the
+    /// stored hash.
     fn compute(&self, password: &Secret, memory: &mut Vec<Block>) -> Result<Output, Error> {
-        // A letter can be typed in several ways (é, or e and an accent), and each must log in.
+        // A letter can have several encodings, such as é, or e with a combining accent. All of them must
+        // match.
         let normal: String = password.expose().nfc().collect();
         memory.resize(self.params.block_count(), Block::new());
         let mut hash = vec![0; self.hash.len()];
@@ -307,7 +313,7 @@ fn parameters(params: &Params) -> (u32, u32, u32) {
     (params.m_cost(), params.t_cost(), params.p_cost())
 }
 
-/// The parameters of new hashes. The argon2 crate's defaults are OWASP's too; a test compares them with ours.
+/// Returns the parameters of new hashes. A test checks that the argon2 crate's defaults are the same.
 fn current_params() -> Params {
     Params::new(MEMORY_KIB, PASSES, LANES, None).unwrap_or(Params::DEFAULT)
 }

@@ -1,7 +1,7 @@
 //! Hooks: the work of other subjects in the transactions of accounts.
 //!
-//! Tenants, API keys and billing depend on accounts, and not the other way round. Where one of them has to
-//! change something together with an account, in its transaction, the application sets a hook.
+//! Tenants, API keys and billing depend on accounts, and not the other way around. If one of them must change
+//! something in the same transaction as an account, the application sets a hook.
 
 use std::pin::Pin;
 
@@ -23,7 +23,7 @@ pub type UserHook<T> =
 pub type VerifiedEmailHook =
     Box<dyn for<'a> Fn(&'a mut Tx, &'a EmailVerified, Time) -> HookFuture<'a, ()> + Send + Sync>;
 
-/// A hook that answers a question about a folded address.
+/// A hook that checks a folded address.
 pub type AddressHook = Box<dyn for<'a> Fn(&'a mut Tx, &'a str, Time) -> HookFuture<'a, bool> + Send + Sync>;
 
 /// A hook for an account whose user has signed in with a provider.
@@ -38,7 +38,7 @@ pub type SignOnHook = Box<
 pub struct SignOnGrant<'a> {
     pub provider_id: &'a str,
     pub membership: &'a Membership,
-    /// The person's groups; `None` if the provider doesn't report any.
+    /// The user's groups; `None` if the provider doesn't report any.
     pub groups: Option<&'a [String]>,
 }
 
@@ -46,16 +46,18 @@ pub struct SignOnGrant<'a> {
 pub struct Hooks {
     /// Returns `true` if the address has an open invitation.
     pub is_invited: AddressHook,
-    /// Accepts the open invitations for an address. Called when the caller gave the account's password and
-    /// the address is verified: at each login, and at a verification with the password.
+    /// Accepts the open invitations for an account's verified address. Called once the caller has proved that
+    /// the account is theirs: at each login, at a verification with the password, at the confirmation of a
+    /// new address, and when a sign-on creates the account.
     pub accept_invitations: UserHook<()>,
     /// Ends the API keys and the invitations that were created with an account, and returns the organizations
-    /// that it belongs to, one line each. Called when the first proof of the address is a new password:
-    /// another person may have used the account before.
+    /// that it belongs to, one line for each. Called if the address is first verified together with a new
+    /// password: another person may have used the account before.
     pub reclaim: UserHook<Vec<String>>,
-    /// Gives credit to the person's first organization. Called after [`Hooks::accept_invitations`] and
-    /// [`Hooks::reclaim`], and before e-mails are counted: it locks a wallet.
+    /// Gives credit to the user's first organization. Called after [`Hooks::accept_invitations`] and
+    /// [`Hooks::reclaim`], and before e-mails are counted, because it locks a wallet.
     pub give_first_credit: VerifiedEmailHook,
-    /// Creates, changes or ends the membership that a provider gives. Called when a person has signed on with it.
+    /// Creates, changes or ends the membership that a provider grants. Called after the user has signed in
+    /// with the provider.
     pub apply_sign_on: SignOnHook,
 }

@@ -1,9 +1,10 @@
-//! Tokens of sessions: compact JWS signed with Ed25519 (RFC 7515, 7519, 8037; advice of RFC 8725).
+//! Tokens of sessions, in the compact serialization of JWS, signed with Ed25519 (RFC 7515, 7519, 8037),
+//! following the recommendations of RFC 8725.
 //!
-//! We sign these tokens and only we read them, so nothing in a token is negotiated: its header must be, byte
-//! for byte, the one header that we write for a known key and the expected kind, and its claims the one text
-//! that we write for their values. `alg: none`, HMAC with the public key, embedded keys, repeated members and
-//! similar attacks are then simply other texts.
+//! The server signs these tokens, and only the server reads them, so nothing in a token is negotiable. The
+//! header must be, byte for byte, the header that the server writes for a known key and the expected kind.
+//! The claims must be, byte for byte, the JSON that the server writes for their values. This excludes attacks
+//! such as `alg: none`, HMAC with the public key, embedded keys and repeated fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,26 +21,26 @@ use kernel::ids::{SessionId, UserId};
 use kernel::random::Random;
 use kernel::secrets::sha256;
 
-/// The longest token that is read; longer texts are refused before anything in them is read.
+/// The maximum length of a token. Longer texts are refused before they are parsed.
 pub const MAX_TOKEN_BYTES: usize = 2_048;
-/// Characters of a key id: 96 bits of the public key's SHA-256 in base64url.
+/// The number of characters of a key id: 96 bits of the public key's SHA-256 hash in base64url.
 const KID_CHARS: usize = 16;
-/// The maximum time by which another replica's clock may be ahead of our clock.
+/// The maximum time by which another replica's clock may be ahead, in seconds.
 const CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// The purpose of a token. One can't be used as another (RFC 8725, section 3.11).
+/// The purpose of a token. A token of one kind isn't accepted as another kind (RFC 8725, section 3.11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenKind {
     /// Authenticates requests.
     Access,
-    /// Is exchanged for new access tokens.
+    /// Requests new access tokens.
     Refresh,
-    /// Authenticates the requests of a browser: the value of the console's cookie.
+    /// Authenticates the requests of a browser, as the value of the console's cookie.
     Browser,
 }
 
 impl TokenKind {
-    /// The header's `typ` (for access tokens: RFC 9068, section 2.1).
+    /// Returns the header's `typ` (for access tokens: RFC 9068, section 2.1).
     pub const fn typ(self) -> &'static str {
         match self {
             Self::Access => "at+jwt",
@@ -49,7 +50,7 @@ impl TokenKind {
     }
 
     /// Returns the lifetime of a token of this kind, in milliseconds (docs/contract/accounts.md#tokens). A
-    /// token that claims more is refused.
+    /// token with a longer lifetime is refused.
     pub const fn lifetime_ms(self) -> i64 {
         match self {
             Self::Access => HOUR_MS,
@@ -62,9 +63,9 @@ impl TokenKind {
 /// this period is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SigningPeriod {
-    /// When the key was created, if that is known.
+    /// The time at which the key was created, if it is known.
     pub since: Option<i64>,
-    /// When another key replaced it.
+    /// The time at which another key replaced it, if any.
     pub until: Option<i64>,
 }
 
@@ -84,25 +85,24 @@ pub struct Claims {
     pub aud: String,
     /// The user.
     pub sub: UserId,
-    /// The login session; the token ends with it.
+    /// The session. The token is valid only while the session is live.
     pub sid: SessionId,
     /// The id of the token.
     pub jti: String,
-    /// When it was signed, in Unix seconds.
+    /// The time at which the token was signed, in Unix seconds.
     pub iat: i64,
-    /// When it expires, in Unix seconds.
+    /// The time at which the token expires, in Unix seconds.
     pub exp: i64,
 }
 
 /// The reason why a token isn't accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JwtError {
-    /// Valid header of a token that we sign, but the key isn't in the set: another replica may have created a
-    /// new one.
+    /// The header is valid, but its key isn't in the set. Another replica may have created the key.
     UnknownKey,
-    /// Another text or another kind of token.
+    /// The text isn't a token of the expected kind, or its signature or its claims are invalid.
     Invalid,
-    /// Expired token.
+    /// The token has expired.
     Expired,
 }
 
@@ -118,7 +118,7 @@ impl fmt::Display for JwtError {
 
 impl std::error::Error for JwtError {}
 
-/// The private half of a signing key: the seed of RFC 8032, section 5.1.5. It is stored sealed only.
+/// The private half of a signing key: the seed of RFC 8032, section 5.1.5. It is stored only in sealed form.
 #[derive(Clone)]
 pub struct PrivateKey([u8; 32]);
 
@@ -148,19 +148,19 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Generates a key; returns it with its private half.
+    /// Generates a key, and returns it with its private half.
     ///
     /// # Errors
-    /// The cryptographic library refuses the key, which it has no reason to.
+    /// The cryptographic library refuses the key, which shouldn't happen.
     pub fn generate(random: &Random) -> Result<(Self, PrivateKey), String> {
         let private = PrivateKey(random.bytes());
         Ok((Self::from_seed(private.expose())?, private))
     }
 
-    /// Restores the key with this private half, stored under `kid`.
+    /// Restores the key `kid` from its stored private half.
     ///
     /// # Errors
-    /// The bytes aren't 32, or belong to a key with another id.
+    /// The length isn't 32 bytes, or the bytes belong to a key with another id.
     pub fn from_private(kid: &str, bytes: &[u8]) -> Result<Self, String> {
         let key = Self::from_seed(bytes)?;
         if key.kid() != kid {
@@ -174,7 +174,7 @@ impl SigningKey {
         self.public.key
     }
 
-    /// The key's id, derived from its public half.
+    /// Returns the key's id, which is derived from its public half.
     pub fn kid(&self) -> &str {
         &self.public.kid
     }
@@ -188,7 +188,7 @@ impl SigningKey {
     }
 }
 
-/// A key that verifies signatures, with the token headers that name it.
+/// A key that verifies signatures, with the token headers that contain its id.
 #[derive(Clone, Debug)]
 pub struct VerifyingKey {
     kid: String,
@@ -200,7 +200,7 @@ pub struct VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// The key with this public half.
+    /// Creates the key with this public half.
     pub fn new(key: [u8; 32]) -> Self {
         let kid: String = URL_SAFE_NO_PAD.encode(sha256(&key)).chars().take(KID_CHARS).collect();
         let header = |kind| URL_SAFE_NO_PAD.encode(header_json(kind, &kid));
@@ -214,7 +214,7 @@ impl VerifyingKey {
         }
     }
 
-    /// The key's id, derived from its public half.
+    /// Returns the key's id, which is derived from its public half.
     pub fn kid(&self) -> &str {
         &self.kid
     }
@@ -236,7 +236,8 @@ pub struct Keyset {
 }
 
 impl Keyset {
-    /// A set with this signing key. Tokens of the `older` keys, given by their public halves, stay valid.
+    /// Creates a set with this signing key. `older` are the public halves of the keys whose tokens are also
+    /// valid.
     pub fn new(active: Arc<SigningKey>, older: &[[u8; 32]]) -> Self {
         let others = older.iter().filter(|key| **key != active.public_key());
         let verifying =
@@ -244,7 +245,7 @@ impl Keyset {
         Self { active, verifying }
     }
 
-    /// The set, with the period in which the key of this id signs.
+    /// Sets the period in which the key with this id signs.
     #[must_use]
     pub fn with_signing_period(mut self, kid: &str, signing_period: SigningPeriod) -> Self {
         for key in self.verifying.iter_mut().filter(|key| key.kid == kid) {
@@ -258,8 +259,8 @@ impl Keyset {
         self.active.kid()
     }
 
-    /// Signs a token with these claims. [`Keyset::verify`] reads tokens of at most [`MAX_TOKEN_BYTES`], so
-    /// the configuration has to keep `iss` and `aud` short.
+    /// Signs a token with these claims. [`Keyset::verify`] accepts at most [`MAX_TOKEN_BYTES`], so `iss` and
+    /// `aud` must be short. The configuration limits their length.
     pub fn sign(&self, kind: TokenKind, claims: &Claims) -> String {
         let header = self.active.public.header(kind);
         let mut token = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims_json(claims)));
@@ -269,11 +270,11 @@ impl Keyset {
         token
     }
 
-    /// Returns the claims of a token if it is ours, of this kind, for this issuer and audience, and valid
-    /// now.
+    /// Returns the claims of a token, if one of these keys signed it, and it is of this kind, for this issuer
+    /// and audience, and valid now.
     ///
     /// # Errors
-    /// On [`JwtError::UnknownKey`] the caller should load the keys again, once.
+    /// After [`JwtError::UnknownKey`], the caller should reload the keys and try once more.
     pub fn verify(
         &self,
         token: &str,
@@ -312,7 +313,7 @@ impl Keyset {
         json!({"keys": self.verifying.iter().map(key).collect::<Vec<_>>()})
     }
 
-    /// Returns [`JwtError::UnknownKey`] for a header that we write but that names an unknown key, and
+    /// Returns [`JwtError::UnknownKey`] for a header that is valid except that its key id is unknown, and
     /// [`JwtError::Invalid`] for every other text.
     fn missing_key_error(&self, header: &str, kind: TokenKind) -> JwtError {
         let unknown = || {
@@ -328,19 +329,19 @@ impl Keyset {
     }
 }
 
-/// The only header that we write for this kind and key.
+/// Returns the only valid header for this kind and key.
 fn header_json(kind: TokenKind, kid: &str) -> String {
     format!(r#"{{"alg":"EdDSA","typ":"{}","kid":"{kid}"}}"#, kind.typ())
 }
 
-/// The only text that we write for these claims: order and spelling are fixed.
+/// Returns the only valid JSON for these claims, with a fixed order and spelling.
 fn claims_json(claims: &Claims) -> String {
     let Claims { iss, aud, sub, sid, jti, iat, exp } = claims;
     let [iss, aud, jti] = [iss, aud, jti].map(|text| Value::from(text.as_str()));
     format!(r#"{{"iss":{iss},"aud":{aud},"sub":"{sub}","sid":"{sid}","jti":{jti},"iat":{iat},"exp":{exp}}}"#)
 }
 
-/// The claims as JSON has them.
+/// The claims in JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClaimsJson<'a> {
@@ -358,7 +359,7 @@ struct ClaimsJson<'a> {
     exp: i64,
 }
 
-/// Reads claims, only from the text that [`claims_json`] writes for them.
+/// Reads claims; `None` unless [`claims_json`] would write exactly this text for them.
 fn read_claims(payload: &[u8]) -> Option<Claims> {
     let wire: ClaimsJson<'_> = serde_json::from_slice(payload).ok()?;
     let claims = Claims {

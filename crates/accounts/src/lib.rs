@@ -1,19 +1,20 @@
-//! Accounts: people, their passwords, sessions and tokens. [`Accounts`] is the handle; operations are
-//! functions that take it.
+//! User accounts: passwords, sessions and tokens. [`Accounts`] is the handle; operations are functions that
+//! take it.
 //!
 //! * `account/`: [`registration`] creates an account, [`verification`] confirms its e-mail address,
-//!   [`profiles`] reads and changes it, [`email_changes`] sets a new address, [`passwords`] a new password with a
-//!   mailed link, [`password_changes`] with the old password; [`connections`] lists and removes the connections
-//!   with providers.
-//! * `factors/`: [`passkeys`] adds and removes the keys of authenticators; [`second_factor`] adds, removes and
-//!   checks one-time codes and recovery codes; [`seeds`] reseals them.
-//! * [`sign_in`] opens a session with a password, a passkey or a provider, and asks a person again who they are.
-//! * [`tokens`] are signed and checked for a session; [`sessions`] lists and ends sessions.
+//!   [`profiles`] reads and changes it, [`email_changes`] sets a new address, [`passwords`] resets the
+//!   password with an e-mailed link, [`password_changes`] replaces it if the user knows the current one;
+//!   [`connections`] lists and removes the connections to providers.
+//! * `factors/`: [`passkeys`] adds and removes passkeys; [`second_factor`] adds, removes and checks one-time
+//!   codes and recovery codes; [`seeds`] reseals them.
+//! * [`sign_in`] opens a session with a password, a passkey or a provider, and asks users to confirm their
+//!   identity again.
+//! * [`tokens`] signs and checks the tokens of a session; [`sessions`] lists and ends sessions.
 //! * [`signing_keys`] rotates, revokes and reseals the keys that sign tokens; [`cleanup`] removes old rows;
 //!   [`address_folding`] is an upgrade step.
-//! * [`hasher`] hashes passwords behind a queue, [`jwt`] is the format of tokens.
-//! * [`rules`] contains the pure rules, such as those of passwords and throttling, [`store`] the SQL,
-//!   [`memory`] the caches of this replica: live sessions and signing keys.
+//! * [`hasher`] hashes passwords behind a queue, [`jwt`] signs and parses tokens.
+//! * [`rules`] contains pure functions, such as the rules of passwords and throttling; [`store`] contains the
+//!   SQL; [`memory`] contains the caches of this replica: live sessions and signing keys.
 //!
 //! Other subjects take part in the transactions of accounts through [`hooks`].
 
@@ -75,7 +76,8 @@ pub struct Parts {
     pub outbox: Arc<Outbox>,
     pub metrics: Arc<Metrics>,
     pub settings: Settings,
-    /// The relying party of passkeys: the host of the public URL. `None` where its address can't have passkeys.
+    /// The relying party of passkeys: the host of the public URL. `None` if browsers don't support passkeys
+    /// for this URL.
     pub(crate) relying_party: Option<RelyingParty>,
     pub hooks: Hooks,
     /// Hashes passwords off the async threads.
@@ -84,7 +86,7 @@ pub struct Parts {
     pub sessions: Sessions,
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
-    /// The providers of sign-ons.
+    /// The identity providers.
     pub providers: Arc<Providers>,
 }
 
@@ -100,22 +102,20 @@ pub struct Shared {
     pub feed: Arc<Feed>,
     /// The request limiter of this replica.
     pub limiter: Arc<Limiter>,
-    /// Seals signing keys.
+    /// Seals secrets, such as signing keys.
     pub sealer: Arc<Sealer>,
     /// The outbox of e-mails.
     pub outbox: Arc<Outbox>,
     /// Counts logins.
     pub metrics: Arc<Metrics>,
-    /// The providers of sign-ons.
+    /// The identity providers.
     pub providers: Arc<Providers>,
 }
 
-/// A session and the person who opened it.
+/// A session and the user who opened it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Session {
-    /// The session.
     pub id: SessionId,
-    /// The person.
     pub user_id: UserId,
 }
 
@@ -127,7 +127,7 @@ impl Deref for Accounts {
 }
 
 impl Accounts {
-    /// A handle with empty caches.
+    /// Creates a handle with empty caches.
     pub fn new(shared: Shared, hasher: Hasher, settings: Settings, hooks: Hooks) -> Self {
         let Shared { db, clock, random, feed, limiter, sealer, outbox, metrics, providers } = shared;
         let relying_party = RelyingParty::of(&settings.public_url);

@@ -1,4 +1,4 @@
-//! Caches of this replica; all of their content can be read from the database again.
+//! In-memory caches of this replica. Everything in them can be read from the database again.
 
 pub mod sessions;
 pub mod signing_keys;

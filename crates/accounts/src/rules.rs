@@ -1,4 +1,4 @@
-//! Pure rules, without I/O: passwords, throttling, and the stored description of a client.
+//! Pure rules, without I/O.
 
 pub mod free_usernames;
 pub mod linking;

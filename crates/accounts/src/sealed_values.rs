@@ -1,4 +1,4 @@
-//! Values that a browser keeps for us: sealed, and valid for some minutes.
+//! Sealed values that a browser stores for the server. They are valid for a few minutes.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,14 +9,15 @@ use crate::Accounts;
 use kernel::clock::MINUTE_MS;
 use kernel::error::Error;
 
-/// The text that is sealed.
+/// The plaintext of a sealed value, as JSON.
 #[derive(Serialize, Deserialize)]
 struct Envelope<T> {
     expires_at_ms: i64,
     contents: T,
 }
 
-/// Seals a value, valid for `lifetime_ms` from now. `associated` is its purpose.
+/// Seals a value that is valid for `lifetime_ms` from now. `associated` is its purpose, which [`open`]
+/// checks.
 ///
 /// # Errors
 /// The installation has no master key.
@@ -42,6 +43,6 @@ pub(crate) fn open<T: DeserializeOwned>(
     let text = accounts.sealer.open(&sealed, associated).ok()?;
     let Envelope { expires_at_ms, contents } = serde_json::from_slice(&text).ok()?;
     let left_ms = expires_at_ms.saturating_sub(accounts.clock.now().unix_ms());
-    // A value from further ahead was written by a clock that has been set back since.
+    // A value that expires later than this was sealed before the clock was set back.
     (1..=lifetime_ms.saturating_add(MINUTE_MS)).contains(&left_ms).then_some(contents)
 }

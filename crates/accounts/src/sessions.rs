@@ -1,4 +1,4 @@
-//! The sessions of a person: listed and ended by the person, ended by an operator.
+//! The sessions of a user: users list and end their own sessions, and operators can end them.
 
 use crate::{Accounts, Session, store};
 use db::{Lock, Page, Tx};
@@ -15,10 +15,10 @@ use trail::{Action, Event, Trail};
 
 pub use crate::store::sessions::{ListedSession, SessionKind};
 
-/// The maximum number of times per minute that a session's use is stored.
+/// The maximum number of times per minute that a session's last use is stored.
 const SEEN_PER_MINUTE: u32 = 1;
 
-/// A page of a person's live sessions.
+/// A page of a user's live sessions.
 #[derive(Clone, Debug)]
 pub struct SessionPage {
     /// The sessions, newest first.
@@ -95,8 +95,8 @@ pub async fn end_others(accounts: &Accounts, trail: &Trail, session: Session) ->
     Ok(tx.commit().await?)
 }
 
-/// Notes that a session was used: in memory immediately, in the database at most once per minute. If the
-/// database can't store it now, a later use will.
+/// Updates the time of a session's last use: in memory immediately, in the database at most once per minute.
+/// A failure to store it is only logged, because a later use stores a newer time.
 pub fn note_seen<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -128,7 +128,7 @@ async fn store_seen(
     tx.commit().await
 }
 
-/// Takes the lock of the account that a session belongs to, and returns the account.
+/// Locks the account that a session belongs to, and returns the account.
 ///
 /// # Errors
 /// 401 if the session has ended since the gate accepted it.
@@ -163,7 +163,8 @@ pub(super) async fn record(
     Ok(())
 }
 
-/// Ends the sessions of a user, or all sessions, for the operator; returns how many were live.
+/// Ends the sessions of a user, or all sessions if `user_id` is `None`, on behalf of an operator. Returns the
+/// number of sessions that were live.
 ///
 /// # Errors
 /// The database fails.
@@ -174,7 +175,7 @@ pub async fn end_all(accounts: &Accounts, user_id: Option<UserId>) -> Result<u64
     Ok(sessions)
 }
 
-/// As [`end_all`], in the caller's transaction.
+/// Does the same as [`end_all`] in the caller's transaction.
 pub(super) async fn end_all_in(
     accounts: &Accounts,
     tx: &mut Tx,

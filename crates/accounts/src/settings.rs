@@ -17,10 +17,10 @@ pub struct Settings {
     pub public_url: String,
     /// `true` if a login requires a verified address.
     pub require_verified_email: bool,
-    /// The lifetime of a browser's session without use, unless it is remembered, in hours; 0 for the same as
-    /// other sessions.
+    /// The time after which an unused browser session ends, in hours, unless the user chose to be remembered;
+    /// 0 for the same lifetime as other sessions.
     pub browser_idle_hours: u32,
-    /// The people who may register.
+    /// The rule for who may register.
     pub registration: RegistrationMode,
     /// The table `sign_in`.
     pub sign_in: SignIn,
@@ -32,38 +32,39 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignIn {
-    /// `true` if people may sign in with passwords. Operators always may.
+    /// `true` if users can sign in with passwords. Operators always can.
     pub passwords: bool,
-    /// `true` if people may add one-time codes as a second factor. Existing ones are required either way.
+    /// `true` if users can add one-time codes as a second factor. If it is `false`, existing second factors
+    /// are still required.
     pub totp: bool,
-    /// `true` if people may add passkeys, and sign in with them.
+    /// `true` if users can add passkeys and sign in with them.
     pub passkeys: bool,
-    /// Whom a second factor is compulsory for.
+    /// The users who must have a second factor.
     pub require_second_factor: SecondFactorFor,
     /// The time for which a session may change second factors after its user has confirmed their identity, in
     /// minutes.
     #[serde(deserialize_with = "whole::<1, 60, _, _>")]
     pub fresh_minutes: u32,
-    /// The file of the providers with which people may sign in.
+    /// The file with the providers that users can sign in with.
     #[serde(deserialize_with = "path")]
     pub providers_file: Option<PathBuf>,
 }
 
-/// The people for whom a second factor is compulsory.
+/// The users who must have a second factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecondFactorFor {
     /// Operators, and members of organizations that require one.
     Operators,
-    /// Everybody.
+    /// Everyone.
     Everyone,
 }
 
-/// The people who may register.
+/// The rule for who may register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegistrationMode {
-    /// Everybody.
+    /// Everyone.
     Open,
     /// People with an open invitation to their address.
     Invited,
@@ -72,12 +73,12 @@ pub enum RegistrationMode {
 }
 
 impl SignIn {
-    /// Returns `true` if everybody needs a second factor.
+    /// Returns `true` if everyone must have a second factor.
     pub fn asks_everyone(&self) -> bool {
         self.require_second_factor == SecondFactorFor::Everyone
     }
 
-    /// Returns `true` if a person may prove with a password who they are.
+    /// Returns `true` if the user can sign in with a password.
     pub fn takes_password_of(&self, user: &User) -> bool {
         self.passwords || user.operator_since.is_some()
     }

@@ -1,11 +1,11 @@
-//! Signing in: with a password ([`log_in`]), a [`passkey`] or a [`provider`], and proving again who one is
-//! ([`reauthentication`]).
+//! Signing in with a password ([`log_in`]), a [`passkey`] or a [`provider`], and confirming a user's identity
+//! again ([`reauthentication`]).
 //!
-//! 1. An `Attempt` (`attempts`) is counted before anything is checked; if it is refused, it leaves an audit entry
+//! 1. An `Attempt` (`attempts`) is counted before anything is checked. A refused attempt adds an audit entry
 //!    (`refusals`).
-//! 2. A right password (`password`), a passkey or a sign-on makes a `FirstStep`.
-//! 3. `open` (`session`) checks the second factor and opens the session. If a code is due, the browser keeps a
-//!    [`PendingLogin`] meanwhile, and the code comes in a step of its own (`second_step`).
+//! 2. A correct password (`password`), a passkey or a sign-on completes the `FirstStep`.
+//! 3. `open` (`session`) checks the second factor and opens the session. If a code is required, the browser
+//!    keeps a [`PendingLogin`], and sends the code in a separate request (`second_step`).
 
 pub(crate) mod attempts;
 pub mod passkey;

@@ -18,7 +18,7 @@ pub struct Revoked {
     pub sessions: u64,
 }
 
-/// Counts of keys by whether they had to be resealed.
+/// The numbers of keys that were resealed and left unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
     /// Keys that were resealed.
@@ -27,7 +27,8 @@ pub struct Resealed {
     pub unchanged: u64,
 }
 
-/// Creates a key that signs new tokens; tokens of older keys stay valid until they expire. Returns its `kid`.
+/// Creates a key that signs new tokens, and returns its `kid`. Tokens of older keys stay valid until they
+/// expire.
 ///
 /// # Errors
 /// The database fails.
@@ -41,8 +42,8 @@ pub async fn rotate(accounts: &Accounts) -> Result<String, Error> {
     Ok(kid)
 }
 
-/// Creates a key that signs new tokens, and removes all older keys. All sessions end as well: the holder of
-/// an old key can make a token for any of them, and a token of an old key can't be exchanged for a new one.
+/// Creates a key that signs new tokens, and removes all older keys. All sessions end as well: a stolen key
+/// could have signed a token for any of them, and a token of an old key can't be exchanged for a new one.
 ///
 /// # Errors
 /// The database fails.

@@ -12,23 +12,23 @@ use kernel::futures::BoxFuture;
 use kernel::ids::{ConnectionId, TokenId};
 use trail::Trail;
 
-/// The lifetime of a session, in milliseconds: that of its refresh or browser token.
+/// The lifetime of a session, in milliseconds. Its refresh or browser token has the same lifetime.
 pub const SESSION_MS: i64 = TokenKind::Refresh.lifetime_ms();
-/// The maximum time by which a time may lie in the future, in milliseconds, because the clocks of replicas
-/// differ.
+/// The maximum difference between the clocks of two replicas, in milliseconds. A stored time can be this far
+/// in the future.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
-/// The lifetime of an operator's session in a browser without use, in milliseconds (NIST SP 800-63B-4, AAL2).
+/// The time after which an operator's unused browser session ends, in milliseconds (NIST SP 800-63B-4, AAL2).
 const OPERATOR_IDLE_MS: i64 = HOUR_MS;
 /// The lifetime of an access token, in seconds.
 pub const ACCESS_TOKEN_S: i64 = TokenKind::Access.lifetime_ms() / SECOND_MS;
 
 impl Accounts {
     /// Returns the live session of a token of this kind. A browser's session ends if it isn't used for
-    /// `console.idle_hours`, or an operator's for an hour, unless the person asked to be remembered.
+    /// `console.idle_hours`, or an operator's for an hour, unless the user chose to be remembered.
     ///
     /// # Errors
-    /// 401 if the token is of another kind or its session has ended; 503 if the session isn't cached and the
-    /// database can't be reached.
+    /// 401 if the token is invalid or of another kind, or its session has ended; 503 if the session isn't
+    /// cached and the database can't be reached.
     pub fn live_session<'a>(
         &'a self,
         token: &'a str,
@@ -46,7 +46,8 @@ impl Accounts {
         let claims = self.signing_keys.verify(self, token, kind, now).await?.ok_or(refused)?;
         let session = match kind {
             TokenKind::Access | TokenKind::Browser => self.sessions.live(self, claims.sid, now).await?,
-            // Refreshes are rare and give an hour's access: worth a read of the database.
+            // Refreshes are rare, so this check reads the database instead of the cache, which may be
+            // slightly outdated.
             TokenKind::Refresh => store::sessions::live(&mut self.db.read().await?, claims.sid, now).await?,
         };
         let session = match session {
@@ -54,7 +55,7 @@ impl Accounts {
             _ => return Err(refused.into()),
         };
         if self.is_idle(&session, now) {
-            // Another replica may have seen it since.
+            // The session may have been used on another replica since then.
             let stored = store::sessions::live(&mut self.db.read().await?, claims.sid, now).await?;
             match stored.filter(|stored| !self.is_idle(stored, now)) {
                 Some(stored) => self.sessions.note_seen(claims.sid, stored.last_seen_at),
@@ -64,7 +65,7 @@ impl Accounts {
         Ok(Session { id: claims.sid, user_id: session.user_id })
     }
 
-    /// Returns `true` if the person of a live session has recently confirmed who they are: within
+    /// Returns `true` if the user of a live session has confirmed their identity within the last
     /// `sign_in.fresh_minutes`.
     ///
     /// # Errors
@@ -73,12 +74,12 @@ impl Accounts {
         let now = self.clock.now();
         let Some(live) = self.sessions.live(self, session.id, now).await? else { return Ok(false) };
         let age_ms = now.unix_ms() - live.authenticated_at.unix_ms();
-        // A time further ahead was written by a clock that has been set back since.
+        // A time further in the future comes from a clock that has since been set back.
         Ok((-CLOCK_SKEW_MS..self.settings.sign_in.fresh_ms()).contains(&age_ms))
     }
 
-    /// Returns the connection with a provider that opened a live session; `None` if a password or a passkey
-    /// did.
+    /// Returns the connection to a provider that opened a live session; `None` if a password or a passkey
+    /// opened it.
     ///
     /// # Errors
     /// 503 if the session isn't cached and the database can't be reached.
@@ -87,15 +88,15 @@ impl Accounts {
         Ok(live.and_then(|live| live.connection_id))
     }
 
-    /// Returns `true` if a session has ended because a browser didn't use it.
+    /// Returns `true` if a browser's session has ended because it wasn't used.
     fn is_idle(&self, session: &LiveSession, now: Time) -> bool {
         session.kind == SessionKind::Browser
             && !session.remember_me
             && session.last_seen_at <= self.idle_since(session.is_operator, now)
     }
 
-    /// Returns the latest time of last use with which a browser's session has ended by now; 1970 if sessions
-    /// don't end without use. An operator's session ends sooner.
+    /// Returns the time of last use at or before which a browser's session has ended by now; the Unix epoch
+    /// if unused sessions don't end. For operators, the limit is [`OPERATOR_IDLE_MS`].
     pub(crate) fn idle_since(&self, is_operator: bool, now: Time) -> Time {
         match i64::from(self.settings.browser_idle_hours) {
             _ if is_operator => now.plus_ms(-OPERATOR_IDLE_MS),
@@ -114,7 +115,7 @@ impl Accounts {
     }
 }
 
-/// Signs a new access token of a session, and stores that the session was used.
+/// Signs a new access token for a session, and updates the time at which the session was last seen.
 ///
 /// # Errors
 /// No signing key exists.
@@ -131,7 +132,7 @@ pub async fn refresh(
 }
 
 impl TokenKind {
-    /// Returns the kind of the sessions that have tokens of this kind.
+    /// Returns the kind of session that has tokens of this kind.
     const fn session_kind(self) -> SessionKind {
         match self {
             Self::Access | Self::Refresh => SessionKind::Api,
@@ -140,7 +141,7 @@ impl TokenKind {
     }
 }
 
-/// Signs a token of a session, with a lifetime that begins now.
+/// Signs a token for a session, with a lifetime that begins now.
 pub(super) async fn sign(
     accounts: &Accounts,
     kind: TokenKind,

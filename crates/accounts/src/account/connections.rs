@@ -1,4 +1,4 @@
-//! The connections of an account with providers.
+//! The connections of an account to providers.
 
 use crate::account::entries::record;
 use crate::factors::second_factor;
@@ -17,18 +17,18 @@ use trail::{Action, Trail};
 
 pub use crate::store::connections::Connection;
 
-/// The ways into an account.
+/// The sign-in methods of an account, except passkeys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaysIn {
-    /// `true` if the person has a password.
+    /// `true` if the account has a password.
     pub has_password: bool,
-    /// `true` if it opens the account.
+    /// `true` if the user can sign in with the password.
     pub is_password_taken: bool,
     /// The connections, oldest first.
     pub connections: Vec<Connection>,
 }
 
-/// Returns the ways into the account of a person.
+/// Returns the sign-in methods of a user's account, except passkeys.
 ///
 /// # Errors
 /// The database fails.
@@ -88,9 +88,9 @@ pub(crate) enum WayIn {
     Passkey(PasskeyId),
 }
 
-/// Returns `true` if the person has a sign-in method other than this one: a password where passwords are
-/// accepted, a connection with a configured provider, or a passkey where passkeys can be used. The answer is
-/// reliable only under the account's lock.
+/// Returns `true` if the user has a sign-in method other than this one: a password if passwords are accepted,
+/// a connection to a configured provider, or a passkey if passkeys are available. The result is reliable only
+/// while the account is locked.
 pub(crate) async fn has_way_in(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -119,13 +119,13 @@ pub(crate) async fn has_way_in(
     Ok(passkeys.iter().any(|passkey| WayIn::Passkey(passkey.id) != besides))
 }
 
-/// Creates a connection that was waiting for the user's consent. The provider's claims about their membership
-/// take effect at their next sign-on.
+/// Creates a pending connection after the user has confirmed it. The memberships that the provider grants
+/// take effect at the user's next sign-on.
 ///
 /// # Errors
-/// `sign_on_expired` if it belongs to another account, or the provider's issuer has changed;
-/// `provider_not_found`; `email_not_verified`; `connection_taken` if another account has it; 401 if the
-/// session has ended.
+/// `sign_on_expired` if the pending connection belongs to another account, or the provider's issuer has
+/// changed; `provider_not_found`; `email_not_verified`; `connection_taken` if another account is connected to
+/// this identity; 401 if the session has ended.
 pub async fn confirm(
     accounts: &Accounts,
     trail: &Trail,
@@ -139,13 +139,13 @@ pub async fn confirm(
     let now = accounts.clock.now();
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
-    // The account may have been created by someone who can't read mail to its address.
+    // The account may have been created by someone who can't read e-mails to its address.
     if user.email_verified_at.is_none() {
         return Err(Code::EmailNotVerified.into());
     }
     let found = store::connections::by_subject(&mut tx, &pending.issuer, &pending.subject).await?;
     match found {
-        // A second click.
+        // The user has confirmed it twice.
         Some((_, user_id)) if user_id == user.id => return Ok(()),
         Some(_) => return Err(Code::ConnectionTaken.into()),
         None => {}
@@ -167,7 +167,7 @@ pub async fn confirm(
     Ok(())
 }
 
-/// Adds a connection; `None` if the person at the provider already has one.
+/// Adds a connection and returns its id; `None` if the provider's user is already connected to an account.
 pub(crate) async fn add(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -188,7 +188,7 @@ pub(crate) async fn add(
     Ok(store::connections::insert(tx, &new, now).await?.then_some(id))
 }
 
-/// Notifies the owner that the account was connected, and records it.
+/// Notifies the owner that the account was connected, and adds an audit entry.
 pub(crate) async fn notify_connected(
     accounts: &Accounts,
     tx: &mut Tx,

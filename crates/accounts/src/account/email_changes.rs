@@ -1,10 +1,11 @@
-//! Changes of an account's e-mail address. A logged-in person requests the change with their password and
-//! confirms it with a link that is mailed to the new address. The old address gets a notice.
+//! Changes of an account's e-mail address. A logged-in user requests the change with their password, and
+//! confirms it with a link that is sent to the new address. The old address gets a notice.
 //!
-//! The response doesn't reveal whether the new address has an account; the e-mail to it does, because its
-//! reader may know. The link alone isn't enough: a person could request another person's address, and the
-//! owner, by following the link, would give them everything that waits for that address. So the page behind
-//! the link also asks for the account's password.
+//! The response doesn't reveal whether the new address has an account. The e-mail does reveal it, because
+//! only the owner of the address can read it. The link alone isn't enough: an attacker could request someone
+//! else's address, and if its owner followed the link, the attacker's account would get everything that is
+//! pending for the address, such as invitations. So the page that the link opens also asks for the account's
+//! password.
 
 use crate::account::entries::record;
 use crate::factors::second_factor::require_fresh_session;
@@ -50,13 +51,13 @@ pub async fn pending(accounts: &Accounts, user_id: UserId) -> Result<Option<Pend
     Ok(store::email_changes::pending(&mut tx, user_id, accounts.clock.now()).await?)
 }
 
-/// Stores the new address, e-mails a link to it, and notifies the current address if it is verified. Nothing
-/// changes until the link is used. A later request voids the link of an earlier one. A wrong password counts
-/// as a failed login.
+/// Stores the new address, e-mails a link to it, and notifies the current address if it is verified. The
+/// account doesn't change until the link is used. A later request invalidates the link of an earlier request.
+/// A wrong password counts as a failed login.
 ///
 /// # Errors
 /// 400 if the account already has the address; `wrong_password`; 401 if the session has ended or the password
-/// was changed meanwhile; 429 after too many guesses or e-mails, or while the password queue is full.
+/// has changed in the meantime; 429 after too many guesses or e-mails, or while the password queue is full.
 pub fn request<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -89,7 +90,7 @@ pub fn request<'a>(
         };
         store::email_changes::replace(&mut tx, &change, now, now.plus_ms(LINK_MS)).await?;
         let sender = Sender::person(trail, user.id);
-        // The notice first: the counters of e-mails are locked in their order.
+        // The notice is queued first, because the counters of e-mails must be locked in order.
         if user.email_verified_at.is_some() {
             let about = About { new_email: Some(new.display.clone()), ..About::default() };
             let notice = Draft { template: Template::EmailChangeRequested, about };
@@ -110,13 +111,13 @@ fn unchanged() -> Error {
     Error::invalid(vec![Detail { param: "new_email".to_owned(), code: UNCHANGED, message }])
 }
 
-/// Consumes the token and sets the new address, which counts as verified; returns it. Open invitations for it
-/// are accepted. Every session of the account ends except the one that asked, and every older link stops
-/// working. A wrong password counts as a failed login, and doesn't consume the token.
+/// Consumes the token, and sets and returns the new address, which counts as verified. Open invitations for
+/// it are accepted. Every session of the account ends except the session that requested the change, and every
+/// older link stops working. A wrong password counts as a failed login, and doesn't consume the token.
 ///
 /// # Errors
-/// `invalid_token`; `wrong_password`; 409 `email_taken` if another account has got the address meanwhile; 429
-/// while the caller has to wait or the password queue is full.
+/// `invalid_token`; `wrong_password`; 409 `email_taken` if another account has taken the address in the
+/// meantime; 429 while the caller has to wait or the password queue is full.
 pub async fn confirm(
     accounts: &Accounts,
     trail: &Trail,
@@ -151,9 +152,9 @@ pub async fn confirm(
     Ok(change.email)
 }
 
-/// Accepts the invitations for the new address, sets the address, and gives the credit of a verified person.
-/// The order matters: invitations lock organizations, and the new address, which is unique, would keep others
-/// from adding rows that refer to the account while they hold the lock of an organization.
+/// Accepts the invitations for the new address, sets the address, and gives the first credit of a verified
+/// account. The order matters. Accepting invitations locks organizations. Setting the unique address first
+/// would block transactions that hold the lock of an organization and add a row that refers to the account.
 async fn set_address(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -172,8 +173,8 @@ async fn set_address(
     (accounts.hooks.give_first_credit)(tx, &verified, now).await
 }
 
-/// Checks the account's password, and clears the guess if it was right. Returns the account and the hash that
-/// it was checked against.
+/// Checks the account's password, and clears the counted guess if the password is right. Returns the account
+/// and the password hash.
 ///
 /// # Errors
 /// Those of [`password::check_own`].
@@ -185,7 +186,7 @@ async fn check_password(
 ) -> Result<(User, String), Error> {
     let right = password::check_own(accounts, trail, account, ("password", password)).await?;
     drop(right.place);
-    // In a transaction of its own, because the caller's next step may still be refused for another reason.
+    // A separate transaction, because the caller's next step may still be refused for another reason.
     let mut tx = accounts.db.write().await?;
     right.attempt.forget_password(&mut tx, accounts.clock.now()).await?;
     tx.commit().await?;

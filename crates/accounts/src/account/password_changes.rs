@@ -1,4 +1,4 @@
-//! Changes of the password by a logged-in person who knows the current one.
+//! Changes of the password by a logged-in user who enters the current one.
 
 use crate::account::passwords;
 use crate::factors::second_factor::require_fresh_session;
@@ -19,21 +19,21 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::Template;
 use trail::{Action, Event, Trail};
 
-/// The current password and the new one, as typed.
+/// The current password and the new one, as entered.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
     pub current_password: &'a str,
     pub new_password: &'a str,
 }
 
-/// Sets the new password. Every other session of the account ends, and every older link for a new password or
-/// a new address stops working. A wrong current password counts as a failed login. Returns the time of the
-/// change.
+/// Sets the new password. Every other session of the account ends, and older links that reset the password or
+/// confirm a new address stop working. A wrong current password counts as a failed login. Returns the time of
+/// the change.
 ///
 /// # Errors
 /// 400 with each rule that the new password breaks; `no_password`; `wrong_password`; 401 if the session has
-/// ended or the password was changed meanwhile; 429 after too many changes or guesses, or while the password
-/// queue is full.
+/// ended or the password has changed in the meantime; 429 after too many changes or guesses, or while the
+/// password queue is full.
 pub fn change<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -50,7 +50,7 @@ pub fn change<'a>(
             return Err(Code::NoPassword.into());
         }
         passwords::check_rules("new_password", change.new_password, user)?;
-        // Check before anything is hashed, and again below under the lock.
+        // This check avoids hashing for nothing. It is repeated below, under the lock.
         check_limit(accounts, &mut tx, user.id, accounts.clock.now()).await?;
         drop(tx);
         require_fresh_session(accounts, session).await?;
@@ -61,8 +61,8 @@ pub fn change<'a>(
         drop(place);
         let now = accounts.clock.now();
         let mut tx = accounts.db.write().await?;
-        // Another request may have changed the password or ended this session during the hashing: then the
-        // check above is no longer valid.
+        // Another request may have changed the password or ended this session during the hashing. In that
+        // case the check above is no longer valid.
         let is_replaced =
             store::users::replace_password(&mut tx, user.id, &stored, &password_hash, now).await?;
         if !is_replaced || store::sessions::live(&mut tx, session.id, now).await?.is_none() {
@@ -87,7 +87,7 @@ pub fn change<'a>(
     })
 }
 
-/// Refuses a change beyond the hourly limit. Earlier changes are counted in the audit trail.
+/// Returns 429 if the hourly limit is reached. Earlier changes are counted in the audit trail.
 async fn check_limit(accounts: &Accounts, tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), Error> {
     let limits = &accounts.settings.limits;
     if !limits.enabled {

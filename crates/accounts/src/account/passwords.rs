@@ -1,8 +1,7 @@
-//! Password resets with a mailed link.
+//! Password resets with an e-mailed link.
 //!
-//! Anyone can register another person's address and use the account before the owner arrives. So when an
-//! account's first proof of its address comes together with a new password, all earlier access to the account
-//! ends.
+//! Anyone can register another person's address, and use the account before the owner of the address does. So
+//! if the address is first verified together with a new password, all earlier access to the account ends.
 
 use crate::factors::second_factor;
 use crate::hasher::Place;
@@ -31,13 +30,14 @@ pub const UNCHANGED: &str = "password_unchanged";
 pub struct NewPassword {
     /// The account's address.
     pub email: String,
-    /// The organizations that the account belongs to, one line each, if another person may have added it.
+    /// The organizations that the account belongs to, one line for each, if another person may have added it
+    /// to them.
     pub belongs_to: Vec<String>,
 }
 
-/// Queues an e-mail with a link for a new password. The address need not have an account: the recipient is
-/// looked up when the e-mail is sent, so neither the outcome nor the response time reveals whether one
-/// exists.
+/// Queues an e-mail with a link that resets the password. The address doesn't have to belong to an account:
+/// the recipient is looked up when the e-mail is sent, so neither the response nor its time reveals whether
+/// an account exists.
 ///
 /// # Errors
 /// 429 for more e-mails than allowed within an hour.
@@ -57,9 +57,9 @@ pub fn request_reset<'a>(
     })
 }
 
-/// Consumes the token and sets the password; every session of the account and every link to a new address
-/// ends. If the address had never been verified, every other access to the account ends too. A password that
-/// breaks a rule doesn't consume the token.
+/// Consumes the token and sets the password. Every session of the account ends, and a pending change of its
+/// address is canceled. If the address was never verified before, every other access to the account ends too.
+/// A password that breaks a rule doesn't consume the token.
 ///
 /// # Errors
 /// `invalid_token`; 400 with each rule that the password breaks; 429 while the password queue is full.
@@ -90,9 +90,9 @@ pub async fn reset(
     set_and_commit(accounts, tx, &trail, account.user, &password_hash, now).await
 }
 
-/// Sets the password of an account whose owner has confirmed the e-mail address, ends its sessions and commits.
-/// If the address wasn't verified before, all access that was created earlier ends as well, and the owner
-/// gets a list of the organizations that the account belongs to.
+/// Sets the password of an account whose owner has confirmed the e-mail address, ends its sessions, and
+/// commits. If the address wasn't verified before, all access that was created earlier ends as well, and the
+/// owner gets a list of the organizations that the account belongs to.
 pub(super) async fn set_and_commit(
     accounts: &Accounts,
     mut tx: Tx,
@@ -110,7 +110,7 @@ pub(super) async fn set_and_commit(
     let mut belongs_to = Vec::new();
     if verified.is_first() {
         store::email_tokens::remove_all(&mut tx, user.id).await?;
-        // These belong to earlier users of the account, and would keep the owner out.
+        // These second factors belong to earlier users of the account, and would lock the owner out.
         second_factor::remove_all(&mut tx, user.id).await?;
         belongs_to = (accounts.hooks.reclaim)(&mut tx, trail, &user, now).await?;
     }
@@ -125,7 +125,7 @@ pub(super) async fn set_and_commit(
     Ok(NewPassword { email: user.email, belongs_to })
 }
 
-/// Returns the hash of a new password that meets the rules and differs from the account's current one.
+/// Checks that a new password follows the rules and differs from the current one, and returns its hash.
 ///
 /// # Errors
 /// 400 with each rule that the password breaks.
@@ -146,7 +146,7 @@ pub(super) async fn hash_new(
 /// Checks a new password against the rules, with the personal data of its owner.
 ///
 /// # Errors
-/// 400 with every rule that it breaks.
+/// 400 with each rule that the password breaks.
 pub(super) fn check_rules(field: &str, password: &str, user: &User) -> Result<(), Error> {
     let personal = password::PersonalData {
         username: &user.username,

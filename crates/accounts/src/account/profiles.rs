@@ -1,4 +1,4 @@
-//! Accounts as their owners see and change them, and reads of accounts by operators.
+//! Reads and changes of accounts by their owners, and reads by operators.
 
 use crate::{Accounts, Session, sessions, store};
 use db::Lock;
@@ -43,10 +43,10 @@ pub struct Update {
     pub phone: Patch<String>,
 }
 
-/// Changes the caller's account, and returns it after the change. A new phone number isn't verified.
+/// Changes the caller's account, and returns the changed account. A new phone number counts as not verified.
 ///
 /// # Errors
-/// 409 for a username that is taken; 401 if the session has ended.
+/// 409 if the username is taken; 401 if the session has ended.
 pub fn update<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,

@@ -1,4 +1,4 @@
-//! Registration of a person.
+//! Registration of new accounts.
 
 use crate::{Accounts, store};
 use kernel::clock::Time;
@@ -14,33 +14,31 @@ use mail::store::mail_counters::Sender;
 use mail::store::outbox::Template;
 use trail::{Action, Event, Trail};
 
-/// A new account. Its values follow the rules of [`kernel::naming`], and its password those of
+/// A new account. Its values follow the rules of [`kernel::naming`], and its password follows
 /// [`crate::rules::password`].
 #[derive(Clone, Copy)]
 pub struct NewAccount<'a> {
-    /// The e-mail address as written.
+    /// The e-mail address, as entered.
     pub email: &'a str,
-    /// The form in which addresses are compared.
+    /// The folded e-mail address, for comparisons.
     pub email_folded: &'a str,
-    /// The username as written.
+    /// The username, as entered.
     pub username: &'a str,
-    /// The form in which usernames are compared.
+    /// The folded username, for comparisons.
     pub username_folded: &'a str,
-    /// The full name.
     pub full_name: Option<&'a str>,
     /// The phone number in E.164 form.
     pub phone: Option<&'a str>,
-    /// The password.
     pub password: &'a str,
 }
 
-/// Creates an account and e-mails the link that verifies its address; returns its id and creation time. The
-/// mail is committed with the account, so it is sent even if this process ends.
+/// Creates an account, and e-mails a link that verifies its address. Returns the account's id and creation
+/// time. The e-mail is queued in the same transaction, so it is sent even if this process ends.
 ///
 /// # Errors
 /// `registration_closed` if registration is disabled, requires an invitation that the address doesn't have,
-/// or people have no passwords; 409 for an address or a username that is taken; 429 for more e-mails than
-/// allowed within an hour, or while the password queue is full.
+/// or passwords are disabled; 409 if the address or the username is taken; 429 for more e-mails than allowed
+/// within an hour, or while the password queue is full.
 pub fn register<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -75,7 +73,7 @@ pub fn register<'a>(
     })
 }
 
-/// Refuses people who may not register.
+/// Returns `registration_closed` if the address may not register.
 async fn check_mode(accounts: &Accounts, email_folded: &str) -> Result<(), Error> {
     if !accounts.settings.sign_in.passwords {
         let message = "On this server people sign in with a provider, which creates their account.";

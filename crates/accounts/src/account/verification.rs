@@ -1,4 +1,4 @@
-//! Verification of an e-mail address by a mailed link.
+//! Verification of an e-mail address with an e-mailed link.
 
 use crate::account::passwords::{self, NewPassword};
 use crate::sign_in::password::{self, VerifiedPassword};
@@ -21,13 +21,13 @@ use trail::{Action, Event, Trail};
 /// A verified address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified {
-    /// The address.
     pub email: String,
-    /// When it was verified for the first time.
+    /// The time at which the address was first verified.
     pub verified_at: Time,
 }
 
-/// E-mails another link that verifies the caller's address; the earlier ones stop working when it is sent.
+/// Queues an e-mail with another link that verifies the caller's address. Earlier links stop working when it
+/// is sent.
 ///
 /// # Errors
 /// `email_already_verified`; 401 if the session has ended; 429 for more e-mails than allowed within an hour.
@@ -51,8 +51,8 @@ pub fn resend<'a>(
     })
 }
 
-/// Consumes the token and marks the address as verified. The reader of the e-mail need not be the person who
-/// made the account: open invitations wait for the next login.
+/// Consumes the token and marks the address as verified. The person who reads the e-mail may not be the one
+/// who created the account, so open invitations are accepted only at the next login.
 ///
 /// # Errors
 /// `invalid_token`.
@@ -71,8 +71,8 @@ pub async fn verify(accounts: &Accounts, trail: &Trail, token: &str) -> Result<V
     Ok(Verified { email: user.email, verified_at: user.email_verified_at.unwrap_or(now) })
 }
 
-/// Verifies the address for a person who knows the account's password, and accepts the open invitations for
-/// it. Returns the address. A wrong password counts as a failed login, and doesn't consume the token.
+/// Verifies the address of an account for a user who enters its password, and accepts the open invitations
+/// for it. Returns the address. A wrong password counts as a failed login, and doesn't consume the token.
 ///
 /// # Errors
 /// `invalid_token`; `wrong_password`; `account_disabled`; 429 while the caller has to wait or the password
@@ -98,7 +98,7 @@ pub async fn verify_with_password(
     store::email_tokens::consume(&mut tx, Purpose::VerifyEmail, token.hash(), now)
         .await?
         .ok_or_else(refused)?;
-    // The password may have been changed while it was checked.
+    // The password may have been changed in the meantime.
     let verified = store::users::set_email_verified_with(&mut tx, user.id, &password_hash, now).await?;
     let verified = verified.ok_or_else(|| Error::new(Code::WrongPassword).param("password"))?;
     attempt.forget_password(&mut tx, now).await?;
@@ -109,9 +109,9 @@ pub async fn verify_with_password(
     Ok(user.email)
 }
 
-/// Verifies the address for a person who sets a new password: they didn't create the account, or no longer
-/// know its password. All other access to the account ends. A password that breaks a rule doesn't consume the
-/// token.
+/// Verifies the address for a user who sets a new password, because they didn't create the account or have
+/// forgotten its password. All other access to the account ends. A password that breaks a rule doesn't
+/// consume the token.
 ///
 /// # Errors
 /// `invalid_token` for an invalid token or an address that is already verified; 400 with each rule that the
@@ -125,7 +125,8 @@ pub async fn verify_with_new_password(
     let token = MailToken::parse(token).ok_or_else(refused)?;
     let network = Network::of(trail.address);
     let account = token_account(accounts, &token, network).await?;
-    // The link lives longer than one for a new password, so it can't set one once the address is verified.
+    // This link is valid for longer than a password reset link, so it can't set a password once the address
+    // is verified.
     if account.user.email_verified_at.is_some() {
         return Err(refused());
     }
@@ -161,7 +162,7 @@ async fn record(
     Ok(trail::record(tx, trail, &event, now, &accounts.random).await?)
 }
 
-/// Returns the account that a token would verify, without consuming the token.
+/// Returns the account that a token belongs to, without consuming the token.
 async fn token_account(
     accounts: &Accounts,
     token: &MailToken,

@@ -1,9 +1,10 @@
-//! Passkeys: keys of a person's authenticators (WebAuthn), each of which is both factors, because the
-//! authenticator has verified its user.
+//! Passkeys: keys of a user's authenticators (WebAuthn). A passkey counts as both factors, because the
+//! authenticator also verifies the user.
 //!
-//! A ceremony has two steps. The first returns options for the browser and a sealed value; the second
-//! receives the value with the authenticator's response ([`ceremonies`]). [`crate::sign_in::passkey`] opens
-//! sessions. The first passkey may also make a second factor required after the password ([`second_factor`]).
+//! A ceremony has two steps. The first returns options for the browser and a sealed value. The second
+//! receives the sealed value and the authenticator's response ([`ceremonies`]). [`crate::sign_in::passkey`]
+//! opens sessions. A passkey can also serve as the second factor, which is then required after the password
+//! ([`second_factor`]).
 
 pub mod ceremonies;
 pub mod relying_party;
@@ -28,41 +29,42 @@ use trail::{Action, Event, Trail};
 
 pub use crate::store::passkeys::Passkey;
 
-/// The maximum number of passkeys of a person.
+/// The maximum number of passkeys of a user.
 pub const MAX_PASSKEYS: i64 = 20;
-/// The number of random bytes that identify a person to authenticators.
+/// The length of the random handle that identifies a user to authenticators.
 const HANDLE_BYTES: usize = 32;
 
-/// The options of a ceremony, for a browser.
+/// The options of a ceremony, which are sent to the browser.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The options of the browser's call, as JSON.
+    /// The argument of the browser's WebAuthn call, as JSON.
     pub public_key: Value,
-    /// The sealed state, which is sent back with the answer.
+    /// The sealed state, which the client sends back with the authenticator's response.
     pub ceremony: String,
 }
 
-/// The answer to a ceremony, as it was sent.
+/// The client's response to a ceremony.
 #[derive(Clone, Copy, Debug)]
 pub struct Signed<'a> {
     /// The value of [`Options::ceremony`].
     pub ceremony: &'a str,
-    /// The `PublicKeyCredential` of the browser, as JSON.
+    /// The browser's `PublicKeyCredential`, as JSON.
     pub credential: &'a str,
 }
 
 impl Accounts {
-    /// Returns the relying party, if passkeys can be used.
+    /// Returns the relying party of passkeys.
     ///
     /// # Errors
-    /// `passkeys_disabled` by configuration, or because the public URL has the address of another machine.
+    /// `passkeys_disabled` if the configuration disables passkeys, or the host of the public URL is an IP
+    /// address other than loopback.
     pub fn passkeys(&self) -> Result<&RelyingParty, Error> {
         let party = self.relying_party.as_ref().filter(|_| self.settings.sign_in.passkeys);
         Ok(party.ok_or(Code::PasskeysDisabled)?)
     }
 }
 
-/// Returns the passkeys of a person, oldest first.
+/// Returns the passkeys of a user, oldest first.
 ///
 /// # Errors
 /// The database fails.
@@ -70,7 +72,7 @@ pub async fn list(accounts: &Accounts, user_id: UserId) -> Result<Vec<Passkey>, 
     Ok(store::passkeys::list(&mut accounts.db.read().await?, user_id).await?)
 }
 
-/// Returns a passkey of a person.
+/// Returns a passkey of a user.
 ///
 /// # Errors
 /// `passkey_not_found`.
@@ -79,15 +81,15 @@ pub async fn read(accounts: &Accounts, user_id: UserId, id: PasskeyId) -> Result
     Ok(found.ok_or(Code::PasskeyNotFound)?)
 }
 
-/// The state of a ceremony in which a passkey is added.
+/// The state of a ceremony that adds a passkey.
 #[derive(Serialize, Deserialize)]
 struct Adding {
-    /// The handle that identifies the person to the authenticator.
+    /// The handle that identifies the user to the authenticator.
     handle: Vec<u8>,
     registration: PasskeyRegistration,
 }
 
-/// Begins to add a passkey.
+/// Starts the ceremony that adds a passkey.
 ///
 /// # Errors
 /// `passkeys_disabled`; `limit_reached`; 401 if the account doesn't exist.
@@ -99,19 +101,20 @@ pub async fn start(accounts: &Accounts, session: Session) -> Result<Options, Err
     check_limit(known.len())?;
     let handle = store::passkeys::handle(&mut tx, user.id).await?;
     drop(tx);
-    // Nothing is stored before the authenticator has answered, so that a page may show options.
+    // Nothing is stored until the authenticator has responded, so this has no side effects.
     let handle = handle.unwrap_or_else(|| accounts.random.bytes::<HANDLE_BYTES>().to_vec());
     let (public_key, registration) = party.start(&handle, &user.email, &user.username, &known)?;
     let ceremony = ceremonies::seal(accounts, Purpose::Add(session), Adding { handle, registration })?;
     Ok(Options { public_key, ceremony })
 }
 
-/// A passkey to be added.
+/// The values of a new passkey.
 #[derive(Clone, Copy, Debug)]
 pub struct New<'a> {
     pub signed: Signed<'a>,
     pub name: &'a str,
-    /// `true` if a password alone shall open no session from then on; `None`: for the person's first passkey.
+    /// `true` to require a second factor after the password from then on. `None` means `true` for the user's
+    /// first passkey.
     pub asks_after_password: Option<bool>,
 }
 
@@ -119,16 +122,16 @@ pub struct New<'a> {
 #[derive(Debug)]
 pub struct Added {
     pub passkey: Passkey,
-    /// If a password alone opens no session from now on.
+    /// The recovery codes, if this passkey made a second factor required after the password.
     pub recovery_codes: Option<Vec<RecoveryCode>>,
 }
 
-/// Adds a passkey. If a password alone opens no session from then on, the person gets recovery codes, and
+/// Adds a passkey. If it makes a second factor required after the password, the user gets recovery codes, and
 /// every other session ends, because a password alone may have opened it.
 ///
 /// # Errors
-/// `passkeys_disabled`; `challenge_expired`; `invalid_credential` for an invalid passkey or one that was
-/// already added; `limit_reached`; 401 if the caller's session has ended.
+/// `passkeys_disabled`; `challenge_expired`; `invalid_credential` if the passkey is invalid or was already
+/// added; `limit_reached`; 401 if the caller's session has ended.
 pub async fn add(
     accounts: &Accounts,
     trail: &Trail,
@@ -146,7 +149,7 @@ pub async fn add(
     let mut tx = accounts.db.write().await?;
     let user = sessions::lock_account(&mut tx, session, Lock::Change, now).await?;
     ceremony.use_up(&mut tx).await?;
-    // Two ceremonies of a person who had no handle: the second one is no longer valid.
+    // If a user without a handle started two ceremonies, the second one is no longer valid.
     if store::passkeys::set_handle(&mut tx, user.id, &adding.handle).await? != adding.handle {
         return Err(Code::ChallengeExpired.into());
     }
@@ -185,7 +188,7 @@ pub async fn add(
     Ok(Added { passkey, recovery_codes })
 }
 
-/// Gives a passkey of the caller another name.
+/// Renames a passkey of the caller, and returns it.
 ///
 /// # Errors
 /// `passkey_not_found`; 401 if the caller's session has ended.
@@ -208,8 +211,8 @@ pub async fn rename(
     Ok(passkey)
 }
 
-/// Removes a passkey of the caller, and the recovery codes with the last factor. Returns `true` if a password
-/// alone opens a session from then on.
+/// Removes a passkey of the caller, and also the recovery codes if no other factor remains. Returns `true` if
+/// a password alone is enough to log in from then on.
 ///
 /// # Errors
 /// `passkey_not_found`; `last_credential` if the account would be left without a sign-in method; 401 if the
@@ -237,7 +240,7 @@ pub async fn remove(
     Ok(!is_asked_for)
 }
 
-/// Takes the lock of the caller's account, and returns it with one of its passkeys.
+/// Locks the caller's account, and returns it with one of its passkeys.
 async fn lock(tx: &mut Tx, session: Session, id: PasskeyId, now: Time) -> Result<(User, Passkey), Error> {
     let user = sessions::lock_account(tx, session, Lock::Change, now).await?;
     let passkey = store::passkeys::by_id(tx, user.id, id).await?;
@@ -262,11 +265,11 @@ pub(crate) struct Checked {
     assertion: Assertion,
 }
 
-/// Why a signature isn't taken.
+/// The reason why a signature is refused.
 pub(crate) enum Refusal {
-    /// Not valid for a passkey of this person.
+    /// The signature isn't valid for the passkey of this user.
     Of(UserId),
-    /// Anything else.
+    /// Another error.
     Other(Error),
 }
 
@@ -297,7 +300,8 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Checks the answer to a ceremony in which a signature was asked for. It isn't used up yet.
+/// Checks the response to a ceremony that requested a signature. [`Checked::use_up`] consumes the ceremony
+/// later.
 ///
 /// # Errors
 /// `passkeys_disabled`; `challenge_expired`; `invalid_credential`.
@@ -324,11 +328,12 @@ pub(crate) async fn check(
 }
 
 impl Checked {
-    /// Uses the ceremony up, and stores the authenticator's data. Called under the account's lock, in the
-    /// transaction that opens a session.
+    /// Consumes the ceremony, and stores the signature count and the sync state. Must be called under the
+    /// account's lock, in the transaction that opens a session.
     ///
     /// # Errors
-    /// `challenge_expired` if it was used before; `invalid_credential` if the passkey is gone.
+    /// `challenge_expired` if the ceremony was used before; `invalid_credential` if the passkey has been
+    /// removed.
     pub(crate) async fn use_up(
         &self,
         accounts: &Accounts,
@@ -341,8 +346,8 @@ impl Checked {
         let before = before.ok_or(Code::InvalidCredential)?;
         let Assertion { sign_count, is_synced } = self.assertion;
         let reported = i64::from(sign_count);
-        // Synced passkeys always report 0. A count that decreases may come from a copy of the key, or from an
-        // authenticator that was reset: the signature is valid, so the owner isn't locked out.
+        // Synced passkeys always report 0. A decreasing count may come from a copy of the key, or from an
+        // authenticator that was reset. The signature is valid, so the login isn't refused.
         if reported <= before && (reported, before) != (0, 0) {
             tracing::warn!(
                 "the authenticator of {}'s {} counts {reported} signatures after {before}: it may have been copied",

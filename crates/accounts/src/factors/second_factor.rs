@@ -1,9 +1,9 @@
-//! The second factor of a person: one-time codes of an authenticator app, or passkeys if the person chooses
-//! so, and recovery codes for the day on which app or passkey is lost.
+//! The second factor of a user: one-time codes of an authenticator app, or passkeys if the user chooses so,
+//! and recovery codes in case the app or the passkey is lost.
 //!
-//! Once a person has one, a password alone opens no session. A person who adds, replaces or removes a part of
-//! it has recently confirmed who they are: the gate requires a fresh session. Every sign-in method calls
-//! `check`.
+//! Once a user has a second factor, a password alone doesn't open a session. To add, replace or remove a part
+//! of it, the user must have recently confirmed their identity: the gate requires a fresh session. Every
+//! login with a password calls `check`.
 
 use crate::account::entries::record;
 use crate::rules::one_time_codes::{OneTimeCode, RECOVERY_CODES, RecoveryCode, Seed, issuer};
@@ -25,29 +25,29 @@ use trail::{Action, Trail};
 /// The time within which a new seed must be confirmed, in milliseconds.
 const ENROLMENT_MS: i64 = 10 * MINUTE_MS;
 
-/// The second factor of a person.
+/// The state of a user's second factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SecondFactor {
     /// The time since which the account has an authenticator app; `None` if it has none.
     pub totp_since: Option<Time>,
-    /// The number of the person's passkeys.
+    /// The number of the user's passkeys.
     pub passkeys: i64,
-    /// `true` if the person's passkeys, if any, make a second factor required after the password.
+    /// `true` if passkeys, if the user has any, make a second factor required after the password.
     pub passkeys_ask: bool,
     /// The number of unused recovery codes.
     pub recovery_codes_left: i64,
-    /// When the recovery codes were made.
+    /// The time at which the recovery codes were created.
     pub recovery_codes_made_at: Option<Time>,
 }
 
 impl SecondFactor {
-    /// Returns `true` if a password alone opens no session.
+    /// Returns `true` if a second factor is required after the password.
     pub fn is_asked_for(&self) -> bool {
         self.totp_since.is_some() || (self.passkeys > 0 && self.passkeys_ask)
     }
 }
 
-/// Returns the second factor of a person.
+/// Returns the state of a user's second factor.
 ///
 /// # Errors
 /// The database fails.
@@ -55,7 +55,7 @@ pub fn read(accounts: &Accounts, user_id: UserId) -> BoxFuture<'_, Result<Second
     Box::pin(async move { read_in(&mut accounts.db.read().await?, user_id).await })
 }
 
-/// Returns `true` if a person has a second factor of any kind.
+/// Returns `true` if a second factor is required after the user's password.
 ///
 /// # Errors
 /// The database fails.
@@ -63,7 +63,7 @@ pub async fn is_there(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     Ok(read_in(tx, user_id).await?.is_asked_for())
 }
 
-/// Refuses a person without a second factor, where one is compulsory.
+/// Returns an error unless a second factor is required after the user's password.
 ///
 /// # Errors
 /// `second_factor_enrolment_required`.
@@ -71,7 +71,8 @@ pub async fn require(tx: &mut Tx, user_id: UserId) -> Result<(), Error> {
     if is_there(tx, user_id).await? { Ok(()) } else { Err(Code::SecondFactorEnrolmentRequired.into()) }
 }
 
-/// Requires recent reauthentication of a person with a second factor: the password alone isn't enough then.
+/// Requires that a user with a second factor has recently confirmed their identity, because the password
+/// alone isn't enough for them.
 ///
 /// # Errors
 /// `reauthentication_required`.
@@ -84,7 +85,7 @@ pub(crate) async fn require_fresh_session(accounts: &Accounts, session: Session)
 }
 
 impl Accounts {
-    /// As [`require`], in a transaction of its own.
+    /// Does the same as [`require`] in a separate transaction.
     ///
     /// # Errors
     /// `second_factor_enrolment_required`.
@@ -92,7 +93,7 @@ impl Accounts {
         require(&mut self.db.read().await?, user_id).await
     }
 
-    /// Returns `true` if the account of any of these people is disabled.
+    /// Returns `true` if the account of any of these users is disabled.
     ///
     /// # Errors
     /// The database fails.
@@ -102,7 +103,7 @@ impl Accounts {
     }
 }
 
-/// As [`read`], in a transaction.
+/// Does the same as [`read`] in the caller's transaction.
 pub(crate) async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor, Error> {
     let totp = store::second_factors::totp(tx, user_id).await?;
     let passkeys = store::passkeys::count(tx, user_id).await?;
@@ -121,7 +122,7 @@ pub(crate) async fn read_in(tx: &mut Tx, user_id: UserId) -> Result<SecondFactor
 pub struct Enrolment {
     seed: Seed,
     url: String,
-    /// Until when the first code has to be given.
+    /// The time by which the first code must be entered.
     pub expires_at: Time,
 }
 
@@ -131,7 +132,7 @@ impl Enrolment {
         Self { seed, url, expires_at }
     }
 
-    /// Returns the seed as text, to be typed into an app.
+    /// Returns the seed as text that can be typed into an app.
     pub fn expose_secret(&self) -> String {
         self.seed.expose_text()
     }
@@ -142,8 +143,8 @@ impl Enrolment {
     }
 }
 
-/// Creates a seed for an app, valid once [`confirm_totp`] has received a code of it; until then nothing
-/// changes. An earlier seed that still waits is no longer valid.
+/// Creates a seed for an authenticator app. It takes effect once [`confirm_totp`] gets a code generated from
+/// it. It replaces an earlier unconfirmed seed.
 ///
 /// # Errors
 /// `totp_disabled`; 401 if the caller's session has ended.
@@ -175,9 +176,8 @@ pub async fn pending_totp(accounts: &Accounts, user_id: UserId) -> Result<Option
     Ok(Some(Enrolment::new(accounts, seed, &user.email, row.expires_at)))
 }
 
-/// Activates the unconfirmed seed, replacing an earlier one. If a password alone was enough
-/// before, the person gets recovery codes, which are returned, and every other session ends, because a
-/// password alone may have opened it.
+/// Activates the unconfirmed seed, replacing an earlier one. If a password alone was enough before, returns
+/// new recovery codes and ends every other session, because a password alone may have opened it.
 ///
 /// # Errors
 /// `totp_disabled`; `no_totp_pending`; `invalid_one_time_code`; 401 if the caller's session has ended.
@@ -213,8 +213,8 @@ pub fn confirm_totp<'a>(
     })
 }
 
-/// Returns recovery codes if a password alone was enough before this transaction, and no longer is. Every
-/// other session ends then.
+/// Checks whether a second factor is required now, but wasn't before this transaction. If so, ends every
+/// other session, and creates and returns recovery codes.
 pub(crate) async fn begin_if_due(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -229,8 +229,8 @@ pub(crate) async fn begin_if_due(
     Ok(Some(make_recovery_codes(accounts, tx, session.user_id, now).await?))
 }
 
-/// Removes the recovery codes if a password alone is enough now. Returns `true` if it isn't. After the last
-/// passkey is removed, the next one counts as the first again.
+/// Removes the recovery codes if a password alone is enough now. Returns `true` if a second factor is still
+/// required. After the last passkey is removed, the next passkey counts as the first again.
 pub(crate) async fn end_if_gone(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     let left = read_in(tx, user_id).await?;
     if left.passkeys == 0 {
@@ -242,8 +242,8 @@ pub(crate) async fn end_if_gone(tx: &mut Tx, user_id: UserId) -> Result<bool, Er
     Ok(left.is_asked_for())
 }
 
-/// Removes the app's seed, and the recovery codes if no other factor remains. Returns `true` if a password
-/// alone opens a session from then on.
+/// Removes the app's seed, and also the recovery codes if no other factor remains. Returns `true` if a
+/// password alone is enough to log in from then on.
 ///
 /// # Errors
 /// `second_factor_not_found`; 401 if the caller's session has ended.
@@ -270,8 +270,8 @@ pub fn remove_totp<'a>(
     })
 }
 
-/// Removes all parts of a person's second factor, including a seed that waits and every passkey. Returns
-/// `false` if the person had none.
+/// Removes all parts of a user's second factor, including an unconfirmed seed and every passkey. Returns
+/// `false` if the user had neither an app nor a passkey.
 pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     let had_totp = store::second_factors::remove_totp(tx, user_id).await?;
     let had_passkeys = store::passkeys::remove_all(tx, user_id).await?;
@@ -280,11 +280,12 @@ pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, Error> {
     Ok(had_totp || had_passkeys)
 }
 
-/// Creates new recovery codes, replacing all earlier ones. With `replaced`, only if the earlier ones were
-/// created then, so that a form that is submitted twice creates one set.
+/// Creates new recovery codes, and replaces all earlier ones. If `replaced` is set, it must be the time at
+/// which the earlier codes were created, so that a form that is submitted twice creates only one set.
 ///
 /// # Errors
-/// `second_factor_not_found`; `precondition_failed`; 401 if the caller's session has ended.
+/// `second_factor_not_found`; `precondition_failed` if `replaced` is another time; 401 if the caller's
+/// session has ended.
 pub fn renew_recovery_codes<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -309,11 +310,11 @@ pub fn renew_recovery_codes<'a>(
     })
 }
 
-/// The second factor with which a person has signed in.
+/// The second factor with which a user has signed in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "the use of a recovery code is reported by mail: `note`"]
 pub(crate) enum Passed {
-    /// They have none.
+    /// No second factor is required.
     NotAsked,
     Totp,
     RecoveryCode {
@@ -322,11 +323,11 @@ pub(crate) enum Passed {
     },
 }
 
-/// Checks the second factor of a person whose password was right, and uses the code up. Called under the
-/// account's lock, in the transaction that opens a session.
+/// Checks the second factor of a user whose password was right, and consumes the code. Must be called under
+/// the account's lock, in the transaction that opens a session.
 ///
 /// # Errors
-/// `second_factor_required` without a code, `invalid_one_time_code` for one that isn't valid.
+/// `second_factor_required` if the code is missing, `invalid_one_time_code` if it isn't valid.
 pub(crate) async fn check(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -369,8 +370,8 @@ async fn check_typed(
 }
 
 impl Passed {
-    /// Records the use of a recovery code, and notifies the person by mail. Returns `true` if an e-mail was
-    /// added to the outbox.
+    /// Adds an audit entry for the use of a recovery code, and notifies the user by e-mail. Returns `true` if
+    /// a recovery code was used.
     pub(crate) async fn note(
         self,
         accounts: &Accounts,
@@ -387,7 +388,7 @@ impl Passed {
     }
 }
 
-/// The field of a code in logins.
+/// The name of the field that contains the code in a login.
 const ONE_TIME_CODE: &str = "one_time_code";
 
 fn invalid_code(field: &'static str) -> Error {
@@ -416,13 +417,14 @@ fn open_seed(accounts: &Accounts, user_id: UserId, sealed: &[u8]) -> Result<Seed
     Seed::from_bytes(&bytes).ok_or_else(|| Error::internal("a seed has the wrong length"))
 }
 
-/// The associated data of a sealed seed, so that one person's seed can't be put into another person's row.
+/// Returns the associated data of a sealed seed, so that one user's seed can't be moved to another user's
+/// row.
 pub(crate) fn associated_data(user_id: UserId) -> String {
     format!("totp/{user_id}")
 }
 
-/// Notifies the person by mail. If the address was never verified, its owner may have nothing to do with the
-/// account.
+/// Notifies the user by e-mail, unless the address was never verified: its owner may have nothing to do with
+/// the account.
 pub(crate) async fn notify(
     accounts: &Accounts,
     tx: &mut Tx,

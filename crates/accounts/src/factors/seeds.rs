@@ -7,7 +7,7 @@ use crate::{Accounts, store};
 use db::Tx;
 use kernel::error::Error;
 
-/// The maximum number of seeds read at a time.
+/// The maximum number of seeds that are read at once.
 const PAGE_SIZE: i64 = 500;
 
 /// Reseals every seed that isn't sealed with the current master key. The caller commits.

@@ -9,7 +9,7 @@ fn hasher() -> Hasher {
     Hasher::new(2, 8, Random::system())
 }
 
-/// A place for a client of the network with this number.
+/// Takes a place for a client of the network with this number.
 fn place(hasher: &Hasher, number: u8) -> Place {
     hasher.acquire_place(Network::V4([203, 0, number])).unwrap()
 }
@@ -44,7 +44,7 @@ async fn composed_and_decomposed_letters_match() {
 
 #[tokio::test]
 async fn hashes_that_are_stored_already_are_read() {
-    // Made by OpenSSL from the salt "0123456789abcdef".
+    // Computed with OpenSSL, with the salt "0123456789abcdef".
     let stored =
         "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$04LEriRLpoCMiRvzxOyZi2hYlaj8uBOASFKrn61tIOg";
     let place = place(&hasher(), 1);
@@ -86,7 +86,7 @@ async fn damaged_hash_is_an_internal_error() {
         ("t=2", "t=99"),
         ("p=1", "p=0"),
         ("p=1", "p=-1"),
-        // Seven bytes of salt, and 65; a hash of 15, and of 65.
+        // A salt of 7 and of 65 bytes, and a hash of 15 and of 65 bytes.
         ("c29tZXNhbHQ", "c29tZXNhbA"),
         ("c29tZXNhbHQ", &long),
         ("CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc", "CTFhFdXPJO1aFaMaO6Mm"),

@@ -1,4 +1,4 @@
-//! Tests of tokens: the many that must be refused, and the few that must be accepted.
+//! Tests of tokens that must be accepted and of tokens that must be refused.
 
 use ring::hmac;
 
@@ -33,7 +33,7 @@ fn check(token: &str) -> Result<Claims, JwtError> {
     keyset(1).verify(token, TokenKind::Access, ISS, AUD, NOW)
 }
 
-/// A token of exactly these texts, signed with the right key.
+/// Returns a token with exactly this header and payload, signed with the right key.
 fn forge(header: &str, payload: &str) -> String {
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(payload));
     let signature = URL_SAFE_NO_PAD.encode(key(1).pair.sign(signed.as_bytes()));
@@ -66,7 +66,7 @@ fn rfc_8032_test_1_gives_its_public_key() {
     let set = Keyset::new(Arc::new(key), &[[9; 32]]).jwks();
     let first = &set["keys"][0];
     assert_eq!(first["x"], "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo");
-    // The kid opens the raw key's SHA-256; it isn't the thumbprint of RFC 7638.
+    // The kid is the beginning of the raw key's SHA-256 hash, not the thumbprint of RFC 7638.
     assert_eq!(first["kid"].as_str().unwrap().len(), KID_CHARS);
     assert_eq!((&first["kty"], &first["crv"]), (&json!("OKP"), &json!("Ed25519")));
     assert_eq!((&first["alg"], &first["use"]), (&json!("EdDSA"), &json!("sig")));
@@ -80,7 +80,7 @@ fn every_flipped_bit_is_refused() {
     for bit in 0..good.len() * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        // A token that isn't UTF-8 never gets here.
+        // A token is always valid UTF-8, so other bytes aren't tested.
         if let Ok(bad) = std::str::from_utf8(&bad) {
             assert!(check(bad).is_err(), "bit {bit}");
         }
@@ -97,7 +97,7 @@ fn other_shapes_are_refused() {
     let (header, payload) = signed.split_once('.').unwrap();
     let standard = |text: &str| text.replace('-', "+").replace('_', "/");
     let mut last = signature.to_owned();
-    // 64 bytes leave four unused bits in the last character.
+    // The last character of 64 encoded bytes has four unused bits.
     let unused = if last.pop() == Some('A') { 'B' } else { 'C' };
     for bad in [
         String::new(),
@@ -138,7 +138,8 @@ fn other_shapes_are_refused() {
 
 #[test]
 fn signature_has_one_form() {
-    // Adding the group order to S gives a second signature that lax checkers accept (RFC 8032, section 8.4).
+    // Adding the group order to S results in a second signature, which lenient implementations accept (RFC
+    // 8032, section 8.4).
     const ORDER: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
@@ -214,7 +215,7 @@ fn other_keys_are_refused_until_they_are_in_the_set() {
     let both = Keyset::new(Arc::new(key(1)), &[key(2).public_key(), key(1).public_key()]);
     assert_eq!(both.verify(&foreign, TokenKind::Access, ISS, AUD, NOW), Ok(claims()));
     assert_eq!(both.verifying.len(), 2);
-    // The other key's signature under our key's header, and the other way round.
+    // The other key's signature with our key's header, and the other way around.
     let (_, rest) = foreign.split_once('.').unwrap();
     let swapped = format!("{}.{rest}", URL_SAFE_NO_PAD.encode(good_header()));
     assert_eq!(both.verify(&swapped, TokenKind::Access, ISS, AUD, NOW), Err(JwtError::Invalid));

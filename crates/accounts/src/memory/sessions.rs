@@ -1,9 +1,9 @@
-//! The cache of live sessions, so that a repeated access token costs no query.
+//! The cache of live sessions, so that repeated use of an access token needs no query.
 //!
-//! A session is read on first use and cached until the feed reports a change of it, or of all of its user's
-//! sessions. Its expiry is checked at every use. Only live sessions are cached: an ended one is looked up
-//! each time. The cache also has the time at which a browser's session was last seen, so that checking its
-//! idle time costs no query either.
+//! A session is read on first use, and cached until the feed reports a change of this session or of all
+//! sessions of its user. Its expiry is checked at every use. Only live sessions are cached: a session that
+//! has ended is looked up each time. The cache also contains the time at which a session was last seen, so
+//! that checking a browser's idle time needs no query either.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -19,13 +19,14 @@ use kernel::ids::SessionId;
 
 use crate::store::sessions::LiveSession;
 
-/// The maximum number of cached sessions, at about 120 bytes each; beyond it the least used ones are evicted.
+/// The maximum number of cached sessions, at about 120 bytes each. If more sessions are in use, the least
+/// used ones are evicted.
 const CAPACITY: usize = 100_000;
 
 #[derive(Clone)]
 struct CachedSession {
     session: LiveSession,
-    /// When this replica saw the session last, in Unix milliseconds.
+    /// The time at which this replica last saw the session, in Unix milliseconds.
     seen_at_ms: Arc<AtomicI64>,
     stamp: Stamp,
 }
@@ -41,13 +42,13 @@ impl CachedSession {
     }
 }
 
-/// The cache of live sessions, by their id.
+/// The cache of live sessions, by session id.
 pub struct Sessions {
     cache: Cache<SessionId, CachedSession>,
 }
 
 impl Sessions {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self { cache: Cache::new(CAPACITY) }
     }
@@ -62,7 +63,7 @@ impl Sessions {
         self.len() == 0
     }
 
-    /// Returns the session if it is live.
+    /// Returns the session if it is live; otherwise `None`.
     ///
     /// # Errors
     /// 503 if it isn't cached and the database can't be read.
@@ -80,8 +81,8 @@ impl Sessions {
                 Ok(held) if is_current(&accounts.feed, session_id, &held) => {
                     return Ok(Some(held.session()).filter(|session| session.expires_at > now));
                 }
-                // Remove the outdated entry, so that one of many concurrent callers reads the session again
-                // and the others wait for it.
+                // Remove the outdated entry. Then only one of several concurrent callers reads the session
+                // again, and the others wait for it.
                 Ok(_) => {
                     self.cache.remove_if(&session_id, |held| !is_current(&accounts.feed, session_id, held));
                 }
@@ -90,8 +91,8 @@ impl Sessions {
                         accounts.feed.epochs.stamped(look_up(accounts, session_id, now)).await;
                     let session = session?;
                     if let Some(session) = session {
-                        // The insertion fails only if another caller inserted the session meanwhile, which is
-                        // equally valid.
+                        // The insertion fails only if another caller has inserted the session in the
+                        // meantime. Then that entry is kept.
                         guard.insert(CachedSession::new(session, stamp)).ok();
                     }
                     return Ok(session);
@@ -102,7 +103,7 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// Notes that a cached session was seen at this time.
+    /// Updates the time at which a session was last seen, if the session is cached.
     pub fn note_seen(&self, session_id: SessionId, seen_at: Time) {
         if let Some(held) = self.cache.get(&session_id) {
             held.seen_at_ms.fetch_max(seen_at.unix_ms(), Ordering::Relaxed);

@@ -16,31 +16,32 @@ use kernel::secrets::sha256;
 use crate::store::signing_keys::SigningKeyRow;
 use trail::{Action, Event, Trail};
 
-/// The maximum age of the keys in memory before they are read again, in milliseconds. For this long other
-/// replicas may continue to sign with a rotated key.
+/// The maximum age of the keys in memory before they are read again, in milliseconds. After a rotation, other
+/// replicas may sign with the old key for this long.
 const MAX_KEY_AGE_MS: i64 = 5 * SECOND_MS;
 
-/// The longest lifetime of a token, in milliseconds, plus an hour for clocks that differ.
+/// The longest lifetime of a token, in milliseconds, plus an hour for differences between clocks.
 const MAX_TOKEN_LIFETIME_MS: i64 = TokenKind::Refresh.lifetime_ms() + HOUR_MS;
 
-/// If a key's creation lies more than this in the future, in milliseconds, a clock that ran ahead created it:
-/// its age is unknown.
+/// The maximum time by which a key's creation can be in the future, in milliseconds. If it is later, the
+/// clock of the replica that created the key was wrong, so the key's age is unknown.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// The maximum number of cached verified tokens; beyond it the least used ones are evicted.
+/// The maximum number of cached verified tokens. If more tokens are in use, the least used ones are evicted.
 const MAX_VERIFIED_TOKENS: usize = 100_000;
 
-/// The shortest time between two reads of the keys because of an unknown `kid`, in milliseconds.
+/// The minimum time between two reads of the keys that are caused by an unknown `kid`, in milliseconds.
 const UNKNOWN_KID_RELOAD_MS: i64 = SECOND_MS;
 
-/// The signing keys in memory, and tokens that they have verified.
+/// The signing keys in memory, and a cache of verified tokens.
 pub struct SigningKeys {
     loaded: RwLock<Option<LoadedKeys>>,
-    /// Verified tokens, by the SHA-256 of kind and text: a repeated token costs no signature check.
+    /// Verified tokens, by the SHA-256 hash of their kind and text, so that the signature of a token is
+    /// checked only once.
     verified: Cache<[u8; 32], VerifiedToken>,
 }
 
-/// A verified token, valid until keys are revoked.
+/// A verified token. The entry is valid until keys are revoked.
 #[derive(Clone)]
 struct VerifiedToken {
     claims: Arc<Claims>,
@@ -50,17 +51,17 @@ struct VerifiedToken {
 #[derive(Clone)]
 struct LoadedKeys {
     keyset: Arc<Keyset>,
-    /// The keys may be used until a revocation.
+    /// The stamp that becomes invalid when keys are revoked.
     stamp: Stamp,
-    /// When the keys were read.
+    /// The time at which the keys were read.
     read_at: Time,
-    /// When an unknown `kid` last caused the keys to be read; `None` if none did. Other reads don't count:
-    /// another replica may have made its key a moment later.
+    /// The time at which an unknown `kid` last caused a read of the keys; `None` if none has. Other reads
+    /// don't count, because another replica may have created a key right after them.
     reloaded_at: Option<Time>,
 }
 
 impl SigningKeys {
-    /// Without keys until they are loaded.
+    /// Creates an empty set of keys; they are loaded later.
     pub fn new() -> Self {
         Self { loaded: RwLock::new(None), verified: Cache::new(MAX_VERIFIED_TOKENS) }
     }
@@ -76,7 +77,7 @@ impl SigningKeys {
     }
 
     /// Loads the keys, and creates the first one if none exists. Two replicas that start at the same time may
-    /// create two: both are valid, and both are in the JWKS.
+    /// create one key each: both keys are valid, and both are in the JWKS.
     pub async fn load_or_create(&self, accounts: &Accounts) -> Result<(), Error> {
         let mut tx = accounts.db.write().await?;
         if store::signing_keys::all(&mut tx).await?.is_empty() {
@@ -90,8 +91,8 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Returns the keys, at most `MAX_KEY_AGE_MS` old. They may be older while the database can't be
-    /// reached, but never from before a revocation that has arrived here.
+    /// Returns the keys, at most `MAX_KEY_AGE_MS` old. They may be older while the database can't be reached,
+    /// but never older than a revocation that this replica has received.
     pub async fn keyset(&self, accounts: &Accounts) -> Result<Arc<Keyset>, Error> {
         let now = accounts.clock.now();
         match self.current() {
@@ -112,7 +113,7 @@ impl SigningKeys {
         }
     }
 
-    /// Creates a key that signs from now on, and returns its id; the old keys still verify. The caller
+    /// Creates a key that signs from now on, and returns its id. The old keys still verify tokens. The caller
     /// commits.
     pub async fn rotate(accounts: &Accounts, tx: &mut Tx) -> Result<String, Error> {
         let (key, private) = SigningKey::generate(&accounts.random).map_err(Error::internal)?;
@@ -145,14 +146,15 @@ impl SigningKeys {
         if let Some(known) = self.verified.get(&cache_key)
             && accounts.feed.epochs.holds_all(known.stamp)
         {
-            // All other checks are still valid; only the time has changed.
+            // Only the expiry has to be checked again.
             return Ok(Some(known.claims).filter(|claims| now.unix_seconds() < claims.exp));
         }
         let stamp = accounts.feed.epochs.stamp();
         let keyset = self.keyset(accounts).await?;
         let url = &accounts.settings.public_url;
         let claims = match keyset.verify(token, kind, url, url, now) {
-            // Another replica may have created a key since. Invented kids cause at most one read per second.
+            // Another replica may have created a key in the meantime. Made-up key ids cause at most one read
+            // per second.
             Err(JwtError::UnknownKey) if self.may_reload(now) => {
                 self.load(accounts, Some(now)).await?.verify(token, kind, url, url, now)
             }
@@ -178,7 +180,7 @@ impl SigningKeys {
         let (now, stamp) = (accounts.clock.now(), accounts.feed.epochs.stamp());
         let mut tx = accounts.db.read().await?;
         let rows = store::signing_keys::all(&mut tx).await?;
-        // The rows are newest first: the newest key signs, all verify.
+        // The rows are sorted by age, newest first. The newest key signs, and all of them verify.
         let newest = rows.first().ok_or_else(|| Error::internal("no signing key exists"))?;
         let private = accounts.sealer.open(&newest.sealed_private_key, &associated_data(&newest.kid)).map_err(|_| {
             Error::internal(format_args!(
@@ -208,13 +210,14 @@ impl Default for SigningKeys {
     }
 }
 
-/// The period in which this key signs, as far as its row can be trusted.
+/// Returns the period in which this key signs. Its start is unknown if the row's creation time is in the
+/// future.
 fn signing_period(row: &SigningKeyRow, now: Time) -> SigningPeriod {
     let since = Some(row.created_at).filter(|at| *at <= now.plus_ms(CLOCK_SKEW_MS));
     SigningPeriod { since: since.map(Time::unix_seconds), until: row.retired_at.map(Time::unix_seconds) }
 }
 
-/// The cache key of a token of this kind.
+/// Returns the cache key of a token of this kind.
 fn cache_key(kind: TokenKind, token: &str) -> [u8; 32] {
     let kind: &[u8] = match kind {
         TokenKind::Access => b"access.",
@@ -224,7 +227,7 @@ fn cache_key(kind: TokenKind, token: &str) -> [u8; 32] {
     sha256(&[kind, token.as_bytes()].concat())
 }
 
-/// The associated data of a sealed key, so that one row's secret can't be put into another row.
+/// Returns the associated data of a sealed key, so that one row's secret can't be moved to another row.
 pub fn associated_data(kid: &str) -> String {
     format!("signing-key:{kid}")
 }

@@ -1,14 +1,14 @@
-//! Usernames of accounts that a sign-on creates: close to the name at the provider, and never another
-//! person's.
+//! Usernames of accounts that a sign-on creates: similar to the name at the provider, but not taken by
+//! another account.
 
 use kernel::naming::{self, Name};
 
-/// The maximum number of characters kept, so that a number fits behind them.
+/// The maximum number of characters that are kept, so that a number can be appended.
 const MAX_CHARS: usize = 56;
-/// The name of a person whose provider supplies no usable name.
+/// The name for users whose provider supplies no valid name.
 const FALLBACK: &str = "user";
 
-/// Returns the name to begin with: the person's preferred name, or that of their mailbox.
+/// Returns the first candidate: the user's preferred name, or the local part of their e-mail address.
 pub fn base(preferred: Option<&str>, email: &str) -> String {
     let candidates = [preferred, Some(email)].into_iter().flatten();
     let before_at = |text: &str| text.split('@').next().unwrap_or_default().to_owned();
@@ -18,13 +18,13 @@ pub fn base(preferred: Option<&str>, email: &str) -> String {
         .unwrap_or_else(|| FALLBACK.to_owned())
 }
 
-/// Drops characters that a username can't contain.
+/// Removes characters that a username can't contain.
 fn cleaned(text: &str) -> String {
     let characters = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-'));
     characters.take(MAX_CHARS).collect()
 }
 
-/// Returns the `nth` name to try, counted from 1: the first has no number.
+/// Returns the candidate with this number, counted from 1. The first candidate has no number in its name.
 pub fn nth(base: &str, number: u64) -> Option<Name> {
     let text = if number == 1 { base.to_owned() } else { format!("{base}{number}") };
     naming::username(&text).ok()
@@ -43,7 +43,7 @@ mod tests {
             (None, "ada.lovelace@example.com", "ada.lovelace"),
             (Some("<script>"), "ada@example.com", "script"),
             (Some("a"), "ada@example.com", "ada"),
-            // Reserved, and of two scripts.
+            // A reserved name, and a name with characters of two scripts.
             (Some("admin"), "ada@example.com", "ada"),
             (Some("ad\u{430}"), "ada@example.com", "ada"),
             (Some("admin"), "root@example.com", "user"),

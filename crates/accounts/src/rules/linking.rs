@@ -1,20 +1,20 @@
-//! The rule that finds the account of a person who signs on. It is pure.
+//! The rule that finds the account of a user who signs in with a provider. The rule is pure.
 //!
-//! Issuer and subject identify a person. An e-mail address alone never does: a provider may claim it for any
-//! person, and an account with it may have been created by someone else.
+//! The issuer and the subject identify a user. An e-mail address alone isn't enough: a provider may claim it
+//! for any user, and someone else may have created the account with this address.
 
 use sign_on::settings::{Link, Provision};
 
-/// The facts about a person who has signed on.
+/// The facts about a user who has signed in with a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// `true` if an account is connected with this person.
+    /// `true` if an account is connected to this user of the provider.
     pub is_connected: bool,
-    /// The provider's claim about the person's address.
+    /// The provider's claim about the user's address.
     pub email: EmailClaim,
     /// The account that has this address.
     pub account: AccountWithAddress,
-    /// `true` if the provider speaks for the address.
+    /// `true` if the provider is authoritative for the address.
     pub is_spoken_for: bool,
     /// `true` if the address is in one of the provider's domains.
     pub is_in_domains: bool,
@@ -36,37 +36,38 @@ pub enum EmailClaim {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccountWithAddress {
     None,
-    /// Never verified: anyone may have registered it.
+    /// The account's address was never verified, so anyone may have registered it.
     Unverified,
     Verified {
-        /// `true` if it is connected with another person at the same provider.
+        /// `true` if the account is connected to another user of the same provider.
         has_other_connection: bool,
     },
 }
 
-/// The decision about a person.
+/// The decision about a sign-on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The connected account.
+    /// Sign in to the connected account.
     SignIn,
-    /// The account with the address, which is connected from now on.
+    /// Connect the account with the address, and sign in to it.
     Connect,
-    /// The account with the address, once the person has signed in there in another way.
+    /// Connect the account with the address after the user has signed in to it with another method.
     Confirm,
-    /// The account with the address, once the user has confirmed the address.
+    /// Connect the account with the address after the user has verified the address.
     ProveMailbox,
-    /// A new account.
+    /// Create an account.
     Create,
-    /// None.
+    /// Refuse the sign-on.
     Refuse,
 }
 
-/// Decides who the person is.
+/// Decides which account a sign-on opens.
 pub fn decide(facts: &Facts) -> Decision {
     if facts.is_connected {
         return Decision::SignIn;
     }
-    // Anyone can claim an unverified address, so it never leads to an account or reveals that one exists.
+    // Anyone can claim an unverified address, so it must not open an account or reveal that the account
+    // exists.
     if facts.email != EmailClaim::Verified {
         return Decision::Refuse;
     }
@@ -92,8 +93,8 @@ pub fn decide(facts: &Facts) -> Decision {
 mod tests {
     use super::*;
 
-    /// Rows: connected, e-mail, account with the address; then the outcome for each of the settings of
-    /// [`OPTIONS`].
+    /// Each row has these columns: the connection, the e-mail address, the account with the address, and the
+    /// outcome for each of the [`OPTIONS`].
     const TABLE: &str = "
         known    verified    none        sign_in  sign_in  sign_in  sign_in
         known    verified    unverified  sign_in  sign_in  sign_in  sign_in
@@ -115,7 +116,8 @@ mod tests {
         unknown  absent      verified    refuse   refuse   refuse   refuse
     ";
 
-    /// Link, provision, and whether the provider speaks for the address, which is in its domains then.
+    /// Link, provision, and whether the provider is authoritative for the address and the address is in its
+    /// domains.
     const OPTIONS: [(Link, Provision, bool); 4] = [
         (Link::Confirm, Provision::None, true),
         (Link::Confirm, Provision::Any, false),

@@ -1,5 +1,5 @@
-//! Password rules (docs/contract/accounts.md#password-rules). Every broken rule is reported, so that one
-//! correction is enough.
+//! Password rules (docs/contract/accounts.md#password-rules). Every broken rule is reported, so that the user
+//! can fix all of them at once.
 
 use std::sync::LazyLock;
 
@@ -11,30 +11,32 @@ use kernel::naming::Problem;
 
 const MIN_CHARS: usize = 8;
 const MAX_CHARS: usize = 128;
-/// Shorter words about the user may be part of a password: they occur in too many.
+/// The minimum length of a personal word. Shorter words are ignored, because they occur in too many
+/// passwords.
 const MIN_PERSONAL_WORD_CHARS: usize = 4;
-/// The digits at the end of a phone number that count as the number.
+/// The number of digits at the end of a phone number that count as a personal word.
 const PHONE_END_DIGITS: usize = 7;
-/// The number of tries below which a guessable password is common, for an attacker who knows the user.
+/// A password that takes fewer guesses than this is common, assuming an attacker who knows the user.
 const COMMON_GUESSES: u64 = 1_000_000;
-/// The maximum number of characters given to zxcvbn at a time: its running time grows faster than its input.
+/// The maximum number of characters passed to zxcvbn at once, because its running time grows faster than
+/// linearly.
 const MAX_ESTIMATED_CHARS: usize = 40;
 
-/// The 10,000 most common passwords; the head of the file names the source.
+/// The 10,000 most common passwords. The beginning of the file contains the source.
 const COMMON_PASSWORDS: &str = include_str!("common_passwords.txt");
 
-/// Words that are as easy to guess as the user's own: the name of the service.
+/// Words of the service's name, which are as easy to guess as personal words.
 const SERVICE_WORDS: [&str; 3] = ["tollkeeper", "toll", "keeper"];
 
-/// The maximum number of different signs that are tried as letters.
+/// The maximum number of different signs in a password that are also tried as letters.
 const MAX_SIGNS: usize = 3;
 
 /// Personal data of the user, from the same request or from the account.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PersonalData<'a> {
-    /// The username as written.
+    /// The username, as entered.
     pub username: &'a str,
-    /// The e-mail address as written.
+    /// The e-mail address, as entered.
     pub email: &'a str,
     /// The full name, if any.
     pub full_name: Option<&'a str>,
@@ -44,8 +46,8 @@ pub struct PersonalData<'a> {
 
 /// Returns the rules that this password breaks, in the order of the contract; empty if it breaks none.
 ///
-/// Characters are counted after NFC, the form in which the password is hashed. A password that is too long
-/// isn't checked further, so that the time is bounded.
+/// Characters are counted after NFC normalization, because the password is hashed in this form. If a password
+/// is too long, only this rule is reported, so that the running time is bounded.
 pub fn check(password: &str, personal: &PersonalData<'_>) -> Vec<Problem> {
     let normal: String = password.nfc().take(MAX_CHARS + 1).collect();
     let length = normal.chars().count();
@@ -78,7 +80,7 @@ pub fn check(password: &str, personal: &PersonalData<'_>) -> Vec<Problem> {
         .collect()
 }
 
-/// Returns `true` if two texts are the same password: they are hashed after NFC.
+/// Returns `true` if two texts are the same password after NFC normalization.
 pub fn is_same(one: &str, other: &str) -> bool {
     one.nfc().eq(other.nfc())
 }
@@ -88,8 +90,9 @@ fn is_digit(c: char) -> bool {
     c.is_numeric() && !c.is_alphabetic()
 }
 
-/// Returns the username, the e-mail's local part and the words of the full name, in lower case, if they have
-/// at least 4 characters, and the phone number with its country code and without it.
+/// Returns the personal words in lower case: the username, the local part of the e-mail address, the words of
+/// the full name, and the phone number with and without its country code. Words of fewer than
+/// [`MIN_PERSONAL_WORD_CHARS`] characters are left out.
 fn personal_words(personal: &PersonalData<'_>) -> Vec<String> {
     let local_part = personal.email.rsplit_once('@').map_or(personal.email, |(local_part, _)| local_part);
     let inside_word = |c: char| c.is_alphanumeric() || is_combining_mark(c);
@@ -114,8 +117,8 @@ fn is_built_on(password: &str, word: &str) -> bool {
     password.contains(word) && password.replace(word, "").chars().count() < MIN_CHARS
 }
 
-/// Returns `true` if this password, given in lower case, is among the most common ones, either unchanged or
-/// without its signs.
+/// Returns `true` if this password, in lower case, is one of the most common passwords, with or without its
+/// signs.
 fn is_listed(password: &str) -> bool {
     static SORTED: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         let (_, list) = COMMON_PASSWORDS.split_once("\n\n").unwrap_or_default();
@@ -128,7 +131,7 @@ fn is_listed(password: &str) -> bool {
 fn is_common(password: &str, personal: &PersonalData<'_>, words: &[String]) -> bool {
     let password = &with_few_signs(password);
     let start = |text: &str| text.chars().take(MAX_ESTIMATED_CHARS).collect::<String>();
-    // A name has few words; a request with a hundred must not make us compare each.
+    // A name usually has few words. The limit bounds the running time for a request with many words.
     let own: Vec<String> = [personal.username, personal.email, personal.full_name.unwrap_or_default()]
         .into_iter()
         .chain(words.iter().map(String::as_str))
@@ -139,15 +142,16 @@ fn is_common(password: &str, personal: &PersonalData<'_>, words: &[String]) -> b
         .collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let common = |part: &str| zxcvbn(part, &own).guesses() < COMMON_GUESSES;
-    // Both ends of a long password are estimated: `aaaa…` followed by a strong password isn't common.
+    // The beginning and the end of a long password are estimated separately. It is common only if both are:
+    // `aaaa…` followed by a strong password isn't.
     let end: String =
         password.chars().skip(password.chars().count().saturating_sub(MAX_ESTIMATED_CHARS)).collect();
     common(&start(password)) && common(&end)
 }
 
-/// Replaces signs that could be read as letters, if the password has many different ones. zxcvbn tries every
-/// combination of such letters, and their number multiplies; no one writes a common word with more than a few
-/// of them.
+/// Replaces signs that look like letters if the password contains many different ones. zxcvbn tries every
+/// combination of the letters that they could represent, so its running time grows exponentially. Common
+/// words are rarely written with more than a few such signs.
 fn with_few_signs(password: &str) -> String {
     const SIGNS: &str = "@({[<!|$+%";
     let used = SIGNS.chars().filter(|sign| password.contains(*sign)).count();
@@ -248,7 +252,7 @@ mod tests {
         assert!(list.is_sorted_by(|a, b| a < b), "for the binary search");
         assert!(list.iter().all(|word| lowercase(word) == *word && !word.is_empty()));
         assert!(is_listed("123456") && is_listed("trustno1") && !is_listed("violet-kettle-37"));
-        // The estimate alone accepts this one.
+        // The estimate alone accepts this password.
         let no_one = PersonalData { username: "", email: "", ..PersonalData::default() };
         assert!(!is_common("dOmAiNlOcK2005", &no_one, &[]));
         assert_eq!(check("dOmAiNlOcK2005", &no_one)[0].code, "password_common");
@@ -270,7 +274,7 @@ mod tests {
     #[test]
     fn tried_signs_are_limited() {
         assert!(codes("P@ssw0rd").contains(&"password_common"));
-        // Thousands of combinations when each of these may be any of its letters.
+        // If each of these signs could be any similar letter, zxcvbn would try thousands of combinations.
         let endless = "4@8({[<6931!|1$5+7%2".repeat(6) + "Aa1";
         assert_eq!(codes(&endless), [""; 0]);
         assert!(!with_few_signs(&endless).contains(['@', '(', '|']));
@@ -290,7 +294,7 @@ mod tests {
 
     #[test]
     fn personal_words_are_unique() {
-        // `Augusta` is a word between spaces and between signs.
+        // `Augusta` is found twice: between spaces and between signs.
         let words =
             ["2345678", "4917012345678", "ada.love", "augusta", "countess", "king", "king-noel", "noel"];
         assert_eq!(personal_words(&ADA), words);
@@ -305,7 +309,7 @@ mod tests {
 
     #[test]
     fn characters_are_counted_after_nfc() {
-        // Seven letters, one of them in two pieces.
+        // Seven letters, one of which is decomposed.
         assert_eq!(codes("xK4mqz\u{301}T"), ["password_too_short"]);
         let decomposed = "e\u{301}".repeat(120);
         assert_eq!(codes(&format!("{decomposed}K4mq9Tzx")), [""; 0]);

@@ -1,22 +1,23 @@
-//! The limit of password changes an hour: a pure rule over the times of the last changes.
+//! The hourly limit of password changes: a pure rule over the times of the last changes.
 
 use crate::rules::throttling::Wait;
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 
-/// The maximum time by which a time may lie in the future, in milliseconds, because the clocks of replicas
-/// differ.
+/// The maximum difference between the clocks of two replicas, in milliseconds. A stored time can be this far
+/// in the future.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// Returns the period in which changes count, without its start. A change that lies further in the future was
-/// recorded by a clock that has been set back since.
+/// Returns the start (exclusive) and the end of the period in which changes count. A change after the end was
+/// recorded before the clock was set back.
 pub fn counted_period(now: Time) -> (Time, Time) {
     (now.plus_ms(-HOUR_MS), now.plus_ms(CLOCK_SKEW_MS))
 }
 
-/// Allows another change after these, newest first, of which at most `per_hour` may count at a time.
+/// Checks whether another change is allowed. `times` are the changes in the counted period, newest first, and
+/// `per_hour` is the maximum number of them.
 ///
 /// # Errors
-/// The wait until the oldest of them is an hour old.
+/// The wait until a change is allowed again.
 pub fn check_limit(times: &[Time], per_hour: u32, now: Time) -> Result<(), Wait> {
     let nth = usize::try_from(per_hour).unwrap_or(usize::MAX).saturating_sub(1);
     match times.get(nth) {

@@ -1,15 +1,15 @@
-//! Throttling of login attempts (docs/contract/accounts.md#throttling): a state machine over times that the
-//! caller passes in.
+//! Throttling of login attempts (docs/contract/accounts.md#throttling): a state machine. The caller passes in
+//! the time.
 //!
-//! An attempt is counted before its outcome is known, so that parallel attempts gain nothing. Nothing is ever
-//! locked permanently: an attacker who keeps guessing makes the owner wait at most a quarter of an hour, and
-//! not at all on a network from which the owner has logged in recently.
+//! An attempt is counted before its outcome is known, so that parallel attempts don't get around the limit.
+//! No account is ever locked permanently: an attacker who keeps guessing makes the owner wait at most 15
+//! minutes, and not at all on a network from which the owner has logged in recently.
 
 use kernel::clock::{DAY_MS, MINUTE_MS, SECOND_MS, Time};
 
-/// After this long without an attempt all attempts are forgotten, in milliseconds.
+/// The time without attempts after which all attempts are forgotten, in milliseconds.
 pub const FORGET_AFTER_MS: i64 = DAY_MS;
-/// The first wait after too many failed logins, in milliseconds; each further one is twice as long.
+/// The first wait after too many failed logins, in milliseconds. Each further wait is twice as long.
 const FIRST_WAIT_MS: i64 = SECOND_MS;
 /// The longest wait after failed logins, in milliseconds.
 const MAX_WAIT_MS: i64 = 15 * MINUTE_MS;
@@ -17,9 +17,9 @@ const MAX_WAIT_MS: i64 = 15 * MINUTE_MS;
 /// The attempts on one account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempts {
-    /// Their number.
+    /// The number of attempts.
     pub count: i64,
-    /// The time of the last one.
+    /// The time of the last attempt.
     pub since: Time,
     /// Attempts before this time are refused.
     pub blocked_until: Time,
@@ -28,62 +28,62 @@ pub struct Attempts {
 /// The refusal of an attempt, with the time to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// The remaining wait.
+    /// The remaining wait, in milliseconds.
     pub retry_after_ms: i64,
-    /// The number of attempts without a wait.
+    /// The number of attempts that are allowed without a wait.
     pub limit: u32,
 }
 
-/// The maximum time by which times may lie in the future, in milliseconds, because the clocks of replicas
-/// differ. A time further ahead was written by a clock that has been set back since.
+/// The maximum difference between the clocks of two replicas, in milliseconds. A stored time that is further
+/// in the future was written before the clock was set back.
 const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
-/// Counts one login attempt. The first `free` attempts cost nothing; after that, waits double up to 15
-/// minutes.
+/// Counts one login attempt. The first `free` attempts cause no wait. After them, each wait is twice as long
+/// as the previous one, up to 15 minutes.
 ///
 /// # Errors
-/// The remaining wait; the attempt then isn't counted.
+/// The remaining wait. The refused attempt isn't counted.
 pub fn count_login(before: Option<Attempts>, free: u32, now: Time) -> Result<Attempts, Wait> {
     let before = before.filter(|attempts| now < attempts.since.plus_ms(FORGET_AFTER_MS));
     let waits_ms = before.map_or(0, |attempts| attempts.blocked_until.unix_ms() - now.unix_ms());
-    // No wait exceeds the longest one: a clock that was wrong for a moment locks no account out.
+    // A longer wait comes from a clock that was wrong. It is ignored, so that it doesn't lock the account.
     if (1..=MAX_WAIT_MS + CLOCK_SKEW_MS).contains(&waits_ms) {
         return Err(Wait { retry_after_ms: waits_ms.min(MAX_WAIT_MS), limit: free });
     }
     let count = before.map_or(0, |attempts| attempts.count).saturating_add(1);
     let over = count - i64::from(free);
     let wait_ms = match u32::try_from(over) {
-        // Past 2^20 seconds the longest wait has long been reached.
+        // 2^20 seconds is much longer than the longest wait.
         Ok(over) => FIRST_WAIT_MS.saturating_mul(1_i64 << over.min(20)).min(MAX_WAIT_MS),
         Err(_) => 0,
     };
     Ok(Attempts { count, since: now, blocked_until: now.plus_ms(wait_ms) })
 }
 
-/// The login attempts on one account that concern one client network.
+/// The attempts on one account that count for a client on one network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoginAttempts {
     /// Attempts from this network.
     pub network: Attempts,
-    /// Attempts from all networks without a successful login to the account.
+    /// Attempts from all unknown networks: those from which the account hasn't logged in recently.
     pub unknown_networks: Attempts,
 }
 
-/// The numbers of attempts before waits begin.
+/// The numbers of attempts that are allowed without a wait.
 #[derive(Clone, Copy, Debug)]
 pub struct FreeAttempts {
     /// Attempts from one network.
     pub network: u32,
-    /// Attempts from all networks without a successful login to the account.
+    /// Attempts from all unknown networks: those from which the account hasn't logged in recently.
     pub unknown_networks: u32,
 }
 
-/// Counts one login attempt from a network. A known network, from which the account has logged in recently,
-/// is slowed only by its own attempts, and counts only for itself. Any other network is also slowed by the
-/// attempts from all unknown networks together.
+/// Counts one login attempt from a network. On a known network, from which the account has logged in
+/// recently, only the attempts from this network count. On any other network, the attempts from all unknown
+/// networks together count as well.
 ///
 /// # Errors
-/// The longer of the remaining waits; the attempt then isn't counted.
+/// The longer of the remaining waits. The refused attempt isn't counted.
 pub fn count_login_from(
     before: &LoginAttempts,
     free: FreeAttempts,
@@ -170,7 +170,7 @@ mod tests {
         let back = count_login(Some(in_a_year), 2, START).unwrap();
         assert_eq!((back.count, back.since), (3, START), "counting continues from the current time");
         assert_eq!(back.blocked_until, START.plus_ms(2 * FIRST_WAIT_MS));
-        // A clock that is half a minute behind another replica's gains nothing.
+        // A replica whose clock is half a minute behind doesn't shorten the wait.
         let blocked = Attempts { count: 99, since: START, blocked_until: START.plus_ms(MAX_WAIT_MS) };
         let behind = START.plus_ms(-30 * SECOND_MS);
         assert_eq!(count_login(Some(blocked), 10, behind).unwrap_err().retry_after_ms, MAX_WAIT_MS);

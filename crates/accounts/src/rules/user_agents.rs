@@ -1,18 +1,18 @@
-//! The `User-Agent` of a client program, as people see it in the list of their sessions.
+//! The `User-Agent` of a client program, which users see in the list of their sessions.
 
 use kernel::texts::is_control;
 
-/// The maximum number of characters kept.
+/// The maximum number of characters that are kept.
 const MAX_CHARS: usize = 200;
 
-/// The text of a header `User-Agent` (RFC 9110, section 10.1.5): at most 200 characters, without control
-/// characters. The client chooses it, so it proves nothing.
+/// The text of a `User-Agent` header (RFC 9110, section 10.1.5): at most 200 characters, without control
+/// characters. The client chooses the text, so it can't be trusted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UserAgent(String);
 
 impl UserAgent {
-    /// Reads the value of the header. Bytes that aren't UTF-8 are replaced, control characters dropped, and a
-    /// value that is too long is truncated. Returns `None` if nothing is left.
+    /// Reads the value of the header. Bytes that aren't UTF-8 are replaced, control characters are removed,
+    /// and a value that is too long is truncated. Returns `None` if nothing is left.
     pub fn read(value: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(value);
         let visible = text.chars().filter(|c| !is_control(*c)).skip_while(|c| c.is_whitespace());
@@ -21,14 +21,14 @@ impl UserAgent {
         (!kept.is_empty()).then(|| Self(kept.to_owned()))
     }
 
-    /// Returns the text.
+    /// Returns the text of the header.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Programs by a word of their `User-Agent`. The first match counts, because browsers also name the browsers
-/// that they resemble.
+/// A word in the `User-Agent` and the program that it indicates. The first match counts, because browsers
+/// also list the browsers that they are compatible with.
 const PROGRAMS: [(&str, &str); 14] = [
     ("Edg", "Edge"),
     ("OPR/", "Opera"),
@@ -46,7 +46,7 @@ const PROGRAMS: [(&str, &str); 14] = [
     ("node", "Node.js"),
 ];
 
-/// Systems by a word of the `User-Agent`. The first match counts.
+/// A word in the `User-Agent` and the operating system that it indicates. The first match counts.
 const SYSTEMS: [(&str, &str); 7] = [
     ("Android", "Android"),
     ("iPhone", "iPhone"),
@@ -57,7 +57,7 @@ const SYSTEMS: [(&str, &str); 7] = [
     ("Linux", "Linux"),
 ];
 
-/// Describes a client in words, as far as its text is known: `Firefox on Linux`. Other texts are returned
+/// Describes a known client in words, such as `Firefox on Linux`. The text of an unknown client is returned
 /// unchanged.
 pub fn in_words(user_agent: &str) -> String {
     let find = |known: &[(&'static str, &'static str)]| {

@@ -1,8 +1,8 @@
-//! Attempts to prove who one is. Each is counted before its outcome is known, and leaves a trace if it is
-//! refused ([`Attempt::refuse`]).
+//! Attempts to sign in or to confirm one's identity. Each attempt is counted before its outcome is known, and
+//! recorded if it is refused ([`Attempt::refuse`]).
 //!
-//! Guesses at the password of an account and at its codes are counted separately: a right password doesn't
-//! reset the count of wrong codes (RFC 4226, section 7.3).
+//! Guesses at an account's password and guesses at its codes are counted separately, so that a right password
+//! doesn't reset the count of wrong codes (RFC 4226, section 7.3).
 
 use crate::rules::throttling::{self, FreeAttempts, Wait};
 use crate::{Accounts, store};
@@ -22,37 +22,37 @@ use trail::Trail;
 /// The time for which a network counts as known after a successful login from it, in milliseconds.
 pub const KNOWN_NETWORK_MS: i64 = 30 * DAY_MS;
 
-/// An attempt at an account, which need not exist.
+/// An attempt to sign in to an account, which may not exist.
 #[derive(Clone)]
 pub(crate) struct Attempt {
-    /// The account's address, or the one that was typed; folded.
+    /// The folded address of the account, or the address that was entered.
     pub(super) email_folded: String,
     /// The account, if one exists.
     pub(super) user_id: Option<UserId>,
     pub(super) network: Network,
-    /// The account's last successful login from this network.
+    /// The time of the account's last successful login from this network.
     last_login_here_at: Option<Time>,
 }
 
 impl Attempt {
-    /// An attempt at the account with this address, if one exists.
+    /// Creates an attempt to sign in to the account with this address, if it exists.
     pub(crate) fn at_address(email_folded: String, account: Option<&Credentials>, network: Network) -> Self {
         let user_id = account.map(|account| account.user.id);
         let last_login_here_at = account.and_then(|account| account.last_login_here_at);
         Self { email_folded, user_id, network, last_login_here_at }
     }
 
-    /// An attempt at this account.
+    /// Creates an attempt to sign in to this account.
     pub(crate) fn at(user: &User, last_login_here_at: Option<Time>, network: Network) -> Self {
         Self { email_folded: user.email_folded.clone(), user_id: Some(user.id), network, last_login_here_at }
     }
 
-    /// The SHA-256 of the folded address.
+    /// Returns the SHA-256 hash of the folded address.
     pub(super) fn account_hash(&self) -> [u8; 32] {
         sha256(self.email_folded.as_bytes())
     }
 
-    /// The hash under which guesses at the account's codes are counted.
+    /// Returns the hash under which guesses at the account's codes are counted.
     fn codes_hash(&self) -> [u8; 32] {
         sha256(&[b"codes".as_slice(), &self.account_hash()].concat())
     }
@@ -69,13 +69,14 @@ impl Attempt {
         self.count(accounts, self.account_hash()).await
     }
 
-    /// Clears the guess, and the earlier ones from the same network, because the password was right.
+    /// Clears the counted guesses from this network, because the password was right.
     pub(crate) async fn forget_password(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
         self.forget(tx, self.account_hash(), now).await
     }
 
-    /// Counts a guess in a transaction of its own, so that it stays counted regardless of later errors. An
-    /// address without an account takes the same statements.
+    /// Counts a guess in a separate transaction, so that it stays counted regardless of later errors. An
+    /// address without an account needs the same statements, so the response time doesn't reveal whether the
+    /// account exists.
     async fn count(&self, accounts: &Accounts, hash: [u8; 32]) -> Result<(), Error> {
         let limits = &accounts.settings.limits;
         if !limits.enabled {
@@ -102,9 +103,9 @@ impl Attempt {
         Ok(store::login_guesses::clear_network(tx, hash, self.network).await?)
     }
 
-    /// Stores the network of a successful login, and e-mails the owner if it is new while others are known. A
-    /// network stored within the last day isn't stored again. Returns `true` if an e-mail was added to the
-    /// outbox.
+    /// Stores the network of a successful login, and e-mails the owner if the network is new and others are
+    /// known. A network that was stored within the last day isn't stored again. Returns `true` if an e-mail
+    /// was added to the outbox.
     pub(crate) async fn note_login(
         &self,
         accounts: &Accounts,
@@ -131,7 +132,7 @@ impl Attempt {
     }
 }
 
-/// A code as typed, counted as a guess at the codes of an account.
+/// A code that a user has typed, counted as a guess at the account's codes.
 pub(crate) struct CountedCode<'a> {
     typed: Option<&'a str>,
     attempt: Attempt,
@@ -153,12 +154,12 @@ impl<'a> CountedCode<'a> {
         Ok(Self { typed, attempt: attempt.clone() })
     }
 
-    /// Returns the code as typed.
+    /// Returns the code as the user typed it.
     pub(crate) fn typed(&self) -> Option<&'a str> {
         self.typed
     }
 
-    /// Clears the wrong ones: this one was right, or none was required.
+    /// Clears the counted guesses, because the code was right or no code was required.
     pub(crate) async fn forget(&self, tx: &mut Tx, now: Time) -> Result<(), Error> {
         match self.typed {
             Some(_) => self.attempt.forget(tx, self.attempt.codes_hash(), now).await,
@@ -167,8 +168,8 @@ impl<'a> CountedCode<'a> {
     }
 }
 
-/// Ends every wait of an account whose owner has confirmed its e-mail address. From then on their network is
-/// known: otherwise an attacker who keeps guessing would lock the owner out again.
+/// Ends every wait of an account whose owner has confirmed the e-mail address. The owner's network counts as
+/// known from then on. Otherwise an attacker who keeps guessing would lock the owner out again.
 pub async fn end_all_waits(
     tx: &mut Tx,
     user_id: UserId,

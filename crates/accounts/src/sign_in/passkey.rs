@@ -1,4 +1,5 @@
-//! Login with a passkey, without an address or a password: the authenticator knows the person.
+//! Login with a passkey. It needs neither an address nor a password, because the passkey identifies the
+//! account.
 
 use crate::factors::passkeys::ceremonies::{self, Purpose};
 use crate::factors::passkeys::{Options, Refusal, Signed, check};
@@ -25,10 +26,10 @@ pub fn start(accounts: &Accounts) -> Result<Options, Error> {
     Ok(Options { public_key, ceremony: ceremonies::seal(accounts, Purpose::LogIn, state)? })
 }
 
-/// Returns the options with which the person of a session proves who they are.
+/// Returns the options with which a logged-in user confirms their identity.
 ///
 /// # Errors
-/// `passkeys_disabled`; `passkey_not_found` if the person has none.
+/// `passkeys_disabled`; `passkey_not_found` if the user has no passkeys.
 pub async fn start_proof(accounts: &Accounts, session: Session) -> Result<Options, Error> {
     let party = accounts.passkeys()?;
     let known = store::passkeys::credential_ids(&mut accounts.db.read().await?, session.user_id).await?;
@@ -39,25 +40,25 @@ pub async fn start_proof(accounts: &Accounts, session: Session) -> Result<Option
     Ok(Options { public_key, ceremony: ceremonies::seal(accounts, Purpose::Prove(session), state)? })
 }
 
-/// A login by a passkey.
+/// A login with a passkey.
 #[derive(Clone, Copy, Debug)]
 pub struct PasskeyLogin<'a> {
     pub signed: Signed<'a>,
-    /// `true` if a browser keeps the session when it closes, and it doesn't end without use.
+    /// `true` to keep the session when the browser is closed, and not to end it when it isn't used.
     pub remember_me: bool,
     /// The client's `User-Agent`.
     pub user_agent: Option<&'a UserAgent>,
-    /// The sign-in of which this is the second step; a sign-on with a provider then opens that provider's
-    /// session.
+    /// The sign-in whose second step this is. If its first step was a sign-on with a provider, the session is
+    /// that provider's.
     pub second_step_of: Option<&'a PendingLogin>,
 }
 
-/// Checks a passkey, and opens a session. Open invitations for a verified address are accepted with it. The
+/// Checks a passkey, and opens a session. If the address is verified, its open invitations are accepted. The
 /// outcome is counted in the metrics.
 ///
 /// # Errors
 /// `passkeys_disabled`; `challenge_expired`; `invalid_credential`; 403 if the account is disabled, or a
-/// verified address is required; `sign_on_expired` if the connection of the first step is gone.
+/// verified address is required; `sign_on_expired` if the connection of the first step was removed.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &PasskeyLogin<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let step = check_and_open(accounts, trail, login, SessionKind::Api).await?;
@@ -93,7 +94,7 @@ async fn check_and_open(
     Ok(step.ok_or(Code::InvalidCredential)?)
 }
 
-/// Checks the passkey, and whether it opens the account.
+/// Checks the passkey, and whether the account may be signed in to.
 async fn first_step(
     accounts: &Accounts,
     trail: &Trail,

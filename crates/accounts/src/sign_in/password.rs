@@ -1,5 +1,5 @@
-//! Passwords: the first step of a sign-in, and every other check of a password. A program sends the code of the
-//! second factor at once, a person in a browser in a second step ([`super::second_step`]).
+//! Passwords: the first step of a sign-in, and every other check of a password. A program sends the code of
+//! the second factor in the same request, and a browser sends it in a second step ([`super::second_step`]).
 
 use crate::hasher::Place;
 use crate::sign_in::attempts::Attempt;
@@ -19,30 +19,30 @@ use trail::Trail;
 /// Login credentials.
 #[derive(Clone, Copy)]
 pub struct Login<'a> {
-    /// The e-mail address as typed.
+    /// The e-mail address, as entered.
     pub email: &'a str,
-    /// The password as typed.
+    /// The password, as entered.
     pub password: &'a str,
-    /// A code of an app or a recovery code as typed; ignored if the account has no second factor.
+    /// A code of an app or a recovery code, as entered. Ignored if the account has no second factor.
     pub one_time_code: Option<&'a str>,
-    /// `true` if a browser keeps the session when it closes, and it doesn't end without use.
+    /// `true` to keep the session when the browser is closed, and not to end it when it isn't used.
     pub remember_me: bool,
     /// The client's `User-Agent`.
     pub user_agent: Option<&'a UserAgent>,
 }
 
-/// The maximum number of times a password is checked if its hash changes meanwhile. By the second check the
-/// hash has the current parameters: another login may have rehashed it, but doesn't do so again.
+/// The maximum number of times that a password is checked if its hash changes during the check. Another login
+/// may rehash the password with the current parameters, but this happens only once, so two checks are enough.
 const MAX_PASSWORD_CHECKS: usize = 2;
 
-/// Checks the password and the second factor, and opens a session; open invitations for a verified address are
-/// accepted with it. An unknown address costs the same work as a wrong password. The outcome is counted in the
-/// metrics.
+/// Checks the password and the second factor, and opens a session. If the address is verified, its open
+/// invitations are accepted. An unknown address takes the same time as a wrong password. The outcome is
+/// counted in the metrics.
 ///
 /// # Errors
 /// 401 for wrong credentials, or for a code that is missing or wrong; 403 if the account is disabled, a
-/// verified address is required, or people sign in without passwords; 429 while the caller has to wait or the
-/// password queue is full.
+/// verified address is required, or passwords are disabled; 429 while the caller has to wait or the password
+/// queue is full.
 pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Result<LoggedIn, Error> {
     let outcome = async {
         let step = check_and_open(accounts, trail, login, SessionKind::Api).await?;
@@ -51,8 +51,8 @@ pub async fn log_in(accounts: &Accounts, trail: &Trail, login: &Login<'_>) -> Re
     counted(accounts, outcome.await)
 }
 
-/// Logs in like [`log_in`], but for a browser: its session has one token, valid only in the console's cookie.
-/// If a code is required but missing, the browser is asked for it in a second step.
+/// Logs in like [`log_in`], but for a browser. The session has one token, which is valid only in the
+/// console's cookie. If a code is required but missing, the browser sends it in a second step.
 ///
 /// # Errors
 /// Those of [`log_in`].
@@ -86,8 +86,8 @@ fn check_and_open<'a>(
     })
 }
 
-/// Checks the password of a login, and whether it opens the account; with `is_counted` the attempt counts
-/// against the limits.
+/// Checks the password of a login, and whether the account may be signed in to. With `is_counted`, the
+/// attempt counts against the limits.
 async fn first_step(
     accounts: &Accounts,
     trail: &Trail,
@@ -96,7 +96,7 @@ async fn first_step(
 ) -> Result<FirstStep, Error> {
     let email_folded = addresses::fold(login.email);
     let network = Network::of(trail.address);
-    // Take the place first: a refusal because of the full queue doesn't count as a login attempt.
+    // Take the place first, so that a refusal because the queue is full doesn't count as a login attempt.
     let place = accounts.hasher.acquire_place(network)?;
     let mut tx = accounts.db.read().await?;
     let account = store::users::credentials_by_email(&mut tx, &email_folded, network).await?;
@@ -118,13 +118,14 @@ async fn first_step(
     if let Some(code) = refused {
         drop(place);
         let now = accounts.clock.now();
-        // The password was right: the attempt doesn't count.
+        // The password was right, so the attempt doesn't count.
         let mut tx = accounts.db.write().await?;
         attempt.forget_password(&mut tx, now).await?;
         tx.commit().await?;
         return Err(attempt.refuse(accounts, &trail.by(user.id), code).await);
     }
-    // The parameters of hashes have changed since. If this fails, another login will rehash.
+    // The parameters of hashes have changed since this hash was stored. If rehashing fails, a later login
+    // will do it.
     let rehashed = if needs_rehash { place.hash(login.password).await.ok() } else { None };
     let hash_to_keep = rehashed.unwrap_or_else(|| checked_hash.clone());
     let factor = FirstFactor::Password { checked_hash, hash_to_keep };
@@ -138,13 +139,13 @@ pub(crate) struct VerifiedPassword {
     /// The stored hash that the password was checked against.
     pub hash: String,
     pub attempt: Attempt,
-    /// The place in the password queue, for further hashes.
+    /// The place in the password queue, which can be used for further hashes.
     pub place: Place,
     /// `true` if the stored hash has other parameters than the current ones.
     pub needs_rehash: bool,
 }
 
-/// Counts a guess at the password of a known account, and checks it. A refusal is recorded.
+/// Counts a guess at the password of a known account, and checks the password. A refusal is recorded.
 ///
 /// # Errors
 /// `no_password`; `wrong_password` for the field `field`; 429 while the caller has to wait or the password
@@ -159,7 +160,7 @@ pub(crate) async fn check_own(
         return Err(Code::NoPassword.into());
     }
     let (network, trail) = (Network::of(trail.address), trail.by(account.user.id));
-    // Take the place first: a refusal because of the full queue doesn't count as a guess.
+    // Take the place first, so that a refusal because the queue is full doesn't count as a guess.
     let place = accounts.hasher.acquire_place(network)?;
     let attempt = Attempt::at(&account.user, account.last_login_here_at, network);
     let place = count(accounts, &trail, &attempt, place).await?;
@@ -167,7 +168,8 @@ pub(crate) async fn check_own(
     check(accounts, &trail, (attempt, place), Some(account), typed).await
 }
 
-/// Counts a guess at a password. A refusal is recorded once the place in the password queue is free again.
+/// Counts a guess at a password, and returns the place in the password queue. If the guess is refused, the
+/// place is freed before the refusal is recorded.
 async fn count(accounts: &Accounts, trail: &Trail, attempt: &Attempt, place: Place) -> Result<Place, Error> {
     match attempt.count_password(accounts).await {
         Ok(()) => Ok(place),
@@ -178,11 +180,11 @@ async fn count(accounts: &Accounts, trail: &Trail, attempt: &Attempt, place: Pla
     }
 }
 
-/// Checks a password whose guess was counted. Without an account it costs the same work. If it is wrong, the
-/// refusal is recorded once the place in the password queue is free again.
+/// Checks a password after the guess was counted. An unknown account takes the same time. If the password is
+/// wrong, the place in the password queue is freed before the refusal is recorded.
 ///
 /// # Errors
-/// `wrong` for a wrong password.
+/// `wrong` if the password is wrong.
 pub(crate) async fn check(
     accounts: &Accounts,
     trail: &Trail,

@@ -1,6 +1,6 @@
-//! The sealed value that a browser keeps between the first step of a sign-in and the second factor, valid for
-//! ten minutes: the person with the password that they gave, or the provider that they came from. It opens
-//! nothing by itself.
+//! The sealed value that a browser keeps between the first step of a sign-in and the second factor. It
+//! contains the user and a proof of the first factor, which is a password or a sign-on with a provider. It is
+//! valid for ten minutes, and isn't enough to open a session.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,27 +11,28 @@ use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, UserId};
 use kernel::secrets::sha256;
 
-/// The maximum time before the second step, in milliseconds.
+/// The maximum time between the first and the second step, in milliseconds.
 pub const PENDING_LOGIN_MS: i64 = 10 * MINUTE_MS;
 
 /// The associated data of the sealed value.
 const ASSOCIATED_DATA: &str = "pending login";
 
-/// A person who has passed the first step.
+/// A user who has passed the first step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingLogin {
     pub(super) user_id: UserId,
     pub(super) factor: SealedFactor,
-    /// `true` if the person asked to be remembered.
+    /// `true` if the user chose to be remembered.
     pub remember_me: bool,
     /// Makes each sealed value unique. `None` before sealing, and for values sealed by an earlier version.
     nonce: Option<[u8; 16]>,
 }
 
-/// The factor that was proved in the first step.
+/// The factor that was checked in the first step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum SealedFactor {
-    /// The SHA-256 of the stored hash that the password was checked against: another password voids it.
+    /// The SHA-256 of the stored hash that the password was checked against. A change of the password makes
+    /// the value invalid.
     Password([u8; 32]),
     /// A sign-on with a provider.
     SignOn(SignOn),
@@ -41,21 +42,21 @@ pub(super) enum SealedFactor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SignOn {
     pub(super) connection_id: ConnectionId,
-    /// When the person proved there who they are.
+    /// The time at which the user authenticated at the provider.
     pub(super) authenticated_at: Time,
     /// The lifetime of the session, in milliseconds.
     pub(super) session_ms: i64,
-    /// `true` if a second factor was passed there that counts here.
+    /// `true` if the provider reports a second factor that is also accepted here.
     pub(super) has_passed_second_factor: bool,
 }
 
-/// The text that is sealed.
+/// The plaintext of the sealed value.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     user: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<[u8; 32]>,
-    /// Connection, time of the proof, and the session's lifetime.
+    /// The connection's id, the time of the authentication, and the session's lifetime in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     sign_on: Option<(String, i64, i64)>,
     remember_me: bool,
@@ -73,12 +74,12 @@ impl PendingLogin {
         Self { user_id, factor: SealedFactor::SignOn(sign_on), remember_me: false, nonce: None }
     }
 
-    /// The person.
+    /// Returns the user's id.
     pub fn user_id(&self) -> UserId {
         self.user_id
     }
 
-    /// Returns the sign-on of this person that waits for its second step.
+    /// Returns this user's sign-on, if the first step was a sign-on.
     pub(super) fn sign_on_of(&self, user_id: UserId) -> Option<SignOn> {
         match self.factor {
             SealedFactor::SignOn(sign_on) if self.user_id == user_id => Some(sign_on),
@@ -108,7 +109,8 @@ impl PendingLogin {
         sealed_values::seal(accounts, ASSOCIATED_DATA, &contents, PENDING_LOGIN_MS)
     }
 
-    /// Reads the value of a browser. Returns `None` if it has expired, or wasn't sealed by this installation.
+    /// Opens a value that a browser has kept. Returns `None` if it has expired, or wasn't sealed by this
+    /// installation.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
         let contents: Contents = sealed_values::open(accounts, ASSOCIATED_DATA, value, PENDING_LOGIN_MS)?;
         let Contents { user, password, sign_on, remember_me, nonce } = contents;
@@ -118,7 +120,7 @@ impl PendingLogin {
                 connection_id: ConnectionId::parse(&id)?,
                 authenticated_at: Time::from_unix_ms(authenticated_at_ms),
                 session_ms,
-                // Otherwise there would be no second step.
+                // Otherwise no second step would be required.
                 has_passed_second_factor: false,
             }),
             _ => return None,
@@ -126,7 +128,7 @@ impl PendingLogin {
         Some(Self { user_id: UserId::parse(&user)?, factor, remember_me, nonce })
     }
 
-    /// Uses the value of a browser up: of several sessions that it could open, it opens one.
+    /// Consumes the value, so that it opens only one session.
     ///
     /// # Errors
     /// `invalid_access_token` if it was used before.

@@ -1,5 +1,5 @@
-//! Sign-on: a person comes from a provider. The values that the browser keeps meanwhile are sealed
-//! (`pending`); nothing is stored until the person is known.
+//! Sign-on with a provider. The browser keeps the state of a sign-on in sealed values (`pending`), and
+//! nothing is stored until the user is identified.
 
 pub(crate) mod pending;
 mod provisioning;
@@ -29,40 +29,40 @@ use trail::{Action, Trail};
 
 pub use pending::{PENDING_CONNECTION_MS, PENDING_SIGN_ON_MS, PendingConnection, Purpose};
 
-/// The time for which the use of a token that ends sessions is stored, in milliseconds: longer than its
+/// The time for which the use of a logout token is stored, in milliseconds. It is longer than the token's
 /// lifetime.
 const USED_LOGOUT_MS: i64 = HOUR_MS;
-/// The maximum number of tries of a sign-on that conflicts with another one of the same person, or of the
-/// same name.
+/// The maximum number of tries if a sign-on conflicts with another one of the same user, or with the same
+/// username.
 const MAX_TRIES: usize = 3;
 
-/// A sign-on that has begun.
+/// A sign-on that was started.
 #[derive(Debug)]
 pub struct Started {
     /// The link to the provider.
     pub url: String,
-    /// The value that the browser keeps.
+    /// The sealed value that the browser keeps.
     pub sealed: String,
 }
 
 /// A finished sign-on.
 pub struct Finished {
     pub outcome: Outcome,
-    /// Where the person wanted to go.
+    /// The page to open afterwards.
     pub next: String,
 }
 
 /// The outcome of a sign-on.
 pub enum Outcome {
-    /// The person has an account.
+    /// The user's account was signed in to, or needs a code.
     Account(BrowserStep),
-    /// The signed-in person's account can be connected, after they consent.
+    /// The signed-in user's account can be connected after the user confirms it.
     Connect(PendingConnection),
-    /// An account has the person's address.
+    /// An account that isn't connected has the user's address.
     Conflict(PendingConnection),
 }
 
-/// Begins a sign-on; `next` is the page to open afterwards.
+/// Starts a sign-on; `next` is the page to open afterwards.
 ///
 /// # Errors
 /// `provider_not_found`, `provider_unavailable`.
@@ -84,13 +84,14 @@ pub async fn begin(
     Ok(Started { url: begun.url, sealed: pending.seal(accounts)? })
 }
 
-/// Turns a provider's response into its outcome. `sealed` is the value that the browser has kept, `session`
-/// its session.
+/// Finishes a sign-on with the provider's response. `sealed` is the value that the browser has kept, and
+/// `browser` contains the browser's session, if any.
 ///
 /// # Errors
-/// `provider_not_found`, `provider_unavailable`; `sign_on_expired` for a response that this browser doesn't
-/// wait for; `sign_on_failed` for one that isn't valid; `no_account`; `account_disabled`; `connection_taken`;
-/// `email_not_verified`; 401 and `reauthentication_required` as for the page that began it.
+/// `provider_not_found`, `provider_unavailable`; `sign_on_expired` if this browser has no pending sign-on for
+/// the response; `sign_on_failed` if the response isn't valid; `no_account`; `account_disabled`;
+/// `connection_taken`; `email_not_verified`; 401 and `reauthentication_required` as for the page that started
+/// the sign-on.
 pub async fn finish(
     accounts: &Accounts,
     trail: &Trail,
@@ -102,7 +103,7 @@ pub async fn finish(
     let provider = accounts.providers.get(provider_id)?;
     let pending = sealed.and_then(|sealed| PendingSignOn::open(accounts, sealed));
     let pending = pending.filter(|pending| pending.provider_id == provider_id).ok_or(Code::SignOnExpired)?;
-    // The person who began it is still the one who is signed in.
+    // The session that started the sign-on must still be the browser's session.
     let began_by = match pending.purpose {
         Purpose::SignIn => None,
         Purpose::Connect(by) | Purpose::Prove(by) => Some(by),
@@ -115,7 +116,7 @@ pub async fn finish(
     use_up(accounts, &pending).await?;
     for _ in 1..MAX_TRIES {
         match resolve(accounts, trail, &provider, &identity, &pending, browser).await {
-            // Another sign-on of the same person, or of the same name, was faster.
+            // A concurrent sign-on of the same user, or with the same username, has committed first.
             Err(error) if matches!(error.code, Code::EmailTaken | Code::UsernameTaken) => {}
             resolved => return Ok(Finished { outcome: resolved?, next: pending.next }),
         }
@@ -124,7 +125,7 @@ pub async fn finish(
     Ok(Finished { outcome, next: pending.next })
 }
 
-/// Uses the sign-on up: of several answers to it one counts.
+/// Consumes the sign-on, so that only one response to it is accepted.
 async fn use_up(accounts: &Accounts, pending: &PendingSignOn) -> Result<(), Error> {
     let mut tx = accounts.db.write().await?;
     let expires_at = pending.began_at.plus_ms(2 * PENDING_SIGN_ON_MS);
@@ -153,7 +154,7 @@ async fn resolve(
             Some(user_id) if user_id == session.user_id => {
                 who_is(accounts, trail, provider, identity, Some(session)).await?
             }
-            // The provider's person isn't the one who is signed in.
+            // The provider's user isn't connected to the signed-in account.
             _ => return Err(Code::SignOnFailed.into()),
         },
     };
@@ -177,11 +178,11 @@ async fn resolve(
     }
 }
 
-/// Opens a session in a browser for a person who comes from a provider. If a code is required, the browser is
-/// asked for it in a second step, as after a password.
+/// Opens a session in a browser for a user who has signed in with a provider. If a code is required, the
+/// browser sends it in a second step, as after a password.
 ///
 /// # Errors
-/// The connection has been removed or the account disabled meanwhile, or the database fails.
+/// The connection was removed or the account was disabled in the meantime, or the database fails.
 async fn sign_in(
     accounts: &Accounts,
     trail: &Trail,
@@ -206,16 +207,16 @@ async fn who_is_connected(accounts: &Accounts, identity: &Identity) -> Result<Op
     Ok(found.map(|(_, user_id)| user_id))
 }
 
-/// The account of a person who signs on.
+/// The account of a user who signs in with a provider.
 enum Resolution {
     Account(User, ConnectionId),
-    /// The account is disabled: nothing was changed.
+    /// The account is disabled, and nothing was changed.
     Disabled(User),
     Conflict(PendingConnection),
 }
 
-/// Finds, connects or creates the account of a person, in one transaction. If a person is already signed in,
-/// they remain the same person.
+/// Finds, connects or creates the account for a sign-on, in one transaction. If the browser has a session,
+/// the account must be the session's account.
 async fn who_is(
     accounts: &Accounts,
     trail: &Trail,
@@ -230,8 +231,8 @@ async fn who_is(
         Some(email) => store::users::by_email(&mut tx, &email.folded).await?,
         None => None,
     };
-    // Read after the holder: another sign-on of the same person may commit the account with its connection
-    // meanwhile, and an account that is seen without it would be a conflict.
+    // This is read after the holder. Another sign-on of the same user may commit the account with its
+    // connection in the meantime, and an account without its connection would be a conflict.
     let connected = store::connections::by_subject(&mut tx, &identity.issuer, &identity.subject).await?;
     let facts =
         facts(accounts, &mut tx, provider, identity, (connected.is_some(), holder.as_ref()), now).await?;
@@ -341,7 +342,7 @@ async fn facts(
     })
 }
 
-/// Creates, changes or ends the membership that the provider gives.
+/// Creates, changes or ends the membership that the provider grants.
 async fn apply(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -362,7 +363,7 @@ async fn apply(
     (accounts.hooks.apply_sign_on)(tx, trail, user, &grant, now).await
 }
 
-/// Returns a connection for the signed-in person to confirm. Requires recent reauthentication, because the
+/// Returns a connection that the signed-in user must confirm. Requires recent reauthentication, because the
 /// browser may be signed in to the provider as someone else.
 async fn connect(
     accounts: &Accounts,
@@ -385,11 +386,11 @@ async fn connect(
     Ok(PendingConnection::new(provider, identity, &user))
 }
 
-/// Ends the sessions of a person whom a provider has signed out, with the provider's token, which is valid
-/// only once.
+/// Ends the sessions of a user who was signed out by a provider. The provider's logout token is valid only
+/// once.
 ///
 /// # Errors
-/// `provider_not_found` if the provider may not do so; `sign_on_failed` for a token that isn't valid;
+/// `provider_not_found` if the provider may not sign users out; `sign_on_failed` if the token isn't valid;
 /// `provider_unavailable`.
 pub async fn log_out(
     accounts: &Accounts,

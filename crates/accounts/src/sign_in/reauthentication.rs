@@ -1,6 +1,6 @@
-//! Step-up: a person who is logged in proves again who they are. A new session replaces the one that makes
-//! the request, so that a stolen copy of the old one is worth nothing. The proof with a provider is a
-//! sign-on: [`crate::sign_in::provider`].
+//! Reauthentication: a logged-in user confirms their identity again. A new session replaces the calling one,
+//! so that stolen tokens of the old session stop working. Reauthentication with a provider is a sign-on:
+//! [`crate::sign_in::provider`].
 
 use crate::factors::{passkeys, second_factor};
 use crate::jwt::TokenKind;
@@ -23,7 +23,7 @@ use crate::store::sessions::{Client, NewSession};
 use crate::store::users::Credentials;
 use trail::{Action, Trail};
 
-/// The credentials with which a person proves who they are.
+/// The credentials with which a user confirms their identity.
 #[derive(Clone, Copy)]
 pub struct Proof<'a> {
     pub by: By<'a>,
@@ -31,32 +31,31 @@ pub struct Proof<'a> {
     pub user_agent: Option<&'a UserAgent>,
 }
 
-/// The ways of a proof.
+/// The kinds of credentials.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
     Password {
-        /// As typed.
+        /// The password, as entered.
         password: &'a str,
-        /// A code of an app or a recovery code as typed; ignored if the account has no second factor.
+        /// A code of an app or a recovery code, as entered. Ignored if the account has no second factor.
         one_time_code: Option<&'a str>,
     },
     Passkey(Signed<'a>),
 }
 
-/// The tokens of a session of a program.
+/// The tokens of a program's session.
 pub struct Tokens {
-    /// The access token.
     pub access_token: String,
-    /// The refresh token.
     pub refresh_token: String,
 }
 
-/// Checks the proof, and replaces the session of a program.
+/// Checks the credentials, and replaces the session of a program. Returns the tokens of the new session.
 ///
 /// # Errors
 /// `no_password`; `passwords_disabled`; `wrong_password`; `second_factor_required`, `invalid_one_time_code`;
-/// 401 if the session has ended or the password was changed meanwhile; 429 while the caller has to wait or
-/// the password queue is full. Of a passkey: `passkeys_disabled`, `challenge_expired`, `invalid_credential`.
+/// 401 if the session has ended or the password has changed in the meantime; 429 while the caller has to wait
+/// or the password queue is full. For a passkey: `passkeys_disabled`, `challenge_expired`,
+/// `invalid_credential`.
 pub async fn prove(
     accounts: &Accounts,
     trail: &Trail,
@@ -70,7 +69,7 @@ pub async fn prove(
     })
 }
 
-/// Does the same as [`prove`], for the session of a browser.
+/// Does the same as [`prove`] for the session of a browser.
 ///
 /// # Errors
 /// Those of [`prove`].
@@ -84,9 +83,10 @@ pub async fn prove_in_browser(
     Ok(BrowserLogin { token: sign(accounts, TokenKind::Browser, session, now).await?, session, remember_me })
 }
 
-/// Checks the proof, and replaces the session with a new one of the same kind. Returns it, and whether the
-/// browser keeps it when it closes. A guess counts as a login. A session of a provider keeps its connection
-/// and its expiry: the proof doesn't show that the provider still knows the person.
+/// Checks the credentials, and replaces the session with a new one of the same kind. Returns the new session,
+/// whether the user chose to be remembered, and the current time. A guess counts as a login. A session opened
+/// by a provider keeps its connection and its expiry, because the credentials don't show that the user still
+/// exists at the provider.
 async fn replace(
     accounts: &Accounts,
     trail: &Trail,
@@ -137,7 +137,7 @@ async fn replace_by(
     Ok((Session { id, user_id: user.id }, before.remember_me, now))
 }
 
-/// A proof that was checked as far as it can be without the account's lock.
+/// Credentials that were checked, except for the conditions that need the account's lock.
 enum Evidence<'a> {
     Password {
         /// The stored hash that the password was checked against.
@@ -149,7 +149,7 @@ enum Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    /// Checks a proof as far as that can be done without the account's lock.
+    /// Checks the credentials, except for the conditions that need the account's lock.
     async fn check(accounts: &Accounts, trail: &Trail, session: Session, by: By<'a>) -> Result<Self, Error> {
         let (password, one_time_code) = match by {
             By::Password { password, one_time_code } => (password, one_time_code),
@@ -169,7 +169,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Records that the proof is refused, and returns the error.
+    /// Records that a code was refused, and returns the error.
     async fn refuse(&self, accounts: &Accounts, trail: &Trail, session: Session, error: Error) -> Error {
         match self {
             Self::Password { attempt, .. } => {
@@ -179,7 +179,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Checks the remaining conditions, and uses up a proof that is valid only once.
+    /// Checks the remaining conditions under the account's lock, and consumes a code or a passkey ceremony.
     async fn pass(
         &self,
         accounts: &Accounts,
@@ -206,7 +206,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Returns the account of a session's person, if its password counts here.
+/// Returns the account of a session's user, if the user may sign in with a password.
 async fn account(accounts: &Accounts, trail: &Trail, session: Session) -> Result<Credentials, Error> {
     let network = Network::of(trail.address);
     let mut tx = accounts.db.read().await?;

@@ -1,6 +1,6 @@
-//! Records of a refused attempt: an audit entry, a count, and an e-mail to the owner.
+//! The records of a refused attempt: an audit entry, a count, and an e-mail to the owner.
 //!
-//! An address without an account is recorded by the same statements, so that the response time doesn't reveal
+//! The same statements are used for an address without an account, so that the response time doesn't reveal
 //! which accounts exist.
 
 use serde_json::json;
@@ -23,7 +23,7 @@ const ENTRIES_PER_MINUTE: u32 = 1;
 /// The maximum number of audit entries per minute for one network and reason, over all accounts.
 const NETWORK_ENTRIES_PER_MINUTE: u32 = 60;
 
-/// The reason of a refusal. Its word in the audit trail never changes once released.
+/// The reason for a refusal. Its name in the audit trail never changes after a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 enum Reason {
@@ -35,18 +35,18 @@ enum Reason {
     EmailNotVerified,
     /// The password was right, but the account is disabled.
     AccountDisabled,
-    /// The password was right, but people sign in without one here.
+    /// The password was right, but passwords are disabled.
     PasswordsDisabled,
     /// The password was right, but the code was missing.
     SecondFactorRequired,
-    /// The password was right, but the code wasn't.
+    /// The password was right, but the code was wrong.
     InvalidOneTimeCode,
     /// The response of an account's passkey isn't valid.
     InvalidCredential,
 }
 
 impl Reason {
-    /// Returns the reason that an error gives, if refusals with it are recorded.
+    /// Returns the reason for an error code; `None` if refusals with this code aren't recorded.
     fn of(code: Code) -> Option<Self> {
         Some(match code {
             Code::InvalidCredentials | Code::WrongPassword => Self::InvalidCredentials,
@@ -75,8 +75,8 @@ impl Attempt {
         recorded.err().unwrap_or(error)
     }
 
-    /// As [`Attempt::refuse`], if the error is that of a wrong code, or of one guess too many. Other errors leave
-    /// no record.
+    /// Does the same as [`Attempt::refuse`] if the code was wrong, or too many guesses were made. Other
+    /// errors aren't recorded.
     pub(super) async fn refuse_code(&self, accounts: &Accounts, trail: &Trail, error: Error) -> Error {
         match error.code {
             Code::InvalidOneTimeCode | Code::TooManyAttempts => self.refuse(accounts, trail, error).await,
@@ -122,8 +122,8 @@ impl Attempt {
         Ok(())
     }
 
-    /// Returns `true` if the audit trail may get another entry. Entries are limited: they are kept for long,
-    /// and anyone can fail to log in.
+    /// Returns `true` if another audit entry may be added. The rate is limited because entries are kept for a
+    /// long time, and anyone can cause failed logins.
     fn may_add_entry(&self, accounts: &Accounts, reason: Reason, now: Time) -> bool {
         let (network, reason) = (self.network.to_string(), reason.as_str());
         let account = u128::from_be_bytes(*self.account_hash().first_chunk().unwrap_or(&[0; 16]));
@@ -133,8 +133,8 @@ impl Attempt {
             && accounts.limiter.check(all, NETWORK_ENTRIES_PER_MINUTE, now).is_ok()
     }
 
-    /// Returns `true` if the text may be an address. People type other things into the field by mistake, for
-    /// instance their password: no trace of that is kept.
+    /// Returns `true` if the text may be an address. Users may type something else into the field by mistake,
+    /// such as their password, which must not be stored.
     fn is_address(&self) -> bool {
         self.email_folded.contains('@')
     }

@@ -13,11 +13,12 @@ use crate::store::sessions::SessionKind;
 use crate::store::users::Credentials;
 use trail::Trail;
 
-/// Finishes a sign-in in a browser: checks the code, and opens the session. It counts as a login.
+/// Finishes a sign-in in a browser: checks the code, and opens the session. The outcome is counted in the
+/// metrics.
 ///
 /// # Errors
-/// `invalid_one_time_code`; `invalid_access_token` if the password has been changed, the connection is gone,
-/// or the account is disabled; 429 while the caller has to wait.
+/// `invalid_one_time_code`; `invalid_access_token` if the password was changed, the connection was removed,
+/// or the account is disabled; `passwords_disabled`; 429 while the caller has to wait.
 pub async fn finish_in_browser(
     accounts: &Accounts,
     trail: &Trail,
@@ -34,7 +35,7 @@ pub async fn finish_in_browser(
     counted(accounts, outcome.await)
 }
 
-/// Returns the first step that a browser has kept, if it is still valid.
+/// Restores the first step from the value that the browser has kept, if it is still valid.
 async fn first_step(accounts: &Accounts, trail: &Trail, pending: &PendingLogin) -> Result<FirstStep, Error> {
     let network = Network::of(trail.address);
     let mut tx = accounts.db.read().await?;

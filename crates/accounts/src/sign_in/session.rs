@@ -1,5 +1,5 @@
-//! The session of a sign-in. Every sign-in ends here: the second factor is checked, and the session opened, in one
-//! transaction under the account's lock.
+//! The last step of every sign-in: the second factor is checked and the session is opened, in one transaction
+//! under the account's lock.
 
 use crate::factors::{passkeys, second_factor};
 use crate::jwt::TokenKind;
@@ -25,7 +25,7 @@ pub struct LoggedIn {
     pub access_token: String,
     /// The refresh token.
     pub refresh_token: String,
-    /// The account.
+    /// The user's account.
     pub user: User,
 }
 
@@ -35,40 +35,40 @@ pub struct BrowserLogin {
     pub token: String,
     /// The session and its user.
     pub session: Session,
-    /// `true` if the browser keeps it when it closes.
+    /// `true` to keep the session when the browser is closed.
     pub remember_me: bool,
 }
 
 /// The outcome of the first step of a sign-in in a browser.
 pub enum BrowserStep {
-    /// Signed in, without a second factor.
+    /// The user is signed in. No second factor was required.
     SignedIn(BrowserLogin),
-    /// The second factor is due: [`crate::sign_in::finish_in_browser`].
+    /// A second factor is required: see [`crate::sign_in::finish_in_browser`].
     CodeDue(PendingLogin),
 }
 
-/// A person who has proved their first factor.
+/// A user whose first factor was checked.
 pub(super) struct FirstStep {
     pub user: User,
     pub attempt: Attempt,
     pub factor: FirstFactor,
-    /// `true` if the person asked to be remembered.
+    /// `true` if the user chose to be remembered.
     pub remember_me: bool,
-    /// The value that the browser kept since then, if the code comes in a request of its own.
+    /// The value that the browser has kept since the first step, if the code is sent in a separate request.
     pub pending: Option<PendingLogin>,
 }
 
-/// The first factor of a person, as it was proved.
+/// The first factor that a user has signed in with.
 pub(super) enum FirstFactor {
     Password {
-        /// The hash that it was checked against.
+        /// The stored hash that the password was checked against.
         checked_hash: String,
-        /// The hash to store: the same, or one with the current parameters.
+        /// The hash to store: the same hash, or a new one with the current parameters.
         hash_to_keep: String,
     },
     SignOn(SignOn),
-    /// A passkey, after which no code is asked for. As the second step of a sign-on it opens the session of that
-    /// sign-on.
+    /// A passkey, after which no code is required. If it is the second step of a sign-on, the session belongs
+    /// to the sign-on.
     Passkey(passkeys::Checked, Option<SignOn>),
 }
 
@@ -80,13 +80,13 @@ pub(super) enum Step {
         remember_me: bool,
         now: Time,
     },
-    /// The second factor is due, and no code was given: the refusal.
+    /// A code is required, but none was sent. Contains the first step and the error.
     CodeDue(Box<FirstStep>, Error),
 }
 
-/// Checks the second factor and opens a session; a wrong code is recorded like a wrong password. Returns `None`
-/// if the first factor is no longer valid: the password was changed, the connection is gone, or the account is
-/// disabled.
+/// Checks the second factor and opens a session. A wrong code is recorded like a wrong password. Returns
+/// `None` if the first factor is no longer valid because the password was changed, the connection was
+/// removed, or the account was disabled.
 pub(super) fn open<'a>(
     accounts: &'a Accounts,
     trail: &'a Trail,
@@ -114,7 +114,7 @@ pub(super) fn open<'a>(
     })
 }
 
-/// As [`open`], in a transaction, which is committed.
+/// Does the work of [`open`] in this transaction, and commits it.
 async fn open_in(
     accounts: &Accounts,
     mut tx: Tx,
@@ -123,9 +123,9 @@ async fn open_in(
     device: (SessionKind, Option<&UserAgent>),
 ) -> Result<Option<(Session, Time)>, Error> {
     let now = accounts.clock.now();
-    // Locks the account: a concurrent change of the password or the second factor waits, and then ends this
-    // session; or this login waits for the change, and then finds the hash changed, or the factor there. So does
-    // the removal of a passkey, and the end of the account's use.
+    // This locks the account. A concurrent change, such as a new password or a new second factor, is made
+    // either before or after this login. If it is made before, this login checks the changed account. If it
+    // is made after, it ends this session.
     if !first.note_login(accounts, &mut tx, trail, now).await? {
         return Ok(None);
     }
@@ -147,8 +147,8 @@ async fn open_in(
     Ok(Some((session, now)))
 }
 
-/// Adds the session of a person who has passed every check. The person's oldest session ends if they have too
-/// many. Returns `true` if an e-mail was added to the outbox.
+/// Adds the session of a user who has passed every check. If the user has too many sessions, the oldest ones
+/// end. Returns the session, and `true` if an e-mail was added to the outbox.
 async fn insert(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -187,12 +187,12 @@ async fn insert(
 }
 
 impl FirstStep {
-    /// Returns `true` if the session is remembered: an operator's never is.
+    /// Returns `true` if the session is remembered. Operators' sessions never are.
     fn is_remembered(&self) -> bool {
         self.remember_me && self.user.operator_since.is_none()
     }
 
-    /// Returns the sign-on whose session is opened.
+    /// Returns the sign-on that the session belongs to, if any.
     fn sign_on(&self) -> Option<&SignOn> {
         match &self.factor {
             FirstFactor::Password { .. } => None,
@@ -201,7 +201,8 @@ impl FirstStep {
         }
     }
 
-    /// Stores the login, if the first factor is still valid. Locks the account.
+    /// Locks the account, and stores the login if the first factor is still valid. Returns `false` if it
+    /// isn't.
     async fn note_login(
         &self,
         accounts: &Accounts,
@@ -232,8 +233,8 @@ impl FirstStep {
         }
     }
 
-    /// Returns the sign-in that waits for its code. A hash with the current parameters is stored now: the second
-    /// step has no password to hash.
+    /// Returns the sign-in that needs a code. A hash with the current parameters is stored now, because the
+    /// second step doesn't have the password.
     async fn pend(self, accounts: &Accounts) -> Result<PendingLogin, Error> {
         match self.factor {
             FirstFactor::Password { checked_hash, hash_to_keep } => {
@@ -251,7 +252,7 @@ impl FirstStep {
 }
 
 impl Step {
-    /// Signs the tokens of a program. A missing code is a refusal, which is recorded.
+    /// Signs the tokens of a program. If a code is missing, the refusal is recorded and returned.
     pub(super) async fn logged_in(self, accounts: &Accounts, trail: &Trail) -> Result<LoggedIn, Error> {
         match self {
             Self::SignedIn { session, user, now, .. } => Ok(LoggedIn {
@@ -265,7 +266,7 @@ impl Step {
         }
     }
 
-    /// Signs the token of a browser. A missing code is a refusal.
+    /// Signs the token of a browser. If a code is missing, the error is returned.
     pub(super) async fn browser_login(self, accounts: &Accounts) -> Result<BrowserLogin, Error> {
         match self {
             Self::SignedIn { session, remember_me, now, .. } => {
@@ -276,7 +277,7 @@ impl Step {
         }
     }
 
-    /// Signs the token of a browser, or returns the sign-in that waits for its code.
+    /// Signs the token of a browser, or returns the sign-in that needs a code.
     pub(super) async fn browser_step(self, accounts: &Accounts) -> Result<BrowserStep, Error> {
         match self {
             Self::CodeDue(first, _) => Ok(BrowserStep::CodeDue(first.pend(accounts).await?)),

@@ -1,4 +1,4 @@
-//! E-mail addresses whose folded form was created by an earlier version.
+//! E-mail addresses that an earlier version folded by different rules.
 
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
@@ -13,12 +13,12 @@ pub enum Owner {
     Invitation(InvitationId),
 }
 
-/// An address to fold by the current rules.
+/// An address that must be folded by the current rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddressToFold {
-    /// The row that it belongs to.
+    /// The row that the address belongs to.
     pub owner: Owner,
-    /// The address as entered; `None` if its owner was deleted.
+    /// The address, as entered; `None` if its owner was deleted.
     pub email: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl FromRow for AddressToFold {
     }
 }
 
-/// Returns the next `limit` addresses, those with the oldest owners first.
+/// Returns the next `limit` addresses, ordered by the kind and the id of their owners.
 pub async fn fetch_page(tx: &mut Tx, limit: i64) -> Result<Vec<AddressToFold>, db::Error> {
     sql("SELECT a.id, a.kind, COALESCE(u.email, i.email) AS email FROM addresses_to_fold a
          LEFT JOIN users u ON a.kind = 'user' AND u.id = a.id
@@ -57,7 +57,7 @@ pub async fn set_user_address(tx: &mut Tx, id: UserId, email_folded: &str) -> Re
 }
 
 /// Sets the folded address of an open invitation. If the organization has another open invitation for that
-/// address, this one ends.
+/// address, this invitation ends.
 pub async fn set_invitation_address(
     tx: &mut Tx,
     id: InvitationId,

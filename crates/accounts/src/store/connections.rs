@@ -1,16 +1,16 @@
-//! The connections of accounts with providers, and the parts of sign-ons that are valid only once.
+//! The connections of accounts to providers, and the single-use values of sign-ons.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{ConnectionId, UserId};
 
-/// A connection, as its owner sees it.
+/// A connection in its owner's list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
     pub id: ConnectionId,
     pub provider_id: String,
     pub issuer: String,
-    /// The address that the provider named last.
+    /// The e-mail address that the provider last reported.
     pub email: Option<String>,
     pub connected_at: Time,
     pub last_used_at: Option<Time>,
@@ -24,13 +24,13 @@ pub struct NewConnection<'a> {
     pub id: ConnectionId,
     pub user_id: UserId,
     pub provider_id: &'a str,
-    /// Unique with the subject.
+    /// The provider's issuer. The combination of issuer and subject is unique.
     pub issuer: &'a str,
     pub subject: &'a str,
     pub email: Option<&'a str>,
 }
 
-/// Returns the connection of a person at a provider, and the account.
+/// Returns the connection of a provider's user, and the account that it belongs to.
 pub async fn by_subject(
     tx: &mut Tx,
     issuer: &str,
@@ -51,7 +51,7 @@ pub async fn of_user(tx: &mut Tx, user_id: UserId) -> Result<Vec<Connection>, db
 pub const OF_USER: &str = "SELECT id, provider_id, issuer, email, connected_at, last_used_at FROM connections
      WHERE user_id = $1 ORDER BY connected_at, id";
 
-/// Returns `true` if the connection is this account's.
+/// Returns `true` if the connection belongs to this account.
 pub async fn is_of(tx: &mut Tx, id: ConnectionId, user_id: UserId) -> Result<bool, db::Error> {
     let found: Option<(ConnectionId,)> = sql("SELECT id FROM connections WHERE id = $1 AND user_id = $2")
         .bind(id)
@@ -61,7 +61,7 @@ pub async fn is_of(tx: &mut Tx, id: ConnectionId, user_id: UserId) -> Result<boo
     Ok(found.is_some())
 }
 
-/// Returns `true` if the account has a connection with this issuer.
+/// Returns `true` if the account has a connection to this issuer.
 pub async fn has_issuer(tx: &mut Tx, user_id: UserId, issuer: &str) -> Result<bool, db::Error> {
     let found: Option<(ConnectionId,)> = sql(HAS_ISSUER).bind(user_id).bind(issuer).optional(tx).await?;
     Ok(found.is_some())
@@ -70,7 +70,8 @@ pub async fn has_issuer(tx: &mut Tx, user_id: UserId, issuer: &str) -> Result<bo
 /// The statement of [`has_issuer`].
 pub const HAS_ISSUER: &str = "SELECT id FROM connections WHERE user_id = $1 AND issuer = $2 LIMIT 1";
 
-/// Adds a connection. Returns `false` if the person at the provider already has one: the index decides races.
+/// Adds a connection. Returns `false` if the provider's user already has a connection. The unique index
+/// decides races.
 pub async fn insert(tx: &mut Tx, connection: &NewConnection<'_>, now: Time) -> Result<bool, db::Error> {
     let added =
         sql("INSERT INTO connections (id, user_id, provider_id, issuer, subject, email, connected_at)
@@ -87,7 +88,7 @@ pub async fn insert(tx: &mut Tx, connection: &NewConnection<'_>, now: Time) -> R
     Ok(added == 1)
 }
 
-/// Stores that a connection was used, and the address that the provider names.
+/// Stores the time of a connection's use, and the address that the provider reports.
 pub async fn note_use(
     tx: &mut Tx,
     id: ConnectionId,
@@ -111,7 +112,7 @@ pub async fn remove(tx: &mut Tx, user_id: UserId, id: ConnectionId) -> Result<Op
     Ok(removed.map(|(provider_id,)| provider_id))
 }
 
-/// Uses a value up, of which this is the SHA-256; returns `false` if it was used before.
+/// Consumes the value with this SHA-256 hash. Returns `false` if it was used before.
 pub async fn use_once(tx: &mut Tx, value_hash: [u8; 32], expires_at: Time) -> Result<bool, db::Error> {
     let used = sql("INSERT INTO used_sign_on_values (value_hash, expires_at) VALUES ($1, $2)
          ON CONFLICT (value_hash) DO NOTHING")
@@ -122,7 +123,7 @@ pub async fn use_once(tx: &mut Tx, value_hash: [u8; 32], expires_at: Time) -> Re
     Ok(used == 1)
 }
 
-/// Removes used values that have expired since.
+/// Removes used values that have expired.
 pub async fn remove_expired_values(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     sql(REMOVE_EXPIRED_VALUES).bind(now).execute(tx).await
 }

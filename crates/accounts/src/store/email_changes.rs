@@ -11,7 +11,7 @@ pub struct EmailChange {
     pub user_id: UserId,
     /// The session that requested the change.
     pub session_id: SessionId,
-    /// The new address as entered.
+    /// The new address, as entered.
     pub email: String,
     /// The folded address, for comparisons.
     pub email_folded: String,
@@ -19,12 +19,12 @@ pub struct EmailChange {
 
 db::row!(EmailChange { user_id, session_id, email, email_folded });
 
-/// A new address that isn't confirmed yet, as the account's owner sees it.
+/// The fields of an [`EmailChange`] that the account's owner sees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingAddress {
-    /// The new address as entered.
+    /// The new address, as entered.
     pub email: String,
-    /// When the link stops working.
+    /// The time at which the link stops working.
     pub expires_at: Time,
 }
 
@@ -61,8 +61,8 @@ pub async fn replace(
     .await
 }
 
-/// Sets the token of the link to this address, in place of an earlier one; returns `false` if this address is
-/// no longer pending.
+/// Sets the token of the link that confirms this address, in place of an earlier one. Returns `false` if this
+/// address is no longer pending.
 pub async fn set_token(
     tx: &mut Tx,
     user_id: UserId,
@@ -81,7 +81,8 @@ pub async fn set_token(
     Ok(changed == 1)
 }
 
-/// Returns the change that the token confirms, without consuming it; `None` if it is unknown, used or expired.
+/// Returns the change that a token confirms, without consuming the token; `None` if the token is unknown,
+/// used or expired.
 pub async fn by_token(
     tx: &mut Tx,
     token_hash: [u8; 32],
@@ -95,8 +96,8 @@ pub async fn by_token(
     .await
 }
 
-/// Consumes a token and returns the change that it confirms; `None` if it is unknown, used or expired. Deleting
-/// and reading in one statement ensures that only one of two concurrent requests gets it.
+/// Consumes a token, and returns the change that it confirms; `None` if the token is unknown, used or
+/// expired. Deleting and reading in one statement ensures that only one of two concurrent requests gets it.
 pub async fn consume(tx: &mut Tx, token_hash: [u8; 32], now: Time) -> Result<Option<EmailChange>, db::Error> {
     sql("DELETE FROM email_changes WHERE token_hash = $1 AND expires_at > $2
          RETURNING user_id, session_id, email, email_folded")
@@ -126,7 +127,7 @@ pub async fn remove(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM email_changes WHERE user_id = $1").bind(user_id).defer(tx).await
 }
 
-/// Removes expired changes; returns how many.
+/// Removes expired changes, and returns their number.
 pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     sql(REMOVE_EXPIRED).bind(now).execute(tx).await
 }

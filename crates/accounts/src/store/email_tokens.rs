@@ -1,4 +1,4 @@
-//! Single-use tokens of mailed links; only their SHA-256 is stored.
+//! Single-use tokens of e-mailed links. Only their SHA-256 hashes are stored.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -8,9 +8,9 @@ use kernel::ids::UserId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Purpose {
-    /// Verifies that the holder reads the address's mail.
+    /// Verifies that the holder can read e-mails to the address.
     VerifyEmail,
-    /// Allows a new password without the old one.
+    /// Allows the holder to set a new password without the old one.
     ResetPassword,
 }
 
@@ -22,7 +22,7 @@ struct TokenOwner {
 
 db::row!(TokenOwner { user_id });
 
-/// Stores a token, in place of an older one for the same purpose.
+/// Stores a token, in place of an earlier one for the same purpose.
 pub async fn replace(
     tx: &mut Tx,
     user_id: UserId,
@@ -43,8 +43,8 @@ pub async fn replace(
     .await
 }
 
-/// Returns the user that the token belongs to, without consuming it; `None` if it is unknown, used or
-/// expired.
+/// Returns the user that a token belongs to, without consuming the token; `None` if the token is unknown,
+/// used or expired.
 pub async fn owner(
     tx: &mut Tx,
     purpose: Purpose,
@@ -61,7 +61,7 @@ pub async fn owner(
     Ok(owner.map(|owner| owner.user_id))
 }
 
-/// Deletes a person's tokens for this purpose.
+/// Removes a user's tokens for this purpose.
 pub async fn remove(tx: &mut Tx, user_id: UserId, purpose: Purpose) -> Result<(), db::Error> {
     sql("DELETE FROM email_tokens WHERE user_id = $1 AND purpose = $2")
         .bind(user_id)
@@ -70,18 +70,18 @@ pub async fn remove(tx: &mut Tx, user_id: UserId, purpose: Purpose) -> Result<()
         .await
 }
 
-/// Deletes all tokens of a person.
+/// Removes all tokens of a user.
 pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM email_tokens WHERE user_id = $1").bind(user_id).defer(tx).await
 }
 
-/// Removes expired tokens; returns how many.
+/// Removes expired tokens, and returns their number.
 pub async fn remove_expired(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM email_tokens WHERE expires_at <= $1").bind(now).execute(tx).await
 }
 
-/// Consumes a token and returns the user that it belonged to; `None` if it is unknown, used or expired.
-/// Deleting and reading in one statement lets exactly one of two concurrent requests have it.
+/// Consumes a token, and returns the user that it belonged to; `None` if the token is unknown, used or
+/// expired. Deleting and reading in one statement ensures that only one of two concurrent requests gets it.
 pub async fn consume(
     tx: &mut Tx,
     purpose: Purpose,

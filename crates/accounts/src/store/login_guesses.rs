@@ -1,7 +1,7 @@
-//! Login attempts on accounts by client network, and the failed logins of a day; shared by all replicas.
+//! Login attempts on accounts by client network, and the failed logins within a day. All replicas share them.
 //!
-//! Accounts are named by the SHA-256 of the folded address, so that addresses without an account count like
-//! those with one.
+//! Accounts are identified by the SHA-256 hash of the folded address, so that attempts on addresses without
+//! an account are counted too.
 
 use crate::rules::throttling::{Attempts, LoginAttempts};
 use db::{Tx, sql};
@@ -19,8 +19,8 @@ struct GuessRow {
 db::row!(GuessRow { network, attempts: Attempts::from_row });
 
 /// Locks and returns the attempts on this account from this network and from all unknown networks. Missing
-/// rows are created with count 0. The rows stay locked until the transaction ends, so that parallel attempts
-/// are counted one after the other.
+/// rows are created with a count of 0. The rows stay locked until the transaction ends, so that parallel
+/// attempts are counted one after the other.
 ///
 /// The row of the unknown networks, whose network is the empty text, is always locked first, to prevent
 /// deadlocks.
@@ -49,7 +49,7 @@ pub async fn lock(
     Ok(found)
 }
 
-/// Writes new counts.
+/// Stores the new counts.
 pub async fn set(
     tx: &mut Tx,
     account_hash: [u8; 32],
@@ -92,9 +92,9 @@ pub async fn clear_network(tx: &mut Tx, account_hash: [u8; 32], network: Network
         .await
 }
 
-/// Forgets all attempts on an account.
+/// Clears all attempts on an account.
 pub async fn clear_account(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db::Error> {
-    // In the order in which attempts lock the rows.
+    // The rows are deleted in the order in which attempts lock them.
     for text in [
         "DELETE FROM login_guesses WHERE account_hash = $1 AND network = ''",
         "DELETE FROM login_guesses WHERE account_hash = $1",
@@ -109,9 +109,9 @@ pub async fn clear_account(tx: &mut Tx, account_hash: [u8; 32]) -> Result<(), db
 pub const FAILURES_BEFORE_MAIL: i64 = 10;
 
 /// Counts a failed login. Returns the number of failures within a day, including this one. The day begins
-/// with the first failure, and again at [`FAILURES_BEFORE_MAIL`].
+/// with the first failure, and begins again at the failure number [`FAILURES_BEFORE_MAIL`].
 pub async fn count_failure(tx: &mut Tx, account_hash: [u8; 32], now: Time) -> Result<i64, db::Error> {
-    // A day that begins in the future was started by a clock that has been set back since.
+    // A day that begins in the future was started before the clock was set back.
     let (failures,): (i64,) =
         sql("INSERT INTO login_failures (account_hash, failures, since) VALUES ($1, 1, $2)
          ON CONFLICT (account_hash) DO UPDATE SET
@@ -131,9 +131,9 @@ pub async fn count_failure(tx: &mut Tx, account_hash: [u8; 32], now: Time) -> Re
     Ok(failures)
 }
 
-/// Removes attempts and failures from before `time`, which no rule reads anymore.
+/// Removes attempts and failures from before `time`, which aren't needed anymore.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<(), db::Error> {
-    // In the order in which attempts lock the rows.
+    // The rows are deleted in the order in which attempts lock them.
     for text in [
         "DELETE FROM login_guesses WHERE since < $1 AND network = ''",
         "DELETE FROM login_guesses WHERE since < $1",

@@ -33,7 +33,7 @@ pub async fn has_others(
     Ok(other.is_some())
 }
 
-/// Removes networks without a successful login since `time`; returns how many.
+/// Removes networks without a successful login after `time`, and returns their number.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM login_networks WHERE last_login_at <= $1").bind(time).execute(tx).await
 }

@@ -1,5 +1,5 @@
-//! Passkeys of people, the handles that identify people to authenticators, and ceremonies that were used. A
-//! person's rows are changed only under the account's lock.
+//! Passkeys, the handles that identify users to authenticators, and ceremonies that were used. A user's rows
+//! are changed only under the account's lock.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
@@ -11,16 +11,15 @@ pub struct Passkey {
     pub id: PasskeyId,
     pub name: String,
     pub created_at: Time,
-    /// When it last confirmed its owner's identity.
+    /// The time at which it was last used to log in or to confirm its owner's identity.
     pub last_used_at: Option<Time>,
-    /// `true` if its authenticator last reported that it is backed up, so that other devices of the person
-    /// have it.
+    /// `true` if the passkey is synced to other devices, as last reported by its authenticator.
     pub is_synced: bool,
 }
 
 db::row!(Passkey { id, name, created_at, last_used_at, is_synced });
 
-/// Returns the passkeys of a person, oldest first.
+/// Returns the passkeys of a user, oldest first.
 pub async fn list(tx: &mut Tx, user_id: UserId) -> Result<Vec<Passkey>, db::Error> {
     sql(LIST).bind(user_id).all(tx).await
 }
@@ -28,7 +27,7 @@ pub async fn list(tx: &mut Tx, user_id: UserId) -> Result<Vec<Passkey>, db::Erro
 /// The statement of [`list`].
 pub const LIST: &str = "SELECT id, name, created_at, last_used_at, is_synced FROM passkeys WHERE user_id = $1 ORDER BY created_at, id";
 
-/// Returns a passkey, if it is this person's.
+/// Returns a passkey if it belongs to this user.
 pub async fn by_id(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option<Passkey>, db::Error> {
     sql("SELECT id, name, created_at, last_used_at, is_synced FROM passkeys WHERE id = $1 AND user_id = $2")
         .bind(id)
@@ -37,7 +36,7 @@ pub async fn by_id(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option
         .await
 }
 
-/// Returns the ids of a person's credentials, as their authenticators know them.
+/// Returns the credential ids of a user's passkeys, which identify the passkeys to authenticators.
 pub async fn credential_ids(tx: &mut Tx, user_id: UserId) -> Result<Vec<Vec<u8>>, db::Error> {
     let rows: Vec<(Vec<u8>,)> = sql(CREDENTIAL_IDS).bind(user_id).all(tx).await?;
     Ok(rows.into_iter().map(|(id,)| id).collect())
@@ -47,19 +46,19 @@ pub async fn credential_ids(tx: &mut Tx, user_id: UserId) -> Result<Vec<Vec<u8>>
 pub const CREDENTIAL_IDS: &str =
     "SELECT credential_id FROM passkeys WHERE user_id = $1 ORDER BY created_at, id";
 
-/// A passkey that is going to be added.
+/// The values of a new passkey.
 pub struct NewPasskey<'a> {
     pub id: PasskeyId,
     pub user_id: UserId,
     pub credential_id: &'a [u8],
-    /// The data for checking signatures.
+    /// The data for checking signatures, as JSON.
     pub credential: &'a str,
     pub name: &'a str,
     pub sign_count: u32,
     pub is_synced: bool,
 }
 
-/// Adds a passkey. Returns `false` if any person already has this credential.
+/// Adds a passkey. Returns `false` if any user already has this credential.
 pub async fn insert(tx: &mut Tx, passkey: &NewPasskey<'_>, now: Time) -> Result<bool, db::Error> {
     let added = sql("INSERT INTO passkeys (id, user_id, credential_id, credential, name, sign_count, is_synced, created_at)
                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (credential_id) DO NOTHING")
@@ -76,7 +75,7 @@ pub async fn insert(tx: &mut Tx, passkey: &NewPasskey<'_>, now: Time) -> Result<
     Ok(added == 1)
 }
 
-/// Gives a passkey another name.
+/// Changes the name of a passkey.
 pub async fn rename(tx: &mut Tx, id: PasskeyId, name: &str) -> Result<(), db::Error> {
     sql("UPDATE passkeys SET name = $2 WHERE id = $1").bind(id).bind(name).defer(tx).await
 }
@@ -86,14 +85,14 @@ pub async fn remove(tx: &mut Tx, id: PasskeyId) -> Result<(), db::Error> {
     sql("DELETE FROM passkeys WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// The data for checking a signature, and the person.
+/// A passkey's data for checking a signature, and its user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
     pub id: PasskeyId,
     pub user_id: UserId,
-    /// The 32 bytes that identify the person to authenticators.
+    /// The 32 bytes that identify the user to authenticators.
     pub handle: Vec<u8>,
-    /// The data for checking signatures.
+    /// The data for checking signatures, as JSON.
     pub credential: String,
 }
 
@@ -108,8 +107,8 @@ pub async fn by_credential_id(tx: &mut Tx, credential_id: &[u8]) -> Result<Optio
 pub const BY_CREDENTIAL_ID: &str = "SELECT p.id, p.user_id, h.handle, p.credential
      FROM passkeys p JOIN passkey_handles h ON h.user_id = p.user_id WHERE p.credential_id = $1";
 
-/// Returns the highest signature count that the authenticator of a person's passkey has reported, or `None`
-/// if the passkey is gone.
+/// Returns the highest signature count that the authenticator of a user's passkey has reported, or `None` if
+/// the passkey doesn't exist.
 pub async fn sign_count(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<Option<i64>, db::Error> {
     let row: Option<(i64,)> = sql("SELECT sign_count FROM passkeys WHERE id = $1 AND user_id = $2")
         .bind(id)
@@ -119,7 +118,7 @@ pub async fn sign_count(tx: &mut Tx, user_id: UserId, id: PasskeyId) -> Result<O
     Ok(row.map(|(count,)| count))
 }
 
-/// Stores the use of a passkey with its authenticator's data. The signature count never decreases.
+/// Stores the time of a passkey's use, with the signature count and the sync state.
 pub async fn note_use(
     tx: &mut Tx,
     id: PasskeyId,
@@ -136,14 +135,14 @@ pub async fn note_use(
         .await
 }
 
-/// Returns the handle of a person, if they have one.
+/// Returns the handle of a user, if they have one.
 pub async fn handle(tx: &mut Tx, user_id: UserId) -> Result<Option<Vec<u8>>, db::Error> {
     let row: Option<(Vec<u8>,)> =
         sql("SELECT handle FROM passkey_handles WHERE user_id = $1").bind(user_id).optional(tx).await?;
     Ok(row.map(|(handle,)| handle))
 }
 
-/// Gives a person a handle, unless they have one; returns theirs.
+/// Sets the handle of a user unless they already have one. Returns the user's handle.
 pub async fn set_handle(tx: &mut Tx, user_id: UserId, handle: &[u8]) -> Result<Vec<u8>, db::Error> {
     sql("INSERT INTO passkey_handles (user_id, handle, asked_after_password) VALUES ($1, $2, 0)
          ON CONFLICT (user_id) DO NOTHING")
@@ -156,7 +155,7 @@ pub async fn set_handle(tx: &mut Tx, user_id: UserId, handle: &[u8]) -> Result<V
     Ok(handle)
 }
 
-/// Stores whether the passkeys of a person make a second factor required after the password.
+/// Stores whether the passkeys of a user make a second factor required after the password.
 pub async fn set_asked_after_password(tx: &mut Tx, user_id: UserId, is_asked: bool) -> Result<(), db::Error> {
     sql("UPDATE passkey_handles SET asked_after_password = $2 WHERE user_id = $1")
         .bind(user_id)
@@ -165,17 +164,17 @@ pub async fn set_asked_after_password(tx: &mut Tx, user_id: UserId, is_asked: bo
         .await
 }
 
-/// The number of a person's passkeys, and whether they make a second factor required.
+/// The number of a user's passkeys, and whether they make a second factor required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PasskeyCount {
     pub count: i64,
-    /// `true` if they make a second factor required after the password.
+    /// `true` if passkeys make a second factor required after the password.
     pub is_asked_after_password: bool,
 }
 
 db::row!(PasskeyCount { count: "passkeys", is_asked_after_password: "asked" });
 
-/// Counts the passkeys of a person.
+/// Counts the passkeys of a user.
 pub async fn count(tx: &mut Tx, user_id: UserId) -> Result<PasskeyCount, db::Error> {
     sql(COUNT).bind(user_id).one(tx).await
 }
@@ -185,17 +184,17 @@ pub const COUNT: &str = "SELECT COUNT(*) AS passkeys,
             COALESCE((SELECT asked_after_password FROM passkey_handles WHERE user_id = $1), 0) AS asked
      FROM passkeys WHERE user_id = $1";
 
-/// Removes all passkeys of a person, with the handle.
+/// Removes all passkeys of a user, and the user's handle. Returns `true` if the user had passkeys.
 pub async fn remove_all(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let removed = sql(REMOVE_ALL).bind(user_id).execute(tx).await?;
     sql("DELETE FROM passkey_handles WHERE user_id = $1").bind(user_id).defer(tx).await?;
     Ok(removed > 0)
 }
 
-/// The statement of [`remove_all`] about passkeys.
+/// The statement of [`remove_all`] that removes passkeys.
 pub const REMOVE_ALL: &str = "DELETE FROM passkeys WHERE user_id = $1";
 
-/// Uses a ceremony up. Returns `false` if it was used before: of two uses one wins.
+/// Consumes a ceremony. Returns `false` if it was used before. Of two concurrent uses, only one succeeds.
 pub async fn use_ceremony(tx: &mut Tx, ceremony_hash: [u8; 32], expires_at: Time) -> Result<bool, db::Error> {
     let used = sql("INSERT INTO used_ceremonies (ceremony_hash, expires_at) VALUES ($1, $2)
                     ON CONFLICT (ceremony_hash) DO NOTHING")
@@ -206,7 +205,7 @@ pub async fn use_ceremony(tx: &mut Tx, ceremony_hash: [u8; 32], expires_at: Time
     Ok(used == 1)
 }
 
-/// Removes used ceremonies that expired before this time; returns how many.
+/// Removes used ceremonies that had expired by this time, and returns their number.
 pub async fn remove_expired_ceremonies(tx: &mut Tx, before: Time) -> Result<u64, db::Error> {
     sql(REMOVE_EXPIRED_CEREMONIES).bind(before).execute(tx).await
 }

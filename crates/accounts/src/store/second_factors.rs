@@ -1,27 +1,27 @@
-//! The second factors of people: seeds of one-time codes, sealed under the master key, and recovery codes, of
-//! which only the SHA-256 is stored. A person's rows are changed under the account's lock only.
+//! The second factors of users: the seeds of one-time codes, sealed with the master key, and the SHA-256
+//! hashes of recovery codes. A user's rows are changed only under the account's lock.
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::UserId;
 
-/// The one-time codes of a person.
+/// A user's seed of one-time codes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TotpRow {
     pub sealed_seed: Vec<u8>,
-    /// When the first code was given.
+    /// The time at which the first code confirmed the seed.
     pub confirmed_at: Time,
 }
 
 db::row!(TotpRow { sealed_seed, confirmed_at });
 
-/// Returns the one-time codes of a person, if they have them.
+/// Returns the confirmed seed of a user, if any.
 pub async fn totp(tx: &mut Tx, user_id: UserId) -> Result<Option<TotpRow>, db::Error> {
     sql("SELECT sealed_seed, confirmed_at FROM totp WHERE user_id = $1").bind(user_id).optional(tx).await
 }
 
-/// Uses the code of a time step. Returns `false` if the code of this step, or of a later one, was used
-/// before: of two uses of a code, one wins.
+/// Consumes the code of a time step. Returns `false` if the code of this step or of a later one was used
+/// before. Of two concurrent uses of a code, only one succeeds.
 pub async fn use_step(tx: &mut Tx, user_id: UserId, step: i64) -> Result<bool, db::Error> {
     let used = sql("UPDATE totp SET last_step = $2 WHERE user_id = $1 AND last_step < $2")
         .bind(user_id)
@@ -31,7 +31,7 @@ pub async fn use_step(tx: &mut Tx, user_id: UserId, step: i64) -> Result<bool, d
     Ok(used == 1)
 }
 
-/// Removes a person's one-time codes. Returns `false` if the person had none.
+/// Removes a user's seed. Returns `false` if the user had none.
 pub async fn remove_totp(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     Ok(sql("DELETE FROM totp WHERE user_id = $1").bind(user_id).execute(tx).await? == 1)
 }
@@ -71,7 +71,7 @@ pub async fn remove_enrolment(tx: &mut Tx, user_id: UserId) -> Result<(), db::Er
     sql("DELETE FROM totp_enrolments WHERE user_id = $1").bind(user_id).defer(tx).await
 }
 
-/// Activates a seed, whose code of this step was sent, replacing an earlier one.
+/// Activates a seed, in place of an earlier one. `step` is the time step of the code that confirmed it.
 pub async fn set_totp(
     tx: &mut Tx,
     user_id: UserId,
@@ -91,7 +91,7 @@ pub async fn set_totp(
     .await
 }
 
-/// Removes seeds whose first code wasn't sent in time, and returns how many.
+/// Removes seeds that weren't confirmed in time, and returns their number.
 pub async fn remove_expired_enrolments(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     sql(REMOVE_EXPIRED_ENROLMENTS).bind(now).execute(tx).await
 }
@@ -99,18 +99,18 @@ pub async fn remove_expired_enrolments(tx: &mut Tx, now: Time) -> Result<u64, db
 /// The statement of [`remove_expired_enrolments`].
 pub const REMOVE_EXPIRED_ENROLMENTS: &str = "DELETE FROM totp_enrolments WHERE expires_at <= $1";
 
-/// The recovery codes of a person.
+/// The number and the creation time of a user's recovery codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecoveryCodeCount {
     /// The number of unused codes.
     pub left: i64,
-    /// When they were made.
+    /// The time at which the codes were created; `None` if the user has none.
     pub created_at: Option<Time>,
 }
 
 db::row!(RecoveryCodeCount { left: "codes_left", created_at });
 
-/// Counts the recovery codes of a person.
+/// Counts the recovery codes of a user.
 pub async fn count_recovery_codes(tx: &mut Tx, user_id: UserId) -> Result<RecoveryCodeCount, db::Error> {
     sql(COUNT_RECOVERY_CODES).bind(user_id).one(tx).await
 }
@@ -139,7 +139,7 @@ pub async fn replace_recovery_codes(
     Ok(())
 }
 
-/// Uses a recovery code. Returns `false` if the person has no such code, or it was used before.
+/// Consumes a recovery code. Returns `false` if the user has no such code, or it was used before.
 pub async fn use_recovery_code(
     tx: &mut Tx,
     user_id: UserId,
@@ -154,7 +154,7 @@ pub async fn use_recovery_code(
 pub const USE_RECOVERY_CODE: &str = "UPDATE recovery_codes SET used_at = $3
      WHERE user_id = $1 AND code_hash = $2 AND used_at IS NULL";
 
-/// Removes all recovery codes of a person.
+/// Removes all recovery codes of a user.
 pub async fn remove_recovery_codes(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("DELETE FROM recovery_codes WHERE user_id = $1").bind(user_id).defer(tx).await
 }
@@ -184,7 +184,7 @@ impl SeedTable {
     }
 }
 
-/// Returns a page of sealed seeds with their people, in the order of ids after this text.
+/// Returns a page of sealed seeds, ordered by user id, that begins after the user id `after`.
 pub async fn fetch_sealed(
     tx: &mut Tx,
     table: SeedTable,

@@ -1,4 +1,4 @@
-//! Login sessions: a token is valid while its session is live.
+//! Sessions. A token is valid only while its session is live.
 
 use std::net::IpAddr;
 
@@ -15,15 +15,15 @@ pub struct LiveSession {
     /// The user who logged in.
     pub user_id: UserId,
     pub kind: SessionKind,
-    /// `true` if it outlives the browser that it was opened in.
+    /// `true` if the session is kept when the browser is closed, and doesn't end when it isn't used.
     pub remember_me: bool,
-    /// When it was last seen, as far as that is stored.
+    /// The stored time of the session's last use, which can be a minute behind.
     pub last_seen_at: Time,
-    /// When its user last confirmed their identity.
+    /// The time at which the user last confirmed their identity.
     pub authenticated_at: Time,
-    /// When it expires.
+    /// The time at which the session expires.
     pub expires_at: Time,
-    /// The connection with a provider that has opened it.
+    /// The connection to a provider that opened the session.
     pub connection_id: Option<ConnectionId>,
     /// `true` if the user is an operator.
     pub is_operator: bool,
@@ -52,10 +52,10 @@ pub enum SessionKind {
 
 db::words!(SessionKind);
 
-/// A client at the time of a login, a refresh or a page.
+/// A client at the time of a login, a refresh or a page view.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Client<'a> {
-    /// Its address, if known.
+    /// The client's address, if known.
     pub address: Option<IpAddr>,
     /// The client's `User-Agent`.
     pub user_agent: Option<&'a UserAgent>,
@@ -74,7 +74,7 @@ pub struct NewSession<'a> {
     /// The user who logged in.
     pub user_id: UserId,
     pub kind: SessionKind,
-    /// `true` if a browser keeps it when it closes, and it doesn't end without use.
+    /// `true` if the session is kept when the browser is closed, and doesn't end when it isn't used.
     pub remember_me: bool,
     /// The client that logged in.
     pub client: Client<'a>,
@@ -87,8 +87,8 @@ pub async fn insert(tx: &mut Tx, session: &NewSession<'_>) -> Result<(), db::Err
     insert_of_connection(tx, session, session.created_at, None).await
 }
 
-/// Adds a session that a connection with a provider has opened; the person proved who they are at
-/// `authenticated_at`.
+/// Adds a session of a user who confirmed their identity at `authenticated_at`. `connection_id` is the
+/// connection to a provider that opened it, if any.
 pub async fn insert_of_connection(
     tx: &mut Tx,
     session: &NewSession<'_>,
@@ -112,7 +112,7 @@ pub async fn insert_of_connection(
     .await
 }
 
-/// Returns the session if it is live.
+/// Returns the session if it is live; otherwise `None`.
 pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Option<LiveSession>, db::Error> {
     sql("SELECT user_id, kind, remember_me, COALESCE(last_seen_at, created_at) AS last_seen_at,
                 COALESCE(authenticated_at, created_at) AS authenticated_at, expires_at, connection_id,
@@ -130,7 +130,7 @@ pub async fn live(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<Optio
 pub struct ListedSession {
     pub id: SessionId,
     pub created_at: Time,
-    /// The time of its login, last refresh or last page.
+    /// The time of the login, the last refresh or the last page view.
     pub last_seen_at: Time,
     /// The client's address at that time, if known.
     pub address: Option<String>,
@@ -140,8 +140,8 @@ pub struct ListedSession {
 
 db::row!(ListedSession { id, created_at, last_seen_at, address, user_agent });
 
-/// Returns one page of a user's live sessions, newest first, except those of browsers that were last seen at
-/// `idle_since` or before.
+/// Returns one page of a user's live sessions, newest first. Sessions of browsers that were last seen at or
+/// before `idle_since` are left out, unless they are remembered.
 pub async fn list(
     tx: &mut Tx,
     user_id: UserId,
@@ -161,7 +161,7 @@ pub const LIST: &str =
          AND (kind <> 'browser' OR remember_me = 1 OR COALESCE(last_seen_at, created_at) > $3)
      ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5";
 
-/// Returns the number of the sessions that [`list`] lists.
+/// Returns the number of sessions on all pages of [`list`].
 pub async fn count(tx: &mut Tx, user_id: UserId, idle_since: Time, now: Time) -> Result<i64, db::Error> {
     let (count,): (i64,) = sql(COUNT).bind(user_id).bind(now).bind(idle_since).one(tx).await?;
     Ok(count)
@@ -172,7 +172,8 @@ pub const COUNT: &str = "SELECT COUNT(*) FROM sessions /*+ INDEXED BY sessions_l
      WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $2
          AND (kind <> 'browser' OR remember_me = 1 OR COALESCE(last_seen_at, created_at) > $3)";
 
-/// Stores when and where a live session was seen last. The idle time of a browser's session counts from then.
+/// Stores the time and the client of a live session's last use. The idle time of a browser's session is
+/// counted from this time.
 pub async fn set_seen(
     tx: &mut Tx,
     session_id: SessionId,
@@ -190,7 +191,7 @@ pub async fn set_seen(
     Ok(())
 }
 
-/// Ends a live session if it is this user's, and announces it to every replica; returns `true` if it ended.
+/// Ends a live session if it belongs to this user, and notifies every replica. Returns `true` if it ended.
 pub async fn end_of_user(
     tx: &mut Tx,
     user_id: UserId,
@@ -210,7 +211,7 @@ pub async fn end_of_user(
     Ok(ended == 1)
 }
 
-/// Ends a session, and announces it to every replica.
+/// Ends a session, and notifies every replica.
 pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db::Error> {
     changes::record(tx, Change::Session(session_id), now).await?;
     sql("UPDATE sessions SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL")
@@ -220,7 +221,7 @@ pub async fn end(tx: &mut Tx, session_id: SessionId, now: Time) -> Result<(), db
         .await
 }
 
-/// Ends every session of a user except the given one, and announces it to every replica.
+/// Ends every session of a user except the given one, and notifies every replica.
 pub async fn end_all(
     tx: &mut Tx,
     user_id: UserId,
@@ -236,7 +237,7 @@ pub async fn end_all(
         .await
 }
 
-/// Ends the live sessions of a user, or of all users, and announces it to every replica; returns how many.
+/// Ends the live sessions of a user, or of all users, and notifies every replica. Returns their number.
 pub async fn end_live(tx: &mut Tx, user_id: Option<UserId>, now: Time) -> Result<u64, db::Error> {
     changes::record(tx, user_id.map_or(Change::AllSessions, Change::User), now).await?;
     let statement = match user_id {
@@ -250,8 +251,8 @@ pub async fn end_live(tx: &mut Tx, user_id: Option<UserId>, now: Time) -> Result
     statement.execute(tx).await
 }
 
-/// Ends the live sessions that a connection has opened, except the given one, and announces it to every replica;
-/// returns them.
+/// Ends the sessions that a connection has opened, except the given one, and notifies every replica. Returns
+/// the sessions that ended.
 pub async fn end_of_connection(
     tx: &mut Tx,
     connection_id: ConnectionId,
@@ -274,15 +275,15 @@ pub const END_OF_CONNECTION: &str = "UPDATE sessions SET ended_at = $3
 /// The maximum number of sessions that one login ends.
 const MAX_ENDED_PER_LOGIN: i64 = 1_000;
 
-/// The statement of [`end_oldest`]. Its index contains only live sessions, so ended ones cost nothing.
+/// The statement of [`end_oldest`]. Its index doesn't contain sessions that have ended, so they aren't read.
 pub const END_OLDEST: &str = "UPDATE sessions SET ended_at = $3 WHERE id IN
      (SELECT id FROM sessions /*+ INDEXED BY sessions_live */
       WHERE user_id = $1 AND ended_at IS NULL AND expires_at > $3 AND id <> $2
       ORDER BY created_at DESC, id DESC LIMIT $5 OFFSET $4)
      RETURNING id";
 
-/// Ends the oldest live sessions of a person, so that `limit` are left, `kept` among them, and announces it
-/// to every replica. Returns the sessions that ended.
+/// Ends the oldest live sessions of a user, so that at most `limit` are left, including `kept`, and notifies
+/// every replica. Returns the sessions that ended.
 pub async fn end_oldest(
     tx: &mut Tx,
     user_id: UserId,
@@ -304,7 +305,7 @@ pub async fn end_oldest(
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
-/// Removes up to `limit` sessions that had ended or expired by `time`; returns how many.
+/// Removes up to `limit` sessions that had ended or expired by `time`, and returns their number.
 pub async fn remove_ended_before(tx: &mut Tx, time: Time, limit: i64) -> Result<u64, db::Error> {
     sql("DELETE FROM sessions WHERE id IN
          (SELECT id FROM sessions WHERE expires_at <= $1 OR ended_at <= $1 LIMIT $2)")

@@ -1,4 +1,4 @@
-//! The keys that sign tokens; the private halves sealed under the master key.
+//! The keys that sign tokens. Their private halves are sealed with the master key.
 
 use cluster::changes::{self, Change};
 use db::{Tx, sql};
@@ -10,9 +10,9 @@ pub struct SigningKeyRow {
     pub kid: String,
     /// The public half.
     pub public_key: [u8; 32],
-    /// When it was created and began to sign.
+    /// The time at which the key was created and began to sign.
     pub created_at: Time,
-    /// When another key replaced it.
+    /// The time at which another key replaced it.
     pub retired_at: Option<Time>,
     /// The private key, sealed.
     pub sealed_private_key: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct SigningKeyRow {
 
 db::row!(SigningKeyRow { kid, public_key, created_at, retired_at, sealed_private_key });
 
-/// Returns all keys: active ones first, then by age, newest first.
+/// Returns all keys: active keys first, then retired keys, both by age, newest first.
 pub async fn all(tx: &mut Tx) -> Result<Vec<SigningKeyRow>, db::Error> {
     sql("SELECT kid, public_key, sealed_private_key, created_at, retired_at FROM signing_keys
          ORDER BY CASE WHEN retired_at IS NULL THEN 0 ELSE 1 END, created_at DESC, kid")
@@ -52,7 +52,8 @@ pub async fn retire_all(tx: &mut Tx, now: Time) -> Result<(), db::Error> {
     Ok(())
 }
 
-/// Removes every key, and announces it to every replica: their tokens no longer verify. Returns how many.
+/// Removes every key, and notifies every replica: tokens of these keys are no longer valid. Returns the
+/// number of removed keys.
 pub async fn remove_all(tx: &mut Tx, now: Time) -> Result<u64, db::Error> {
     changes::record(tx, Change::AllSessions, now).await?;
     sql("DELETE FROM signing_keys").execute(tx).await

@@ -11,13 +11,13 @@ use kernel::clock::Time;
 use kernel::ids::UserId;
 use kernel::networks::Network;
 
-/// A row of `users`, without the password's hash: only [`Credentials`] have that.
+/// A row of `users` without the password hash, which is only in [`Credentials`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     pub id: UserId,
-    /// The e-mail address as entered.
+    /// The e-mail address, as entered.
     pub email: String,
-    /// The form in which addresses are compared.
+    /// The folded e-mail address, for comparisons.
     pub email_folded: String,
     pub username: String,
     pub full_name: Option<String>,
@@ -48,18 +48,18 @@ db::row!(User {
     operator_since
 });
 
-/// The recipients of an e-mail about a person's action.
+/// The recipients of an e-mail about a user's action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Audience {
-    /// The username of the person who acts.
+    /// The username of the acting user.
     pub by: String,
-    /// The e-mail addresses of the others.
+    /// The e-mail addresses of the other users.
     pub others: Vec<String>,
 }
 
 impl Audience {
-    /// Splits people, given by id, address and username, into the acting one and the others; `None` if the
-    /// acting person isn't among them.
+    /// Splits users, given by id, address and username, into the acting user and the others; `None` if the
+    /// acting user isn't among them.
     pub fn of(people: Vec<(UserId, String, String)>, by: UserId) -> Option<Self> {
         let mut name = None;
         let mut others = Vec::with_capacity(people.len());
@@ -74,13 +74,13 @@ impl Audience {
     }
 }
 
-/// An account and the hash of its password; never shown.
+/// An account with its password hash, which must never be shown.
 #[derive(Clone)]
 pub struct Credentials {
     pub user: User,
-    /// A PHC string; `None` for a person who signs in with a provider only.
+    /// A PHC string; `None` if the account has no password.
     pub password_hash: Option<String>,
-    /// The last successful login from the network that the caller named.
+    /// The time of the last successful login from the network that was passed to the query.
     pub last_login_here_at: Option<Time>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) const COLUMNS: &str =
     "id, email, email_folded, username, full_name, phone, created_at, email_verified_at, phone_verified_at,
      last_login_at, disabled_at, operator_since";
 
-/// The columns of [`Credentials`] in addition to the account; the second parameter is the network.
+/// The columns of [`Credentials`] in addition to those of [`User`]. The second parameter is the network.
 const CREDENTIAL_COLUMNS: &str =
     "password_hash, (SELECT n.last_login_at FROM login_networks n WHERE n.user_id = users.id AND n.network = $2)
          AS last_login_here_at";
@@ -108,14 +108,15 @@ pub struct NewUser<'a> {
     pub full_name: Option<&'a str>,
     /// The phone number in E.164 form.
     pub phone: Option<&'a str>,
-    /// A PHC string; `None` for a person who signs in with a provider only.
+    /// A PHC string; `None` if the account has no password.
     pub password_hash: Option<&'a str>,
 }
 
 /// Adds an account.
 ///
 /// # Errors
-/// `Unique` with `UserEmail` or `UserUsername`: the constraints decide races.
+/// `Unique` with `UserEmail` or `UserUsername` if the address or the username is taken. The constraints
+/// decide races.
 pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO users (id, email, email_folded, username, username_folded, full_name, phone, password_hash, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
@@ -153,7 +154,7 @@ pub async fn by_email(tx: &mut Tx, email_folded: &str) -> Result<Option<User>, d
     sql(BY_EMAIL.as_str()).bind(email_folded).optional(tx).await
 }
 
-/// As [`by_id`], with the password's hash.
+/// Returns the account with this id, its password hash, and its last login from this network.
 pub async fn credentials_by_id(
     tx: &mut Tx,
     user_id: UserId,
@@ -162,7 +163,7 @@ pub async fn credentials_by_id(
     sql(CREDENTIALS_BY_ID.as_str()).bind(user_id).bind(network.to_string()).optional(tx).await
 }
 
-/// As [`by_email`], with the password's hash.
+/// Returns the account with this folded address, its password hash, and its last login from this network.
 pub async fn credentials_by_email(
     tx: &mut Tx,
     email_folded: &str,
@@ -171,8 +172,8 @@ pub async fn credentials_by_email(
     sql(CREDENTIALS_BY_EMAIL.as_str()).bind(email_folded).bind(network.to_string()).optional(tx).await
 }
 
-/// Stores a login and the hash `kept`, if the stored hash is still `checked` and the account isn't disabled;
-/// returns `true` if so. Until the transaction ends no other transaction changes the account.
+/// Stores a login and the hash `kept`, if the stored hash is still `checked` and the account isn't disabled.
+/// Returns `true` if it was stored. No other transaction can change the account until this one ends.
 pub async fn note_login(
     tx: &mut Tx,
     user_id: UserId,
@@ -191,8 +192,8 @@ pub async fn note_login(
     Ok(changed == 1)
 }
 
-/// Stores a login that took no password. Until the transaction ends, no other transaction changes the
-/// account. Returns `false` if the account doesn't exist or is disabled.
+/// Stores a login without a password. Returns `false` if the account doesn't exist or is disabled. No other
+/// transaction can change the account until this one ends.
 pub async fn note_login_without_password(tx: &mut Tx, user_id: UserId, now: Time) -> Result<bool, db::Error> {
     let changed =
         sql("UPDATE users SET last_login_at = $2, awaits_login = 0 WHERE id = $1 AND disabled_at IS NULL")
@@ -203,7 +204,7 @@ pub async fn note_login_without_password(tx: &mut Tx, user_id: UserId, now: Time
     Ok(changed == 1)
 }
 
-/// Returns `true` if the account has a password. The answer is reliable only under the account's lock.
+/// Returns `true` if the account has a password. The result is reliable only under the account's lock.
 pub async fn has_any_password(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND password_hash IS NOT NULL")
         .bind(user_id)
@@ -219,7 +220,7 @@ pub async fn has_username(tx: &mut Tx, username_folded: &str) -> Result<bool, db
     Ok(found.is_some())
 }
 
-/// Stores another hash of the same password, if the stored one is still `checked`.
+/// Stores another hash of the same password, if the stored hash is still `checked`.
 pub async fn set_hash(tx: &mut Tx, user_id: UserId, checked: &str, kept: &str) -> Result<(), db::Error> {
     sql("UPDATE users SET password_hash = $3 WHERE id = $1 AND password_hash = $2")
         .bind(user_id)
@@ -229,8 +230,8 @@ pub async fn set_hash(tx: &mut Tx, user_id: UserId, checked: &str, kept: &str) -
         .await
 }
 
-/// Sets a new password, regardless of the stored one, for a person who has confirmed the account's e-mail address,
-/// and announces it to every replica.
+/// Sets a new password, regardless of the current one, and notifies every replica. The user must have
+/// confirmed the account's e-mail address.
 pub async fn set_password(
     tx: &mut Tx,
     user_id: UserId,
@@ -246,8 +247,8 @@ pub async fn set_password(
         .await
 }
 
-/// Sets a new password if the stored hash is still `checked`, and announces it to every replica; returns
-/// `true` if it was set.
+/// Sets a new password if the stored hash is still `checked`, and notifies every replica. Returns `true` if
+/// it was set.
 pub async fn replace_password(
     tx: &mut Tx,
     user_id: UserId,
@@ -269,19 +270,18 @@ pub async fn replace_password(
     Ok(changed == 1)
 }
 
-/// Takes the account's lock: no other transaction changes its password until this one ends.
+/// Locks the account: no other transaction can change its password until this one ends.
 pub async fn lock(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Change).await
 }
 
-/// Takes the account's lock like [`lock`], but for a change of the username or the address. PostgreSQL takes
-/// this stronger lock for such a change, and two transactions that both hold the weaker one first would wait
-/// for each other.
+/// Locks the account like [`lock`], but for a change of the username or the address. PostgreSQL takes this
+/// stronger lock for such a change. If two transactions first held the weaker lock, they could deadlock.
 pub async fn lock_for_new_name(tx: &mut Tx, user_id: UserId) -> Result<(), db::Error> {
     sql("SELECT id FROM users WHERE id = $1").bind(user_id).lock(tx, Lock::Removal).await
 }
 
-/// Returns `true` if the account has this folded address. The answer is reliable only under the account's
+/// Returns `true` if the account has this folded address. The result is reliable only under the account's
 /// lock.
 pub async fn has_address(tx: &mut Tx, user_id: UserId, email_folded: &str) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND email_folded = $2")
@@ -292,8 +292,8 @@ pub async fn has_address(tx: &mut Tx, user_id: UserId, email_folded: &str) -> Re
     Ok(found.is_some())
 }
 
-/// Returns `true` if the stored hash of the account's password is this one. The answer is reliable only under
-/// the account's lock.
+/// Returns `true` if this is the stored hash of the account's password. The result is reliable only under the
+/// account's lock.
 pub async fn has_password(tx: &mut Tx, user_id: UserId, password_hash: &str) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql("SELECT id FROM users WHERE id = $1 AND password_hash = $2")
         .bind(user_id)
@@ -303,11 +303,11 @@ pub async fn has_password(tx: &mut Tx, user_id: UserId, password_hash: &str) -> 
     Ok(found.is_some())
 }
 
-/// Writes the username, the full name and the phone number of a changed account. `username_folded` is the
-/// new form of the username for comparison, if that has changed.
+/// Stores the username, the full name and the phone number of a changed account. `username_folded` is the new
+/// folded username, or `None` if the username hasn't changed.
 ///
 /// # Errors
-/// `Unique` with `UserUsername`.
+/// `Unique` with `UserUsername` if the username is taken.
 pub async fn update_profile(
     tx: &mut Tx,
     user: &User,
@@ -326,8 +326,8 @@ pub async fn update_profile(
     .await
 }
 
-/// Returns `true` if the password was replaced after `then`. The answer is reliable only under the account's
-/// lock. A time after `latest` is ignored: a clock has been set back since it was written.
+/// Returns `true` if the password was replaced after `then`. The result is reliable only under the account's
+/// lock. A time after `latest` is ignored, because it was written before the clock was set back.
 pub async fn password_changed_since(
     tx: &mut Tx,
     user_id: UserId,
@@ -344,8 +344,7 @@ pub async fn password_changed_since(
     Ok(changed.is_some())
 }
 
-/// An address that was just verified. The caller must also give the person the benefits that only verified
-/// people get.
+/// An address that was just verified. The caller must also give the user the benefits of a verified address.
 #[must_use = "a person whose address is verified may get credit: `billing::first_credit::give`"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct EmailVerified {
@@ -354,24 +353,25 @@ pub struct EmailVerified {
 }
 
 impl EmailVerified {
-    /// The account that has the address.
+    /// Returns the account that has the address.
     pub const fn user_id(&self) -> UserId {
         self.user_id
     }
 
-    /// Returns `true` if it was not verified before.
+    /// Returns `true` if the address wasn't verified before.
     pub const fn is_first(&self) -> bool {
         self.is_first
     }
 }
 
-/// Marks the address as verified; a later call keeps the first time.
+/// Marks the address as verified. If it already is, the time of the first verification is kept.
 pub async fn set_email_verified(tx: &mut Tx, user_id: UserId, now: Time) -> Result<EmailVerified, db::Error> {
     let text = "UPDATE users SET email_verified_at = $2 WHERE id = $1 AND email_verified_at IS NULL";
     set_verified(tx, text, user_id, now).await
 }
 
-/// As [`set_email_verified`], for a token without a password: invitations then wait for the next login.
+/// Marks the address as verified by a token without a password. Invitations are then accepted only at the
+/// next login.
 pub async fn set_email_verified_by_token(
     tx: &mut Tx,
     user_id: UserId,
@@ -392,7 +392,7 @@ async fn set_verified(
     Ok(EmailVerified { user_id, is_first: changed == 1 })
 }
 
-/// Marks the address as verified if the stored hash is still the one that was checked.
+/// Marks the address as verified if the stored hash is still `checked`. Returns `None` otherwise.
 pub async fn set_email_verified_with(
     tx: &mut Tx,
     user_id: UserId,
@@ -407,11 +407,11 @@ pub async fn set_email_verified_with(
         .bind(now)
         .execute(tx)
         .await?;
-    // The caller has proved to own the account, so it makes no difference whether this is the first time.
+    // The caller has proved that the account is theirs, so nothing depends on whether this is the first time.
     Ok((changed == 1).then_some(EmailVerified { user_id, is_first: false }))
 }
 
-/// A new address, as entered and as compared.
+/// A new address, as entered and folded.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAddress<'a> {
     pub email: &'a str,
@@ -419,11 +419,11 @@ pub struct NewAddress<'a> {
     pub email_folded: &'a str,
 }
 
-/// Sets a new address, which its owner has just confirmed, if the stored hash is still the one that was
-/// checked.
+/// Sets a new address, which its owner has just confirmed, if the stored hash is still `checked`. Returns
+/// `None` otherwise.
 ///
 /// # Errors
-/// `Unique` with `UserEmail`.
+/// `Unique` with `UserEmail` if the address is taken.
 pub async fn set_address_with(
     tx: &mut Tx,
     user_id: UserId,
@@ -441,11 +441,11 @@ pub async fn set_address_with(
         .bind(now)
         .execute(tx)
         .await?;
-    // The caller has proved to own the account, so it makes no difference whether this is the first time.
+    // The caller has proved that the account is theirs, so nothing depends on whether this is the first time.
     Ok((changed == 1).then_some(EmailVerified { user_id, is_first: false }))
 }
 
-/// Returns `true` if the address is verified; `false` also without such an account.
+/// Returns `true` if the account exists and its address is verified.
 pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let verified: Option<(String,)> =
         sql("SELECT id FROM users WHERE id = $1 AND email_verified_at IS NOT NULL")
@@ -455,12 +455,12 @@ pub async fn is_verified(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error
     Ok(verified.is_some())
 }
 
-/// Stores that an organization of this person got credit.
+/// Stores that an organization of this user received the first credit.
 pub async fn set_credit_granted(tx: &mut Tx, user_id: UserId, now: Time) -> Result<(), db::Error> {
     sql("UPDATE users SET credit_granted_at = $2 WHERE id = $1").bind(user_id).bind(now).defer(tx).await
 }
 
-/// Returns `true` if the address was verified by a token alone, and no login has followed.
+/// Returns `true` if the address was verified with a token alone, and the user hasn't logged in since then.
 pub async fn awaits_login(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let waiting: Option<(UserId,)> =
         sql("SELECT id FROM users WHERE id = $1 AND awaits_login = 1").bind(user_id).optional(tx).await?;

@@ -1,5 +1,5 @@
-//! The sealed state that a client keeps between the options of a ceremony and the authenticator's response.
-//! It can be used once within five minutes, for one purpose and one session. Any replica can open it.
+//! The sealed state of a ceremony, which the client keeps from the first step to the second. It can be used
+//! once within five minutes, for one purpose and one session. Any replica can open it.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,16 +20,17 @@ const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 /// The purpose of a ceremony.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A person who is logged in adds a passkey.
+    /// A logged-in user adds a passkey.
     Add(Session),
-    /// Logging in.
+    /// A user logs in.
     LogIn,
-    /// A person who is logged in proves who they are.
+    /// A logged-in user confirms their identity.
     Prove(Session),
 }
 
 impl Purpose {
-    /// The associated data of the sealed value: with another purpose or session it doesn't open.
+    /// Returns the associated data of the sealed value, so that it can't be opened for another purpose or
+    /// session.
     fn associated_data(self) -> String {
         match self {
             Self::Add(Session { id, user_id }) => format!("ceremony/add/{user_id}/{id}"),
@@ -39,14 +40,14 @@ impl Purpose {
     }
 }
 
-/// The text that is sealed.
+/// The plaintext of the sealed value, as JSON.
 #[derive(Serialize, Deserialize)]
 struct Contents<S> {
     state: S,
     expires_at_ms: i64,
 }
 
-/// Seals the state of a ceremony, for [`CEREMONY_MS`] from now.
+/// Seals the state of a ceremony that is valid for [`CEREMONY_MS`] from now.
 pub(crate) fn seal<S: Serialize>(accounts: &Accounts, purpose: Purpose, state: S) -> Result<String, Error> {
     let expires_at_ms = accounts.clock.now().plus_ms(CEREMONY_MS).unix_ms();
     let text = serde_json::to_vec(&Contents { state, expires_at_ms }).map_err(Error::internal)?;
@@ -54,15 +55,15 @@ pub(crate) fn seal<S: Serialize>(accounts: &Accounts, purpose: Purpose, state: S
     Ok(URL_SAFE_NO_PAD.encode(sealed))
 }
 
-/// A ceremony that can still be used.
+/// A ceremony that hasn't expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ceremony {
     hash: [u8; 32],
     expires_at: Time,
 }
 
-/// Opens a ceremony. Only [`Ceremony::use_up`] uses it up: a refused response doesn't, so that invalid
-/// responses cause no writes.
+/// Opens a ceremony. Only [`Ceremony::use_up`] consumes it. A refused response doesn't, so invalid responses
+/// cause no writes.
 ///
 /// # Errors
 /// `challenge_expired` if the ceremony has expired, has another purpose or session, or wasn't sealed by this
@@ -77,7 +78,7 @@ pub(super) fn open<S: DeserializeOwned>(
         let text = accounts.sealer.open(&sealed, &purpose.associated_data()).ok()?;
         let contents: Contents<S> = serde_json::from_slice(&text).ok()?;
         let left_ms = contents.expires_at_ms.saturating_sub(accounts.clock.now().unix_ms());
-        // A value from further ahead was written by a clock that has been set back since.
+        // A value that expires later than this was sealed before the clock was set back.
         let is_good = (1..=CEREMONY_MS + CLOCK_SKEW_MS).contains(&left_ms);
         let ceremony =
             Ceremony { hash: sha256(&sealed), expires_at: Time::from_unix_ms(contents.expires_at_ms) };
@@ -87,7 +88,7 @@ pub(super) fn open<S: DeserializeOwned>(
 }
 
 impl Ceremony {
-    /// Uses it up.
+    /// Consumes the ceremony.
     ///
     /// # Errors
     /// `challenge_expired` if it was used before.
@@ -100,7 +101,7 @@ impl Ceremony {
     }
 }
 
-/// Returns the time before which used ceremonies have expired for every replica.
+/// Returns a time such that ceremonies that expire before it have expired on every replica.
 pub(crate) fn expired_before(now: Time) -> Time {
     now.plus_ms(-CLOCK_SKEW_MS)
 }

@@ -1,5 +1,5 @@
-//! The relying party: the options for browsers and authenticators, and the checks of their responses. The
-//! library does the checks of WebAuthn; this module does those that it leaves to its caller.
+//! The relying party: creates options for browsers and authenticators, and checks their responses. The
+//! `webauthn-rs` library does most checks; this module does the checks that the library leaves to its caller.
 
 use std::net::IpAddr;
 
@@ -17,12 +17,12 @@ use webauthn_rs::{Webauthn, WebauthnBuilder};
 use kernel::error::Error;
 use kernel::hosts;
 
-/// The name of the service in the windows of browsers.
+/// The name of the service in browser dialogs.
 const NAME: &str = "tollkeeper";
 /// The type of every credential.
 const PUBLIC_KEY: &str = "public-key";
 
-/// The server, as browsers and authenticators know it.
+/// The server's identity for browsers and authenticators.
 #[derive(Clone, Debug)]
 pub struct RelyingParty {
     /// The origin of the pages that may use passkeys.
@@ -30,50 +30,50 @@ pub struct RelyingParty {
     webauthn: Webauthn,
 }
 
-/// Why an answer isn't valid, for the log of an operator.
+/// The reason why a response isn't valid, for the log.
 pub(super) type Refused = WebauthnError;
 
 /// A newly created credential.
 #[derive(Clone, Debug)]
 pub(super) struct NewCredential {
     pub id: Vec<u8>,
-    /// The data for checking signatures, for [`RelyingParty::check`].
+    /// The credential as JSON, for [`RelyingParty::check`].
     pub stored: String,
     pub sign_count: u32,
     pub is_synced: bool,
 }
 
-/// The data of an authenticator's valid signature.
+/// The data that an authenticator has signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Assertion {
     pub sign_count: u32,
     pub is_synced: bool,
 }
 
-/// An answer to a request for a signature.
+/// The response to a request for a signature.
 #[derive(Clone, Debug)]
 pub(super) struct Answer(PublicKeyCredential);
 
 impl Answer {
-    /// Reads the JSON of a `PublicKeyCredential`.
+    /// Parses the JSON of a `PublicKeyCredential`.
     pub fn parse(json: &str) -> Option<Self> {
         let answer: PublicKeyCredential = serde_json::from_str(json).ok()?;
         let is_whole = is_id(&answer.id, &answer.raw_id) && answer.type_ == PUBLIC_KEY;
         is_whole.then_some(Self(answer))
     }
 
-    /// The id of the credential that has signed.
+    /// Returns the id of the credential that made the signature.
     pub fn credential_id(&self) -> &[u8] {
         &self.0.raw_id
     }
 
-    /// Returns the handle that identifies the person to the authenticator.
+    /// Returns the handle that identifies the user to the authenticator.
     pub fn handle(&self) -> &[u8] {
         self.0.response.user_handle.as_deref().unwrap_or_default()
     }
 }
 
-/// The parts of the client's data that are checked in addition to the library's checks.
+/// The client data fields that are checked in addition to the library's checks.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ClientData {
@@ -83,8 +83,9 @@ struct ClientData {
 }
 
 impl RelyingParty {
-    /// Returns the relying party of a public URL: its host. An address of this machine is `localhost`
-    /// instead, because browsers have no passkeys for addresses. Any other address has no relying party.
+    /// Returns the relying party for the host of a public URL. Browsers don't support passkeys for IP
+    /// addresses. So a loopback address is replaced with `localhost`, and any other address has no relying
+    /// party.
     pub fn of(public_url: &str) -> Option<Self> {
         let mut url = Url::parse(public_url).ok()?;
         if let Some(address) = address(&url) {
@@ -98,13 +99,13 @@ impl RelyingParty {
         Some(Self { origin: url.origin().ascii_serialization(), webauthn })
     }
 
-    /// The origin of the pages that may use passkeys, such as `https://keeper.example.com`.
+    /// Returns the origin of the pages that may use passkeys, such as `https://keeper.example.com`.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
     /// Returns the options with which a browser creates a passkey, and the state for [`Self::finish`].
-    /// `known` are the ids of the credentials that the person already has.
+    /// `known` are the ids of the user's existing credentials.
     pub(super) fn start(
         &self,
         handle: &[u8],
@@ -112,8 +113,8 @@ impl RelyingParty {
         username: &str,
         known: &[Vec<u8>],
     ) -> Result<(Value, PasskeyRegistration), Error> {
-        // The library would only take a handle of 16 bytes. Neither the handle nor the known credentials are
-        // in its state, which stays short.
+        // The library accepts only handles of 16 bytes, so the handle and the known credentials are added to
+        // the options below. This also keeps them out of the state, which stays short.
         let started = self.webauthn.start_passkey_registration(Uuid::nil(), email, username, None);
         let (options, state) = started.map_err(Error::internal)?;
         let mut options = public_key(&options)?;
@@ -140,7 +141,7 @@ impl RelyingParty {
             return Err(WebauthnError::CredentialNotFound);
         }
         let sign_count = credential.counter;
-        // The count has a column of its own, and a decrease is no reason to refuse.
+        // The count has its own column, and a decreasing count isn't a reason to refuse a signature.
         credential.counter = 0;
         Ok(NewCredential {
             id: credential.cred_id.clone(),
@@ -150,8 +151,8 @@ impl RelyingParty {
         })
     }
 
-    /// Returns the options with which a browser asks for a signature by one of these credentials, or by any
-    /// if the list is empty.
+    /// Returns the options with which a browser requests a signature by one of these credentials, or by any
+    /// credential if the list is empty.
     pub(crate) fn ask(&self, allowed: &[Vec<u8>]) -> Result<(Value, DiscoverableAuthentication), Error> {
         let (options, state) = self.webauthn.start_discoverable_authentication().map_err(Error::internal)?;
         let mut options = public_key(&options)?;
@@ -159,7 +160,7 @@ impl RelyingParty {
         Ok((options, state))
     }
 
-    /// Checks a signature. `stored` is the field of [`NewCredential`].
+    /// Checks a signature. `stored` is [`NewCredential::stored`].
     pub(super) fn check(
         &self,
         answer: &Answer,
@@ -172,13 +173,13 @@ impl RelyingParty {
         Ok(Assertion { sign_count: result.counter(), is_synced: result.backup_state() })
     }
 
-    /// The origin is ours to the letter, and no other page has ours in a frame.
+    /// Checks that the origin is exactly ours, and that our page wasn't in a frame of another site.
     fn check_client_data(&self, json: &[u8]) -> Result<(), Refused> {
         let data: ClientData = serde_json::from_slice(json).map_err(WebauthnError::ParseJSONFailure)?;
         if data.origin != self.origin {
             return Err(WebauthnError::InvalidRPOrigin);
         }
-        // The library looks at the frame of new passkeys only.
+        // The library checks this only for new passkeys.
         if data.cross_origin == Some(true) || data.top_origin.is_some() {
             return Err(WebauthnError::CredentialCrossOrigin);
         }
@@ -195,7 +196,7 @@ fn address(url: &Url) -> Option<IpAddr> {
     hosts::address(url.host_str()?)
 }
 
-/// Returns `true` if the text is the base64url of the bytes.
+/// Returns `true` if the text is the base64url encoding of the bytes.
 fn is_id(text: &str, bytes: &[u8]) -> bool {
     URL_SAFE_NO_PAD.encode(bytes) == text
 }
@@ -204,7 +205,7 @@ fn descriptors(ids: &[Vec<u8>]) -> Value {
     ids.iter().map(|id| json!({"type": PUBLIC_KEY, "id": URL_SAFE_NO_PAD.encode(id)})).collect()
 }
 
-/// Returns the member `publicKey` of options.
+/// Returns the `publicKey` field of the options.
 fn public_key(options: &impl serde::Serialize) -> Result<Value, Error> {
     let mut options = serde_json::to_value(options).map_err(Error::internal)?;
     options

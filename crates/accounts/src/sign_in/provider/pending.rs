@@ -12,23 +12,25 @@ use crate::store::users::User;
 
 /// The maximum duration of a sign-on, in milliseconds.
 pub const PENDING_SIGN_ON_MS: i64 = 10 * MINUTE_MS;
-/// The time that a person has to sign in with another method, in milliseconds.
+/// The time within which the user must sign in with another method and confirm the connection, in
+/// milliseconds.
 pub const PENDING_CONNECTION_MS: i64 = 10 * MINUTE_MS;
-/// The maximum length of the path that a sign-on returns to, in bytes: a cookie is limited to 4 KiB.
+/// The maximum length of the path to open after a sign-on, in bytes. The path is in a cookie, which is
+/// limited to 4 KiB.
 const MAX_NEXT_BYTES: usize = 1_500;
 
 /// The purpose of a sign-on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// Signing in.
+    /// A user signs in.
     SignIn,
-    /// Connecting the account of the person who is signed in.
+    /// A signed-in user connects their account.
     Connect(Session),
-    /// Proving anew that they are that person.
+    /// A signed-in user confirms their identity.
     Prove(Session),
 }
 
-/// A sign-on that waits for the answer of its provider.
+/// A sign-on that was started, but not finished.
 #[derive(Debug)]
 pub(crate) struct PendingSignOn {
     pub(crate) provider_id: String,
@@ -42,7 +44,7 @@ pub(crate) struct PendingSignOn {
 struct SignOnContents {
     provider: String,
     secrets: Secrets,
-    /// The session and the person who began it, and whether they prove who they are.
+    /// The session and the user who started it, and `true` if the user confirms their identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<(String, String, bool)>,
     began_at_ms: i64,
@@ -88,7 +90,8 @@ impl PendingSignOn {
     }
 }
 
-/// A connection that waits until the user has signed in to the account with another method, and consents.
+/// A connection that is created once the user has signed in to the account with another method and confirms
+/// it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PendingConnection {
     pub(crate) user_id: UserId,
@@ -97,7 +100,7 @@ pub struct PendingConnection {
     pub(crate) subject: String,
     /// The account's address.
     pub email: String,
-    /// `true` if that was verified.
+    /// `true` if the account's address was verified.
     pub is_verified: bool,
     /// The address from the provider, if any.
     pub email_there: Option<String>,
@@ -135,12 +138,12 @@ impl PendingConnection {
         }
     }
 
-    /// Returns `true` if it waits for this person.
+    /// Returns `true` if this user can confirm the connection.
     pub fn is_for(&self, user_id: UserId) -> bool {
         self.user_id == user_id
     }
 
-    /// The provider's id.
+    /// Returns the provider's id.
     pub fn provider_id(&self) -> &str {
         &self.provider_id
     }
@@ -163,7 +166,8 @@ impl PendingConnection {
         sealed_values::seal(accounts, CONNECTION, &contents, PENDING_CONNECTION_MS)
     }
 
-    /// Reads the value of a browser. Returns `None` if it has expired, or wasn't sealed by this installation.
+    /// Opens a value that a browser has kept. Returns `None` if it has expired, or wasn't sealed by this
+    /// installation.
     pub fn open(accounts: &Accounts, value: &str) -> Option<Self> {
         let contents: ConnectionContents =
             sealed_values::open(accounts, CONNECTION, value, PENDING_CONNECTION_MS)?;

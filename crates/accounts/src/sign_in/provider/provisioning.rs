@@ -12,13 +12,13 @@ use sign_on::Identity;
 use crate::store::users::{EmailVerified, NewUser, User};
 use trail::{Action, Event, Trail};
 
-/// The maximum number of usernames tried in order; after that, a number is chosen at random.
+/// The maximum number of usernames that are tried in order. After that, a random number is tried.
 const MAX_NUMBERED: u64 = 20;
 
 /// Creates an account without a password.
 ///
 /// # Errors
-/// `email_taken` and `username_taken` if another account was faster.
+/// `email_taken` or `username_taken` if a concurrent request has created another account with them.
 pub(super) async fn create(
     accounts: &Accounts,
     tx: &mut Tx,
@@ -76,7 +76,8 @@ pub(super) async fn verify(
     Ok(verified)
 }
 
-/// Returns a free username. Whether the provider's name is taken has no bearing on who the person is.
+/// Returns a username that isn't taken. An account that has the provider's username may belong to someone
+/// else.
 async fn free_username(
     accounts: &Accounts,
     tx: &mut Tx,

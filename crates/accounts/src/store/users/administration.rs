@@ -1,5 +1,5 @@
-//! Accounts as operators see them, and the fields that only operators write: whether an account is disabled,
-//! and whether its owner is an operator.
+//! Lists of accounts for operators, and the fields that only operators change: whether an account is
+//! disabled, and whether its user is an operator.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use super::{COLUMNS, User};
 /// The filter of a list of accounts.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Text that the folded address or username must contain; empty: all.
+    /// The text that the folded address or username must contain; empty for all accounts.
     pub search_folded: String,
     /// `true` to list only disabled accounts.
     pub is_disabled: bool,
@@ -21,7 +21,7 @@ pub struct Filter {
     pub is_operator: bool,
 }
 
-/// The condition of [`Filter`], whose parameters are `$1` to `$3`.
+/// The condition of a [`Filter`]. Its parameters are `$1` to `$3`.
 const CONDITION: &str = "(email_folded LIKE $1 ESCAPE '\\' OR username_folded LIKE $1 ESCAPE '\\')
      AND (CAST($2 AS BIGINT) = 0 OR disabled_at IS NOT NULL) AND (CAST($3 AS BIGINT) = 0 OR operator_since IS NOT NULL)";
 
@@ -42,18 +42,18 @@ fn bind(text: &'static str, filter: &Filter) -> db::Statement {
     sql(text).bind(contains_pattern(&filter.search_folded)).bind(filter.is_disabled).bind(filter.is_operator)
 }
 
-/// Returns one page of the accounts, the newest first.
+/// Returns one page of accounts, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<User>, db::Error> {
     bind(LIST.as_str(), filter).bind(page.page_size).bind(page.offset()).heavy().all(tx).await
 }
 
-/// Returns the number of the accounts.
+/// Returns the number of accounts on all pages of [`list`].
 pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
     let (count,): (i64,) = bind(COUNT.as_str(), filter).heavy().one(tx).await?;
     Ok(count)
 }
 
-/// Returns at most `limit` accounts, the oldest first, after the one with this id.
+/// Returns at most `limit` accounts after the account with this id, oldest first.
 pub async fn list_after(
     tx: &mut Tx,
     filter: &Filter,
@@ -70,7 +70,7 @@ pub async fn has_any(tx: &mut Tx) -> Result<bool, db::Error> {
     Ok(found.is_some())
 }
 
-/// Returns `true` if an account that isn't disabled is an operator's.
+/// Returns `true` if any operator's account isn't disabled.
 pub async fn has_operator(tx: &mut Tx) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> = sql(HAS_OPERATOR).optional(tx).await?;
     Ok(found.is_some())
@@ -80,7 +80,8 @@ pub async fn has_operator(tx: &mut Tx) -> Result<bool, db::Error> {
 pub const HAS_OPERATOR: &str =
     "SELECT id FROM users WHERE operator_since IS NOT NULL AND disabled_at IS NULL LIMIT 1";
 
-/// Returns the address of each operator whose address is verified and whose account isn't disabled, in no order.
+/// Returns the address of each operator whose address is verified and whose account isn't disabled, in no
+/// particular order.
 pub async fn operator_addresses(tx: &mut Tx) -> Result<Vec<String>, db::Error> {
     let rows: Vec<(String,)> = sql(OPERATOR_ADDRESSES).all(tx).await?;
     Ok(rows.into_iter().map(|(email,)| email).collect())
@@ -90,7 +91,7 @@ pub async fn operator_addresses(tx: &mut Tx) -> Result<Vec<String>, db::Error> {
 pub const OPERATOR_ADDRESSES: &str = "SELECT email FROM users
      WHERE operator_since IS NOT NULL AND disabled_at IS NULL AND email_verified_at IS NOT NULL";
 
-/// Returns `true` if a person is an operator, and their account isn't disabled.
+/// Returns `true` if the user is an operator and their account isn't disabled.
 pub async fn is_operator(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error> {
     let found: Option<(UserId,)> =
         sql("SELECT id FROM users WHERE id = $1 AND operator_since IS NOT NULL AND disabled_at IS NULL")
@@ -100,7 +101,7 @@ pub async fn is_operator(tx: &mut Tx, user_id: UserId) -> Result<bool, db::Error
     Ok(found.is_some())
 }
 
-/// Returns `true` if the account of any of these people is disabled.
+/// Returns `true` if the account of any of these users is disabled.
 pub async fn is_any_disabled(tx: &mut Tx, people: [Option<UserId>; 2]) -> Result<bool, db::Error> {
     let [one, other] = people.map(|id| id.map(|id| id.to_string()).unwrap_or_default());
     let found: Option<(UserId,)> = sql(IS_ANY_DISABLED).bind(one).bind(other).optional(tx).await?;
@@ -111,8 +112,8 @@ pub async fn is_any_disabled(tx: &mut Tx, people: [Option<UserId>; 2]) -> Result
 pub const IS_ANY_DISABLED: &str =
     "SELECT id FROM users WHERE id IN ($1, $2) AND disabled_at IS NOT NULL LIMIT 1";
 
-/// Disables an account, or enables it again with `None`, and announces it to every replica. Returns `true` if
-/// that is a change.
+/// Disables an account, or enables it again if `disabled_at` is `None`, and notifies every replica. Returns
+/// `true` if the account was changed.
 pub async fn set_disabled(
     tx: &mut Tx,
     user_id: UserId,
@@ -130,8 +131,8 @@ pub async fn set_disabled(
     Ok(changed == 1)
 }
 
-/// Makes a person an operator, or revokes it with `None`, and announces it to every replica. Returns `true`
-/// if that is a change.
+/// Makes a user an operator, or revokes this if `operator_since` is `None`, and notifies every replica.
+/// Returns `true` if the account was changed.
 pub async fn set_operator(
     tx: &mut Tx,
     user_id: UserId,
@@ -149,7 +150,7 @@ pub async fn set_operator(
     Ok(changed == 1)
 }
 
-/// Returns the number of a person's sessions that neither ended nor expired.
+/// Returns the number of a user's sessions that have neither ended nor expired.
 pub async fn count_sessions(tx: &mut Tx, user_id: UserId, now: Time) -> Result<i64, db::Error> {
     let (count,): (i64,) = sql(COUNT_SESSIONS).bind(user_id).bind(now).one(tx).await?;
     Ok(count)
@@ -166,25 +167,26 @@ pub async fn is_username_taken(tx: &mut Tx, username_folded: &str) -> Result<boo
     Ok(found.is_some())
 }
 
-/// Removes the token of the first account, whichever it is.
+/// Removes the token for creating the first account, if any.
 pub async fn remove_first_account_token(tx: &mut Tx) -> Result<(), db::Error> {
     sql("DELETE FROM first_account").defer(tx).await
 }
 
-/// Consumes the token of the first account. Returns `true` to exactly one caller.
+/// Consumes the token for creating the first account. Returns `true` to only one of several concurrent
+/// callers.
 pub async fn consume_first_account_token(tx: &mut Tx, token_hash: [u8; 32]) -> Result<bool, db::Error> {
     let removed = sql("DELETE FROM first_account WHERE token_hash = $1").bind(token_hash).execute(tx).await?;
     Ok(removed == 1)
 }
 
-/// Returns the hash of the token of the first account, if the token is valid.
+/// Returns the hash of the token for creating the first account, if one exists.
 pub async fn first_account_token(tx: &mut Tx) -> Result<Option<[u8; 32]>, db::Error> {
     let found: Option<([u8; 32],)> =
         sql("SELECT token_hash FROM first_account WHERE id = 1").optional(tx).await?;
     Ok(found.map(|(hash,)| hash))
 }
 
-/// Stores the hash of a token for the first account. Returns `false` if one already exists.
+/// Stores the hash of a token for creating the first account. Returns `false` if one already exists.
 pub async fn insert_first_account_token(
     tx: &mut Tx,
     token_hash: [u8; 32],

@@ -1,12 +1,12 @@
-//! Unused accounts: never verified, never logged in to, and without anything that refers to them.
+//! Unused accounts: never verified, never logged in to, and not referenced by any other row.
 
 use std::sync::LazyLock;
 
 use db::{Tx, sql};
 use kernel::clock::Time;
 
-/// The condition under which a row of `users` is unused, besides its age. Every table that refers to an
-/// account and isn't removed with it has to be named here.
+/// The condition for an unused row of `users`, except its age. It must contain every table that refers to an
+/// account and whose rows aren't deleted with it.
 pub const UNUSED: &str =
     "users.email_verified_at IS NULL AND users.last_login_at IS NULL AND users.operator_since IS NULL
      AND NOT EXISTS (SELECT 1 FROM organization_members m WHERE m.user_id = users.id)
@@ -27,7 +27,7 @@ pub struct Position {
 }
 
 impl Default for Position {
-    /// The position before the first account.
+    /// Returns the position before the first account.
     fn default() -> Self {
         Self { created_at: Time::from_unix_ms(i64::MIN), id: String::new() }
     }
@@ -61,7 +61,7 @@ pub static REMOVE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns the next unverified accounts from before that time, oldest first.
+/// Returns the next unverified accounts that were created before `before`, oldest first.
 pub async fn fetch_slice(
     tx: &mut Tx,
     before: Time,
@@ -78,8 +78,8 @@ pub async fn fetch_slice(
         .await
 }
 
-/// Removes the unused accounts of a slice, with their mail tokens; returns how many. Their names and
-/// addresses are free again.
+/// Removes the unused accounts of a slice, with their e-mail tokens, and returns their number. Their
+/// usernames and addresses can be used again.
 pub async fn remove(tx: &mut Tx, before: Time, after: &Position, last: &Position) -> Result<u64, db::Error> {
     sql(REMOVE.as_str())
         .bind(before)

@@ -1,4 +1,4 @@
-//! The test vectors of WebAuthn Level 3, each with a new credential and a signature by it.
+//! The test vectors of WebAuthn Level 3. Each has a new credential and a signature by it.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ struct Vectors {
     vectors: Vec<Vector>,
 }
 
-/// Bytes are hexadecimal.
+/// A test vector, with bytes in hexadecimal.
 #[derive(Deserialize)]
 struct Vector {
     name: String,
@@ -34,10 +34,10 @@ struct Signature {
     signature: String,
 }
 
-/// The verification of the person that is asked of the authenticator.
+/// The user verification that is requested from the authenticator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verification {
-    /// The setting of this server.
+    /// The setting that the server uses.
     Required,
     Preferred,
 }
@@ -51,14 +51,13 @@ fn base64(hex: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes(hex))
 }
 
-/// Returns `true` if the authenticator reports that it has verified the person.
+/// Returns `true` if the authenticator reports that it has verified the user.
 fn is_verified(flags: u8) -> bool {
     flags & 0x04 != 0
 }
 
 impl Creation {
-    /// Returns the last entry of the attestation object, which is CBOR: its key, the length and the
-    /// authenticator's data.
+    /// Returns the last entry of the CBOR attestation object: its key, its length and the authenticator data.
     fn last_entry(&self) -> Vec<u8> {
         let object = bytes(&self.attestation_object);
         let key = b"\x68authData";
@@ -76,14 +75,14 @@ impl Creation {
         entry[10 + length_bytes..].to_vec()
     }
 
-    /// Returns the attestation object without the authenticator's statement. A browser removes the statement
-    /// because this server doesn't ask for one.
+    /// Returns the attestation object without the attestation statement. Browsers remove the statement
+    /// because this server doesn't request one.
     fn without_statement(&self) -> Vec<u8> {
         [b"\xa3\x63fmt\x64none\x67attStmt\xa0", self.last_entry().as_slice()].concat()
     }
 }
 
-/// Returns the state of a ceremony with the challenge of a vector.
+/// Sets the challenge in the state of a ceremony to that of a vector.
 fn with_challenge<S: serde::Serialize + DeserializeOwned>(
     state: &S,
     path: &str,
@@ -130,7 +129,7 @@ impl Vector {
         }});
         let mut stored: Value = serde_json::from_str(&credential.stored).unwrap();
         if verification == Verification::Preferred {
-            // The library would require as much as the new credential had.
+            // Otherwise the library would require user verification if the credential was created with it.
             assert!(stored["user_verified"].is_boolean());
             stored["user_verified"] = json!(false);
         }
@@ -138,9 +137,9 @@ impl Vector {
     }
 }
 
-/// The vectors that are accepted: those with a key of an algorithm that this server offers, from a page of
-/// its own. Those from pages in frames and of other algorithms are always refused. So is `packed-rs256`: of
-/// RSA keys the library accepts those of 2,048 bits, as authenticators create them, and this one has 3,488.
+/// The vectors that are accepted. The others are from pages in frames, or use algorithms that this server
+/// doesn't offer. `packed-rs256` is refused because the library accepts only RSA keys of 2,048 bits, which
+/// authenticators create, and its key has 3,488 bits.
 const TAKEN: [&str; 9] = [
     "none-es256",
     "packed-self-es256",
@@ -180,7 +179,7 @@ fn vectors_are_taken_if_the_person_was_verified() {
             let outcome = vector.sign(&party, Verification::Preferred, &credential, &flipped);
             assert!(outcome.is_err(), "{name}: a signature with byte {at} changed");
         }
-        // The setting of this server.
+        // The setting that the server uses.
         let is_taken = vector.create(&party, Verification::Required).is_ok();
         assert_eq!(is_taken, is_verified(vector.creation.authenticator_data()[32]), "{name}");
         if is_taken {
