@@ -1,9 +1,9 @@
 //! Authorization: from a caller to a scope.
 //!
-//! A scope is the right to one action in one place. Its fields are private, and only its `admit` creates it,
-//! so an operation that takes one can't run unchecked. A write checks the right again under its lock
-//! (`lock_and_recheck`), and gets a [`LockedTx`] for it. The order of refusals is fixed: 404 from the outside
-//! in, then 403.
+//! A scope is the permission for one action on one object. Its fields are private, and only its `admit`
+//! creates it, so an operation that takes a scope can't run unchecked. A write checks the permission again
+//! under its lock (`lock_and_recheck`), and gets a [`LockedTx`]. The order of errors is fixed: first 404,
+//! beginning with the outermost object, then 403.
 
 mod caller;
 mod callers;
@@ -34,8 +34,8 @@ use db::Tx;
 use kernel::error::Error;
 use kernel::ids::{OrganizationId, UserId};
 
-/// Refuses a member in person who doesn't meet the organization's requirements: a sign-on with its provider,
-/// or a second factor.
+/// Checks that a member who calls with an access token meets the organization's requirements: a sign-on with
+/// its provider, or a second factor.
 ///
 /// # Errors
 /// `sign_on_required`, `second_factor_enrolment_required`.

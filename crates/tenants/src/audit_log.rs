@@ -1,4 +1,4 @@
-//! The audit log of an organization, for the people who run it.
+//! The audit log of an organization, for its owners and admins.
 
 use crate::access::OrgScope;
 use crate::store;
@@ -32,7 +32,7 @@ pub async fn list(
 /// Returns all matching entries, newest first.
 ///
 /// # Errors
-/// 400 if the number of entries exceeds the maximum of an export.
+/// 400 if more entries match than an export can have.
 pub fn export<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,

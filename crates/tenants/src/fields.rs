@@ -27,7 +27,7 @@ impl Field for ProjectRole {
     }
 }
 
-/// The role that new members of an organization get; `owner` isn't allowed.
+/// The default role of new members of an organization; `owner` isn't allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DefaultRole(pub OrganizationRole);
 

@@ -1,5 +1,5 @@
-//! Invitations into an organization. A guest becomes a member by the page behind the mailed link, or whenever
-//! they prove that the address is theirs.
+//! Invitations to an organization. A guest becomes a member by opening the e-mailed link, or by proving that
+//! the invited address is theirs.
 
 use crate::access::{self, InvitationScope, LockedInvitation, LockedOrganization, OrgScope};
 use crate::roles::OrganizationRole;
@@ -30,7 +30,7 @@ pub use crate::store::invitations::listing::Invitation;
 /// The time for which an invitation stays open, in milliseconds.
 const LIFETIME_MS: i64 = 7 * DAY_MS;
 
-/// Returns when an invitation expires that is sent at this time.
+/// Returns the expiry of an invitation that is sent at this time.
 pub(crate) fn expiry(sent_at: Time) -> Time {
     sent_at.plus_ms(LIFETIME_MS)
 }
@@ -54,13 +54,13 @@ pub struct Created {
     pub expires_at: Time,
 }
 
-/// Invites an e-mail address into the organization.
+/// Invites an e-mail address to the organization.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; `reauthentication_required` if a person invites an owner and hasn't
-/// recently confirmed who they are; 403 for a role that the caller can't grant, or while the caller's own
-/// address is not verified; 409 for a member's address, for one with an open invitation, or at the limit of
-/// open invitations; 429 for too many e-mails.
+/// 404 and 403 as from the scope; `reauthentication_required` if a user invites an owner without having
+/// recently confirmed their identity; 403 for a role that the caller can't grant, or if the caller's own
+/// address isn't verified; 409 if the address belongs to a member or already has an open invitation, or if
+/// the limit of open invitations is reached; 429 for too many e-mails.
 pub fn create<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,
@@ -105,7 +105,7 @@ pub fn create<'a>(
     })
 }
 
-/// Returns the e-mail of an invitation, whose contents are read when it is sent.
+/// Returns the draft of an invitation's e-mail. Its contents are read when it is sent.
 fn draft(id: InvitationId) -> Draft {
     let about = About { invitation_id: Some(id.to_string()), ..About::default() };
     Draft { template: Template::Invitation, about }
@@ -131,11 +131,12 @@ pub async fn list(
     Ok(ListPage { rows, total })
 }
 
-/// Withdraws an open or expired invitation: its link stops working, an e-mail that still waits isn't sent,
-/// and its address may be invited again.
+/// Withdraws an open or expired invitation: its link stops working, its e-mail isn't sent if it is still
+/// queued, and its address can be invited again.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't grant; 409 for an accepted invitation.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't grant; 409 if the invitation was
+/// accepted.
 pub fn withdraw<'a>(tenants: &'a Tenants, scope: &'a InvitationScope) -> BoxFuture<'a, Result<(), Error>> {
     Box::pin(async move {
         let now = tenants.clock.now();
@@ -155,21 +156,22 @@ pub fn withdraw<'a>(tenants: &'a Tenants, scope: &'a InvitationScope) -> BoxFutu
 #[derive(Clone, Debug)]
 pub struct Resent {
     pub id: InvitationId,
-    /// The guest's address as entered.
+    /// The guest's address, as entered.
     pub email: String,
     pub role: OrganizationRole,
     pub expires_at: Time,
 }
 
-/// Sends an open or expired invitation again, with another link and for as long as a new one. The older link
-/// stops working. The invitation keeps its sender, whose words its e-mail quotes. With `expires_at` it is
-/// sent only if it still expires then: it isn't if someone else has sent it again, or a form was submitted
-/// twice.
+/// Sends an open or expired invitation again, with a new link and the lifetime of a new invitation. The
+/// earlier link stops working. The invitation keeps its sender and their message. If `expires_at` is set, the
+/// invitation must still expire at this time. This is not the case if someone else has sent it again, or if a
+/// form was submitted twice.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 412 for another `expires_at`; 403 for a role that the caller can't grant,
-/// or while the caller's own address is not verified; 409 for an accepted invitation, for a guest who is a
-/// member, and for an expired invitation at the limit of open ones; 429 for too many e-mails.
+/// 404 and 403 as from the scope; 412 if the invitation has another `expires_at`; 403 for a role that the
+/// caller can't grant, or if the caller's own address isn't verified; 409 if the invitation was accepted, if
+/// the guest is already a member, or if the invitation has expired and the limit of open invitations is
+/// reached; 429 for too many e-mails.
 pub fn resend<'a>(
     tenants: &'a Tenants,
     scope: &'a InvitationScope,
@@ -216,22 +218,22 @@ pub enum LinkOutcome {
     Joined(String),
     /// The guest was already a member of the organization with this name.
     AlreadyMember(String),
-    /// No account has this address: the invitation stays open.
+    /// No account has this address. The invitation stays open.
     NoAccount(String),
-    /// The account's address isn't verified: the invitation stays open.
+    /// The account's address isn't verified. The invitation stays open.
     Unverified(String),
-    /// The address was verified by a token alone: the invitation stays open until the next login.
+    /// The address was verified with a token alone. The invitation stays open until the next login.
     AwaitsLogin(String),
 }
 
-/// Accepts the invitation of a mailed link for the account with its address.
+/// Accepts the invitation of an e-mailed link, for the account with the invited address.
 ///
-/// The link doesn't verify the address of an account: another person may have registered that account, hoping
-/// for a guest who lets them in. Verifying the address with the account's password, a new password, or a
-/// login after the verification shows that the account is the guest's.
+/// The link alone doesn't verify the address of an account. Someone else may have registered the account,
+/// hoping that the guest opens the link. Only a verification with the account's password or a new password,
+/// or a login after the verification, shows that the account is the guest's.
 ///
 /// # Errors
-/// 400 `invalid_token` for a link that no longer works.
+/// 400 `invalid_token` if the link no longer works.
 pub async fn accept_by_link(tenants: &Tenants, trail: &Trail, token: &str) -> Result<LinkOutcome, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
     let token = MailToken::parse(token).ok_or_else(refused)?;
@@ -259,8 +261,8 @@ pub async fn accept_by_link(tenants: &Tenants, trail: &Trail, token: &str) -> Re
     }
 }
 
-/// Accepts every open invitation for the address of a person who has just proved that it is theirs, in the
-/// transaction of that proof.
+/// Accepts every open invitation for a user's address, after the user has proved that the account is theirs.
+/// Runs in the transaction of this proof.
 ///
 /// # Errors
 /// The database fails.
@@ -285,7 +287,7 @@ pub async fn is_invited(tx: &mut Tx, email_folded: &str, now: Time) -> Result<bo
     Ok(!store::invitations::open_for_address(tx, email_folded, now).await?.is_empty())
 }
 
-/// Ends the invitation, with or without a new membership; returns `None` if it had already ended.
+/// Ends the invitation, with or without a new membership. Returns `None` if it is no longer open.
 async fn accept(
     tenants: &Tenants,
     tx: &mut Tx,

@@ -1,14 +1,14 @@
 //! Tenants: organizations with their projects, members and invitations.
 //!
-//! * [`access`] decides who may do what and creates the scopes, by the tables in [`roles`].
+//! * [`access`] checks permissions with the tables in [`roles`], and creates the scopes.
 //! * [`organizations`], [`members`], [`invitations`], [`projects`] and [`project_members`] contain the
-//!   operations. Each takes the handle, a scope and checked values; it opens the transaction, repeats the
-//!   check under the lock, decides by a pure rule of [`rules`], writes, adds an audit entry, and commits, or
-//!   leaves that to its caller ([`db::Uncommitted`]). [`audit_log`] lists these entries, [`navigation`] the
-//!   contents of a page's navigation.
+//!   operations. Each operation takes the handle, a scope and checked values. It opens the transaction,
+//!   repeats the check under the lock, decides by a pure rule of [`rules`], writes, and adds an audit entry.
+//!   It commits, or leaves the commit to its caller ([`db::Uncommitted`]). [`audit_log`] lists the audit
+//!   entries, and [`navigation`] reads the contents of a page's navigation.
 //! * [`mails`] writes the e-mails of accounts and organizations when they are sent.
-//! * [`fields`] reads roles, visibility and addresses from input; [`store`] contains the SQL. Removals and
-//!   changes of roles are announced to every replica.
+//! * [`fields`] reads roles, visibility and addresses from input; [`store`] contains the SQL. Every replica
+//!   is notified of removals and changes of roles.
 
 pub mod access;
 pub mod audit_log;
@@ -51,24 +51,25 @@ pub struct Parts {
     pub random: Random,
     pub outbox: Arc<Outbox>,
     pub limits: Limits,
-    /// The providers of sign-ons.
+    /// The identity providers.
     pub providers: Arc<Providers>,
-    /// The part of billing in creating and deleting an organization.
+    /// The steps of billing when an organization is created or deleted.
     pub money: MoneyHooks,
 }
 
 impl Tenants {
-    /// A handle on these parts.
+    /// Creates a handle with these parts.
     pub fn new(db: Db, parts: Parts) -> Self {
         Self(Arc::new((db, parts)))
     }
 
-    /// Returns the database; only operations of this crate open transactions.
+    /// Returns the database. It is private to this crate, so that only operations of this crate open
+    /// transactions.
     pub(crate) fn db(&self) -> &Db {
         &self.0.0
     }
 
-    /// Lets the commit of this result wake the job that sends e-mails.
+    /// Wakes the job that sends e-mails when this result is committed.
     pub(crate) fn notify_after<T>(&self, result: Uncommitted<T>) -> Uncommitted<T> {
         let outbox = Arc::clone(&self.outbox);
         result.then(move || outbox.notify_one())
@@ -93,7 +94,7 @@ pub struct MoneyHooks {
 /// The type of [`MoneyHooks::open`].
 pub type OpenHook =
     Box<dyn for<'a> Fn(&'a mut Tx, TenantOpening) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
-/// The type of [`MoneyHooks::settle`]. Its errors refuse the deletion.
+/// The type of [`MoneyHooks::settle`]. If it returns an error, the organization isn't deleted.
 pub type SettleHook =
     Box<dyn for<'a> Fn(&'a mut Tx, TenantClosing<'a>) -> BoxFuture<'a, Result<(), Error>> + Send + Sync>;
 
@@ -101,13 +102,13 @@ pub type SettleHook =
 #[derive(Clone, Debug)]
 pub struct TenantOpening {
     pub organization_id: OrganizationId,
-    /// The person who creates it.
+    /// The user who creates the organization.
     pub user_id: UserId,
-    /// The mailbox of the person's address.
+    /// The mailbox of the user's address.
     pub mailbox: PlainMailbox,
-    /// `true` if the person's address is verified.
+    /// `true` if the user's address is verified.
     pub is_verified: bool,
-    /// `true` if an organization of this person was given the first credit limit before, even if it was
+    /// `true` if an organization of this user has already received the first credit limit, even if it was
     /// deleted.
     pub had_credit: bool,
     pub now: Time,
@@ -127,7 +128,7 @@ pub struct TenantClosing<'a> {
 #[derive(Clone, Debug)]
 pub struct Search<R> {
     pub page: Page,
-    /// Text that the folded name or address must contain; empty for all.
+    /// The text that the folded name or address must contain; empty for all entries.
     pub folded: String,
     /// The role that an entry must have; `None` for all.
     pub role: Option<R>,

@@ -1,5 +1,5 @@
-//! The e-mails of accounts and organizations, written when they are sent: to the current owner of the
-//! address, with a fresh token in the link.
+//! The e-mails of accounts and organizations. They are written when they are sent: to the current owner of
+//! the address, with a new token in the link.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct MailWriter {
     pub clock: Clock,
     /// The source of randomness.
     pub random: Random,
-    /// The start of links, without a slash at the end.
+    /// The public URL, which links begin with, without a slash at the end.
     pub public_url: String,
 }
 
@@ -49,8 +49,8 @@ impl MailWriter {
         })
     }
 
-    /// Returns the e-mail, with a fresh token if it needs one; `None` if the e-mail has no recipient, or no
-    /// longer has a reason.
+    /// Writes an e-mail, with a new token if it needs one; `None` if the e-mail has no recipient or is no
+    /// longer needed.
     ///
     /// # Errors
     /// The database fails.
@@ -61,7 +61,7 @@ impl MailWriter {
         match mail.template {
             Template::Invitation => return self.invitation(mail, user.as_ref()).await,
             Template::ChangeEmail => return self.email_change(mail, user.as_ref()).await,
-            // The account has another address by now.
+            // The account already has another address.
             Template::EmailChanged => {
                 let username = mail.about.by.as_deref().unwrap_or_default();
                 return self.letter(mail, &mail.email, username, None, &mail.about).map(Some);
@@ -73,7 +73,7 @@ impl MailWriter {
         };
         let link = match (mail.template, user.email_verified_at) {
             (Template::VerifyEmail, Some(_)) => return Ok(None),
-            // E-mails about logins and the address go to verified addresses only.
+            // These e-mails are sent only to verified addresses.
             (
                 Template::LoginsRefused
                 | Template::NewLogin
@@ -95,7 +95,7 @@ impl MailWriter {
                 return Ok(None);
             }
             (Template::VerifyEmail, None) => Some((Purpose::VerifyEmail, VERIFICATION_LINK_MS, None)),
-            // A link requested before the password was changed must not set another one afterwards.
+            // A link that was requested before a change of the password must not work after it.
             (Template::ResetPassword, _) => {
                 Some((Purpose::ResetPassword, RESET_LINK_MS, Some(mail.created_at)))
             }
@@ -113,8 +113,8 @@ impl MailWriter {
         self.letter(mail, &user.email, &user.username, token.as_ref(), &mail.about).map(Some)
     }
 
-    /// Writes an invitation, whose guest may have no account; `None` if it has ended, or was sent again since
-    /// by another e-mail.
+    /// Writes an invitation; `None` if it has ended, or a later e-mail has sent it again. The guest may have
+    /// no account.
     async fn invitation(&self, mail: &QueuedMail, guest: Option<&User>) -> Result<Option<Message>, Error> {
         let Some(id) = mail.about.invitation_id.as_deref().and_then(InvitationId::parse) else {
             return Ok(None);
@@ -125,12 +125,12 @@ impl MailWriter {
         let about = store::invitations::set_token(&mut tx, id, token.hash(), expires_at, now).await?;
         tx.commit().await?;
         let username = guest.map_or("", |user| &user.username);
-        // To the address as it was invited: the account's may be spelled in another way.
+        // The recipient is the invited address, which may be spelled differently from the account's address.
         about.map(|about| self.letter(mail, &mail.email, username, Some(&token), &about)).transpose()
     }
 
-    /// Writes the e-mail to a new address of an account: with a link, or without one if another account has
-    /// the address; `None` if the account no longer waits for it.
+    /// Writes the e-mail to a new address of an account; `None` if this address is no longer pending. If
+    /// another account has the address, the e-mail contains no link.
     async fn email_change(&self, mail: &QueuedMail, holder: Option<&User>) -> Result<Option<Message>, Error> {
         let Some(user_id) = mail.about.user_id.as_deref().and_then(UserId::parse) else {
             return Ok(None);
@@ -150,7 +150,7 @@ impl MailWriter {
         let Some(user) = user.filter(|_| is_awaited) else {
             return Ok(None);
         };
-        // To the address as it was entered, however another account spells it.
+        // The recipient is the address as entered, which another account may spell differently.
         match holder.filter(|holder| holder.id != user_id) {
             None => self.letter(mail, &mail.email, &user.username, Some(&token), &mail.about).map(Some),
             Some(holder) => {
@@ -181,7 +181,7 @@ impl MailWriter {
         letter.write()
     }
 
-    /// Stores a new token, in place of an older one. Returns `None` if the account has another address by now,
+    /// Stores a new token, in place of an earlier one. Returns `None` if the account has another address now,
     /// or its password has changed since `requested_at`.
     async fn new_token(
         &self,
@@ -194,7 +194,7 @@ impl MailWriter {
         let now = self.clock.now();
         let mut tx = self.db.write().await?;
         accounts::store::users::lock(&mut tx, user.id).await?;
-        // The link would otherwise work for the reader of an address that the account no longer has.
+        // Otherwise, someone who reads e-mails to the account's old address could use the link.
         if !accounts::store::users::has_address(&mut tx, user.id, &user.email_folded).await? {
             return Ok(None);
         }

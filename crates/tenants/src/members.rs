@@ -38,7 +38,7 @@ pub fn list<'a>(
 /// The maximum number of projects in a [`MemberDetail`].
 const MAX_PROJECTS: usize = 100;
 
-/// A member, and the data of their membership.
+/// A member, with the data about their membership.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberDetail {
     /// The caller's role.
@@ -46,16 +46,16 @@ pub struct MemberDetail {
     pub member: Member<OrganizationId>,
     /// `true` if the organization has an owner other than the member.
     pub has_other_owner: bool,
-    /// The projects of the organization that the member belongs to, at most 100, by name.
+    /// The projects of the organization that the member belongs to, at most 100, sorted by name.
     pub projects: Vec<MemberProject>,
-    /// `true` if the member has more.
+    /// `true` if the member belongs to more projects.
     pub has_more_projects: bool,
 }
 
 /// Returns the member with their projects.
 ///
 /// # Errors
-/// 404 if the member has left meanwhile.
+/// 404 if the member has left in the meantime.
 pub async fn read(tenants: &Tenants, scope: &MemberScope) -> Result<MemberDetail, Error> {
     let (organization_id, member_id) = (scope.organization_id(), scope.member_id());
     let limit = i64::try_from(MAX_PROJECTS).unwrap_or(i64::MAX).saturating_add(1);
@@ -68,13 +68,13 @@ pub async fn read(tenants: &Tenants, scope: &MemberScope) -> Result<MemberDetail
     Ok(MemberDetail { caller: grantor.role, member, has_other_owner, projects, has_more_projects })
 }
 
-/// Changes the member's role, and returns the member after the change. Invitations that they have sent end
-/// with the role that allowed them. A change to the same role leaves `updated_at` unchanged.
+/// Changes the member's role, and returns the changed member. Invitations that they have sent end if the new
+/// role can't grant the invited role. A change to the same role doesn't change `updated_at`.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the member doesn't have the expected role; 403 for a role that the
-/// caller can't grant or revoke; `reauthentication_required` for a person who adds or removes an owner and
-/// hasn't recently confirmed who they are; 409 for the last owner.
+/// caller can't grant or revoke; `reauthentication_required` if a user adds or removes an owner without
+/// having recently confirmed their identity; 409 for the last owner.
 pub fn update<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,
@@ -109,13 +109,13 @@ pub fn update<'a>(
     })
 }
 
-/// Removes the member, and returns the actor. The member's memberships in the organization's projects are
-/// removed too, and the open invitations that they have sent end. API keys that they created still make model
-/// calls, but no longer manage anything, because their creator has no role.
+/// Removes the member, and returns the kind of actor. The member's memberships in the organization's projects
+/// are removed too, and the open invitations that they have sent end. API keys that they created can still
+/// make model calls, but can no longer manage anything, because their creator has no role.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; `reauthentication_required`
-/// for a person who removes another owner and hasn't recently confirmed who they are; 409 for the last owner.
+/// 404 and 403 as from the scope; 403 for a role that the caller can't revoke; `reauthentication_required` if
+/// a user removes another owner without having recently confirmed their identity; 409 for the last owner.
 pub fn delete<'a>(
     tenants: &'a Tenants,
     scope: &'a MemberScope,

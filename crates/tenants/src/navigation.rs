@@ -1,4 +1,4 @@
-//! The contents of a page's navigation: the person, their organizations, and the organization and the project
+//! The contents of a page's navigation: the user, their organizations, and the organization and the project
 //! that the page is about.
 
 use crate::access::CallerScope;
@@ -15,23 +15,24 @@ use crate::store::standings;
 
 pub use crate::store::navigation::{Organization, Person, Project};
 
-/// The maximum number of organizations in a [`Navigation`]: more don't fit into a menu.
+/// The maximum number of organizations in a [`Navigation`], so that they fit in a menu.
 pub const MAX_ORGANIZATIONS: i64 = 20;
 
 /// The contents of a page's navigation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Navigation {
-    /// The person; `None` if the account is gone.
+    /// The user; `None` if the account doesn't exist.
     pub person: Option<Person>,
-    /// The person's newest organizations, at most [`MAX_ORGANIZATIONS`].
+    /// The user's newest organizations, at most [`MAX_ORGANIZATIONS`].
     pub organizations: Vec<Organization>,
-    /// The organization that the page is about, if the person has a role in it.
+    /// The organization that the page is about, if the user has a role in it.
     pub organization: Option<Organization>,
-    /// The project that the page is about, if the person has a role in it.
+    /// The project that the page is about, if the user has a role in it.
     pub project: Option<Project>,
 }
 
-/// Returns the navigation for the caller on a page about this organization and project, in one statement.
+/// Returns the navigation of a page about this organization and project, for the caller. It is read with one
+/// statement.
 ///
 /// # Errors
 /// The database fails.
@@ -60,8 +61,8 @@ pub async fn read(
 /// The maximum number of owners that [`owners`] returns.
 const MAX_OWNERS: i64 = 3;
 
-/// Returns the names of owners of an organization, whom a person can ask for help: at most 3, newest first.
-/// Empty for a caller who may not see its members.
+/// Returns the usernames of owners of an organization, whom a user can ask for help: at most [`MAX_OWNERS`],
+/// newest first. The list is empty if the caller may not view the organization's members.
 ///
 /// # Errors
 /// The database fails.

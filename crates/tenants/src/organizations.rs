@@ -48,10 +48,11 @@ pub struct Created {
     pub username: String,
 }
 
-/// Creates an organization; the person becomes its owner.
+/// Creates an organization. The user becomes its owner.
 ///
 /// # Errors
-/// 409 if the person has an organization with this name, or as many as a person may create.
+/// 409 if the user has already created an organization with this name, or has reached the limit of
+/// organizations.
 pub fn create<'a>(
     tenants: &'a Tenants,
     scope: &'a PersonScope,
@@ -94,7 +95,8 @@ pub fn create<'a>(
     })
 }
 
-/// Returns one page of the organizations that the caller belongs to, newest first. An API key sees its own.
+/// Returns one page of the organizations that the caller belongs to, newest first. For an API key, this is
+/// only its own organization.
 ///
 /// # Errors
 /// The database fails.
@@ -129,21 +131,23 @@ pub struct Update {
     pub description: Patch<String>,
     pub default_role: Option<OrganizationRole>,
     pub allow_public_projects: Option<bool>,
-    /// Whether only people with a second factor get in.
+    /// `true` if members need a second factor to access the organization.
     pub require_second_factor: Option<bool>,
-    /// Whether members whom a provider of the organization speaks for get in only by a sign-on with it.
+    /// `true` if members must sign in with the organization's provider. [`crate::rules::sign_ons`] decides
+    /// which members this applies to.
     pub require_sign_on: Option<bool>,
 }
 
-/// Changes the organization, and returns it after the change. A change to the same values leaves `updated_at`
-/// unchanged.
+/// Changes the organization, and returns the changed organization. A change to the same values doesn't change
+/// `updated_at`.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the organization doesn't have the expected version; 409 if its
-/// creator has another organization with this name. Only an owner in person who has recently confirmed who they
-/// are, and meets the requirements, may change the requirements of members: else `insufficient_role`,
-/// `reauthentication_required`, `second_factor_enrolment_required`; 409 `organization_has_no_provider` if it
-/// has no provider to sign in with.
+/// creator has another organization with this name. To change the requirements for members, the caller must
+/// be an owner with an access token (`insufficient_role`), must have recently confirmed their identity
+/// (`reauthentication_required`), and needs a second factor to require one
+/// (`second_factor_enrolment_required`). 409 `organization_has_no_provider` if a sign-on is required, but the
+/// organization has no provider.
 pub fn update<'a>(
     tenants: &'a Tenants,
     scope: &'a OrgScope,
@@ -194,7 +198,7 @@ pub fn update<'a>(
     })
 }
 
-/// Refuses a caller who may not change the requirements of members.
+/// Checks that the caller may change the requirements for members.
 async fn check_may_require(
     tenants: &Tenants,
     tx: &mut Tx,
@@ -207,7 +211,7 @@ async fn check_may_require(
         return Err(Error::new(Code::InsufficientRole).message(message));
     }
     scope.caller().require_proof()?;
-    // Owners can't lock themselves out: they must have a second factor themselves, and need no sign-on.
+    // Owners can't lock themselves out: they must already have a second factor, and never need a sign-on.
     if after.second_factor && !before.second_factor {
         second_factor::require(tx, scope.user_id()).await?;
     }
@@ -220,12 +224,12 @@ async fn check_may_require(
     Ok(())
 }
 
-/// Deletes the organization with its projects, keys, memberships and invitations. Its usage stays on record.
-/// The other members are notified by mail.
+/// Deletes the organization with its projects, keys, memberships and invitations. Its usage records are kept.
+/// The other members are notified by e-mail.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; `reauthentication_required` for a person who hasn't recently confirmed who
-/// they are; 412 if the organization doesn't have the expected version; 409 while either side owes money or
+/// 404 and 403 as from the scope; `reauthentication_required` if a user hasn't recently confirmed their
+/// identity; 412 if the organization doesn't have the expected version; 409 while either side owes money or
 /// calls are in progress.
 pub fn delete<'a>(
     tenants: &'a Tenants,

@@ -25,21 +25,21 @@ use super::{ListPage, Search, Tenants};
 pub use crate::store::organization_members::Candidate;
 pub use crate::store::project_members::Member;
 
-/// A person to add to the project.
+/// A user to add to the project.
 #[derive(Clone, Copy, Debug)]
 pub struct New {
-    /// The person; `None` if the given text can't be a user's id.
+    /// The user's id; `None` if the given text isn't a valid user id.
     pub user_id: Option<UserId>,
     pub role: ProjectRole,
 }
 
-/// Adds a person to the project and returns them. A person who doesn't belong to the organization yet is
-/// added to it too, if the caller manages its members. The person is notified by mail, unless they added
+/// Adds a user to the project, and returns the new member. A user who doesn't belong to the organization yet
+/// is added to it too, if the caller may manage its members. The user is notified by e-mail unless they added
 /// themselves.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 404 for an unknown person; 403 for a role that the caller can't grant; 409
-/// for a member.
+/// 404 and 403 as from the scope; 404 if the user doesn't exist; 403 for a role that the caller can't grant;
+/// 409 if the user is already a member.
 pub fn create<'a>(
     tenants: &'a Tenants,
     scope: &'a ProjectScope,
@@ -80,7 +80,7 @@ pub fn create<'a>(
     })
 }
 
-/// Adds a person to the organization, with its default role.
+/// Adds a user to the organization, with the organization's default role.
 async fn add_to_organization(
     tenants: &Tenants,
     tx: &mut LockedTx<'_>,
@@ -98,8 +98,8 @@ async fn add_to_organization(
     record(tenants, tx, scope, Action::MemberAdded, user.id.to_string(), now).await
 }
 
-/// Returns one page of the project's own members, newest first. People who may act in it by their role in the
-/// organization aren't listed.
+/// Returns one page of the project's explicit members, newest first. Members of the organization who have
+/// access through their organization role aren't listed.
 ///
 /// # Errors
 /// The database fails.
@@ -117,11 +117,11 @@ pub fn list<'a>(
     })
 }
 
-/// The maximum number of people in a list of [`candidates`].
+/// The maximum number of users in a list of [`candidates`].
 const MAX_CANDIDATES: i64 = 20;
 
-/// Returns the members of the organization who can be added to the project, at most 20, newest first; with a
-/// search, only those whose folded address or username contains it.
+/// Returns the members of the organization who can be added to the project, at most 20, newest first. Their
+/// folded address or username contains `search_folded`.
 ///
 /// # Errors
 /// The database fails.
@@ -145,15 +145,15 @@ pub struct MemberDetail {
 /// Returns the member.
 ///
 /// # Errors
-/// 404 if the member has left meanwhile.
+/// 404 if the member has left in the meantime.
 pub async fn read(tenants: &Tenants, scope: &ProjectMemberScope) -> Result<MemberDetail, Error> {
     let mut tx = tenants.db().read().await?;
     let (grantor, member) = scope.find(&mut tx).await?;
     Ok(MemberDetail { caller: grantor.role, member })
 }
 
-/// Changes the member's role, and returns the member after the change. A change to the same role leaves
-/// `updated_at` unchanged.
+/// Changes the member's role, and returns the changed member. A change to the same role doesn't change
+/// `updated_at`.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the member doesn't have the expected role; 403 for a role that the
@@ -183,8 +183,8 @@ pub fn update<'a>(
     })
 }
 
-/// Removes the member, and returns the actor. API keys that the member created remain, with the rights that
-/// their creator still has.
+/// Removes the member, and returns the kind of actor. API keys that the member created remain, with the
+/// permissions that the member still has.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 403 for a role that the caller can't revoke.
@@ -219,8 +219,8 @@ async fn record(
     Ok(trail::record(tx, scope.trail(), &event, now, &tenants.random).await?)
 }
 
-/// The target of an audit entry. A membership has no id of its own, and the user's id alone would not name
-/// the project.
+/// Returns the target of an audit entry. A membership has no id, so the target consists of the project's id
+/// and the user's id.
 fn target(scope: &ProjectScope, user_id: UserId) -> String {
     format!("{}/{user_id}", scope.project_id())
 }

@@ -37,7 +37,7 @@ pub struct New {
     /// Unique in the organization.
     pub name: Name,
     pub description: Option<String>,
-    /// The settings, checked against the catalog.
+    /// The settings. The caller has checked them against the catalog.
     pub settings: Settings,
     pub visibility: Visibility,
 }
@@ -52,11 +52,11 @@ pub struct Settings {
     pub temperature: Option<Ppm>,
 }
 
-/// Creates a project and returns it; the caller becomes its owner.
+/// Creates a project, and returns it. The caller becomes its owner.
 ///
 /// # Errors
-/// 404 and 403 as from the scope; 409 if the organization has a project with this name, or as many as it may
-/// have.
+/// 404 and 403 as from the scope; 409 if the organization already has a project with this name, or has
+/// reached the limit of projects.
 pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Uncommitted<Project>, Error> {
     let now = tenants.clock.now();
     let row = Project {
@@ -87,7 +87,7 @@ pub async fn create(tenants: &Tenants, scope: &OrgScope, new: New) -> Result<Unc
 }
 
 /// Returns one page of the projects that the caller can view, newest first, each with the caller's effective
-/// role. An API key sees its own.
+/// role. For an API key, this is only its own project.
 ///
 /// # Errors
 /// The database fails.
@@ -115,7 +115,7 @@ pub async fn list(
 /// Returns the project with its counts.
 ///
 /// # Errors
-/// 404 if it was removed after the scope was admitted.
+/// 404 if the project was removed after the scope was admitted.
 pub fn read<'a>(
     tenants: &'a Tenants,
     scope: &'a ProjectScope,
@@ -132,7 +132,7 @@ pub fn read<'a>(
 pub struct Update {
     pub name: Option<Name>,
     pub description: Patch<String>,
-    /// Null clears all settings.
+    /// `Clear` removes all settings.
     pub settings: Patch<SettingsPatch>,
     pub visibility: Option<Visibility>,
 }
@@ -148,7 +148,7 @@ pub struct SettingsPatch {
 }
 
 impl Update {
-    /// Returns the project after the change.
+    /// Returns the changed project.
     fn onto(self, before: &Project) -> Project {
         let mut row = before.clone();
         row.name = self.name.map_or(row.name, |name| name.display);
@@ -167,8 +167,8 @@ impl Update {
     }
 }
 
-/// Changes the project, and returns it after the change. A change to the same values leaves `updated_at`
-/// unchanged. `check` checks the resulting default model and token limit against the catalog.
+/// Changes the project, and returns the changed project. A change to the same values doesn't change
+/// `updated_at`. `check` checks the new default model and token limit against the catalog.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the project doesn't have the expected version; the error of `check`;
@@ -203,8 +203,8 @@ pub async fn update(
     Ok(ProjectDetail { project: row, members_count, api_keys_count })
 }
 
-/// Deletes the project with its keys and memberships. Its usage stays on record. The other members are
-/// notified by mail.
+/// Deletes the project with its keys and memberships. Its usage records are kept. The other members are
+/// notified by e-mail.
 ///
 /// # Errors
 /// 404 and 403 as from the scope; 412 if the project doesn't have the expected version.
@@ -247,7 +247,7 @@ async fn emit_deleted_keys(
     Ok(())
 }
 
-/// The details of an e-mail about this project and the person who acted.
+/// Returns the details of an e-mail about this project and the acting user's username.
 pub(super) fn about(project: &ProjectAndOrganization, by: String) -> About {
     About {
         organization: Some(project.organization_name.clone()),

@@ -1,44 +1,44 @@
-//! The tables of roles: which role allows which action (docs/contract/access.md#roles-of-organizations).
+//! The tables of the actions that each role allows (docs/contract/access.md#roles-of-organizations).
 //!
-//! The two tables below are laid out like the document's. Only the scopes of [`crate::access`] read them; no
-//! handler looks at a role.
+//! The two tables below have the same layout as the tables in the contract. Only the scopes of
+//! [`crate::access`] read them; handlers don't check roles.
 
 use serde::Serialize;
 
 use schemars::JsonSchema;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// A person's role in an organization, from least to most.
+/// A user's role in an organization, from the lowest to the highest.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "snake_case")]
 pub enum OrganizationRole {
-    /// Sees the organization and its public projects.
+    /// Can view the organization and its public projects.
     Member,
-    /// Manages the organization, but can't delete it or grant the role of owner.
+    /// Can manage the organization, but can't delete it or make owners.
     Admin,
-    /// May do everything.
+    /// Can do everything.
     Owner,
 }
 
 db::words!(OrganizationRole);
 
-/// A person's role in a project, from least to most.
+/// A user's role in a project, from the lowest to the highest.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "snake_case")]
 pub enum ProjectRole {
-    /// Sees the project and its usage.
+    /// Can view the project and its usage.
     Viewer,
-    /// Sees the project and its usage, and builds with its keys.
+    /// Can view the project and its usage, and call models.
     Developer,
-    /// Runs the project, but can't delete it.
+    /// Can manage the project, but can't delete it.
     Admin,
-    /// May do everything.
+    /// Can do everything.
     Owner,
 }
 
@@ -91,7 +91,7 @@ pub enum OrganizationAction {
     ManageProjects,
     /// View summary, invoices and usage of the whole organization.
     ViewBilling,
-    /// Set budgets, the alert of the balance and the automatic top-up, pay, save a card.
+    /// Set budgets, the balance alert and the automatic top-up, pay, save a card.
     ManageBilling,
     /// View the audit log of the organization.
     ViewAuditLog,
@@ -114,13 +114,13 @@ impl OrganizationAction {
             Self::ManageMembers  => [YES, YES, NO ],
             Self::ViewMembers    => [YES, YES, YES],
             Self::ManageProjects => [YES, YES, NO ],
-            // Only those who run the organization see its money
+            // Only owners and admins can see the organization's money
             // (docs/contract/access.md#roles-of-organizations).
             Self::ViewBilling    => [YES, YES, NO ],
             Self::ManageBilling  => [YES, NO,  NO ],
-            // Its entries have the addresses of people.
+            // Its entries contain users' addresses.
             Self::ViewAuditLog   => [YES, YES, NO ],
-            // They carry the organization's data to somewhere else.
+            // Webhooks send the organization's data to other servers.
             Self::ManageWebhooks => [YES, NO,  NO ],
         }
     }
@@ -143,7 +143,7 @@ pub enum ProjectAction {
     ManageApiKeys,
     /// View usage statistics.
     ViewUsage,
-    /// Call models in the project's name with an access token, without an API key.
+    /// Call models on behalf of the project with an access token, without an API key.
     CallModels,
 }
 
@@ -162,8 +162,7 @@ impl ProjectAction {
             Self::ViewMembers   => [YES, YES, YES, YES],
             Self::ManageApiKeys => [YES, YES, NO,  NO ],
             Self::ViewUsage     => [YES, YES, YES, YES],
-            // A call spends the organization's money, so a viewer may not; a developer builds with the
-            // project.
+            // A call spends the organization's money, so viewers can't call models.
             Self::CallModels    => [YES, YES, YES, NO ],
         }
     }
@@ -176,15 +175,16 @@ impl ProjectAction {
 pub enum Visibility {
     /// Visible to its members, and to the organization's owners and admins.
     Private,
-    /// Visible to every member of the organization, as viewer.
+    /// Visible to every member of the organization, with the role of viewer.
     Public,
 }
 
 db::words!(Visibility);
 
-/// Returns a person's effective role in a project (docs/contract/access.md#effective-roles): the highest of
-/// the project's own role, owner for those who manage the organization's projects, and viewer for a member if
-/// the project is open to the organization (`public`, and public projects allowed).
+/// Returns a user's effective role in a project (docs/contract/access.md#effective-roles). This is the
+/// highest of these roles: the explicit role in the project; owner, if the user can manage the organization's
+/// projects; and viewer, if the user is a member and the project is open to the organization (it is `public`,
+/// and public projects are allowed).
 pub fn effective_project_role(
     organization_role: Option<OrganizationRole>,
     project_role: Option<ProjectRole>,

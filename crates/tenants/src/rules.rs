@@ -1,4 +1,4 @@
-//! Pure rules, without I/O: roles, invitations, limits of counts, addresses and settings.
+//! Pure rules, without I/O.
 
 pub mod allowed_ips;
 pub mod counts;

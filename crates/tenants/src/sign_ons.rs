@@ -1,4 +1,5 @@
-//! Memberships that sign-ons with a provider create, change and end, and the members who need a sign-on.
+//! Memberships that sign-ons with a provider create, change and end, and the check for members who need a
+//! sign-on.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use trail::{Action, Event, Trail};
 
 use super::Tenants;
 
-/// Returns the provider that a member of an organization which requires sign-ons has to sign in with; `None`
-/// if the session meets the requirement.
+/// Returns the provider that the member must sign in with, if the organization requires sign-ons; `None` if
+/// the session already meets the requirement.
 ///
 /// # Errors
 /// The database fails.
@@ -33,7 +34,8 @@ pub async fn missing(
     signed_in_by.missing(&mut tx, organization_id, user_id).await
 }
 
-/// Creates, changes or ends the membership of a person who has signed on, in the transaction of the sign-on.
+/// Creates, changes or ends the membership of a user who has signed in with a provider, in the transaction of
+/// the sign-on.
 ///
 /// # Errors
 /// The database fails.

@@ -14,23 +14,22 @@ use super::SignedInBy;
 use super::project_roles::{Roles, roles};
 use crate::store::organizations::Requirements;
 
-/// A person with an access token, or an API key that acts for people.
+/// A user with an access token, or an API key that acts on behalf of users.
 ///
-/// A key acts with the roles of the person who created it. A secret that another person made by a rotation
-/// acts with the lower of both people's roles, so that a rotation can't grant a role that its author doesn't
-/// have.
+/// A key acts with the roles of its creator. If another user has rotated its secret, the lower of both users'
+/// roles applies, so that a rotation can't grant a role that the user who rotates doesn't have.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The person, or the key's creator.
+    /// The user, or the key's creator.
     pub user_id: UserId,
-    /// The person who created this secret of the key, if that isn't the key's creator: their roles apply as
+    /// The user who created this secret by a rotation, if they aren't the key's creator. Their roles apply as
     /// well.
     pub rotated_by: Option<UserId>,
     /// The limits of the API key, if the caller is one.
     pub key: Option<KeyLimits>,
-    /// `true` for a person who has recently confirmed who they are.
+    /// `true` for a user who has recently confirmed their identity.
     pub is_fresh: bool,
-    /// The person's sign-in method; `None` for an API key, and where it makes no difference.
+    /// The user's sign-in method; `None` for an API key, or if it makes no difference.
     pub signed_in_by: Option<SignedInBy>,
 }
 
@@ -38,20 +37,20 @@ pub struct Caller {
 #[derive(Clone, Debug)]
 pub struct KeyLimits {
     pub id: ApiKeyId,
-    /// The one organization that it may act in.
+    /// The only organization that the key may act in.
     pub organization_id: OrganizationId,
-    /// The one project in it.
+    /// The only project that the key may act in.
     pub project_id: ProjectId,
-    /// `true` if the key has every permission and is limited neither to models nor in tokens: only such a key
-    /// may manage.
+    /// `true` if the key has every permission and no limit on models or tokens. Only such a key can manage an
+    /// organization.
     pub is_unrestricted: bool,
-    /// `true` if the configuration lets keys make this request (`api_keys.management`).
+    /// `true` if the configuration allows keys to make this request (`api_keys.management`).
     pub may_manage: bool,
     /// The addresses that keys created by this key are restricted to.
     pub allowed_ips: Option<AllowedIps>,
-    /// The maximum number of requests per minute of such a key.
+    /// The maximum `rate_limit` of keys created by this key, in requests per minute.
     pub rate_limit: Option<i64>,
-    /// The latest end of such a key.
+    /// The latest expiry of keys created by this key.
     pub expires_at: Option<Time>,
 }
 
@@ -68,32 +67,32 @@ impl KeyLimits {
 /// The API keys that an action admits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
-    /// Only keys that aren't restricted to some model calls.
+    /// Only keys that aren't restricted to certain model calls.
     Unrestricted,
     /// Restricted keys too, so that they can read their own usage.
     Any,
 }
 
 impl Caller {
-    /// A person with an access token.
+    /// Creates the caller for a user with an access token.
     pub fn person(user_id: UserId) -> Self {
         Self { user_id, rotated_by: None, key: None, is_fresh: false, signed_in_by: None }
     }
 
-    /// Returns the person with this freshness: whether they have recently confirmed who they are.
+    /// Sets whether the user has recently confirmed their identity.
     #[must_use]
     pub fn with_freshness(self, is_fresh: bool) -> Self {
         Self { is_fresh, ..self }
     }
 
-    /// Returns the person with this sign-in method.
+    /// Sets the user's sign-in method.
     #[must_use]
     pub fn with_sign_in(self, signed_in_by: SignedInBy) -> Self {
         Self { signed_in_by: Some(signed_in_by), ..self }
     }
 
-    /// Refuses a person who hasn't recently confirmed who they are: an old session can't end an organization, or
-    /// grant power over one. API keys have no sessions, and need no proof.
+    /// Checks that the user has recently confirmed their identity, so that an old session can't delete an
+    /// organization or make owners. API keys have no sessions, so the check doesn't apply to them.
     ///
     /// # Errors
     /// `reauthentication_required`.
@@ -101,7 +100,7 @@ impl Caller {
         if self.key.is_some() || self.is_fresh { Ok(()) } else { Err(Code::ReauthenticationRequired.into()) }
     }
 
-    /// Refuses a person who doesn't meet the organization's requirements. They don't apply to API keys.
+    /// Checks that the user meets the organization's requirements, which don't apply to API keys.
     ///
     /// # Errors
     /// `sign_on_required`, `second_factor_enrolment_required`.
@@ -115,7 +114,7 @@ impl Caller {
             return Ok(());
         }
         if requirements.sign_on {
-            // A person not known to be signed in with the provider counts as not signed in with it.
+            // If the sign-in method is unknown, the user doesn't count as signed in with the provider.
             let signed_in_by = self.signed_in_by.as_ref().ok_or(Code::SignOnRequired)?;
             signed_in_by.check(tx, organization_id, self.user_id).await?;
         }
@@ -125,7 +124,7 @@ impl Caller {
         Ok(())
     }
 
-    /// As [`Self::check_requirements`], where the organization's settings aren't read yet.
+    /// Does the same as [`Self::check_requirements`], but also reads the organization's requirements.
     ///
     /// # Errors
     /// `sign_on_required`, `second_factor_enrolment_required`.
@@ -141,14 +140,14 @@ impl Caller {
         self.check_requirements(tx, organization_id, requirements).await
     }
 
-    /// Returns the person who has the credential: for a key, the person who last rotated it, else its
+    /// Returns the user who has the credential. For a key, this is the user who last rotated it, or else its
     /// creator.
     pub fn holder(&self) -> UserId {
         self.rotated_by.unwrap_or(self.user_id)
     }
 
-    /// Refuses a calling API key that would create, change or rotate a key with wider restrictions or a
-    /// longer life than its own.
+    /// Checks that a key that the calling API key creates, changes or rotates doesn't exceed the restrictions
+    /// and the lifetime of the calling key.
     ///
     /// # Errors
     /// 403 `key_exceeds_caller`.
@@ -185,7 +184,7 @@ impl Caller {
         Ok(found.lower(roles(tx, organization_id, project_id, user_id).await?))
     }
 
-    /// Refuses a key outside its own organization and, if one is given, its own project.
+    /// Checks that a key acts in its own organization and, if one is given, its own project.
     pub(super) fn check_key_scope(
         &self,
         organization_id: OrganizationId,
@@ -202,7 +201,7 @@ impl Caller {
         }
     }
 
-    /// Refuses a key that isn't of this kind, and requests that the configuration doesn't allow keys.
+    /// Checks that a key is of this kind, and that the configuration allows keys to make this request.
     pub(super) fn check_may_manage(&self, kind: KeyKind) -> Result<(), Error> {
         match &self.key {
             Some(key) if kind == KeyKind::Unrestricted && !key.is_unrestricted => {

@@ -17,7 +17,7 @@ pub struct CallerScope {
 }
 
 impl CallerScope {
-    /// Admits people, and keys of this kind.
+    /// Admits users, and keys of this kind.
     ///
     /// # Errors
     /// 403.
@@ -25,7 +25,7 @@ impl CallerScope {
         caller.check_may_manage(kind)?;
         Ok(Self { caller })
     }
-    /// The person whose roles apply; for an API key, its creator.
+    /// Returns the user whose roles apply; for an API key, its creator.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id
     }
@@ -35,7 +35,7 @@ impl CallerScope {
     }
 }
 
-/// A person with an access token.
+/// A user with an access token.
 #[derive(Clone, Debug)]
 pub struct PersonScope {
     user_id: UserId,
@@ -43,7 +43,7 @@ pub struct PersonScope {
 }
 
 impl PersonScope {
-    /// Admits people.
+    /// Admits users with an access token.
     ///
     /// # Errors
     /// 403 for an API key.
@@ -56,16 +56,17 @@ impl PersonScope {
     pub fn user_id(&self) -> UserId {
         self.user_id
     }
-    /// The caller's data for the audit trail.
+    /// Returns the caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 
-    /// Locks the person's row, so that of two organizations created simultaneously the second sees the first,
-    /// and reads the facts that decide about another one.
+    /// Locks the user's row, and reads the data that decides whether the user can create another
+    /// organization. The lock serializes concurrent requests, so that each of them counts the organizations
+    /// of the others.
     ///
     /// # Errors
-    /// 401 if the account is gone.
+    /// 401 if the account doesn't exist.
     pub async fn lock_and_recheck<'t>(
         &self,
         tx: &'t mut Tx,

@@ -1,4 +1,4 @@
-//! The scope of one invitation, for withdrawing it or sending it again.
+//! The scope for withdrawing an invitation or sending it again.
 
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
@@ -15,7 +15,7 @@ use crate::store::invitations::FoundInvitation;
 use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
-/// The right to withdraw an invitation, or to send it again.
+/// The permission to withdraw an invitation, or to send it again.
 #[derive(Clone, Debug)]
 pub struct InvitationScope {
     caller: Caller,
@@ -25,7 +25,7 @@ pub struct InvitationScope {
 }
 
 impl InvitationScope {
-    /// Admits a caller who invites members.
+    /// Admits a caller who may invite members.
     ///
     /// # Errors
     /// 404 and 403.
@@ -58,15 +58,15 @@ impl InvitationScope {
         })
     }
 
-    /// The caller.
+    /// Returns the caller.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
-    /// The caller's data for the audit trail.
+    /// Returns the caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// The person whose roles apply; for an API key, its creator.
+    /// Returns the user whose roles apply; for an API key, its creator.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id
     }
@@ -77,8 +77,8 @@ impl InvitationScope {
         self.invitation_id
     }
 
-    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
-    /// since. Returns the invitation at the time `now`.
+    /// Locks the organization and repeats the check of `admit`, because its result may have changed. Returns
+    /// the invitation with its status at the time `now`.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -104,7 +104,7 @@ impl InvitationScope {
     }
 }
 
-/// Returns the role, if it allows to invite members.
+/// Returns the role if it allows the caller to invite members.
 fn inviter(role: Option<OrganizationRole>) -> Result<OrganizationRole, Error> {
     let role = role.filter(|role| role.allows(OrganizationAction::InviteMembers));
     Ok(role.ok_or(Code::InsufficientRole)?)
@@ -113,7 +113,7 @@ fn inviter(role: Option<OrganizationRole>) -> Result<OrganizationRole, Error> {
 /// An invitation, read under the organization's lock.
 #[derive(Clone, Debug)]
 pub struct LockedInvitation {
-    /// The caller as a person or key that grants roles.
+    /// The caller as a grantor of roles.
     pub grantor: Grantor<OrganizationRole>,
     pub row: FoundInvitation,
 }

@@ -1,14 +1,15 @@
-//! The write transaction that proves that the caller's right was checked under the lock.
+//! The write transaction that proves that the caller's permission was checked under the lock.
 
 use std::ops::{Deref, DerefMut};
 
 use db::Tx;
 
-/// A write transaction in which the caller's right was checked again under the lock that the write needs.
+/// A write transaction in which the caller's permission was checked again under the lock that the write
+/// needs.
 ///
 /// The statements that change organizations, projects, members, invitations and API keys take this type, and
-/// only the `lock_…` functions of this module's scopes create it. An operation that writes after no more than
-/// the check of `admit` doesn't compile:
+/// only the `lock_…` functions of this module's scopes create it. An operation that writes without this check
+/// doesn't compile:
 ///
 /// ```compile_fail,E0308
 /// # use db::Db;
@@ -21,7 +22,7 @@ use db::Tx;
 /// }
 /// ```
 ///
-/// With the check under the lock it does:
+/// With the check under the lock, it compiles:
 ///
 /// ```
 /// # use db::Db;
@@ -37,7 +38,8 @@ use db::Tx;
 pub struct LockedTx<'t>(&'t mut Tx);
 
 impl<'t> LockedTx<'t> {
-    /// For the `lock_…` functions, once the lock is taken and the right was checked.
+    /// Wraps a transaction. Only for the `lock_…` functions, after they have taken the lock and checked the
+    /// permission.
     pub(super) fn new(tx: &'t mut Tx) -> Self {
         Self(tx)
     }

@@ -1,4 +1,5 @@
-//! Locks of changes that aren't a caller's: a guest accepts an invitation, or a provider's sign-on sets a membership.
+//! Locks for changes without a scope: a guest accepts an invitation, or a sign-on with a provider sets a
+//! membership.
 
 use db::Tx;
 use kernel::clock::Time;
@@ -10,9 +11,8 @@ use crate::store;
 use crate::store::invitations::{InvitationRoles, OpenInvitation};
 use crate::store::organization_members::MemberAndCaller;
 
-/// Takes the lock of the organization that the invitation is for, and reads the current roles of its sender
-/// and its guest; `None` if the invitation is no longer open. An invitation is a right of its own: its guest
-/// has no scope yet.
+/// Locks the organization of the invitation, and reads the current roles of the sender and the guest; `None`
+/// if the invitation is no longer open. The guest has no scope yet: the invitation is the permission.
 ///
 /// # Errors
 /// The database fails.
@@ -27,8 +27,8 @@ pub async fn lock_invitation<'t>(
     Ok(roles.map(|roles| (LockedTx::new(tx), roles)))
 }
 
-/// Takes the lock of the organization that a provider's sign-ons are for, and reads the person's membership;
-/// `None` if the organization doesn't exist. The right comes from the operator, who configured the provider.
+/// Locks the organization that a provider's sign-ons are for, and reads the user's membership; `None` if the
+/// organization doesn't exist. The permission comes from the operator, who configured the provider.
 ///
 /// # Errors
 /// The database fails.

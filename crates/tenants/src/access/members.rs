@@ -1,4 +1,4 @@
-//! The scope of one member of an organization, whom others manage or who leaves.
+//! The scope for managing a member of an organization, or for leaving it.
 
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
@@ -14,7 +14,7 @@ use crate::store::organization_members::Member;
 use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
-/// The right to change or remove a member.
+/// The permission to change or remove a member.
 #[derive(Clone, Debug)]
 pub struct MemberScope {
     caller: Caller,
@@ -25,7 +25,7 @@ pub struct MemberScope {
 }
 
 impl MemberScope {
-    /// Admits a caller who manages members and, with `may_leave`, the member.
+    /// Admits a caller who may manage members and, with `may_leave`, the member.
     ///
     /// # Errors
     /// 404 and 403.
@@ -60,11 +60,11 @@ impl MemberScope {
         })
     }
 
-    /// The caller.
+    /// Returns the caller.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
-    /// The caller's data for the audit trail.
+    /// Returns the caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
@@ -74,14 +74,14 @@ impl MemberScope {
     pub fn member_id(&self) -> UserId {
         self.member_id
     }
-    /// Returns `true` if the caller is the member in person: a key acts for its creator, but isn't that
-    /// person.
+    /// Returns `true` if the caller is the member. This is never the case for an API key, even if the member
+    /// created it.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 
-    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
-    /// since. Returns the member and the facts that decide about a change of them.
+    /// Locks the organization and repeats the check of `admit`, because its result may have changed. Returns
+    /// the member, with the data that decides whether the member may be changed.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -120,7 +120,7 @@ impl MemberScope {
 /// A member, read under the organization's lock.
 #[derive(Clone, Debug)]
 pub struct LockedMember {
-    /// The caller as a person or key that grants roles.
+    /// The caller as a grantor of roles.
     pub grantor: Grantor<OrganizationRole>,
     pub row: Member,
     /// `true` if the organization has an owner other than the member.

@@ -1,4 +1,4 @@
-//! Scopes of organizations; the table in [`crate::roles`] decides.
+//! Scopes of organizations. The table in [`crate::roles`] decides which actions a role allows.
 
 use crate::roles::{OrganizationAction, OrganizationRole};
 use crate::rules::membership::Grantor;
@@ -15,7 +15,7 @@ use crate::store::standings;
 use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
-/// The right to an action on an organization.
+/// The permission for an action on an organization.
 #[derive(Clone, Debug)]
 pub struct OrgScope {
     caller: Caller,
@@ -42,11 +42,11 @@ impl OrgScope {
         })
     }
 
-    /// The caller's data for the audit trail.
+    /// Returns the caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// The person whose roles apply; for an API key, its creator.
+    /// Returns the user whose roles apply; for an API key, its creator.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id
     }
@@ -57,11 +57,11 @@ impl OrgScope {
     pub fn into_organization(self) -> OrganizationDetail {
         self.organization
     }
-    /// The caller's role in it.
+    /// Returns the caller's role in the organization.
     pub fn role(&self) -> OrganizationRole {
         self.role
     }
-    /// The caller.
+    /// Returns the caller.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
@@ -70,8 +70,7 @@ impl OrgScope {
         self.caller.only_project()
     }
 
-    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
-    /// since.
+    /// Locks the organization and repeats the check of `admit`, because its result may have changed.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -113,17 +112,17 @@ impl OrgScope {
 #[derive(Clone, Debug)]
 pub struct LockedOrganization {
     pub found: OrganizationDetail,
-    /// The caller as a person or key that grants roles.
+    /// The caller as a grantor of roles.
     pub grantor: Grantor<OrganizationRole>,
 }
 
-/// An organization that exists, and the caller's role in it. Nothing is allowed yet.
+/// An organization that exists, and the caller's role in it. This isn't a permission yet.
 #[derive(Debug)]
 pub struct FoundOrganization {
     caller: Caller,
     organization: OrganizationDetail,
     role: Option<OrganizationRole>,
-    /// The refusal of a member who doesn't meet the organization's requirements.
+    /// The error if the caller doesn't meet the organization's requirements.
     meets_requirements: Result<(), Error>,
 }
 
@@ -142,7 +141,7 @@ impl FoundOrganization {
             .await?
             .ok_or(Code::OrganizationNotFound)?;
         let role = caller.organization_role(&mut tx, organization_id, standing.role).await?;
-        // The organization's requirements aren't revealed to non-members.
+        // Only members may learn the organization's requirements.
         let requirements = match role {
             Some(_) => standing.organization.organization.requirements(),
             None => Requirements::default(),

@@ -1,4 +1,4 @@
-//! The scope of one member of a project, whom others manage or who leaves.
+//! The scope for managing a member of a project, or for leaving it.
 
 use crate::Tenants;
 use crate::roles::{ProjectAction, ProjectRole};
@@ -12,7 +12,7 @@ use kernel::ids::{ProjectId, UserId};
 use super::{Caller, FoundProject, KeyKind, LockedTx, ProjectPath, ProjectScope, Roles};
 use trail::Trail;
 
-/// The right to change or remove a member.
+/// The permission to change or remove a member.
 #[derive(Clone, Debug)]
 pub struct ProjectMemberScope {
     project: ProjectScope,
@@ -21,7 +21,7 @@ pub struct ProjectMemberScope {
 }
 
 impl ProjectMemberScope {
-    /// Admits a caller who manages members and, with `may_leave`, the member.
+    /// Admits a caller who may manage members and, with `may_leave`, the member.
     ///
     /// # Errors
     /// 404 and 403.
@@ -45,8 +45,8 @@ impl ProjectMemberScope {
         })
     }
 
-    /// The scope of the project, for audit entries. It grants nothing beyond the change of the member, which
-    /// this scope's own `lock_and_recheck` checks.
+    /// Returns the scope of the project, for audit entries. It isn't a permission for anything except the
+    /// change of the member, which this scope's own `lock_and_recheck` checks.
     pub fn project(&self) -> &ProjectScope {
         &self.project
     }
@@ -56,14 +56,14 @@ impl ProjectMemberScope {
     pub fn member_id(&self) -> UserId {
         self.member_id
     }
-    /// Returns `true` if the caller is the member in person: a key acts for its creator, but isn't that
-    /// person.
+    /// Returns `true` if the caller is the member. This is never the case for an API key, even if the member
+    /// created it.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 
-    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
-    /// since. Returns the caller's current effective role, and the member.
+    /// Locks the organization and repeats the check of `admit`, because its result may have changed. Returns
+    /// the caller's current effective role, and the member.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.

@@ -1,4 +1,4 @@
-//! A person's roles in a project.
+//! A user's roles in a project.
 
 use crate::roles::{OrganizationRole, ProjectRole, effective_project_role};
 use crate::store::standings::{self, StandingWith};
@@ -6,7 +6,7 @@ use db::Tx;
 use kernel::error::{Code, Error};
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
-/// A person's roles in a project that exists.
+/// A user's roles in a project and its organization.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles {
     /// The role in the organization.
@@ -16,12 +16,12 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Returns `true` if both roles are at least those of the other person.
+    /// Returns `true` if both roles are at least as high as those of the other user.
     pub fn cover(self, other: Self) -> bool {
         self.organization_role >= other.organization_role && self.role >= other.role
     }
 
-    /// Returns the lower role of both people, in the organization and in the project.
+    /// Returns the lower role of both users, in the organization and in the project.
     pub(super) fn lower(self, other: Self) -> Self {
         Self {
             organization_role: self.organization_role.min(other.organization_role),
@@ -29,7 +29,7 @@ impl Roles {
         }
     }
 
-    /// Returns the roles and the extra row; 404 without the organization or the project.
+    /// Returns the roles and the extra row; 404 if the organization or the project doesn't exist.
     pub(super) fn from_standing<T>(standing: Option<StandingWith<T>>) -> Result<(Self, Option<T>), Error> {
         let standing = standing.ok_or(Code::OrganizationNotFound)?;
         let (organization_role, project) =
@@ -39,10 +39,10 @@ impl Roles {
     }
 }
 
-/// Returns a person's roles in an organization and one of its projects.
+/// Returns a user's roles in an organization and one of its projects.
 ///
 /// # Errors
-/// 404, from the outside in.
+/// 404 if the organization or the project doesn't exist.
 pub async fn roles(
     tx: &mut Tx,
     organization_id: OrganizationId,

@@ -1,4 +1,4 @@
-//! Scopes of projects; the tables in [`crate::roles`] decide.
+//! Scopes of projects. The tables in [`crate::roles`] decide which actions a role allows.
 
 use crate::roles::{OrganizationRole, ProjectAction, ProjectRole};
 use crate::rules::key_bounds::Bounds;
@@ -16,15 +16,15 @@ use super::project_roles::Roles;
 use super::{Caller, KeyKind, LockedTx};
 use trail::Trail;
 
-/// The organization and the project that a URL names.
+/// The organization and the project in a URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProjectPath {
     pub organization_id: OrganizationId,
-    /// `None` if the text in the URL can't be a project's id.
+    /// `None` if the text in the URL isn't a valid project id.
     pub project_id: Option<ProjectId>,
 }
 
-/// The right to an action on a project.
+/// The permission for an action on a project.
 #[derive(Clone, Debug)]
 pub struct ProjectScope {
     caller: Caller,
@@ -35,7 +35,7 @@ pub struct ProjectScope {
 }
 
 impl ProjectScope {
-    /// Admits a caller whose role allows the action; of API keys only those of this kind.
+    /// Admits a caller whose role allows the action. API keys must be of this kind.
     ///
     /// # Errors
     /// 404 and 403.
@@ -52,11 +52,11 @@ impl ProjectScope {
         })
     }
 
-    /// The caller's data for the audit trail.
+    /// Returns the caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
-    /// The person whose roles apply; for an API key, its creator.
+    /// Returns the user whose roles apply; for an API key, its creator.
     pub fn user_id(&self) -> UserId {
         self.caller.user_id
     }
@@ -69,14 +69,13 @@ impl ProjectScope {
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
-    /// The person who created the calling key's secret, if that isn't the key's creator: a new key is bound to
-    /// both.
+    /// Returns the user who created the calling key's secret by a rotation, if they aren't the key's creator.
+    /// A new key is bound to both users.
     pub fn rotated_by(&self) -> Option<UserId> {
         self.caller.rotated_by
     }
 
-    /// Takes the organization's lock and repeats the check of `admit`, because the answer may have changed
-    /// since.
+    /// Locks the organization and repeats the check of `admit`, because its result may have changed.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -89,12 +88,12 @@ impl ProjectScope {
         Ok((tx, LockedProject { organization_role, grantor, found: found.ok_or(Code::ProjectNotFound)? }))
     }
 
-    /// Does the same as [`Self::lock_and_recheck`], but reads another row instead of the project; `None` if
-    /// this row doesn't exist.
+    /// Does the same as [`Self::lock_and_recheck`], but reads another row instead of the project. The row is
+    /// `None` if it doesn't exist.
     ///
-    /// This takes the organization's lock and not the project's own: on PostgreSQL a transaction that adds an
-    /// API key locks the project's row too, and a second, stronger lock of it for a new name or a removal
-    /// would wait for that transaction while it waits for the first.
+    /// This locks the organization and not the project, to avoid a deadlock. On PostgreSQL, a transaction
+    /// that adds an API key also locks the project's row. If this function's transaction locked that row
+    /// first, and then needed a stronger lock for a new name or a removal, each could wait for the other.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -109,7 +108,7 @@ impl ProjectScope {
         Ok((LockedTx::new(tx), LockedProject { organization_role: roles.organization_role, grantor, found }))
     }
 
-    /// Takes the organization's lock and reads the caller's roles.
+    /// Locks the organization, and reads the caller's roles and another row of the project.
     pub(super) async fn lock<T: Extra>(&self, tx: &mut Tx, id: T::Id) -> Result<(Roles, Option<T>), Error> {
         store::organizations::lock(tx, self.organization_id).await?;
         self.find(tx, id).await
@@ -125,8 +124,8 @@ impl ProjectScope {
         Ok((self.caller.project_roles(tx, organization_id, project_id, roles).await?, found))
     }
 
-    /// Refuses a calling API key that would create a key with wider restrictions or a longer life than its
-    /// own.
+    /// Checks that a key that the calling API key creates doesn't exceed the restrictions and the lifetime of
+    /// the calling key.
     ///
     /// # Errors
     /// 403 `key_exceeds_caller`.
@@ -140,20 +139,20 @@ impl ProjectScope {
 pub struct LockedProject<T> {
     /// The caller's role in the organization.
     pub organization_role: Option<OrganizationRole>,
-    /// The caller, with the effective role in the project, as a person or key that grants roles.
+    /// The caller as a grantor of roles, with the effective role in the project.
     pub grantor: Grantor<ProjectRole>,
     /// The project, or the row that was read instead.
     pub found: T,
 }
 
-/// A project that exists, the caller's roles, and an extra row. Nothing is allowed yet.
+/// A project that exists, the caller's roles, and an extra row. This isn't a permission yet.
 #[derive(Debug)]
 pub struct FoundProject<T> {
     caller: Caller,
     organization_id: OrganizationId,
     project_id: ProjectId,
     roles: Roles,
-    /// The refusal of a member who doesn't meet the organization's requirements.
+    /// The error if the caller doesn't meet the organization's requirements.
     meets_requirements: Result<(), Error>,
     /// The extra row, if it exists.
     pub found: Option<T>,
@@ -163,7 +162,7 @@ impl<T: Extra> FoundProject<T> {
     /// Finds the project, the caller's roles and the extra row.
     ///
     /// # Errors
-    /// 404, from the outside in.
+    /// 404 if the organization or the project doesn't exist.
     pub async fn find(tx: &mut Tx, path: ProjectPath, id: T::Id, caller: Caller) -> Result<Self, Error> {
         let ProjectPath { organization_id, project_id } = path;
         let standing = standings::in_project(tx, organization_id, project_id, caller.user_id, id).await?;
@@ -171,7 +170,7 @@ impl<T: Extra> FoundProject<T> {
         let (roles, found) = Roles::from_standing(standing)?;
         let roles = caller.project_roles(tx, organization_id, project_id, roles).await?;
         let project_id = project_id.ok_or(Code::ProjectNotFound)?;
-        // The organization's requirements aren't revealed to non-members.
+        // Only callers with a role in the project may learn the organization's requirements.
         let requirements = roles.role.map(|_| requirements).unwrap_or_default();
         let meets_requirements = caller.check_requirements(tx, organization_id, requirements).await;
         Ok(Self { caller, organization_id, project_id, roles, meets_requirements, found })
@@ -179,17 +178,18 @@ impl<T: Extra> FoundProject<T> {
 }
 
 impl<T> FoundProject<T> {
-    /// The caller's roles.
+    /// Returns the caller's roles.
     pub fn roles(&self) -> Roles {
         self.roles
     }
 
-    /// Returns `true` if this is the caller in person: a key acts for its creator, but isn't that person.
+    /// Returns `true` if this user is the caller. This is never the case for an API key, even if the user
+    /// created it.
     pub(super) fn is_caller(&self, user_id: UserId) -> bool {
         self.caller.key.is_none() && self.caller.user_id == user_id
     }
 
-    /// Admits a caller whose role allows the action; of API keys only those of this kind.
+    /// Admits a caller whose role allows the action. API keys must be of this kind.
     ///
     /// # Errors
     /// 403.
@@ -197,7 +197,7 @@ impl<T> FoundProject<T> {
         self.admit_if(action, |role| role.allows(action), kind, trail)
     }
 
-    /// As [`Self::admit`], with another condition on the role.
+    /// Does the same as [`Self::admit`], with another condition on the role.
     pub(super) fn admit_if(
         self,
         action: ProjectAction,

@@ -1,4 +1,4 @@
-//! Organizations that are open only by a sign-on with their provider.
+//! The check for organizations that require a sign-on with their provider.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use kernel::error::{Code, Error};
 use kernel::ids::{ConnectionId, OrganizationId, UserId};
 use sign_on::{Provider, Providers};
 
-/// The sign-in method of a person.
+/// The sign-in method of a user.
 #[derive(Clone)]
 pub struct SignedInBy {
-    /// The connection with a provider that has opened the session; `None`: a password or a passkey has.
+    /// The connection to a provider that opened the session; `None` if a password or a passkey opened it.
     pub connection_id: Option<ConnectionId>,
-    /// The providers in use.
+    /// The configured providers.
     pub providers: Arc<Providers>,
 }
 
@@ -25,8 +25,8 @@ impl std::fmt::Debug for SignedInBy {
 }
 
 impl SignedInBy {
-    /// Returns the provider that a member of an organization which requires sign-ons has to sign in with;
-    /// `None` if the session meets the requirement.
+    /// Returns the provider that the member must sign in with, if the organization requires sign-ons; `None`
+    /// if the session already meets the requirement.
     ///
     /// # Errors
     /// The database fails.
@@ -54,10 +54,10 @@ impl SignedInBy {
         Ok(missing.and_then(|id| providers.iter().find(|provider| provider.settings.id == id).cloned()))
     }
 
-    /// Refuses a member who has to sign in with the organization's provider.
+    /// Checks that the member doesn't have to sign in with the organization's provider.
     ///
     /// # Errors
-    /// `sign_on_required`, which names the provider.
+    /// `sign_on_required`, with the provider's name in the message.
     pub(super) async fn check(
         &self,
         tx: &mut Tx,

@@ -8,10 +8,10 @@ use serde::{Serialize, Serializer};
 use kernel::error::Detail;
 use kernel::proxies::parse_range;
 
-/// The maximum number of entries of one `allowed_ips` list.
+/// The maximum number of entries in an `allowed_ips` list.
 pub const MAX_ALLOWED_IPS: usize = 100;
 
-/// The addresses from which a key may be used: 1 to 100 addresses or CIDR ranges, kept as entered.
+/// The addresses from which a key may be used: 1 to 100 addresses or CIDR ranges, stored as entered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllowedIps(Vec<AllowedIp>);
 
@@ -22,7 +22,7 @@ struct AllowedIp {
 }
 
 impl AllowedIps {
-    /// Parses a list; `param` is its JSON path, for instance `restrictions.allowed_ips`.
+    /// Parses a list. `param` is its JSON path, such as `restrictions.allowed_ips`.
     ///
     /// # Errors
     /// One detail for each invalid entry (`…[2]`, code `invalid_ip`), or one for the list (`empty`,
@@ -57,12 +57,12 @@ impl AllowedIps {
         self.0.iter().map(|entry| entry.text.as_str())
     }
 
-    /// Returns the approximate memory of the list in addition to its own size, in bytes.
+    /// Returns the approximate heap memory of the list, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.0.iter().map(|entry| size_of::<AllowedIp>() + entry.text.capacity()).sum()
     }
 
-    /// Returns `true` if every entry of this list lies within one entry of the other.
+    /// Returns `true` if every entry of this list is contained in an entry of the other list.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.iter().all(|own| other.0.iter().any(|entry| entry.range.contains(&own.range)))
     }
@@ -80,8 +80,8 @@ impl Serialize for AllowedIps {
     }
 }
 
-/// Returns `true` if a key with this list may be used from this address. With a list, an unknown address is
-/// refused.
+/// Returns `true` if a key with this list may be used from this address. An unknown address (`None`) isn't
+/// allowed unless the key has no list.
 pub fn ip_allowed(list: Option<&AllowedIps>, client: Option<IpAddr>) -> bool {
     match (list, client) {
         (None, _) => true,

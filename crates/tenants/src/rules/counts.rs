@@ -1,4 +1,4 @@
-//! Limits of counts: how many rows of a kind one person, organization or project may have.
+//! Limits on the number of rows of a kind that a user, an organization or a project can have.
 
 use kernel::error::{Code, Error};
 use kernel::limits::Limits;
@@ -6,7 +6,7 @@ use kernel::limits::Limits;
 /// A kind of row whose number is limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CountedKind {
-    /// Organizations that a person created and that still exist.
+    /// Organizations that a user created and that still exist.
     Organizations,
     /// Projects of an organization.
     Projects,
@@ -20,8 +20,8 @@ pub enum CountedKind {
     WebhooksOfInstallation,
 }
 
-/// Allows one more row of a kind if `count` of them exist. The caller holds a lock under which no other
-/// transaction adds one.
+/// Checks whether one more row of a kind may be added if `count` of them exist. The caller must hold a lock,
+/// so that no other transaction can add a row of this kind.
 ///
 /// # Errors
 /// 409 `limit_reached`.

@@ -1,7 +1,7 @@
-//! The effect of a sign-on with a provider on a membership: a pure rule.
+//! The rule for the effect of a sign-on on a membership. The rule is pure.
 //!
-//! Only memberships that sign-ons of the same provider created are changed. Groups that a provider doesn't
-//! report are unknown, not empty.
+//! Only memberships that sign-ons with the same provider created are changed. If a provider doesn't report
+//! groups, the groups are unknown, not empty.
 
 use crate::roles::OrganizationRole;
 use sign_on::settings::{Membership, Role};
@@ -16,13 +16,13 @@ impl From<Role> for OrganizationRole {
     }
 }
 
-/// The membership that a person has.
+/// A user's current membership.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Current {
     pub role: OrganizationRole,
-    /// `true` if sign-ons of the provider created it.
+    /// `true` if a sign-on with the provider created it.
     pub is_managed: bool,
-    /// `true` if the organization has another owner.
+    /// `true` if the organization has an owner other than this user.
     pub has_other_owner: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum Outcome {
     LastOwnerStays,
 }
 
-/// Decides about a membership; `groups` is `None` if the provider doesn't report any.
+/// Decides how a sign-on changes a membership. `groups` is `None` if the provider doesn't report any.
 pub fn decide(settings: &Membership, groups: Option<&[String]>, current: Option<Current>) -> Outcome {
     if current.is_some_and(|current| !current.is_managed) {
         return Outcome::Nothing;
@@ -52,7 +52,7 @@ pub fn decide(settings: &Membership, groups: Option<&[String]>, current: Option<
     match (current, wanted.map(OrganizationRole::from)) {
         (None, None) => Outcome::Nothing,
         (None, Some(role)) => Outcome::Join(role),
-        // Without groups, nothing can have changed.
+        // Without groups, the membership isn't changed.
         (Some(_), _) if !has_groups || groups.is_none() => Outcome::Nothing,
         (Some(current), Some(role)) if role == current.role => Outcome::Nothing,
         (Some(current), _) if current.role == OrganizationRole::Owner && !current.has_other_owner => {
@@ -70,9 +70,9 @@ mod tests {
     use super::*;
     use kernel::ids::OrganizationId;
 
-    /// Rows: the groups; then the outcome for a non-member, a managed member, a managed admin, the last owner
-    /// (managed), a managed owner with another owner, and an admin whose role people granted. The settings
-    /// map `staff` to member, `admins` to admin, `boss` to owner.
+    /// Each row has these columns: the groups, and the outcome for a non-member, a managed member, a managed
+    /// admin, the last owner (managed), a managed owner with another owner, and an admin whose role isn't
+    /// managed. The settings map `staff` to member, `admins` to admin and `boss` to owner.
     const DEFAULT_ROLE: &str = "
         absent        join:member  nothing       nothing        nothing      nothing         nothing
         empty         join:member  nothing       set:member     last_owner   set:member      nothing
@@ -91,7 +91,7 @@ mod tests {
         staff,admins  join:admin   set:admin     nothing        last_owner   set:admin       nothing
         boss,staff    join:owner   set:owner     set:owner      nothing      nothing         nothing
     ";
-    /// Without a claim of groups.
+    /// The outcomes without a `groups_claim`.
     const NO_CLAIM: &str = "
         absent        join:member  nothing       nothing        nothing      nothing         nothing
         admins        join:member  nothing       nothing        nothing      nothing         nothing

@@ -6,18 +6,19 @@ use kernel::error::{Code, Error};
 use schemars::JsonSchema;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-/// The status of an invitation. One that was withdrawn or replaced has none: it can no longer be found.
+/// The status of an invitation. An invitation that was withdrawn or replaced has no status, because it can no
+/// longer be found.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema, EnumString, IntoStaticStr, VariantArray,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "snake_case")]
 pub enum InvitationStatus {
-    /// Open.
+    /// The invitation is open.
     Pending,
-    /// The guest became a member through it, or already was one.
+    /// The guest has accepted the invitation, or was already a member.
     Accepted,
-    /// Expired without being accepted.
+    /// The invitation has expired without being accepted.
     Expired,
 }
 
@@ -27,7 +28,7 @@ impl InvitationStatus {
     /// Every status.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Refuses to withdraw an invitation, or to send it again, once it was accepted.
+    /// Returns an error if the invitation was accepted: it can no longer be withdrawn or sent again.
     ///
     /// # Errors
     /// 409 `already_accepted`.

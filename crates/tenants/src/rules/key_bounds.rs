@@ -1,11 +1,11 @@
-//! Bounds of the API keys that another API key hands out.
+//! Bounds of the API keys that another API key creates.
 
 use crate::rules::allowed_ips::AllowedIps;
 use kernel::clock::Time;
 use kernel::error::{Code, Error};
 
-/// The restrictions that bound a key which another API key creates, changes or rotates: from where it may be
-/// used, how often, and how long.
+/// The restrictions of a key that is created, changed or rotated by another API key: the addresses, the rate
+/// limit and the expiry.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
     pub allowed_ips: Option<&'a AllowedIps>,
@@ -15,10 +15,10 @@ pub struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    /// Refuses bounds that exceed those of the calling key.
+    /// Checks that these bounds don't exceed the bounds of the calling key.
     ///
     /// # Errors
-    /// 403 `key_exceeds_caller` with the first field that exceeds them.
+    /// 403 `key_exceeds_caller` with the first field that exceeds the bounds.
     pub fn check_within(&self, caller: &Bounds<'_>) -> Result<(), Error> {
         let within_addresses = match (self.allowed_ips, caller.allowed_ips) {
             (_, None) => true,

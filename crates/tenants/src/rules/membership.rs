@@ -1,7 +1,7 @@
-//! Rules of granting roles in an organization (docs/contract/access.md#granting-roles).
+//! Rules for granting roles in an organization (docs/contract/access.md#granting-roles).
 //!
-//! The scope has checked that the caller manages members. The rest depends on the member's old and new roles:
-//! one table lists the roles that a role grants, and the functions below read it.
+//! The scope has checked that the caller may manage members. These rules also depend on the member's old and
+//! new roles. One table lists the roles that each role can grant, and the functions below read it.
 
 use crate::roles::OrganizationRole;
 use kernel::error::{Code, Error};
@@ -9,8 +9,8 @@ use kernel::error::{Code, Error};
 const YES: bool = true;
 const NO: bool = false;
 
-/// Returns `true` if a person with the role `caller` may grant or revoke `role`. A person who can't grant a
-/// role can't revoke it.
+/// Returns `true` if a caller with the role `caller` may grant or revoke `role`. A caller who can't grant a
+/// role can't revoke it either.
 #[rustfmt::skip]
 pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool {
     let [owner, admin, member] = match caller {
@@ -30,25 +30,25 @@ pub const fn may_grant(caller: OrganizationRole, role: OrganizationRole) -> bool
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grantor<R> {
     pub role: R,
-    /// `true` for an API key: a key can't make owners, regardless of its creator.
+    /// `true` for an API key, which can't make owners, regardless of its creator's role.
     pub is_key: bool,
 }
 
-/// The refusal of an API key that tries to grant the role of owner.
+/// Returns the error for an API key that tries to grant the role `owner`.
 pub fn key_makes_owner_error() -> Error {
     Error::new(Code::KeyExceedsCaller)
         .param("role")
         .message("An API key can't grant the role `owner`: use an access token.")
 }
 
-/// Returns the roles that a person with this role can't grant. Open invitations to them end when their
-/// sender's role changes to this one.
+/// Returns the roles that a user with this role can't grant. When a member's role changes to this role, the
+/// open invitations with those roles that the member has sent end.
 pub fn roles_beyond(role: OrganizationRole) -> impl Iterator<Item = OrganizationRole> {
     let all = [OrganizationRole::Owner, OrganizationRole::Admin, OrganizationRole::Member];
     all.into_iter().filter(move |other| !may_grant(role, *other))
 }
 
-/// Checks whether a member's role may change. `has_other_owner` is `true` if another member is an owner too.
+/// Checks whether a member's role may change. `has_other_owner` is `true` if another member is also an owner.
 ///
 /// # Errors
 /// 403 if the caller may not revoke the old role or grant the new one; 409 if the organization would be left
@@ -82,7 +82,8 @@ pub struct RoleChange<R> {
 }
 
 impl<R: Copy + PartialEq> RoleChange<R> {
-    /// Refuses the change if someone else has meanwhile changed the role to yet another one.
+    /// Returns an error if the current role is neither the expected role nor the new role, because someone
+    /// else has changed it.
     ///
     /// # Errors
     /// 412.
@@ -95,19 +96,19 @@ impl<R: Copy + PartialEq> RoleChange<R> {
     }
 }
 
-/// The person who removes a member of an organization or a project.
+/// The user who removes a member of an organization or a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remover<R> {
-    /// The member, who leaves.
+    /// The member, who leaves the organization or the project.
     Oneself,
-    /// Another person, with this role.
+    /// Another user, with this role.
     Other(R),
 }
 
 /// Checks whether a member may be removed. Every member except the last owner may leave.
 ///
 /// # Errors
-/// As for [`check_change`].
+/// 403 if the caller may not revoke this role; 409 if the organization would be left without an owner.
 pub fn check_removal(
     by: Remover<OrganizationRole>,
     role: OrganizationRole,
@@ -160,8 +161,8 @@ pub enum Acceptance {
     Withdrawn,
 }
 
-/// Decides about an open invitation by the offered role, the sender's current role and the guest's, if they
-/// have any.
+/// Decides the outcome of an open invitation. `offered` is its role, and `sender` and `guest` are their
+/// current roles, if they have any.
 pub fn decide_acceptance(
     offered: OrganizationRole,
     sender: Option<OrganizationRole>,
@@ -187,7 +188,7 @@ mod tests {
         result.as_ref().map_or_else(|error| error.code.as_str(), |()| "ok")
     }
 
-    /// Every caller, old role and new role, with another owner present.
+    /// All combinations of the caller's role, the old role and the new role, if another owner exists.
     #[rustfmt::skip]
     const CHANGES: [(OrganizationRole, OrganizationRole, [bool; 3]); 9] = [
         // caller, before          after: owner admin member
@@ -241,7 +242,7 @@ mod tests {
                 let found = check_change(person(caller), before, after, true);
                 let expected = if allowed { "ok" } else { "insufficient_role" };
                 assert_eq!(word(&found), expected, "{caller:?} makes {before:?} {after:?}");
-                // Without another owner the same, except that an owner has to remain.
+                // Without another owner, the results are the same, except that an owner must remain.
                 let expected =
                     if allowed && before == Owner && after != Owner { "last_owner" } else { expected };
                 let found = check_change(person(caller), before, after, false);

@@ -1,9 +1,9 @@
-//! Rules of granting roles in a project (docs/contract/access.md#granting-roles).
+//! Rules for granting roles in a project (docs/contract/access.md#granting-roles).
 //!
-//! The scope has checked that the caller manages members. The rest depends on the member's old and new roles:
-//! one table lists the roles that a role grants, and the functions below read it. Callers' roles are
-//! effective ones, so organization owners and admins count as owners. A project may be left without an owner
-//! of its own: the organization's owners still act as owners.
+//! The scope has checked that the caller may manage members. These rules also depend on the member's old and
+//! new roles. One table lists the roles that each role can grant, and the functions below read it. Callers'
+//! roles are effective roles, so owners and admins of the organization count as owners. A project can be left
+//! without an explicit owner, because the organization's owners still act as owners.
 
 use crate::roles::{OrganizationAction, OrganizationRole, ProjectRole};
 use crate::rules::membership::{Grantor, Remover, key_makes_owner_error};
@@ -12,8 +12,8 @@ use kernel::error::{Code, Error};
 const YES: bool = true;
 const NO: bool = false;
 
-/// Returns `true` if a person with the role `caller` may grant or revoke `role`. A person who can't grant a
-/// role can't revoke it.
+/// Returns `true` if a caller with the role `caller` may grant or revoke `role`. A caller who can't grant a
+/// role can't revoke it either.
 #[rustfmt::skip]
 pub const fn may_check_grant(caller: ProjectRole, role: ProjectRole) -> bool {
     let [owner, admin, developer, viewer] = match caller {
@@ -31,9 +31,9 @@ pub const fn may_check_grant(caller: ProjectRole, role: ProjectRole) -> bool {
     }
 }
 
-/// Checks whether a person may be added with this role. `is_newcomer` is `true` if they don't belong to the
-/// organization yet: then they are added to it too, which requires a caller who manages the organization's
-/// members.
+/// Checks whether a user may be added with this role. `is_newcomer` is `true` if the user doesn't belong to
+/// the organization yet. Such a user is added to the organization too, so the caller must be allowed to
+/// manage its members.
 ///
 /// # Errors
 /// 403.
@@ -93,7 +93,7 @@ mod tests {
 
     const ROLES: [ProjectRole; 4] = [Owner, Admin, Developer, Viewer];
 
-    /// Every caller, old role and new role.
+    /// All combinations of the caller's role, the old role and the new role.
     #[rustfmt::skip]
     const CHANGES: [(ProjectRole, ProjectRole, [bool; 4]); 16] = [
         // caller, before         after: owner admin devel viewer

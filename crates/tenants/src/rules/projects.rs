@@ -1,13 +1,13 @@
-//! Rules of a project's settings.
+//! The rule for a project's settings.
 
 use catalog::Catalog;
 use kernel::naming::Problem;
 
-/// Checks that the default model is in the catalog, and that the default token limit is within the model's
-/// (docs/contract/projects.md#settings).
+/// Checks that the default model is in the catalog, and that the default token limit doesn't exceed the
+/// model's limit (docs/contract/projects.md#settings).
 ///
 /// # Errors
-/// The field at fault, and the problem.
+/// The invalid field, and the problem.
 pub fn check_settings(
     catalog: &Catalog,
     model: Option<&str>,

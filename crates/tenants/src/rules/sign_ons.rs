@@ -1,4 +1,5 @@
-//! The members who have to sign in with an organization's provider, where the organization requires it.
+//! The rule for which members must sign in with the organization's provider, if the organization requires
+//! sign-ons.
 
 use crate::roles::OrganizationRole;
 use sign_on::settings::Settings;
@@ -11,14 +12,14 @@ pub struct Standing<'a> {
     pub email: &'a str,
     /// The provider whose sign-ons created the membership.
     pub managed_by: Option<&'a str>,
-    /// The issuer of the connection that has opened the session.
+    /// The issuer of the connection that opened the session.
     pub issuer: Option<&'a str>,
 }
 
-/// Returns which of the organization's providers the member has to sign in with; `None` if the session meets
-/// the requirement. Owners keep their other sign-in methods, so that a failing provider locks no one out. A
-/// provider is a member's provider if their address is in its domains, or its sign-on created the membership:
-/// another address changes nothing then.
+/// Returns the organization's provider that the member must sign in with; `None` if the session already meets
+/// the requirement. Owners can use any sign-in method, so that a failing provider doesn't lock everyone out.
+/// Other members must use a provider that has their address in its domains, or whose sign-on created the
+/// membership, regardless of their address.
 pub fn missing<'p>(
     standing: &Standing<'_>,
     providers: impl IntoIterator<Item = &'p Settings>,
@@ -74,11 +75,12 @@ mod tests {
             (Member, "ada@labs.test", None, None, Some("labs")),
             (Member, "ada@other.test", None, None, None),
             (Member, "ada@mail.acme.test", None, None, None),
-            // Another address is no way around, nor is a provider without domains.
+            // Neither another address nor a provider without domains avoids the requirement for a managed
+            // member.
             (Member, "ada@other.test", Some("acme"), None, Some("acme")),
             (Member, "ada@other.test", Some("bare"), None, Some("bare")),
             (Member, "ada@other.test", Some("gone"), None, None),
-            // The member needs one of their providers; others don't count.
+            // The member must use one of their own providers.
             (Member, "ada@acme.test", None, Some("https://acme.test"), None),
             (Member, "ada@acme.test", None, Some("https://labs.test"), None),
             (Member, "ada@acme.test", None, Some("https://bare.test"), Some("acme")),

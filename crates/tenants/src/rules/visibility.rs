@@ -1,9 +1,9 @@
-//! The rule of public projects.
+//! The rule for public projects.
 
 use crate::roles::Visibility;
 use kernel::error::{Code, Error};
 
-/// Allows a public project only if its organization allows such.
+/// Checks that a project is public only if its organization allows public projects.
 ///
 /// # Errors
 /// 400 `public_projects_not_allowed`.

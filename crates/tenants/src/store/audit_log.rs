@@ -1,4 +1,5 @@
-//! The audit log of an organization: the entries of the audit trail in it, with the names of people.
+//! The audit log of an organization: its entries in the audit trail, with the addresses and usernames of
+//! actors.
 
 use std::sync::LazyLock;
 
@@ -13,11 +14,11 @@ pub struct Entry {
     /// The id, which sorts by time.
     pub id: AuditId,
     pub happened_at: Time,
-    /// The id of a person or key, `operator` or `system`.
+    /// The id of a user or a key, `operator` or `system`.
     pub actor: String,
-    /// The actor's address, if it is a person.
+    /// The actor's address, if the actor is a user.
     pub actor_email: Option<String>,
-    /// The actor's username, if it is a person.
+    /// The actor's username, if the actor is a user.
     pub actor_username: Option<String>,
     pub action: String,
     /// The id of the object.
@@ -38,9 +39,9 @@ pub struct Filter {
     pub action: Option<Action>,
     /// The target of an entry; `None` for all.
     pub target: Option<String>,
-    /// The earliest time, included.
+    /// The earliest time, inclusive.
     pub since: Option<Time>,
-    /// The latest time, excluded.
+    /// The latest time, exclusive.
     pub until: Option<Time>,
 }
 
@@ -72,7 +73,7 @@ impl Filter {
     }
 }
 
-/// The statements that find entries with one index. Their parameters are those of `Filter::bind`.
+/// The statements that find entries with one index. `Filter::bind` binds their parameters.
 pub struct Statements {
     /// A page, newest first.
     pub page: String,
@@ -80,7 +81,7 @@ pub struct Statements {
     pub count: String,
 }
 
-/// All entries within a time.
+/// Entries in a period.
 pub static BY_TIME: LazyLock<Statements> = LazyLock::new(|| Statements::new(""));
 /// Entries of an actor.
 pub static BY_ACTOR: LazyLock<Statements> = LazyLock::new(|| Statements::new("actor"));
@@ -90,7 +91,7 @@ pub static BY_ACTION: LazyLock<Statements> = LazyLock::new(|| Statements::new("a
 pub static BY_TARGET: LazyLock<Statements> = LazyLock::new(|| Statements::new("target"));
 
 impl Statements {
-    /// The statements that use the index of the organization with this column.
+    /// Returns the statements that use the index on the organization and this column.
     fn new(indexed: &str) -> Self {
         let index = match indexed {
             "" => "audit_log_organization_id_id".to_owned(),

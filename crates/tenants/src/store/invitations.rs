@@ -1,5 +1,5 @@
-//! Invitations into organizations. An invitation is open until `ended_at` is set or its time is over. One
-//! that has ended without being accepted can no longer be found.
+//! Invitations to organizations. An invitation is open until `ended_at` is set or it expires. An invitation
+//! that has ended without being accepted isn't listed or found anymore.
 
 pub mod listing;
 
@@ -18,9 +18,9 @@ use mail::store::outbox::About;
 pub struct NewInvitation<'a> {
     pub id: InvitationId,
     pub organization_id: OrganizationId,
-    /// The guest's address as entered.
+    /// The guest's address, as entered.
     pub email: &'a str,
-    /// The form in which addresses are compared.
+    /// The folded address, for comparisons.
     pub email_folded: &'a str,
     pub role: OrganizationRole,
     /// A text for the guest.
@@ -32,7 +32,7 @@ pub struct NewInvitation<'a> {
 /// Adds an invitation.
 ///
 /// # Errors
-/// `Unique` with `OpenInvitation`.
+/// `Unique` with `OpenInvitation` if the address has an open invitation.
 pub async fn insert(tx: &mut LockedTx<'_>, new: &NewInvitation<'_>, now: Time) -> Result<(), db::Error> {
     sql("INSERT INTO invitations (id, organization_id, email, email_folded, role, message, invited_by, created_at, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)")
@@ -49,7 +49,7 @@ pub async fn insert(tx: &mut LockedTx<'_>, new: &NewInvitation<'_>, now: Time) -
     .await
 }
 
-/// Returns the number of an organization's open invitations. The answer is reliable only under the
+/// Returns the number of an organization's open invitations. The result is reliable only under the
 /// organization's lock.
 pub async fn count_open(tx: &mut Tx, organization_id: OrganizationId, now: Time) -> Result<i64, db::Error> {
     let (count,): (i64,) = sql(OPEN_COUNT).bind(organization_id).bind(now).one(tx).await?;
@@ -60,7 +60,7 @@ pub async fn count_open(tx: &mut Tx, organization_id: OrganizationId, now: Time)
 pub const OPEN_COUNT: &str = "SELECT COUNT(*) FROM invitations /*+ INDEXED BY invitations_open_until */
      WHERE organization_id = $1 AND ended_at IS NULL AND expires_at > $2";
 
-/// Ends the expired invitation for this address, so that another can take its place.
+/// Ends the expired invitation for this address, so that another one can be added.
 pub async fn end_expired(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
@@ -76,7 +76,7 @@ pub async fn end_expired(
     .await
 }
 
-/// Ends the open invitations with a role that a person has sent.
+/// Ends the open invitations with this role that a user has sent.
 pub async fn end_sent(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
@@ -91,8 +91,8 @@ pub async fn end_sent(
 pub const END_SENT: &str = "UPDATE invitations SET ended_at = $4
      WHERE organization_id = $1 AND invited_by = $2 AND role = $3 AND ended_at IS NULL";
 
-/// Ends all invitations that a member has sent, and an open one for their own address, so that a removed
-/// member can't use it to return.
+/// Ends all invitations that a member has sent, and an open invitation for their own address, so that a
+/// removed member can't use it to return.
 pub async fn end_with_member(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
@@ -108,13 +108,13 @@ pub async fn end_with_member(
         .await
 }
 
-/// The statement of [`end_with_member`]. It uses two indexes, however many invitations are open.
+/// The statement of [`end_with_member`]. It uses two indexes, so it doesn't read all open invitations.
 pub const END_WITH_MEMBER: &str = "UPDATE invitations SET ended_at = $4 WHERE ended_at IS NULL AND id IN
      (SELECT id FROM invitations WHERE organization_id = $1 AND invited_by = $2 AND ended_at IS NULL
       UNION ALL
       SELECT id FROM invitations WHERE organization_id = $1 AND email_folded = $3 AND ended_at IS NULL)";
 
-/// Ends all invitations that a person has sent, into any organization.
+/// Ends all invitations that a user has sent, in all organizations.
 pub async fn end_all_sent(tx: &mut Tx, invited_by: UserId, now: Time) -> Result<(), db::Error> {
     sql("UPDATE invitations SET ended_at = $2 WHERE invited_by = $1 AND ended_at IS NULL")
         .bind(invited_by)
@@ -123,7 +123,7 @@ pub async fn end_all_sent(tx: &mut Tx, invited_by: UserId, now: Time) -> Result<
         .await
 }
 
-/// Ends an open invitation; `accepted_by` is the person who became a member through it.
+/// Ends an open invitation. `accepted_by` is the user who has accepted it, if any.
 pub async fn end(
     tx: &mut LockedTx<'_>,
     id: InvitationId,
@@ -138,8 +138,8 @@ pub async fn end(
         .await
 }
 
-/// Gives an invitation that hasn't ended another time to expire, and ends its link: the next e-mail brings a
-/// new one.
+/// Sets the expiry of an invitation that hasn't ended, and invalidates its link. The next e-mail contains a
+/// new link.
 pub async fn renew(tx: &mut LockedTx<'_>, id: InvitationId, expires_at: Time) -> Result<(), db::Error> {
     sql("UPDATE invitations SET expires_at = $2, token_hash = NULL WHERE id = $1 AND ended_at IS NULL")
         .bind(id)
@@ -148,9 +148,9 @@ pub async fn renew(tx: &mut LockedTx<'_>, id: InvitationId, expires_at: Time) ->
         .await
 }
 
-/// Stores the token of an open invitation's link, in place of an older one, and returns the contents of the
-/// mail; `None` if the invitation is no longer open, or expires later than `expires_at`: then it was sent
-/// again by a newer mail.
+/// Stores the token of an open invitation's link, in place of an earlier one, and returns the contents of the
+/// e-mail. Returns `None` if the invitation is no longer open, or if it expires later than `expires_at`,
+/// because it was sent again with a later e-mail.
 pub async fn set_token(
     tx: &mut Tx,
     id: InvitationId,
@@ -192,13 +192,13 @@ const STATUS: &str = "CASE WHEN i.accepted_by IS NOT NULL THEN 'accepted'
 /// The condition that the invitation `i` was neither withdrawn nor replaced.
 const IS_FOUND: &str = "(i.ended_at IS NULL OR i.accepted_by IS NOT NULL)";
 
-/// An invitation to be withdrawn or sent again.
+/// An invitation that is withdrawn or sent again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundInvitation {
     pub id: InvitationId,
-    /// The guest's address as entered.
+    /// The guest's address, as entered.
     pub email: String,
-    /// The form in which addresses are compared.
+    /// The folded address, for comparisons.
     pub email_folded: String,
     pub role: OrganizationRole,
     pub status: InvitationStatus,
@@ -254,9 +254,9 @@ pub struct OpenInvitation {
     pub organization_id: OrganizationId,
     /// The organization's name.
     pub organization: String,
-    /// The guest's address as entered.
+    /// The guest's address, as entered.
     pub email: String,
-    /// The form in which addresses are compared.
+    /// The folded address, for comparisons.
     pub email_folded: String,
 }
 
@@ -283,8 +283,8 @@ pub const OPEN_FOR_ADDRESS: &str =
      FROM invitations i JOIN organizations o ON o.id = i.organization_id
      WHERE i.email_folded = $1 AND i.ended_at IS NULL AND i.expires_at > $2 ORDER BY i.organization_id";
 
-/// Returns the open invitations for an address, ordered by organization, because transactions that take
-/// several locks take them in one order.
+/// Returns the open invitations for an address. They are ordered by organization, because organizations must
+/// be locked in this order.
 pub async fn open_for_address(
     tx: &mut Tx,
     email_folded: &str,
@@ -293,10 +293,10 @@ pub async fn open_for_address(
     sql(OPEN_FOR_ADDRESS).bind(email_folded).bind(now).all(tx).await
 }
 
-/// The roles that decide about an open invitation.
+/// The roles that decide the outcome of an open invitation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvitationRoles {
-    /// The role that it offers.
+    /// The role that the invitation offers.
     pub offered: OrganizationRole,
     /// The sender's current role.
     pub sender: Option<OrganizationRole>,
@@ -306,7 +306,8 @@ pub struct InvitationRoles {
 
 db::row!(InvitationRoles { offered, sender, guest });
 
-/// Returns the roles that decide about an invitation for this guest; `None` if it is no longer open.
+/// Returns the roles that decide the outcome of an invitation for this guest; `None` if the invitation is no
+/// longer open.
 pub async fn roles(
     tx: &mut Tx,
     id: InvitationId,

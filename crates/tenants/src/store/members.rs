@@ -1,4 +1,5 @@
-//! Members of organizations and of projects: the two tables are alike, and so are their statements.
+//! Members of organizations and of projects. The two tables have the same structure, so they share
+//! statements.
 
 use std::fmt::Debug;
 use std::sync::LazyLock;
@@ -12,11 +13,11 @@ use db::{FromRow, FromValue, Page, Row, Tx, Value, contains_pattern, sql};
 use kernel::clock::Time;
 use kernel::ids::{ConnectionId, OrganizationId, ProjectId, UserId};
 
-/// The id of an organization or a project, whose members are people.
+/// The id of a group of users: an organization or a project.
 pub trait Group: Copy + Into<Value> + Send + Sync {
-    /// The roles of its members.
+    /// The type of the members' roles.
     type Role: Copy + Eq + Debug + Send + Sync + FromValue + Into<Value>;
-    /// The statements about its members.
+    /// Returns the statements for the group's members.
     fn statements() -> &'static Statements;
 }
 
@@ -39,7 +40,7 @@ impl Group for ProjectId {
     }
 }
 
-/// The statements about the members of the group `$1`.
+/// The statements for the members of the group `$1`.
 pub struct Statements {
     insert: String,
     add: String,
@@ -47,10 +48,10 @@ pub struct Statements {
     remove: String,
     audience: String,
     count: String,
-    /// A page of all members, newest first. The index skips the rows before the page, and the tables are read
-    /// only for the page. `CROSS JOIN` keeps SQLite to this order.
+    /// A page of all members, newest first. Rows before the page are skipped in the index, and the tables are
+    /// read only for the page. `CROSS JOIN` makes SQLite join the tables in this order.
     pub from_start: String,
-    /// Like `from_start`, but skips the rows after the page.
+    /// Does the same as `from_start`, but skips the rows after the page.
     pub from_end: String,
     /// A page of the members that match a filter, newest first.
     pub filtered: String,
@@ -59,8 +60,8 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// The statements about a table whose rows name their group in the column `id` and the start of
-    /// membership in `since`.
+    /// Returns the statements for a table of members. `id` is the column with the group's id, `since` is the
+    /// column with the start of the membership, and `groups` is the table of groups.
     fn new(table: &str, id: &str, since: &str, groups: &str) -> Self {
         let insert = format!(
             "INSERT INTO {table} ({id}, user_id, role, {since}, updated_at) VALUES ($1, $2, $3, $4, $4)"
@@ -114,7 +115,7 @@ pub async fn insert<G: Group>(
     statement.bind(role).bind(now).defer(tx).await
 }
 
-/// Adds a person unless they are already a member; returns `false` if they are. The primary key decides.
+/// Adds a user unless they are already a member. Returns `false` if they are. The primary key decides races.
 pub async fn add<G: Group>(
     tx: &mut LockedTx<'_>,
     group: G,
@@ -126,7 +127,8 @@ pub async fn add<G: Group>(
     Ok(statement.bind(role).bind(now).execute(tx).await? == 1)
 }
 
-/// Returns the provider whose sign-ons created a membership in an organization.
+/// Returns the id of the provider whose sign-on created a membership in an organization; `None` if no sign-on
+/// did.
 pub async fn managed_by(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -137,7 +139,7 @@ pub async fn managed_by(
     Ok(found.and_then(|(provider_id,)| provider_id))
 }
 
-/// Stores that a provider's sign-ons created a membership in an organization.
+/// Stores the provider whose sign-on created a membership in an organization.
 pub async fn set_managed_by(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
@@ -152,11 +154,11 @@ pub async fn set_managed_by(
         .await
 }
 
-/// A member of an organization and their current session, where the organization requires sign-ons.
+/// A member of an organization, with the data that decides whether a sign-on is required.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SignOnStanding {
     pub role: OrganizationRole,
-    /// The address of the account.
+    /// The address of the member's account.
     pub email: String,
     /// The provider whose sign-ons created the membership.
     pub managed_by: Option<String>,
@@ -166,7 +168,7 @@ pub struct SignOnStanding {
 
 db::row!(SignOnStanding { role, email, managed_by, issuer });
 
-/// Returns a member, and the issuer of a connection of theirs; `None` if the person is no member.
+/// Returns a member, and the issuer of one of their connections; `None` if the user isn't a member.
 pub async fn sign_on_standing(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -183,17 +185,17 @@ pub const SIGN_ON_STANDING: &str = "SELECT m.role, u.email, m.managed_by, c.issu
      LEFT JOIN connections c ON c.id = $3 AND c.user_id = m.user_id
      WHERE m.organization_id = $1 AND m.user_id = $2";
 
-/// A member of a group, and the person's data.
+/// A member of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member<G: Group> {
     pub user_id: UserId,
     pub email: String,
-    /// The form in which addresses are compared.
+    /// The folded address, for comparisons.
     pub email_folded: String,
     pub username: String,
     pub role: G::Role,
     pub joined_at: Time,
-    /// When they got this role.
+    /// The time at which the member got this role.
     pub updated_at: Time,
 }
 
@@ -219,14 +221,13 @@ impl<G: Group> Member<G> {
     }
 }
 
-/// Returns the recipients of an e-mail about a person's change to the group; `None` if the person doesn't
-/// exist.
+/// Returns the recipients of an e-mail about a user's change to the group; `None` if the user doesn't exist.
 pub async fn audience<G: Group>(tx: &mut Tx, group: G, by: UserId) -> Result<Option<Audience>, db::Error> {
     let rows = sql(G::statements().audience.as_str()).bind(group).bind(by).heavy().all(tx).await?;
     Ok(Audience::of(rows, by))
 }
 
-/// Changes a member's role, and announces it to every replica. Must be the last statement of its transaction.
+/// Changes a member's role, and notifies every replica. Must be the last statement of its transaction.
 pub async fn set_role<G: Group>(
     tx: &mut LockedTx<'_>,
     group: G,
@@ -239,8 +240,7 @@ pub async fn set_role<G: Group>(
     changes::record(tx, Change::User(user_id), now).await
 }
 
-/// Removes a person from the group, and announces it to every replica. Must be the last statement of its
-/// transaction.
+/// Removes a user from the group, and notifies every replica. Must be the last statement of its transaction.
 pub(super) async fn remove<G: Group>(
     tx: &mut LockedTx<'_>,
     group: G,
@@ -256,7 +256,7 @@ pub(super) async fn remove<G: Group>(
 pub struct Filter<G: Group> {
     /// The organization or the project.
     pub group: G,
-    /// Text that the folded address or username must contain.
+    /// The text that the folded address or username must contain; empty for all members.
     pub search_folded: String,
     /// The role that a member must have; `None` for all.
     pub role: Option<G::Role>,
@@ -279,7 +279,7 @@ pub async fn list<G: Group>(
 ) -> Result<(i64, Vec<Member<G>>), db::Error> {
     let statements = G::statements();
     if filter.search_folded.is_empty() && filter.role.is_none() {
-        // The group's row has the count, so no rows are counted.
+        // The group's row contains the count, so the members aren't counted.
         let count = sql(statements.count.as_str()).bind(filter.group).optional(tx).await?;
         let total = count.map_or(0, |(count,): (i64,)| count);
         let Some(window) = Window::of(page, total) else { return Ok((total, Vec::new())) };

@@ -1,20 +1,20 @@
-//! The contents of a page's navigation, in one statement.
+//! The contents of a page's navigation, which are read with one statement.
 
 use crate::roles::{OrganizationRole, ProjectRole, effective_project_role};
 use db::{FromRow, Row, Tx, sql};
 use kernel::clock::Time;
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
-/// The person who looks at the page.
+/// The user who views the page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Person {
     pub username: String,
     pub email: String,
-    /// `true` if the person is an operator.
+    /// `true` if the user is an operator.
     pub is_operator: bool,
 }
 
-/// An organization with the person's role.
+/// An organization with the user's role.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Organization {
     pub id: OrganizationId,
@@ -22,7 +22,7 @@ pub struct Organization {
     pub role: OrganizationRole,
 }
 
-/// A project with the person's effective role.
+/// A project with the user's effective role.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Project {
     pub id: ProjectId,
@@ -30,25 +30,25 @@ pub struct Project {
     pub role: ProjectRole,
 }
 
-/// The subject of a page.
+/// The organization and the project that a page is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub organization_id: Option<OrganizationId>,
     pub project_id: Option<ProjectId>,
 }
 
-/// A row of the answer.
+/// A row of the result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// The person and the place: one row, the first.
+    /// The first row: the user, and the organization and the project that the page is about.
     Visit {
         person: Person,
-        /// The organization of the page, if the person has a role in it.
+        /// The organization of the page, if the user has a role in it.
         organization: Option<Organization>,
-        /// The project of the page, if the person has a role in it.
+        /// The project of the page, if the user has a role in it.
         project: Option<Project>,
     },
-    /// An organization of the person.
+    /// An organization that the user belongs to.
     Listed(Organization),
 }
 
@@ -82,8 +82,8 @@ fn project(row: &Row) -> Result<Option<Project>, db::Error> {
     Ok(role.map(|role| Project { id, name, role }))
 }
 
-/// Returns the navigation for a person on a page about `place`, and at most `limit` of their organizations,
-/// newest first; empty if the person doesn't exist. `only` leaves out all other organizations.
+/// Returns the navigation of a page about `place`, with at most `limit` of the user's organizations, newest
+/// first. Returns no rows if the user doesn't exist. If `only` is set, no other organizations are listed.
 pub async fn read(
     tx: &mut Tx,
     user_id: UserId,
@@ -101,9 +101,9 @@ pub async fn read(
         .await
 }
 
-/// The statement of [`read`]: the person and the place, then the person's organizations. Each part is read in
-/// the order of an index: a sort would be a temporary table in SQLite, which takes as long as the rest of the
-/// page.
+/// The statement of [`read`]: the user and the place, then the user's organizations. Each part is read in the
+/// order of an index. A sort would need a temporary table in SQLite, which would take as long as the rest of
+/// the page.
 pub const READ: &str =
     "SELECT u.username, u.email, u.operator_since, o.id AS place_id, o.name AS place_name, om.role AS place_role,
             p.id AS project_id, p.name AS project_name, pm.role AS project_role,

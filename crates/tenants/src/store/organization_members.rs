@@ -14,8 +14,8 @@ pub type Member = members::Member<OrganizationId>;
 /// The filter of a list of an organization's members.
 pub type Filter = members::Filter<OrganizationId>;
 
-/// Returns a person's role in an organization. The outer `None` means that the organization doesn't exist,
-/// the inner one that the person has no role in it.
+/// Returns a user's role in an organization. The outer `None` means that the organization doesn't exist, and
+/// the inner `None` means that the user has no role in it.
 #[allow(
     clippy::option_option,
     reason = "unknown, without a role and with one are three answers: 404, 403, and yes"
@@ -43,8 +43,8 @@ pub struct RolePair {
 
 db::row!(RolePair { caller: "one", member: "other" });
 
-/// Returns the roles of a caller and a member, none for a member without an id; `None` if the organization
-/// doesn't exist.
+/// Returns the roles of a caller and a member; `None` if the organization doesn't exist. Without a
+/// `member_id`, the member has no role.
 pub async fn roles(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -62,11 +62,11 @@ pub async fn roles(
     .await
 }
 
-/// A member, and the role of a caller who acts on them.
+/// A member, and the role of a caller who manages the member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberAndCaller {
     pub caller_role: Option<OrganizationRole>,
-    /// The member; `None` if the person is no member.
+    /// The member; `None` if the user isn't a member.
     pub member: Option<Member>,
     /// `true` if the organization has an owner other than the member.
     pub has_other_owner: bool,
@@ -74,7 +74,7 @@ pub struct MemberAndCaller {
 
 db::row!(MemberAndCaller { caller_role, member: Member::optional, has_other_owner });
 
-/// Returns a member and the caller's role; `None` if the organization doesn't exist. The answer is reliable
+/// Returns a member and the caller's role; `None` if the organization doesn't exist. The result is reliable
 /// only under the organization's lock.
 pub async fn member_and_caller(
     tx: &mut Tx,
@@ -109,7 +109,7 @@ pub struct Membership {
 
 db::row!(Membership { organization, role, others });
 
-/// A membership as operators see it.
+/// A membership, for operators.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MembershipOf {
     pub organization_id: OrganizationId,
@@ -119,8 +119,8 @@ pub struct MembershipOf {
 
 db::row!(MembershipOf { organization_id, organization, role });
 
-/// Returns the name of an organization and the address of each owner and admin whose address is verified: those
-/// who may view its billing.
+/// Returns the name of an organization with the address of each owner and admin whose address is verified and
+/// whose account isn't disabled. These roles can view billing.
 pub async fn viewers_of_billing(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -135,7 +135,7 @@ pub async fn viewers_of_billing(
     .await
 }
 
-/// Returns at most `limit` memberships of a person, by the organization's name.
+/// Returns at most `limit` memberships of a user, sorted by the organization's name.
 pub async fn memberships(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<MembershipOf>, db::Error> {
     sql(MEMBERSHIPS).bind(user_id).bind(limit).all(tx).await
 }
@@ -145,7 +145,8 @@ pub const MEMBERSHIPS: &str = "SELECT o.id AS organization_id, o.name AS organiz
      FROM organization_members m JOIN organizations o ON o.id = m.organization_id WHERE m.user_id = $1
      ORDER BY o.name_folded, o.id LIMIT $2";
 
-/// Returns the name of an organization and the address of each owner whose address is verified.
+/// Returns the name of an organization with the address of each owner whose address is verified and whose
+/// account isn't disabled.
 pub async fn owners(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -160,7 +161,7 @@ pub const OWNERS: &str =
      WHERE m.organization_id = $1 AND m.role = 'owner' AND u.email_verified_at IS NOT NULL AND u.disabled_at IS NULL
      ORDER BY u.email_folded";
 
-/// Returns at most `limit` memberships of a person, ownerships first.
+/// Returns at most `limit` memberships of a user, highest role first.
 pub async fn memberships_of(tx: &mut Tx, user_id: UserId, limit: i64) -> Result<Vec<Membership>, db::Error> {
     sql("SELECT o.name AS organization, m.role AS role, o.members_count - 1 AS others
          FROM organization_members m JOIN organizations o ON o.id = m.organization_id WHERE m.user_id = $1
@@ -181,7 +182,7 @@ pub struct MemberProject {
 
 db::row!(MemberProject { id, name, role });
 
-/// Returns at most `limit` projects of the organization that a person belongs to, by name.
+/// Returns at most `limit` projects of the organization that a user belongs to, sorted by name.
 pub async fn projects(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -191,7 +192,7 @@ pub async fn projects(
     sql(PROJECTS).bind(organization_id).bind(user_id).bind(limit).all(tx).await
 }
 
-/// The statement of [`projects`]. It reads the person's own memberships first.
+/// The statement of [`projects`]. It reads the user's memberships first.
 pub const PROJECTS: &str = "SELECT p.id, p.name, m.role FROM project_members m CROSS JOIN projects p
      WHERE m.user_id = $2 AND p.id = m.project_id AND p.organization_id = $1
      ORDER BY p.name_folded, p.id LIMIT $3";
@@ -206,8 +207,8 @@ pub struct Candidate {
 
 db::row!(Candidate { user_id, email, username });
 
-/// Returns at most `limit` members of the organization who aren't members of the project, the newest first;
-/// their address or username contains the text.
+/// Returns at most `limit` members of the organization who aren't members of the project, newest first. Their
+/// folded address or username contains `search_folded`.
 pub async fn candidates(
     tx: &mut Tx,
     (organization_id, project_id): (OrganizationId, ProjectId),
@@ -218,7 +219,7 @@ pub async fn candidates(
     statement.bind(contains_pattern(search_folded)).bind(limit).heavy().all(tx).await
 }
 
-/// The statement of [`candidates`]. `CROSS JOIN` keeps SQLite to this order.
+/// The statement of [`candidates`]. `CROSS JOIN` makes SQLite join the tables in this order.
 pub const CANDIDATES: &str =
     "SELECT u.id AS user_id, u.email, u.username FROM organization_members m CROSS JOIN users u
      WHERE m.organization_id = $1 AND u.id = m.user_id
@@ -242,8 +243,8 @@ pub async fn has_address(
     Ok(member.is_some())
 }
 
-/// Removes a person from the organization and all its projects, and announces it to every replica. Must be
-/// the last statement of its transaction.
+/// Removes a user from the organization and all its projects, and notifies every replica. Must be the last
+/// statement of its transaction.
 pub async fn remove(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
@@ -254,7 +255,7 @@ pub async fn remove(
     members::remove(tx, organization_id, user_id, now).await
 }
 
-/// The first statement of [`remove`]. It reads the person's own memberships: the organization may have many
-/// projects that they aren't in.
+/// The first statement of [`remove`]. It reads the user's memberships first, because the organization may
+/// have many projects that the user doesn't belong to.
 pub const LEAVE_PROJECTS: &str = "DELETE FROM project_members WHERE user_id = $2
      AND EXISTS (SELECT 1 FROM projects p WHERE p.id = project_members.project_id AND p.organization_id = $1)";

@@ -19,9 +19,10 @@ pub struct Organization {
     pub default_role: OrganizationRole,
     /// `true` if projects may be public.
     pub allow_public_projects: bool,
-    /// `true` if only people with a second factor get in.
+    /// `true` if members need a second factor to access the organization.
     pub require_second_factor: bool,
-    /// `true` if members whom a provider of the organization speaks for get in only by a sign-on with it.
+    /// `true` if members must sign in with the organization's provider. [`crate::rules::sign_ons`] decides
+    /// which members this applies to.
     pub require_sign_on: bool,
     pub created_at: Time,
     pub updated_at: Time,
@@ -39,19 +40,20 @@ db::row!(Organization {
     updated_at
 });
 
-/// The requirements of an organization for its members in person.
+/// The requirements of an organization for its members. They don't apply to API keys.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Requirements {
-    /// A second factor.
+    /// `true` if members need a second factor.
     pub second_factor: bool,
-    /// A sign-on with the organization's provider, for the members that it speaks for.
+    /// `true` if members must sign in with the organization's provider. [`crate::rules::sign_ons`] decides
+    /// which members this applies to.
     pub sign_on: bool,
 }
 
 db::row!(Requirements { second_factor: "require_second_factor", sign_on: "require_sign_on" });
 
 impl Organization {
-    /// Returns the requirements for its members in person.
+    /// Returns the requirements for the organization's members.
     pub fn requirements(&self) -> Requirements {
         Requirements { second_factor: self.require_second_factor, sign_on: self.require_sign_on }
     }
@@ -65,10 +67,10 @@ pub struct NewOrganization<'a> {
     pub created_by: UserId,
 }
 
-/// Adds an organization on the plan `pay_as_you_go`. Its wallet is added in the same transaction.
+/// Adds an organization with the plan `pay_as_you_go`. Its wallet is added in the same transaction.
 ///
 /// # Errors
-/// `Unique` with `OrganizationName`.
+/// `Unique` with `OrganizationName` if the creator has another organization with this name.
 pub async fn insert(tx: &mut LockedTx<'_>, new: &NewOrganization<'_>) -> Result<(), db::Error> {
     let row = new.row;
     sql("INSERT INTO organizations (id, name, name_folded, description, default_role, allow_public_projects, plan,
@@ -86,17 +88,17 @@ pub async fn insert(tx: &mut LockedTx<'_>, new: &NewOrganization<'_>) -> Result<
     .await
 }
 
-/// A person who is about to create an organization.
+/// A user who is about to create an organization.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrganizationCreator {
     pub email: String,
     pub username: String,
-    /// `true` if the person's address is verified.
+    /// `true` if the user's address is verified.
     pub is_verified: bool,
-    /// `true` if an organization of this person was given the first credit limit before, even if it was
+    /// `true` if an organization of this user has already received the first credit limit, even if it was
     /// deleted.
     pub had_credit: bool,
-    /// The number of organizations that the person has created and that still exist.
+    /// The number of organizations that the user has created and that still exist.
     pub organizations: i64,
 }
 
@@ -114,7 +116,7 @@ impl FromRow for OrganizationCreator {
     }
 }
 
-/// Returns a person who is about to create an organization. The answer is reliable only under their account's
+/// Returns a user who is about to create an organization. The result is reliable only under the account's
 /// lock.
 pub async fn creator(tx: &mut Tx, user_id: UserId) -> Result<Option<OrganizationCreator>, db::Error> {
     sql(CREATOR).bind(user_id).optional(tx).await
@@ -125,8 +127,8 @@ pub const CREATOR: &str = "SELECT u.email, u.username, u.email_verified_at, u.cr
             (SELECT COUNT(*) FROM organizations o WHERE o.created_by = u.id) AS organizations
      FROM users u WHERE u.id = $1";
 
-/// Returns the oldest organization that a person has created, if none of their organizations was given
-/// credit.
+/// Returns the oldest organization that a user has created, if none of the user's organizations has got the
+/// first credit.
 pub async fn first_without_credit(tx: &mut Tx, user_id: UserId) -> Result<Option<OrganizationId>, db::Error> {
     let oldest: Option<(OrganizationId,)> = sql(FIRST_WITHOUT_CREDIT).bind(user_id).optional(tx).await?;
     Ok(oldest.map(|(id,)| id))
@@ -144,10 +146,10 @@ pub struct Changes<'a> {
     pub name_folded: Option<&'a str>,
 }
 
-/// Writes a change.
+/// Stores a change.
 ///
 /// # Errors
-/// `Unique` with `OrganizationName`.
+/// `Unique` with `OrganizationName` if the creator has another organization with this name.
 pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE organizations SET name = $2, name_folded = COALESCE($3, name_folded), description = $4,
@@ -167,10 +169,10 @@ pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), 
     .await
 }
 
-/// Removes the organization with everything in it, except its usage, and announces it to every replica. Must
-/// be the last statement of its transaction. Projects are removed first, with their keys and members;
-/// memberships and invitations are removed with the organization's row, so that its counts aren't updated for
-/// each.
+/// Removes the organization with everything in it, except its usage, and notifies every replica. Must be the
+/// last statement of its transaction. Projects are removed first, with their keys and members. Memberships
+/// and invitations are removed together with the organization's row, so that its counts aren't updated for
+/// each of them.
 pub async fn remove(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,
@@ -181,19 +183,19 @@ pub async fn remove(
     changes::record(tx, Change::Organization(organization_id), now).await
 }
 
-/// Takes the organization's lock: until the end of the transaction no other transaction changes the
-/// organization, its members or its invitations. The lock is effective once the transaction's next statement
-/// is answered; on SQLite a writing transaction has all locks from its start. Without effect if the
-/// organization doesn't exist, which the next read shows.
+/// Locks the organization: until this transaction ends, no other transaction can change the organization, its
+/// members or its invitations. The lock is held once the transaction's next statement has returned. On
+/// SQLite, a write transaction holds all locks from its start. If the organization doesn't exist, nothing is
+/// locked, and the next read doesn't find it.
 pub async fn lock(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql(LOCKED).bind(organization_id).lock(tx, Lock::Change).await
 }
 
 const LOCKED: &str = "SELECT id FROM organizations WHERE id = $1";
 
-/// Takes the lock that a removal or a new name needs. On PostgreSQL a transaction that adds a row which
-/// refers to the organization has a share lock of its key, and only a change of a unique column conflicts
-/// with that. Taking this lock later, after [`lock`], could deadlock.
+/// Locks the organization for a removal or a new name. On PostgreSQL, a transaction that adds a row which
+/// refers to the organization holds a share lock on the organization's key. A removal, or a change of a
+/// unique column, conflicts with this share lock. So taking this lock after [`lock`] could cause a deadlock.
 pub async fn lock_for_removal(tx: &mut Tx, organization_id: OrganizationId) -> Result<(), db::Error> {
     sql(LOCKED).bind(organization_id).lock(tx, Lock::Removal).await
 }
@@ -209,7 +211,7 @@ pub struct OrganizationDetail {
 db::row!(OrganizationDetail { organization: Organization::from_row, members_count, projects_count });
 
 impl OrganizationDetail {
-    /// Returns the version, which changes with everything that reading the organization shows.
+    /// Returns the version, which depends on all fields of the organization in replies.
     pub fn version(&self) -> Result<Version, Error> {
         let Self { organization, members_count, projects_count } = self;
         let Organization {
@@ -242,7 +244,7 @@ pub async fn detail(
     .await
 }
 
-/// Returns the requirements of an organization for its members in person; none if the organization doesn't
+/// Returns the requirements of an organization for its members; no requirements if the organization doesn't
 /// exist.
 pub async fn requirements(tx: &mut Tx, organization_id: OrganizationId) -> Result<Requirements, db::Error> {
     let text = "SELECT require_second_factor, require_sign_on FROM organizations WHERE id = $1";
@@ -266,17 +268,17 @@ db::row!(ListedOrganization { id, name, description, created_at, updated_at, rol
 /// The filter of a list of organizations.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// The person who belongs to the organizations.
+    /// The user who belongs to the organizations.
     pub user_id: UserId,
     /// The only organization to list, for an API key.
     pub only: Option<OrganizationId>,
-    /// Text that the folded name must contain.
+    /// The text that the folded name must contain; empty for all organizations.
     pub search_folded: String,
-    /// The role that the person must have; `None` for all.
+    /// The role that the user must have; `None` for all.
     pub role: Option<OrganizationRole>,
 }
 
-/// The statement of [`list`]: it reads as many rows as the person has memberships.
+/// The statement of [`list`]. It reads all memberships of the user.
 pub const LIST: &str = "SELECT o.id, o.name, o.description, o.created_at, o.updated_at, m.role AS role
      FROM organization_members m JOIN organizations o ON o.id = m.organization_id
      WHERE m.user_id = $1 AND ($2 = '' OR o.id = $2) AND o.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR m.role = $4)
@@ -292,7 +294,7 @@ pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<Vec<Listed
     bind(sql(LIST), filter).bind(page.page_size).bind(page.offset()).all(tx).await
 }
 
-/// Returns the number of the organizations.
+/// Returns the number of organizations on all pages of [`list`].
 pub async fn count(tx: &mut Tx, filter: &Filter) -> Result<i64, db::Error> {
     let (count,): (i64,) = bind(sql(COUNT), filter).one(tx).await?;
     Ok(count)

@@ -12,7 +12,7 @@ pub type Member = members::Member<ProjectId>;
 /// The filter of a list of a project's members.
 pub type Filter = members::Filter<ProjectId>;
 
-/// Removes a person from the project, and announces it to every replica. Must be the last statement of its
+/// Removes a user from the project, and notifies every replica. Must be the last statement of its
 /// transaction.
 pub async fn remove(
     tx: &mut LockedTx<'_>,

@@ -21,7 +21,7 @@ pub struct Project {
     pub organization_id: OrganizationId,
     pub name: String,
     pub description: Option<String>,
-    /// The default model: an id in the catalog.
+    /// The id of the default model in the catalog.
     pub model: Option<String>,
     /// The default for the maximum number of tokens of one request.
     pub max_tokens: Option<i64>,
@@ -44,7 +44,7 @@ db::row!(Project {
     updated_at
 });
 
-/// The columns of a [`ProjectDetail`], of the table `p`.
+/// The columns of a [`ProjectDetail`], in the table `p`.
 pub const COLUMNS: &str =
     "p.id, p.organization_id, p.name, p.description, p.model, p.max_tokens, p.temperature_ppm,
      p.visibility, p.created_at, p.updated_at, p.members_count, p.api_keys_count";
@@ -52,7 +52,7 @@ pub const COLUMNS: &str =
 /// Adds a project.
 ///
 /// # Errors
-/// `Unique` with `ProjectName`.
+/// `Unique` with `ProjectName` if the organization has another project with this name.
 pub async fn insert(
     tx: &mut LockedTx<'_>,
     project: &Project,
@@ -90,7 +90,7 @@ pub struct ProjectDetail {
 db::row!(ProjectDetail { project: Project::from_row, members_count, api_keys_count });
 
 impl ProjectDetail {
-    /// Returns the version, which changes with everything that reading the project shows, except its usage.
+    /// Returns the version, which depends on all fields of the project in replies, except its usage.
     pub fn version(&self) -> Result<Version, Error> {
         let Self { project, members_count, api_keys_count } = self;
         let Project {
@@ -132,10 +132,10 @@ pub struct Changes<'a> {
     pub name_folded: Option<&'a str>,
 }
 
-/// Writes a change.
+/// Stores a change.
 ///
 /// # Errors
-/// `Unique` with `ProjectName`.
+/// `Unique` with `ProjectName` if the organization has another project with this name.
 pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), db::Error> {
     let row = changes.row;
     sql("UPDATE projects SET name = $3, name_folded = COALESCE($4, name_folded), description = $5, model = $6,
@@ -155,7 +155,7 @@ pub async fn update(tx: &mut LockedTx<'_>, changes: &Changes<'_>) -> Result<(), 
     .await
 }
 
-/// Returns the keys of a project, the newest first.
+/// Returns the ids of a project's keys, newest first.
 pub async fn api_keys(tx: &mut Tx, project_id: ProjectId) -> Result<Vec<ApiKeyId>, db::Error> {
     let keys: Vec<(ApiKeyId,)> = sql(API_KEYS).bind(project_id).all(tx).await?;
     Ok(keys.into_iter().map(|(id,)| id).collect())
@@ -164,8 +164,8 @@ pub async fn api_keys(tx: &mut Tx, project_id: ProjectId) -> Result<Vec<ApiKeyId
 /// The statement of [`api_keys`].
 pub const API_KEYS: &str = "SELECT id FROM api_keys WHERE project_id = $1 ORDER BY created_at DESC, id";
 
-/// Removes the project with its keys and memberships, and announces it to every replica. Its usage and the
-/// names of its keys stay. Must be the last statement of its transaction.
+/// Removes the project with its keys and memberships, and notifies every replica. Its usage and the names of
+/// its keys are kept. Must be the last statement of its transaction.
 pub async fn remove(
     tx: &mut LockedTx<'_>,
     organization_id: OrganizationId,

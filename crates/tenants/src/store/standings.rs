@@ -1,6 +1,6 @@
-//! A person's standing, that is their roles in an organization or a project, together with the row that they
-//! ask for. One statement reads both, because every call needs them, and every change reads them again under
-//! the organization's lock.
+//! A user's standing, which consists of their roles in an organization or a project, together with the
+//! requested row. One statement reads both, because every call needs both, and every change reads both again
+//! under the organization's lock.
 
 use std::sync::LazyLock;
 
@@ -11,17 +11,17 @@ use crate::store::projects::{self, ProjectDetail};
 use db::{FromRow, Row, Statement, Tx, sql};
 use kernel::ids::{OrganizationId, ProjectId, UserId};
 
-/// An organization, and a person's role in it.
+/// An organization, and a user's role in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrganizationStanding {
     pub organization: OrganizationDetail,
-    /// The person's role.
+    /// The user's role.
     pub role: Option<OrganizationRole>,
 }
 
 db::row!(OrganizationStanding { organization: OrganizationDetail::from_row, role });
 
-/// Returns an organization and a person's role in it; `None` if the organization doesn't exist.
+/// Returns an organization and a user's role in it; `None` if the organization doesn't exist.
 pub async fn in_organization(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -38,25 +38,25 @@ pub async fn in_organization(
     .await
 }
 
-/// A person's roles in an organization that exists and in one of its projects, with an extra row.
+/// A user's roles in an organization and in one of its projects, with an extra row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StandingWith<T> {
-    /// The person's role in the organization.
+    /// The user's role in the organization.
     pub organization_role: Option<OrganizationRole>,
-    /// The organization's requirements for its members in person.
+    /// The organization's requirements for its members.
     pub requirements: Requirements,
-    /// The person's standing in the project; `None` if this organization has no such project.
+    /// The user's standing in the project; `None` if this organization has no such project.
     pub project: Option<ProjectStanding>,
-    /// The extra row; `None` if it or the project doesn't exist.
+    /// The extra row; `None` if the row or the project doesn't exist.
     pub found: Option<T>,
 }
 
-/// A person's standing in a project that exists.
+/// A user's standing in a project that exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProjectStanding {
-    /// The person's explicit role.
+    /// The user's explicit role.
     pub role: Option<ProjectRole>,
-    /// `true` if every member of the organization may view it.
+    /// `true` if every member of the organization may view the project.
     pub open_to_organization: bool,
 }
 
@@ -76,11 +76,11 @@ impl<T: Extra> FromRow for StandingWith<T> {
     }
 }
 
-/// A row that is read in the same statement as a person's standing in a project.
+/// A row that is read with the same statement as a user's standing in a project.
 pub trait Extra: Sized {
-    /// The row's id, besides the project's.
+    /// The id of the row, in addition to the project's id.
     type Id: Copy + Send;
-    /// The statement, composed by [`text`].
+    /// Returns the statement, which [`text`] composes.
     fn text() -> &'static str;
     /// Binds the id, if the statement has a parameter for it.
     fn bind(statement: Statement, id: Self::Id) -> Statement;
@@ -97,14 +97,14 @@ const JOINS: &str = "organizations o
      LEFT JOIN projects p ON p.id = $2 AND p.organization_id = o.id
      LEFT JOIN project_members pm ON pm.project_id = p.id AND pm.user_id = $3";
 
-/// Composes the statement of the standing of the person `$3` in the project `$2` of the organization `$1`,
-/// with further columns. They are of the organization `o`, of the project `p`, or of tables that `joins` adds
-/// by the id `$4`.
+/// Composes the statement for the standing of the user `$3` in the project `$2` of the organization `$1`,
+/// with additional columns. These belong to the organization `o`, the project `p`, or tables that `joins`
+/// adds by the id `$4`.
 pub fn text(columns: &str, joins: &str) -> String {
     format!("SELECT {STANDING}{columns} FROM {JOINS} {joins} WHERE o.id = $1")
 }
 
-/// Returns a person's standing in a project, with an extra row; `None` if the organization doesn't exist.
+/// Returns a user's standing in a project, with an extra row; `None` if the organization doesn't exist.
 pub async fn in_project<T: Extra>(
     tx: &mut Tx,
     organization_id: OrganizationId,
@@ -131,7 +131,7 @@ impl Extra for () {
     }
 }
 
-/// A project and the settings of its organization that concern it.
+/// A project and the fields of its organization that are needed with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProjectAndOrganization {
     pub detail: ProjectDetail,

@@ -1,4 +1,4 @@
-//! Lists of the invitations into an organization.
+//! Lists of an organization's invitations.
 
 use std::sync::LazyLock;
 
@@ -13,15 +13,15 @@ use kernel::ids::{InvitationId, OrganizationId, UserId};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invitation {
     pub id: InvitationId,
-    /// The guest's address as entered.
+    /// The guest's address, as entered.
     pub email: String,
     pub role: OrganizationRole,
     pub status: InvitationStatus,
     pub created_at: Time,
     pub expires_at: Time,
-    /// The person who sent it.
+    /// The user who sent it.
     pub invited_by: UserId,
-    /// The address of the person in `invited_by`.
+    /// The e-mail address of the user in `invited_by`.
     pub invited_by_email: String,
     pub invited_by_username: String,
 }
@@ -44,7 +44,7 @@ pub struct Filter {
     pub organization_id: OrganizationId,
     /// The status that an invitation must have; `None` for all.
     pub status: Option<InvitationStatus>,
-    /// The time that decides the status.
+    /// The current time, which determines the status.
     pub now: Time,
 }
 
@@ -55,7 +55,7 @@ impl Filter {
     }
 }
 
-/// The statement of a page of [`list`]. `CROSS JOIN` keeps SQLite to this order.
+/// The statement of a page of [`list`]. `CROSS JOIN` makes SQLite join the tables in this order.
 pub static LIST: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT i.id, i.email, i.role, {STATUS} AS status, i.created_at, i.expires_at, i.invited_by,
@@ -66,7 +66,7 @@ pub static LIST: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The statement of the count of [`list`].
+/// The statement that counts the rows of [`list`].
 pub static COUNT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT COUNT(*) FROM invitations i /*+ INDEXED BY invitations_list */

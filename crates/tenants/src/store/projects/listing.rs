@@ -1,8 +1,8 @@
 //! Lists of the projects in an organization that a caller can view.
 //!
-//! The statement depends on the caller, so that an index answers each: a caller who manages the
-//! organization's projects sees all of them, a member sees their own and the public ones, an API key sees at
-//! most its own project.
+//! The statement depends on the caller, so that each statement can use an index. A caller who manages the
+//! organization's projects can view all of them, a member can view their own projects and public projects,
+//! and an API key can view at most its own project.
 
 use std::sync::LazyLock;
 
@@ -21,9 +21,10 @@ pub struct ListedProject {
     pub visibility: Visibility,
     pub created_at: Time,
     pub updated_at: Time,
-    /// The caller's explicit role; not read if they manage every project.
+    /// The caller's explicit role. Not read if the caller manages every project.
     pub role: Option<ProjectRole>,
-    /// `true` if every member of the organization may view it; not read if the caller manages every project.
+    /// `true` if every member of the organization may view the project. Not read if the caller manages every
+    /// project.
     pub open_to_organization: bool,
 }
 
@@ -48,28 +49,28 @@ pub struct Filter {
     pub organization_role: OrganizationRole,
     /// The only project to list, for an API key.
     pub only: Option<ProjectId>,
-    /// Text that the folded name must contain.
+    /// The text that the folded name must contain; empty for all projects.
     pub search_folded: String,
     /// The effective role that the caller must have; `None` for all.
     pub role: Option<ProjectRole>,
 }
 
 impl Filter {
-    /// Returns `true` if the caller manages every project, and so is owner of each
-    /// ([`crate::roles::effective_project_role`]).
+    /// Returns `true` if the caller manages every project, so that their effective role is owner in all
+    /// projects ([`crate::roles::effective_project_role`]).
     fn manages(&self) -> bool {
         self.organization_role.allows(OrganizationAction::ManageProjects)
     }
 }
 
-/// The columns of a [`ListedProject`], of the table `p`, without those that depend on the caller.
+/// The columns of a [`ListedProject`] in the table `p`, without the columns that depend on the caller.
 const COLUMNS: &str = "p.id, p.name, p.description, p.visibility, p.created_at, p.updated_at";
 
-/// All projects, newest first. The index skips the rows before the page, and the table is read only for the
-/// page. `CROSS JOIN` keeps SQLite to this order.
+/// A page of all projects, newest first. Rows before the page are skipped in the index, and the table is read
+/// only for the page. `CROSS JOIN` makes SQLite join the tables in this order.
 pub static FROM_START: LazyLock<String> = LazyLock::new(|| all_from("created_at DESC, id"));
 
-/// As [`FROM_START`], stepping over the rows after the page.
+/// Does the same as [`FROM_START`], but skips the rows after the page.
 pub static FROM_END: LazyLock<String> = LazyLock::new(|| all_from("created_at, id DESC"));
 
 fn all_from(order: &str) -> String {
@@ -80,7 +81,7 @@ fn all_from(order: &str) -> String {
     )
 }
 
-/// All projects whose name matches, newest first.
+/// A page of all projects whose name matches, newest first.
 pub static SEARCHED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, CAST(NULL AS TEXT) AS role, 0 AS open_to_organization
@@ -93,7 +94,7 @@ pub static SEARCHED: LazyLock<String> = LazyLock::new(|| {
 pub const SEARCHED_COUNT: &str =
     "SELECT COUNT(*) FROM projects p WHERE p.organization_id = $1 AND p.name_folded LIKE $2 ESCAPE '\\'";
 
-/// A member's own projects, and the other public ones if the organization allows such.
+/// A member's own projects, and the other public projects if the organization allows public projects.
 const VISIBLE: &str =
     "FROM (SELECT a.id, a.name, a.name_folded, a.description, a.visibility, a.created_at, a.updated_at,
                   m.role AS role, 0 AS open_to_organization
@@ -107,8 +108,8 @@ const VISIBLE: &str =
              AND NOT EXISTS (SELECT 1 FROM project_members n WHERE n.project_id = b.id AND n.user_id = $2)) p
      WHERE p.name_folded LIKE $3 ESCAPE '\\' AND ($4 = '' OR COALESCE(p.role, 'viewer') = $4)";
 
-/// The number of projects in `VISIBLE`, without reading the public ones: the organization's row has their
-/// count.
+/// The number of projects in `VISIBLE`. Public projects aren't counted, because the organization's row
+/// contains their number.
 pub const VISIBLE_TOTAL: &str = "SELECT
      (SELECT COUNT(*) FROM project_members m CROSS JOIN projects a
       WHERE m.user_id = $2 AND a.id = m.project_id AND a.organization_id = $1
@@ -116,8 +117,8 @@ pub const VISIBLE_TOTAL: &str = "SELECT
      + CASE WHEN o.allow_public_projects = 1 THEN o.public_projects_count ELSE 0 END AS total
      FROM organizations o WHERE o.id = $1";
 
-/// Returns the statement of a page of `VISIBLE`, counted from its start or its end: of own and public
-/// projects no more are read than the page could need.
+/// Returns the statement of a page of `VISIBLE`, counted from its start or its end. It reads only as many own
+/// and public projects as the page could contain.
 pub fn visible_window(from_end: bool) -> String {
     let order = if from_end { "created_at, id DESC" } else { "created_at DESC, id" };
     format!(
@@ -160,7 +161,7 @@ pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<
 async fn all(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ListedProject>), db::Error> {
     let organization_id = filter.organization_id;
     if filter.search_folded.is_empty() {
-        // The organization's row has the count, so no rows are counted.
+        // The organization's row contains the count, so the projects aren't counted.
         let count: Option<(i64,)> = sql("SELECT projects_count FROM organizations WHERE id = $1")
             .bind(organization_id)
             .optional(tx)
