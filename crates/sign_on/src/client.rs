@@ -22,11 +22,11 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum length of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 
-/// A client that verifies servers by the authorities of the machine, and follows no redirect.
+/// An HTTP client that trusts the machine's certificate authorities, and doesn't follow redirects.
 #[derive(Clone)]
 pub(crate) struct Client(HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// The reason why a request got no response, for the log.
+/// The reason why a request got no valid response, for the log.
 #[derive(Debug)]
 pub(crate) struct NoResponse(pub(crate) String);
 
@@ -39,23 +39,24 @@ impl fmt::Display for NoResponse {
 impl std::error::Error for NoResponse {}
 
 impl Client {
-    /// Creates a client. One that isn't used needs no certificate authorities, which are slow to read.
+    /// Creates a client. If it isn't used, it doesn't read the certificate authorities, which is slow.
     ///
     /// # Errors
-    /// A sentence for the operator: TLS can't be used.
+    /// TLS can't be used. The error is a sentence for the operator.
     pub(crate) fn new(is_used: bool) -> Result<Self, String> {
         let roots = if is_used { authorities::of_machine() } else { RootCertStore::empty() };
         let tls = authorities::client_config(roots)?;
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-        // A connection each: requests are rare, and an idle connection may end at any time.
+        // Each request opens a new connection, because requests are rare, and the provider may close an idle
+        // connection at any time.
         Ok(Self(HyperClient::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector)))
     }
 
     /// Sends a request, and returns the whole response.
     ///
     /// # Errors
-    /// The response is missing, too large, too late, or a redirect, or the address isn't safe.
+    /// The response is missing, too large, too late or a redirect, or the URL isn't safe.
     pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoResponse> {
         check_safe(request.uri())?;
         let exchange = async {
@@ -73,10 +74,10 @@ impl Client {
         tokio::time::timeout(TIMEOUT, exchange).await.map_err(late)?
     }
 
-    /// Returns the JSON at an address.
+    /// Returns the JSON at a URL.
     ///
     /// # Errors
-    /// Those of [`Self::send`]; the status isn't 200, or it isn't JSON.
+    /// Those of [`Self::send`]; the status isn't 200; or the bearer token isn't a valid header value.
     pub(crate) async fn get_json(&self, url: &str, bearer: Option<&str>) -> Result<Vec<u8>, NoResponse> {
         let mut request = Request::get(url)
             .header(http::header::ACCEPT, "application/json")
@@ -106,7 +107,7 @@ impl<'c> AsyncHttpClient<'c> for Client {
     }
 }
 
-/// Refuses an address that others could read along.
+/// Checks that no one else can read the traffic: the URL is `https`, or on this machine.
 pub(crate) fn check_safe(url: &Uri) -> Result<(), NoResponse> {
     match url.scheme_str() {
         Some("https") => Ok(()),

@@ -13,17 +13,17 @@ pub(crate) struct Documents {
     pub(crate) authorization_endpoint: String,
     pub(crate) token_endpoint: String,
     jwks_uri: String,
-    /// `true` if the client's secret goes into the body of the request for tokens.
+    /// `true` if the client's secret is sent in the body of the token request.
     pub(crate) takes_secret_in_body: bool,
-    /// `true` if every answer names the issuer (RFC 9207).
+    /// `true` if every authorization response contains the issuer (RFC 9207).
     pub(crate) names_issuer: bool,
     pub(crate) keys: CoreJsonWebKeySet,
 }
 
-/// Reads the documents of a provider that isn't in use yet.
+/// Checks that the documents of a provider can be read, before the provider is used.
 ///
 /// # Errors
-/// A sentence for the operator.
+/// The documents can't be read, or aren't valid. The error is a sentence for the operator.
 pub async fn check(settings: &Settings) -> Result<(), String> {
     match settings.kind {
         Kind::OpenId => {
@@ -35,7 +35,7 @@ pub async fn check(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// The metadata that [`CoreProviderMetadata`] lacks or reads differently.
+/// The metadata fields that [`CoreProviderMetadata`] lacks or parses differently.
 #[derive(Deserialize)]
 struct More {
     issuer: String,
@@ -48,7 +48,7 @@ impl Documents {
     /// Reads the metadata of an issuer, and its keys.
     ///
     /// # Errors
-    /// They can't be had, or are another issuer's.
+    /// The documents can't be read, or belong to another issuer.
     pub(crate) async fn fetch(client: &Client, issuer: &str) -> Result<Self, NoResponse> {
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         let text = client.get_json(&url, None).await?;
@@ -80,7 +80,7 @@ impl Documents {
                 .parse()
                 .map_err(|_| NoResponse(format!("{url} has an endpoint that isn't a URL")))?;
             check_safe(&uri)?;
-            // A provider elsewhere has no business on this machine.
+            // Only a provider on this machine may have endpoints on this machine.
             if is_loopback(&uri) && !is_local {
                 return Err(NoResponse(format!("{url} names an endpoint on this machine")));
             }
@@ -89,10 +89,10 @@ impl Documents {
         Ok(documents)
     }
 
-    /// Reads the keys.
+    /// Reads the provider's keys.
     ///
     /// # Errors
-    /// They can't be had.
+    /// The keys can't be read.
     pub(crate) async fn fetch_keys(&self, client: &Client) -> Result<CoreJsonWebKeySet, NoResponse> {
         let text = client.get_json(&self.jwks_uri, None).await?;
         serde_json::from_slice(&text)

@@ -1,4 +1,4 @@
-//! GitHub, which supports OAuth but not OpenID Connect: the user is read from its API.
+//! GitHub, which supports OAuth but not OpenID Connect. The user's data is read from its API.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::identity::Identity;
 use crate::settings::Settings;
 use kernel::naming;
 
-/// The addresses of GitHub, or of a GitHub Enterprise Server.
+/// The URLs of GitHub, or of a GitHub Enterprise Server.
 pub(crate) struct Addresses {
     pub(crate) authorization: String,
     pub(crate) token: String,
@@ -33,7 +33,7 @@ impl Addresses {
 
 #[derive(Deserialize)]
 struct User {
-    /// The number of the account. Its name may change hands.
+    /// The number of the account, which never changes. Another user can take over its name.
     id: u64,
     login: Option<String>,
     name: Option<String>,
@@ -48,7 +48,8 @@ struct Email {
     verified: Value,
 }
 
-/// Reads the user of an access token. Only the user's primary address counts, if it is verified.
+/// Reads the user who granted an access token. Only the user's primary e-mail address is used, if it is
+/// verified.
 pub(crate) async fn ask(
     client: &Client,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! The person that a provider describes, read from claims that have been verified.
+//! The identity of a provider's user, read from verified claims.
 
 use serde_json::{Map, Value};
 
@@ -6,35 +6,36 @@ use crate::settings::Settings;
 use kernel::clock::{SECOND_MS, Time};
 use kernel::naming;
 
-/// The longest subject (OpenID Connect Core, section 2).
+/// The maximum length of a subject (OpenID Connect Core, section 2).
 const MAX_SUBJECT_CHARS: usize = 255;
-/// The maximum number of groups read.
+/// The maximum number of groups that are read.
 const MAX_GROUPS: usize = 2_000;
 
-/// A person at a provider. The issuer and the subject identify the person; everything else may change.
+/// A user of a provider. The issuer and the subject identify the user; everything else may change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     pub issuer: String,
     pub subject: String,
     /// The e-mail address, if it is valid.
     pub email: Option<String>,
-    /// `true` if the provider claims that the address is the person's.
+    /// `true` if the provider claims that the address belongs to the user.
     pub is_email_verified: bool,
-    /// The domain that Google hosts for the person's organization.
+    /// The domain that Google hosts for the user's organization.
     pub hosted_domain: Option<String>,
-    /// The name that the person would like to have.
+    /// The user's preferred username.
     pub username: Option<String>,
     pub full_name: Option<String>,
-    /// The person's groups; `None` if the provider doesn't report any, which differs from an empty list.
+    /// The user's groups. `None` means that the provider doesn't report groups, and an empty list means that
+    /// the user has no groups.
     pub groups: Option<Vec<String>>,
-    /// `true` if the person has passed a second factor there, and the settings trust it.
+    /// `true` if the user has passed a second factor at the provider, and the settings trust it.
     pub has_passed_second_factor: bool,
-    /// The time at which the person proved who they are, if the provider reports it.
+    /// The time at which the user authenticated at the provider, if the provider reports it.
     pub authenticated_at: Option<Time>,
 }
 
 impl Identity {
-    /// Reads the claims of a token that has been verified; `None` without a valid subject.
+    /// Reads the claims of a verified token; `None` if they have no valid subject.
     pub(crate) fn of_claims(settings: &Settings, claims: &Map<String, Value>) -> Option<Self> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
         let subject = text("sub").filter(|subject| is_subject(subject))?;
@@ -63,12 +64,12 @@ impl Identity {
     }
 }
 
-/// Returns `true` for a subject that can be stored.
+/// Returns `true` if a subject is valid: 1 to 255 characters without control characters.
 pub(crate) fn is_subject(subject: &str) -> bool {
     (1..=MAX_SUBJECT_CHARS).contains(&subject.chars().count()) && !subject.chars().any(char::is_control)
 }
 
-/// Returns the groups of a claim, which may be in other claims: `realm_access.roles`.
+/// Returns the groups in a claim, which may be nested in another claim, such as `realm_access.roles`.
 fn groups(claims: &Map<String, Value>, claim: &str) -> Option<Vec<String>> {
     let value = claims.get(claim).or_else(|| {
         let (outer, inner) = claim.split_once('.')?;
@@ -83,14 +84,16 @@ fn groups(claims: &Map<String, Value>, claim: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Returns `true` if the methods (RFC 8176) or the class of the authentication mean two factors.
+/// Returns `true` if the authentication methods (RFC 8176) or the authentication context class show that two
+/// factors were used.
 fn passed_second_factor(settings: &Settings, claims: &Map<String, Value>) -> bool {
     let methods: Vec<&str> = match claims.get("amr") {
         Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
     let has = |method: &str| methods.contains(&method);
-    // A hardware key, or a software key that a PIN or biometrics unlock.
+    // A hardware key counts as two factors, and so does a software key that is unlocked by a PIN or the
+    // user's presence.
     let is_by_methods = has("mfa") || has("hwk") || (has("swk") && (has("pin") || has("user")));
     let class = claims.get("acr").and_then(Value::as_str);
     is_by_methods || class.is_some_and(|class| settings.acr_values.iter().any(|value| value == class))

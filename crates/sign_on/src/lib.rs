@@ -1,14 +1,14 @@
 //! Sign-on with providers: OpenID Connect, and the OAuth of GitHub.
 //!
-//! * [`settings`] are the contents of the providers file, [`reading`] reads and checks it.
-//! * [`Providers`] contains the providers in use; [`Provider::begin`] creates the link to one, and
-//!   [`Provider::finish`] turns its response into an [`Identity`].
-//! * [`identity`] is a person as a provider describes them; [`accounts`](../accounts/index.html) decides
-//!   which account that is.
-//! * [`logout`] reads the tokens with which a provider ends sessions.
+//! * [`settings`] contains the settings in the providers file, and [`reading`] reads and checks the file.
+//! * [`Providers`] contains the configured providers. [`Provider::begin`] creates the link to a provider, and
+//!   [`Provider::finish`] reads the [`Identity`] from its response.
+//! * [`identity`] is the identity that a provider reports; [`accounts`](../accounts/index.html) decides which
+//!   account it belongs to.
+//! * [`logout`] reads the tokens with which a provider signs users out.
 //!
-//! Data from a provider isn't trusted until its signature, its issuer and its audience are checked, and no
-//! document is read beyond 256 KiB or five seconds.
+//! Data from a provider isn't trusted until its signature, its issuer and its audience have been checked.
+//! Responses are limited to 256 KiB and five seconds.
 
 mod client;
 mod documents;

@@ -1,13 +1,13 @@
-//! Tokens with which a provider ends sessions (OpenID Connect Back-Channel Logout 1.0).
+//! Logout tokens, with which a provider signs users out (OpenID Connect Back-Channel Logout 1.0).
 
 use serde_json::{Map, Value};
 
 use crate::identity::is_subject;
 
-/// The event that the token has to name.
+/// The event that a logout token must contain.
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
-/// A person whose sessions end.
+/// The contents of a logout token: the user whose sessions end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Logout {
     pub issuer: String,
@@ -17,7 +17,7 @@ pub struct Logout {
 }
 
 impl Logout {
-    /// Reads the claims of a token that has been verified.
+    /// Reads the claims of a verified token.
     pub(crate) fn of_claims(issuer: &str, claims: &Map<String, Value>) -> Result<Self, &'static str> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).filter(|text| is_subject(text));
         if !claims.get("events").and_then(|events| events.get(EVENT)).is_some_and(Value::is_object) {

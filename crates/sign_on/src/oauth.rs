@@ -1,4 +1,4 @@
-//! The code flow of OAuth 2.0 with PKCE, which OpenID Connect and GitHub share.
+//! The authorization code flow of OAuth 2.0 with PKCE, which is used for OpenID Connect and GitHub.
 
 use oauth2::basic::{
     BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType,
@@ -17,7 +17,7 @@ use crate::settings::Settings;
 /// The fields of a response in addition to the access token.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct MoreFields {
-    /// As it was sent.
+    /// The encoded ID token.
     pub(crate) id_token: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Debug for MoreFields {
 
 impl ExtraTokenFields for MoreFields {}
 
-/// The answer of the token endpoint.
+/// The response of the token endpoint.
 pub(crate) type Tokens = StandardTokenResponse<MoreFields, BasicTokenType>;
 
 type CodeClient = OAuthClient<
@@ -86,7 +86,7 @@ pub(crate) fn authorization_url(
 /// Exchanges a code for tokens.
 ///
 /// # Errors
-/// The provider refuses it, or doesn't answer. The text is without secrets.
+/// The provider refuses the code, or doesn't respond. The error contains no secrets.
 pub(crate) async fn exchange(
     http: &Client,
     settings: &Settings,
@@ -113,10 +113,10 @@ pub(crate) async fn exchange(
     })
 }
 
-/// The reason why a code gave no tokens.
+/// The reason why a code couldn't be exchanged.
 pub(crate) enum ExchangeError {
-    /// The provider has refused it.
+    /// The provider has refused the code.
     Refused(String),
-    /// The provider hasn't answered.
+    /// The provider hasn't responded.
     Unavailable(NoResponse),
 }

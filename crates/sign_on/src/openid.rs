@@ -1,4 +1,4 @@
-//! The checks of OpenID Connect: the answer to a sign-on, and ID tokens.
+//! The checks of OpenID Connect for ID tokens and logout tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use crate::identity::Identity;
 use crate::settings::Settings;
 use kernel::clock::{MINUTE_MS, SECOND_MS, Time};
 
-/// The algorithms of signatures that are taken.
+/// The supported signature algorithms.
 const ALGORITHMS: [CoreJwsSigningAlgorithm; 5] = [
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
     CoreJwsSigningAlgorithm::EcdsaP256Sha256,
@@ -19,38 +19,38 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 5] = [
     CoreJwsSigningAlgorithm::RsaSsaPssSha256,
     CoreJwsSigningAlgorithm::EcdsaP384Sha384,
 ];
-/// The claims that decide whether a token is valid. The library reads only these: other claims about a person
+/// The claims that decide whether a token is valid. Only these claims are passed to the library. Other claims
 /// may have any type, and are read where they are used ([`Identity`]).
 const DECISIVE: [&str; 7] = ["iss", "sub", "aud", "exp", "iat", "nonce", "azp"];
 /// The maximum difference between the time of a token and the current time, in milliseconds.
 const MAX_SKEW_MS: i64 = 5 * MINUTE_MS;
 
-/// The answer of a provider, as the browser brings it.
+/// The authorization response of a provider, in the query of the browser's request.
 #[derive(Clone, Copy, Default)]
 pub struct Callback<'a> {
     pub code: Option<&'a str>,
     pub state: &'a str,
-    /// The issuer that answers (RFC 9207).
+    /// The issuer of the response (RFC 9207).
     pub issuer: Option<&'a str>,
     /// The reason why the response has no code.
     pub error: Option<&'a str>,
 }
 
-/// The use of a token.
+/// The purpose of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use<'a> {
-    /// Identifies a person, in response to a request with this nonce.
+    /// Identifies a user, in response to a request with this nonce.
     Identity { nonce: &'a str },
-    /// Ends sessions.
+    /// Signs a user out.
     Logout,
 }
 
-/// The reason why a token isn't taken.
+/// The reason why a token is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TokenError {
-    /// No key has its `kid`: there may be new ones.
+    /// No key has the token's `kid`. The provider may have new keys.
     UnknownKey,
-    /// A sentence for the log, without the token.
+    /// The token isn't valid. Contains a sentence for the log, without the token.
     Refused(String),
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn verify(
         .and_then(|decisive| decisive.parse::<CoreIdToken>().map_err(|error| error.to_string()))
         .map_err(|error| refused(format!("it can't be read: {}", error.escape_debug())))?;
     let issuer = IssuerUrl::new(settings.issuer.clone()).map_err(|error| refused(error.to_string()))?;
-    // A verifier without the client's secret: a signature by a shared secret is never valid.
+    // The verifier has no client secret, so that a signature with a shared secret is never valid.
     let mut verifier = CoreIdTokenVerifier::new_public_client(
         ClientId::new(settings.client_id.clone()),
         issuer,
@@ -80,9 +80,9 @@ pub(crate) fn verify(
     .set_allowed_algs(ALGORITHMS)
     .set_time_fn(move || time(now))
     .set_issue_time_verifier_fn(move |issued| check_issued(issued, now))
-    // Others are checked below, by `azp`.
+    // Other audiences are checked below, by `azp`.
     .set_other_audience_verifier_fn(|_| true)
-    // The signature is over all claims, and is checked below.
+    // The signature covers all claims, so it is checked below.
     .insecure_disable_signature_check();
     let checked = match purpose {
         Use::Identity { nonce } => parsed.claims(&verifier, &Nonce::new(nonce.to_owned())),
@@ -95,7 +95,8 @@ pub(crate) fn verify(
             }
             let types = ["logout+jwt", "JWT"].map(|name| JsonWebTokenType::new(name.to_owned()).normalize());
             verifier = verifier.set_allowed_jose_types(types.into_iter().flatten());
-            // A token of a login mustn't log out (OpenID Connect Back-Channel Logout, section 2.4).
+            // An ID token of a login must not be accepted as a logout token (OpenID Connect Back-Channel
+            // Logout, section 2.4).
             let no_nonce = |nonce: Option<&Nonce>| match nonce {
                 None => Ok(()),
                 Some(_) => Err("it has a nonce".to_owned()),
@@ -109,7 +110,7 @@ pub(crate) fn verify(
     Ok(claims)
 }
 
-/// Returns the token with its [`DECISIVE`] claims only. Its signature fits no longer.
+/// Returns the token with only its [`DECISIVE`] claims. Its signature is then no longer valid.
 fn with_decisive_claims(token: &str, claims: &Map<String, Value>) -> Result<String, String> {
     let parts: Vec<&str> = token.split('.').collect();
     let [header, _, signature] = parts[..] else { return Err("it doesn't have three parts".to_owned()) };
@@ -119,7 +120,8 @@ fn with_decisive_claims(token: &str, claims: &Map<String, Value>) -> Result<Stri
     Ok(format!("{header}.{}.{signature}", URL_SAFE_NO_PAD.encode(decisive)))
 }
 
-/// Checks the signature of a whole token by the key that fits its header. `parsed` has the same header.
+/// Checks the signature of a complete token with the key that matches its header. `parsed` has the same
+/// header.
 fn check_signature(
     verifier: &CoreIdTokenVerifier<'_>,
     parsed: &CoreIdToken,
@@ -152,7 +154,8 @@ fn has_logout_type(token: &str) -> bool {
     })
 }
 
-/// Reads an ID token by the text of a set of keys: the checks that the answer of a provider goes through.
+/// Reads an ID token with the checks that the response of a provider must pass. `keys` is a JWK set as JSON.
+/// Returns `None` if a check fails.
 pub fn read_id_token(
     settings: &Settings,
     keys: &str,
@@ -165,7 +168,8 @@ pub fn read_id_token(
     Identity::of_claims(settings, &claims)
 }
 
-/// Returns the claims of a token as they were signed: the library changes some when it reads them.
+/// Returns the claims of a token exactly as they were signed. The library changes some claims when it parses
+/// them.
 fn payload(token: &str) -> Option<Map<String, Value>> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?).ok()
 }

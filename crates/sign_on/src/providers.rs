@@ -1,4 +1,4 @@
-//! The providers in use, and a sign-on with one of them.
+//! The configured providers, and sign-ons with them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,17 +26,19 @@ use oauth2::TokenResponse;
 
 /// The maximum age of documents before they are read again, in milliseconds.
 const MAX_AGE_MS: i64 = HOUR_MS;
-/// The pause after documents couldn't be read, in milliseconds: with older ones at hand, and without any.
+/// The pause after a failure to read the documents, in milliseconds, if older documents are available.
 const RETRY_MS: i64 = MINUTE_MS;
+/// The pause after a failure to read the documents, in milliseconds, if no documents are available.
 const RETRY_WITHOUT_MS: i64 = 10 * SECOND_MS;
-/// The minimum interval at which keys are read again because a token names an unknown one, in milliseconds.
+/// The minimum time between two reads of the keys that are caused by a token with an unknown key, in
+/// milliseconds.
 const KEYS_MS: i64 = MINUTE_MS;
-/// The maximum time by which the clock of a provider may be behind, in milliseconds.
+/// The maximum time by which a provider's clock may be behind, in milliseconds.
 const SKEW_MS: i64 = MINUTE_MS;
-/// The maximum length of a code, or of a token from outside, in bytes.
+/// The maximum length of a code or a logout token, in bytes.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
 
-/// The providers in use, which a reload replaces while sign-ons continue.
+/// The configured providers. They can be reloaded while sign-ons are in progress.
 pub struct Providers {
     file: Option<PathBuf>,
     public_url: String,
@@ -48,7 +50,7 @@ pub struct Providers {
     log_requested: AtomicBool,
 }
 
-/// A sign-on that has begun.
+/// A sign-on that was started.
 #[derive(Debug)]
 pub struct Begun {
     /// The link to the provider.
@@ -57,10 +59,11 @@ pub struct Begun {
 }
 
 impl Providers {
-    /// Reads the file; without one, no providers are configured. `public_url` is the URL of this service.
+    /// Reads the file. If `file` is `None`, no providers are configured. `public_url` is the URL of this
+    /// server.
     ///
     /// # Errors
-    /// All mistakes in the file, or TLS can't be used.
+    /// The file has mistakes (the error lists all of them), or TLS can't be used.
     pub fn load(
         file: Option<PathBuf>,
         public_url: &str,
@@ -112,7 +115,7 @@ impl Providers {
         self.file.as_ref()
     }
 
-    /// Requests that the file is read again.
+    /// Requests that the file be read again.
     pub fn request_reload(&self) {
         self.log_requested.store(true, Ordering::SeqCst);
         self.reload_requested.notify_one();
@@ -128,11 +131,11 @@ impl Providers {
         self.reload_requested.notified().await;
     }
 
-    /// Reads the file again. Providers whose settings are the same keep their documents. If the file has a
+    /// Reads the file again. Providers with unchanged settings keep their documents. If the file has a
     /// mistake, nothing changes.
     ///
     /// # Errors
-    /// All mistakes in the file.
+    /// The file has mistakes: the error lists all of them.
     pub fn reload(&self) -> Result<(), FileError> {
         let is_logged = self.log_requested.swap(false, Ordering::SeqCst);
         let Some(file) = &self.file else { return Ok(()) };
@@ -164,7 +167,7 @@ impl Providers {
         is_changed
     }
 
-    /// Reads the documents of all providers that are due.
+    /// Refreshes the documents of all providers that are due.
     pub async fn refresh(&self) {
         for provider in self.all().iter() {
             if let Err(why) = provider.refresh().await {
@@ -174,7 +177,7 @@ impl Providers {
     }
 }
 
-/// A provider in use.
+/// A configured provider.
 pub struct Provider {
     pub settings: Settings,
     callback: String,
@@ -187,11 +190,11 @@ pub struct Provider {
 #[derive(Default)]
 struct State {
     documents: Option<Arc<Documents>>,
-    /// When they were read.
+    /// The time at which the documents were read.
     read_at: Option<Time>,
-    /// When that was tried last.
+    /// The time of the last attempt to read the documents.
     tried_at: Option<Time>,
-    /// The last time that the keys were read because of an unknown one.
+    /// The time at which the keys were last read because of an unknown key.
     keys_read_at: Option<Time>,
 }
 
@@ -201,7 +204,8 @@ impl std::fmt::Debug for Provider {
     }
 }
 
-/// Returns `true` if less than `ms` have passed since then. A clock that was set back doesn't count.
+/// Returns `true` if less than `ms` have passed since `since`. Returns `false` if `since` is in the future,
+/// because the clock was set back.
 fn is_within(since: Option<Time>, ms: i64, now: Time) -> bool {
     since.is_some_and(|since| (0..ms).contains(&now.unix_ms().saturating_sub(since.unix_ms())))
 }
@@ -218,7 +222,7 @@ impl Provider {
         }
     }
 
-    /// Returns the address at which a browser begins a sign-on.
+    /// Returns the URL at which a browser starts a sign-on.
     pub fn sign_in_url(&self) -> &str {
         self.callback.trim_end_matches("/callback")
     }
@@ -226,7 +230,7 @@ impl Provider {
     /// Reads the documents if they are due.
     ///
     /// # Errors
-    /// They are due and unavailable; older ones remain in use.
+    /// The documents are due, but can't be read. Older documents stay in use.
     async fn refresh(&self) -> Result<(), NoResponse> {
         if self.settings.kind == Kind::GitHub {
             return Ok(());
@@ -264,8 +268,8 @@ impl Provider {
         })
     }
 
-    /// Returns documents with the newest keys, if those at hand may be too old; `None` if they were read just
-    /// now.
+    /// Reads the keys again, and returns the documents with them; `None` if the keys were read recently or
+    /// can't be read.
     async fn with_new_keys(&self) -> Option<Arc<Documents>> {
         let now = self.clock.now();
         let mut state = self.state.lock().await;
@@ -284,7 +288,7 @@ impl Provider {
         }
     }
 
-    /// Begins a sign-on. With `is_fresh` the person has to prove anew who they are.
+    /// Starts a sign-on. With `is_fresh`, the user must authenticate at the provider again.
     ///
     /// # Errors
     /// `provider_unavailable`.
@@ -297,7 +301,7 @@ impl Provider {
                 if is_fresh {
                     more.extend([("max_age", "0"), ("prompt", "login")]);
                 }
-                // Google lets people of other organizations choose an account otherwise.
+                // Otherwise Google also offers accounts of other organizations.
                 if let ([domain], true) = (self.settings.domains.as_slice(), self.settings.is_google()) {
                     more.push(("hd", domain));
                 }
@@ -323,11 +327,11 @@ impl Provider {
         Ok(Begun { url: url.map_err(|why| self.unavailable(&why))?, secrets })
     }
 
-    /// Turns the response to a sign-on that began with these secrets into the person's identity. With
-    /// `asked_at`, the person must have proved it since then.
+    /// Finishes a sign-on that was started with these secrets, and returns the user's identity. With
+    /// `asked_at`, the user must have authenticated after this time.
     ///
     /// # Errors
-    /// `sign_on_expired` for the response to another sign-on, `sign_on_failed` for one that isn't valid,
+    /// `sign_on_expired` if the response belongs to another sign-on; `sign_on_failed` if it isn't valid;
     /// `provider_unavailable`.
     pub async fn finish(
         &self,
@@ -417,11 +421,11 @@ impl Provider {
         })
     }
 
-    /// Reads a token with which the provider ends sessions.
+    /// Reads a logout token of the provider.
     ///
     /// # Errors
-    /// `provider_not_found` if the provider may not do so, `sign_on_failed` for a token that isn't valid,
-    /// `provider_unavailable`.
+    /// `provider_not_found` if the provider may not sign users out; `sign_on_failed` if the token isn't
+    /// valid; `provider_unavailable`.
     pub async fn read_logout(&self, token: &str) -> Result<Logout, Error> {
         if !self.settings.takes_logouts || self.settings.kind != Kind::OpenId {
             return Err(Code::ProviderNotFound.into());

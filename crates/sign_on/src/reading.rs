@@ -1,4 +1,4 @@
-//! Reads the providers file, and reports all mistakes in it at once.
+//! Reading of the providers file. All mistakes in it are reported at once.
 
 mod entry;
 
@@ -38,7 +38,7 @@ impl std::error::Error for FileError {}
 pub struct ProvidersFile {
     /// The providers, in the order of the file.
     pub providers: Vec<Settings>,
-    /// Sentences about settings that are valid but questionable.
+    /// Sentences about settings that are valid, but may be unsafe.
     pub warnings: Vec<String>,
 }
 
@@ -140,11 +140,11 @@ fn read_providers(
     providers
 }
 
-/// The findings in a file so far.
+/// The mistakes and warnings that were found so far.
 struct Report<'a> {
     name: &'a str,
     text: &'a str,
-    /// The mistakes, with their lines.
+    /// The mistakes, with their line numbers.
     problems: Vec<(usize, String)>,
     warnings: Vec<(usize, String)>,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use kernel::random::Random;
 
-/// The random values of a sign-on, which the browser keeps sealed.
+/// The random values of a sign-on. The browser keeps them in sealed form.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
     pub(crate) state: String,
@@ -20,7 +20,7 @@ impl Secrets {
         Self { state: value(), nonce: value(), verifier: value() }
     }
 
-    /// Returns the value that names the sign-on, valid only once.
+    /// Returns the value that identifies the sign-on. It is valid only once.
     pub fn state(&self) -> &str {
         &self.state
     }

@@ -6,38 +6,38 @@ use kernel::addresses;
 use kernel::ids::OrganizationId;
 use kernel::secrets::Secret;
 
-/// A provider, as configured.
+/// The configuration of a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Its name in paths.
+    /// The provider's name in paths.
     pub id: String,
-    /// Its name on buttons.
+    /// The provider's name on buttons.
     pub name: String,
     pub kind: Kind,
-    /// The issuer, exactly as tokens name it.
+    /// The issuer, exactly as in tokens.
     pub issuer: String,
     pub client_id: String,
     pub client_secret: Secret,
     pub scopes: Vec<String>,
-    /// The domains of e-mail addresses for which the provider speaks, folded.
+    /// The folded domains of e-mail addresses for which the provider is authoritative.
     pub domains: Vec<String>,
-    /// The organization whose members sign in with it.
+    /// The memberships that sign-ons create, if any.
     pub membership: Option<Membership>,
-    /// The people who get an account.
+    /// The users who get an account at their first sign-on.
     pub provision: Provision,
-    /// The treatment of a person whose address already has an account.
+    /// The rule for a user whose address already has an account.
     pub link: Link,
-    /// `true` if `email_verified` may be the text `"true"`.
+    /// `true` if the claim `email_verified` may be the string `"true"`.
     pub takes_verified_as_text: bool,
-    /// `true` if a second factor at the provider counts here.
+    /// `true` if a second factor at the provider is also accepted here.
     pub trusts_second_factor: bool,
     /// The values of `acr` that mean a second factor.
     pub acr_values: Vec<String>,
-    /// The lifetime of its sessions, in hours.
+    /// The lifetime of sessions that the provider opens, in hours.
     pub session_hours: u32,
-    /// `true` if it may end sessions.
+    /// `true` if the provider may sign users out with logout tokens.
     pub takes_logouts: bool,
-    /// `true` if the type of its logout tokens may be another than `logout+jwt`.
+    /// `true` if logout tokens may have a type other than `logout+jwt`.
     pub takes_any_logout_type: bool,
 }
 
@@ -52,17 +52,17 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
     pub organization_id: OrganizationId,
-    /// The role of a person whose groups have none.
+    /// The role of a user whose groups have no role.
     pub default_role: Role,
-    /// The claim with the person's groups, if roles depend on them.
+    /// The claim with the user's groups, if roles depend on groups.
     pub groups_claim: Option<String>,
-    /// Roles by group.
+    /// The role of each group.
     pub roles: BTreeMap<String, Role>,
-    /// `true` if the membership ends without a group that has a role.
+    /// `true` if only users with a group that has a role are members.
     pub is_exclusive: bool,
 }
 
-/// A role in an organization, from least to most.
+/// A role in an organization, from the lowest to the highest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
     Member,
@@ -70,29 +70,29 @@ pub enum Role {
     Owner,
 }
 
-/// The people who get an account at the first sign-on.
+/// The users who get an account at their first sign-on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Provision {
     /// No one.
     None,
-    /// Invited people.
+    /// Users with an open invitation.
     Invited,
-    /// People with a verified address in `domains`.
+    /// Users with a verified address in `domains`.
     Domain,
-    /// People with a verified address.
+    /// Users with a verified address.
     Any,
 }
 
-/// The treatment of a first sign-on of a person whose address already has an account.
+/// The rule for the first sign-on of a user whose address already has an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
-    /// The person signs in in another way first.
+    /// The user must first sign in to the account with another method.
     Confirm,
-    /// They are linked if the provider speaks for the address.
+    /// The account is connected without confirmation if the provider is authoritative for the address.
     VerifiedEmail,
 }
 
-/// The issuer of Google, whose claim `hd` means that it speaks for a domain.
+/// The issuer of Google. Its claim `hd` contains a domain that Google hosts, for which it is authoritative.
 const GOOGLE: &str = "https://accounts.google.com";
 
 impl Settings {
@@ -101,8 +101,8 @@ impl Settings {
         domain_of(email).is_some_and(|domain| self.domains.contains(&domain))
     }
 
-    /// Returns `true` if the provider speaks for an address: it is in one of the domains, or Google hosts its
-    /// domain.
+    /// Returns `true` if the provider is authoritative for an address: it is in one of the provider's
+    /// domains, or Google hosts its domain.
     pub fn speaks_for(&self, email: &str, hosted_domain: Option<&str>) -> bool {
         let is_hosted = || {
             let hosted = hosted_domain.filter(|_| self.issuer == GOOGLE).and_then(fold_domain);
@@ -122,7 +122,7 @@ fn domain_of(email: &str) -> Option<String> {
     addresses::fold(email).rsplit_once('@').map(|(_, domain)| domain.to_owned())
 }
 
-/// Returns the form in which domains are compared; `None` if the text isn't a domain.
+/// Returns the folded domain, for comparisons; `None` if the text isn't a domain.
 pub(crate) fn fold_domain(domain: &str) -> Option<String> {
     let address = format!("a@{domain}");
     let is_domain = domain.contains('.') && !domain.contains('@') && addresses::can_get_mail(&address);

@@ -153,7 +153,7 @@ fn tokens_with_wrong_signatures_are_refused() {
     let token = key.sign(&header, &good());
     // No signature at all.
     let none = format!("{}.{}.", encode(&json!({"alg": "none"})), encode(&good()));
-    // The public key, which everyone knows, as the secret of a shared one; and the client's own secret.
+    // HMAC signatures whose secret is the public key, which everyone knows, or the client's own secret.
     let mut shared = Vec::new();
     for secret in [jwk["x"].as_str().unwrap().as_bytes(), jwk.to_string().as_bytes(), b"secret"] {
         let text = format!("{}.{}", encode(&json!({"alg": "HS256", "kid": "a"})), encode(&good()));
@@ -177,7 +177,7 @@ fn tokens_with_wrong_signatures_are_refused() {
         key.sign(&json!({"alg": "ES256", "kid": "a", "cty": "JWT"}), &good()),
         key.sign(&json!({"alg": "ES256", "kid": "a", "typ": "at+jwt"}), &good()),
         key.sign(&json!({"alg": "ES256", "kid": "a", "typ": "logout+jwt"}), &good()),
-        // The key inside the token itself.
+        // A token that contains its own key.
         other.sign(&json!({"alg": "ES256", "kid": "a", "jwk": other.jwk("a")}), &good()),
         String::new(),
         "..".to_owned(),
@@ -213,7 +213,7 @@ fn a_token_of_a_login_is_no_logout_and_the_other_way_round() {
     assert_eq!((logout.subject.as_str(), logout.token_id.as_str()), ("248289761001", "j1"));
     assert!(check(&keys, &token).is_err());
     assert!(verify(&acme, &keys, &key.sign(&header, &good()), Use::Logout, now()).is_err(), "it has a nonce");
-    // Only its type marks a logout token, unless the provider is known to use another type.
+    // A logout token must have the right type, unless the settings allow another type.
     let any = crate::settings::Settings { takes_any_logout_type: true, ..acme.clone() };
     for (typ, strict, lenient) in [
         (json!("logout+jwt"), true, true),
@@ -284,7 +284,7 @@ fn optional_claims_of_odd_types_are_left_out() {
         assert!(!identity.is_email_verified && !identity.has_passed_second_factor, "{odd}");
         assert_eq!((identity.hosted_domain, identity.authenticated_at), (None, None), "{odd}");
     }
-    // The decisive claims stay strict.
+    // The decisive claims must have the right types.
     for changes in [
         json!({"sub": ["1"]}),
         json!({"iss": [ISSUER]}),
@@ -304,7 +304,7 @@ fn signature_is_over_all_claims() {
     let keys = key_set(&[key.jwk("a")]);
     let token = key.sign(&json!({"alg": "ES256", "kid": "a"}), &with(&json!({"email": "ada@example.com"})));
     assert!(check(&keys, &token).is_ok());
-    // The library never sees the address, but another one is refused nevertheless.
+    // The library doesn't get the address, but a changed address is still refused.
     let parts: Vec<&str> = token.split('.').collect();
     let other = encode(&with(&json!({"email": "eve@example.com"})));
     assert!(check(&keys, &format!("{}.{other}.{}", parts[0], parts[2])).is_err());

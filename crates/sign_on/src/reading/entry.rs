@@ -1,4 +1,4 @@
-//! A single table `[[providers]]`.
+//! A `[[providers]]` table of the providers file.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use kernel::urls::HttpUrl;
 use super::{Report, start};
 use crate::settings::{Kind, Link, Membership, Provision, Role, Settings, fold_domain};
 
-/// Ids that would hide pages of the console.
+/// Ids that conflict with paths of the console.
 const RESERVED_IDS: [&str; 2] = ["confirm", "second-factor"];
-/// The longest session, in hours: the same as after a login with a password.
+/// The maximum lifetime of a session, in hours. Sessions of a login with a password have the same lifetime.
 const MAX_SESSION_HOURS: u32 = 720;
-/// Parts of Entra's issuers that represent any organization: their tokens name another issuer.
+/// Paths of Entra's issuers that admit users of any organization. Their tokens contain another issuer.
 const ANYBODYS: [&str; 3] = ["/common", "/organizations", "/consumers"];
 
 const WORDS_OF_ROLES: &str = "\"member\", \"admin\" or \"owner\"";
@@ -28,7 +28,7 @@ pub(super) struct Entry<'r, 'a, 't> {
     keys: &'r DeTable<'t>,
     label: String,
     report: RefCell<&'r mut Report<'a>>,
-    /// The known keys.
+    /// The keys that were read.
     known: RefCell<Vec<&'static str>>,
 }
 
@@ -50,7 +50,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         self.keys.get(key)
     }
 
-    /// Reads a key that may be missing. The outer `None` is a mistake that has been reported.
+    /// Reads an optional key. The outer `None` means that it has a mistake, which was reported.
     #[allow(clippy::option_option, reason = "wrong, missing and present are three answers")]
     fn optional<T>(
         &self,
@@ -101,7 +101,7 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         })
     }
 
-    /// Reads the whole table; `None` if it has mistakes, which have been reported.
+    /// Reads the whole table; `None` if it has mistakes, which were reported.
     #[allow(clippy::too_many_lines, reason = "a table: one row a key")]
     pub(super) fn read(
         self,
@@ -286,7 +286,8 @@ impl<'r, 'a, 't> Entry<'r, 'a, 't> {
         Some(scopes)
     }
 
-    /// Reads the settings of memberships. The outer `None` is a mistake that was already reported.
+    /// Reads the settings of memberships. The outer `None` means that they have a mistake, which was
+    /// reported.
     #[allow(clippy::option_option, reason = "wrong, missing and present are three answers")]
     fn membership(&self) -> Option<Option<Membership>> {
         let what = "the id of an organization, `org_…`";
