@@ -1,11 +1,12 @@
-//! The catalog.
+//! Reloads of the catalog.
 
 use kernel::error::Error;
 use trail::Trail;
 
 use crate::Operators;
 
-/// Has every running server read its own catalog file again, within a second; their logs show the result.
+/// Makes every running server reload its own catalog file within a second. The result is in the servers'
+/// logs.
 ///
 /// # Errors
 /// The database fails.

@@ -1,9 +1,10 @@
-//! The first account: a person with its token, which is in a file of the data folder, creates an operator's
-//! account.
+//! The first account: a user with the first-account token, which is in a file in the data folder, creates an
+//! operator's account.
 //!
-//! A new installation has no operator, and no one may become one by being the first to open a page. So the
-//! first start without an account creates a token. Its hash is in the database: of several servers with one
-//! database, and of several people who send the token simultaneously, one wins.
+//! A new installation has no operator, and no one may become an operator just by opening a page first. So the
+//! first start without an account creates a token, and stores its hash in the database. If several servers
+//! share a database, only one of them stores a token. If several users send the token at the same time, only
+//! one of them creates an account.
 
 use accounts::registration::NewAccount;
 use accounts::store::users::administration;
@@ -17,8 +18,8 @@ use trail::{Action, Trail};
 
 use crate::Operators;
 
-/// Creates the token at the first start without an account, and logs the link while the token is valid and in
-/// this server's data folder. Removes the file of a token that is no longer valid.
+/// Creates the token at the first start without an account. Logs the link if the token is valid and in this
+/// server's data folder. Removes the file if no token is valid anymore.
 ///
 /// # Errors
 /// The database or the data folder fails.
@@ -46,9 +47,9 @@ pub async fn prepare(operators: &Operators) -> Result<(), Error> {
     Ok(())
 }
 
-/// The reason why no token was created.
+/// The reason why the token couldn't be created.
 enum Failure {
-    /// Its file can't be written; a sentence for the operator.
+    /// The file can't be written. Contains a sentence for the operator.
     File(String),
     Database(Error),
 }
@@ -63,8 +64,8 @@ fn announce(operators: &Operators, token: &MailToken) {
     }
 }
 
-/// Returns the link that creates the first account, with a new token if this server's data folder doesn't
-/// have the valid one. Returns `None` if an operator exists.
+/// Returns the link that creates the first account. If this server's data folder doesn't contain the valid
+/// token, creates a new token. Returns `None` if an operator exists.
 ///
 /// # Errors
 /// The database or the data folder fails.
@@ -96,7 +97,8 @@ fn link(operators: &Operators, token: &MailToken) -> String {
     format!("{}/console/first-account?token={}", operators.public_url, token.expose())
 }
 
-/// Writes a new token to its file, and its hash into the database. Returns `None` if another server was faster.
+/// Writes a new token to the file and its hash to the database. Returns `None` if another server has already
+/// stored a token.
 async fn make_token(operators: &Operators) -> Result<Option<MailToken>, Failure> {
     let token = load_or_create_first_account_token(&operators.first_account_file, &operators.random);
     let token = token.map_err(Failure::File)?;
@@ -129,7 +131,7 @@ fn remove_file(operators: &Operators) {
     }
 }
 
-/// Returns `true` if this is the valid token of the first account.
+/// Returns `true` if this is the valid token for the first account.
 ///
 /// # Errors
 /// The database fails.
@@ -142,8 +144,8 @@ pub async fn is_good(operators: &Operators, token: &str) -> Result<bool, Error> 
 /// Creates the first operator's account, with a verified address, and consumes the token.
 ///
 /// # Errors
-/// `invalid_token`; 409 for an address or a username that is taken, 429 while the password queue is full; in
-/// these cases the token stays valid.
+/// `invalid_token`; 409 if the address or the username is taken; 429 while the password queue is full. After
+/// 409 and 429, the token is still valid.
 pub async fn create(
     operators: &Operators,
     token: &str,
@@ -151,7 +153,7 @@ pub async fn create(
     trail: &Trail,
 ) -> Result<User, Error> {
     let refused = || Error::new(Code::InvalidToken).param("token");
-    // Refuse before hashing the password, which is slow.
+    // Check the token before hashing the password, which is slow.
     if !is_good(operators, token).await? {
         return Err(refused());
     }
@@ -175,7 +177,8 @@ pub async fn create(
         password_hash: Some(&password_hash),
     };
     users::insert(&mut tx, &row, now).await?;
-    // The person has read the data folder or the log: they run the installation, so their word is enough.
+    // The user has access to the data folder or the log, so they run the installation, and their address
+    // doesn't have to be verified.
     let verified = users::set_email_verified(&mut tx, id, now).await?;
     (operators.accounts.hooks.give_first_credit)(&mut tx, &verified, now).await?;
     administration::set_operator(&mut tx, id, Some(now), now).await?;

@@ -1,4 +1,4 @@
-//! Invoices of all organizations. Owners are notified of changes by mail.
+//! Invoices of all organizations. Owners are notified of changes by e-mail.
 
 use billing::bookkeeping::invoice_changes::{self, InvoiceChange};
 use billing::invoices::{self, Invoice, Page};
@@ -13,13 +13,13 @@ use crate::{OperatorError, Operators, notices};
 /// A page of open invoices.
 #[derive(Clone, Debug)]
 pub struct OpenInvoices {
-    /// The invoices, the oldest first.
+    /// The invoices, oldest first.
     pub rows: Vec<Invoice>,
     /// The number of invoices on all pages.
     pub total: i64,
 }
 
-/// Returns one page of the open invoices of all organizations, the oldest first.
+/// Returns one page of the open invoices of all organizations, oldest first.
 ///
 /// # Errors
 /// The database fails.
@@ -38,7 +38,7 @@ pub fn read(operators: &Operators, id: InvoiceId) -> BoxFuture<'_, Result<Option
     )
 }
 
-/// Records the payment of an open invoice.
+/// Marks an open invoice as paid.
 ///
 /// # Errors
 /// Those of [`invoice_changes::mark_paid`].
@@ -67,7 +67,7 @@ pub async fn void(
     Ok(change)
 }
 
-/// Gives up an open invoice.
+/// Writes off an open invoice.
 ///
 /// # Errors
 /// Those of [`invoice_changes::give_up`].

@@ -1,15 +1,17 @@
-//! Operators: the people who run an installation, and the data that they see and change in it. The command
-//! line and the pages of the console below `/console/installation` call the same functions.
+//! Operators: the users who run an installation. This crate contains the operations with which they read and
+//! change the installation's data. The command line and the pages of the console under
+//! `/console/installation` call the same functions.
 //!
 //! * [`users`] finds, creates, disables and enables accounts, ends sessions and removes second factors.
-//! * [`roles`] makes people operators, [`first_account`] creates the first one.
-//! * [`overview`] is the state of the installation, [`trails`] its whole audit trail.
-//! * [`organizations`] and [`invoices`] change money, and notify the owners by e-mail; [`mails`] shows the
-//!   e-mail queue, and [`margins`] the margin between the list price and the cost of calls.
+//! * [`roles`] makes users operators, [`first_account`] creates the first operator.
+//! * [`overview`] returns the state of the installation, [`trails`] lists its whole audit trail.
+//! * [`organizations`] and [`invoices`] read and change balances and invoices, and notify the owners by
+//!   e-mail; [`mails`] lists the e-mail queue, and [`margins`] reports the margin between the list price and
+//!   the cost of calls.
 //!
 //! An operator isn't a member of any organization: this crate reads neither the contents of projects nor
-//! secrets. Every change has an entry in the audit trail, with the person, or `operator` for the command
-//! line.
+//! secrets. Every change adds an entry to the audit trail. Its actor is the user, or `operator` for the
+//! command line.
 
 pub mod catalogs;
 pub mod first_account;
@@ -53,23 +55,23 @@ pub struct Parts {
     pub billing: Billing,
     pub catalogs: Catalogs,
     pub mail: Mail,
-    /// The prefix of links, without a slash at the end.
+    /// The public URL, which links begin with, without a slash at the end.
     pub public_url: String,
-    /// The file of the token for the first account.
+    /// The path of the file with the token for the first account.
     pub first_account_file: PathBuf,
-    /// `true` if the console is there, which has the page of the first account.
+    /// `true` if the console is enabled. It contains the page that creates the first account.
     pub has_console: bool,
     /// The effective configuration as TOML, with secrets hidden.
     pub settings: String,
 }
 
 impl Operators {
-    /// Returns a handle with these parts.
+    /// Creates a handle with these parts.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// Adds an entry about a person, an organization or an e-mail to the audit trail.
+    /// Adds an audit entry about a user, an organization or an e-mail.
     async fn record(
         &self,
         tx: &mut Tx,

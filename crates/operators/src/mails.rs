@@ -1,4 +1,4 @@
-//! E-mails that wait to be sent, and a test of the mail server.
+//! E-mails in the queue, and a test of the mail server.
 
 use db::Page;
 use kernel::error::Error;
@@ -12,16 +12,16 @@ use crate::Operators;
 
 pub use mail::store::outbox::WaitingMail;
 
-/// A page of waiting e-mails.
+/// A page of queued e-mails.
 #[derive(Clone, Debug)]
 pub struct WaitingMails {
-    /// The e-mails, the oldest first.
+    /// The e-mails, oldest first.
     pub rows: Vec<WaitingMail>,
     /// The number of e-mails on all pages.
     pub total: i64,
 }
 
-/// Returns one page of the e-mails that wait, the oldest first.
+/// Returns one page of the queued e-mails, oldest first.
 ///
 /// # Errors
 /// The database fails.
@@ -34,7 +34,7 @@ pub fn list(operators: &Operators, page: Page) -> BoxFuture<'_, Result<WaitingMa
     })
 }
 
-/// Makes a waiting mail due now, or all of them; returns how many.
+/// Schedules a queued e-mail, or all of them if `id` is `None`, to be sent now. Returns their number.
 ///
 /// # Errors
 /// The database fails.
@@ -60,7 +60,7 @@ pub fn retry<'a>(
 /// Sends a test e-mail immediately, bypassing the queue.
 ///
 /// # Errors
-/// The reason why the e-mail wasn't delivered; the database fails.
+/// The database fails. The inner error is the reason why the e-mail wasn't delivered.
 pub fn test<'a>(
     operators: &'a Operators,
     to: &'a str,

@@ -14,7 +14,7 @@ pub fn days_of(month: Month) -> Range {
     Range { start: month.first_day(), end_exclusive: month.plus(1).first_day() }
 }
 
-/// Returns the days from the first to the last one; `None` if the last one is before the first.
+/// Returns the days from `first` to `last`, inclusive; `None` if `last` is before `first`.
 pub fn days_between(first: Day, last: Day) -> Option<Range> {
     (first <= last).then(|| Range { start: first, end_exclusive: last.plus(1) })
 }
@@ -22,7 +22,7 @@ pub fn days_between(first: Day, last: Day) -> Option<Range> {
 /// Reports the margins of these days by group.
 ///
 /// # Errors
-/// As of [`margins::read`].
+/// Those of [`margins::read`].
 pub async fn read(operators: &Operators, range: Range, groups: CostGroups) -> Result<Report, Error> {
     margins::read(&operators.billing, range, groups).await
 }

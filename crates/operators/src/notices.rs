@@ -12,11 +12,11 @@ use tenants::store::organization_members;
 
 use crate::Operators;
 
-/// Operators have no limit of e-mails; their recipients have.
+/// The sender of these e-mails. Only the limits of recipients apply, because operators have no limit.
 const SENDER: Sender = Sender { account: None, address: None };
 
-/// Notifies a person of a change, if their address is verified: otherwise the owner of the address may have
-/// nothing to do with the account.
+/// Notifies a user of a change, unless their address isn't verified: its owner may have nothing to do with
+/// the account.
 pub(crate) async fn notify_person(
     operators: &Operators,
     tx: &mut Tx,
@@ -32,8 +32,8 @@ pub(crate) async fn notify_person(
     operators.mail.outbox.post(tx, &SENDER, &draft, &user.email, now).await
 }
 
-/// Notifies the owners of an organization of a change. The change is already committed: an e-mail that can't
-/// be queued is only logged.
+/// Notifies the owners of an organization of a change. The change is already committed, so an error is only
+/// logged.
 pub(crate) async fn notify_owners(operators: &Operators, organization_id: OrganizationId, change: &str) {
     if let Err(error) = post_to_owners(operators, organization_id, change).await {
         tracing::error!(%organization_id, "the owners can't be notified of a change: {error}");

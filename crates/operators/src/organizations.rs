@@ -1,4 +1,4 @@
-//! Organizations and their money. Owners are notified of changes by mail.
+//! Organizations with their balances and credits. Owners are notified of changes by e-mail.
 
 use billing::bookkeeping::credits::{self, AddedCredit, NewCredit};
 use billing::wallets::{self, CreditLimitChange, WalletOverview};
@@ -13,20 +13,20 @@ use trail::Trail;
 
 use crate::{OperatorError, Operators, notices};
 
-/// The maximum number of members shown of one organization.
+/// The maximum number of members in an [`Overview`].
 const MAX_MEMBERS: i64 = 200;
 
 /// A page of organizations with their balances.
 #[derive(Clone, Debug)]
 pub struct OrganizationPage {
-    /// The organizations, the newest first.
+    /// The organizations, newest first.
     pub rows: Vec<WalletOverview>,
     /// The number of organizations on all pages.
     pub total: i64,
 }
 
-/// Returns one page of the organizations whose folded name contains the text, newest first, without deleted
-/// ones.
+/// Returns one page of the organizations whose folded name contains the text, newest first. Deleted
+/// organizations are left out.
 ///
 /// # Errors
 /// The database fails.
@@ -47,7 +47,7 @@ pub struct Overview {
     pub wallet: WalletOverview,
     /// `None` if the organization is deleted.
     pub detail: Option<OrganizationDetail>,
-    /// At most 200 members, the newest first.
+    /// At most [`MAX_MEMBERS`] members, newest first.
     pub members: Vec<Member>,
 }
 
@@ -67,7 +67,7 @@ pub fn read(operators: &Operators, id: OrganizationId) -> BoxFuture<'_, Result<O
     })
 }
 
-/// Sets how far an organization's balance may go below zero.
+/// Sets the credit limit: the amount by which an organization's balance may go below zero.
 ///
 /// # Errors
 /// Those of [`wallets::set_credit_limit`].
@@ -88,7 +88,7 @@ pub fn set_credit_limit<'a>(
     })
 }
 
-/// Adds a credit, unless its reference exists.
+/// Adds a credit unless a credit with its reference exists.
 ///
 /// # Errors
 /// Those of [`credits::add`].

@@ -1,4 +1,4 @@
-//! The state of the installation at a glance.
+//! An overview of the state of the installation.
 
 use accounts::store::users::administration::{self, Filter};
 use billing::store::audit_state::{self, AuditState};
@@ -17,11 +17,11 @@ pub struct Overview {
     pub organizations: i64,
     /// The number of open invoices.
     pub open_invoices: i64,
-    /// The number of e-mails that wait.
+    /// The number of queued e-mails.
     pub mails: i64,
-    /// The time since which the oldest of them has been waiting.
+    /// The time at which the oldest queued e-mail was queued.
     pub oldest_mail_at: Option<Time>,
-    /// The last regular audit of the books; `None` before one was scheduled.
+    /// The last scheduled audit of the books; `None` if no audit has been scheduled yet.
     pub audit: Option<AuditState>,
 }
 

@@ -1,4 +1,4 @@
-//! The role of operator. Only the command line grants it, or the page of the first account.
+//! The role of operator. Only the command line and the page of the first account grant it.
 
 use accounts::store::sessions;
 use accounts::store::users::administration;
@@ -10,7 +10,7 @@ use trail::{Action, Trail};
 use crate::Operators;
 use crate::users::{UserChange, after, finish, lock};
 
-/// Makes a person an operator. Their sessions end, because an operator's are shorter.
+/// Makes a user an operator. Their sessions end, because operators' sessions are shorter.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -18,7 +18,7 @@ pub async fn grant(operators: &Operators, user_id: UserId, trail: &Trail) -> Res
     set(operators, user_id, true, trail).await
 }
 
-/// Revokes a person's role of operator.
+/// Revokes a user's role of operator.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -48,7 +48,7 @@ async fn set(
     finish(operators, tx, UserChange { user, was_unchanged: !is_changed, ended_sessions }).await
 }
 
-/// Returns `true` if a person is an operator, and their account isn't disabled.
+/// Returns `true` if the user is an operator and their account isn't disabled.
 ///
 /// # Errors
 /// The database fails.
@@ -57,7 +57,7 @@ pub async fn is_operator(operators: &Operators, user_id: UserId) -> Result<bool,
     Ok(administration::is_operator(&mut tx, user_id).await?)
 }
 
-/// Refuses a person without a second factor, which every operator needs.
+/// Checks that the user has a second factor, which every operator needs.
 ///
 /// # Errors
 /// `second_factor_enrolment_required`.

@@ -5,7 +5,7 @@ pub use trail::{Action, AuditEntry, Filter};
 
 use crate::Operators;
 
-/// Returns the newest entries that the filter matches, the newest first.
+/// Returns the newest entries that match the filter, newest first.
 ///
 /// # Errors
 /// The database fails.

@@ -1,4 +1,4 @@
-//! Accounts.
+//! Operations on accounts.
 
 use accounts::second_factor::{self, SecondFactor};
 use accounts::store::email_tokens::{self, Purpose};
@@ -19,25 +19,25 @@ use crate::{Operators, notices};
 
 pub use accounts::store::users::administration::Filter;
 
-/// The lifetime of the link to choose a first password, in milliseconds.
+/// The lifetime of the link that sets the first password, in milliseconds.
 const LINK_MS: i64 = DAY_MS;
-/// The number of accounts that are read at a time.
+/// The number of accounts that are read at once.
 const PAGE_SIZE: i64 = 500;
-/// The maximum number of memberships shown of one person.
+/// The maximum number of memberships in a [`UserDetail`].
 const MAX_MEMBERSHIPS: i64 = 200;
-/// The maximum number of suffixes tried to make a username unique.
+/// The maximum number of suffixes that are tried to make a username unique.
 const MAX_TRIES: u32 = 1_000;
 
 /// A page of accounts.
 #[derive(Clone, Debug)]
 pub struct UserPage {
-    /// The accounts, the newest first.
+    /// The accounts, newest first.
     pub rows: Vec<User>,
     /// The number of accounts on all pages.
     pub total: i64,
 }
 
-/// Returns one page of the accounts, the newest first.
+/// Returns one page of accounts, newest first.
 ///
 /// # Errors
 /// The database fails.
@@ -48,7 +48,7 @@ pub async fn list(operators: &Operators, filter: &Filter, page: Page) -> Result<
     Ok(UserPage { rows, total })
 }
 
-/// Returns some accounts after this one, the oldest first; empty at the end.
+/// Returns the next accounts after this one, oldest first; empty at the end.
 ///
 /// # Errors
 /// The database fails.
@@ -61,14 +61,14 @@ pub async fn list_after(
     Ok(administration::list_after(&mut tx, filter, after, PAGE_SIZE).await?)
 }
 
-/// An account with everything that belongs to it.
+/// An account with its second factor, sessions and memberships.
 #[derive(Clone, Debug)]
 pub struct UserDetail {
     pub user: User,
     pub second_factor: SecondFactor,
     /// The number of live sessions.
     pub sessions: i64,
-    /// The organizations that the person belongs to, at most 200.
+    /// The organizations that the user belongs to, at most [`MAX_MEMBERSHIPS`].
     pub memberships: Vec<MembershipOf>,
 }
 
@@ -89,19 +89,20 @@ pub fn read(operators: &Operators, user_id: UserId) -> BoxFuture<'_, Result<Opti
     })
 }
 
-/// An account created for a person, and the link with which they choose its password.
+/// An account that an operator has created, and the link with which its user sets the password.
 #[derive(Clone, Debug)]
 pub struct CreatedUser {
     pub user: User,
-    /// The link; it works for a day, once, for everyone who has it.
+    /// The link. It works once within a day, for anyone who has it.
     pub link: String,
     pub link_expires_at: Time,
 }
 
-/// Creates an account, for an operator with `is_operator`. Without a username, one is derived from the address.
+/// Creates an account. With `is_operator`, its user is an operator. If `username` is `None`, a username is
+/// derived from the address.
 ///
 /// # Errors
-/// 409 for an address or a username that is taken.
+/// 409 if the address or the username is taken.
 pub async fn create(
     operators: &Operators,
     email: &Name,
@@ -124,7 +125,7 @@ pub async fn create(
         username_folded: &username.folded,
         full_name: None,
         phone: None,
-        // The link sets it.
+        // The user sets the password with the link.
         password_hash: None,
     };
     users::insert(&mut tx, &new, now).await?;
@@ -142,7 +143,7 @@ pub async fn create(
     Ok(CreatedUser { user, link, link_expires_at })
 }
 
-/// Returns a free username, derived from an address.
+/// Derives a username that isn't taken from an address.
 pub(crate) async fn free_username(tx: &mut Tx, email: &str) -> Result<Name, Error> {
     let local = email.split('@').next().unwrap_or_default();
     let kept: String =
@@ -150,7 +151,7 @@ pub(crate) async fn free_username(tx: &mut Tx, email: &str) -> Result<Name, Erro
     for number in 0..MAX_TRIES {
         let text = if number == 0 { kept.clone() } else { format!("{kept}-{number}") };
         let Ok(name) = naming::username(&text) else {
-            // Too short, too long, or a reserved name.
+            // The name is too short, too long or reserved.
             let Ok(name) = naming::username(&format!("user-{number}")) else { continue };
             if !administration::is_username_taken(tx, &name.folded).await? {
                 return Ok(name);
@@ -169,14 +170,14 @@ pub(crate) async fn free_username(tx: &mut Tx, email: &str) -> Result<Name, Erro
 pub struct UserChange {
     /// The account after the change.
     pub user: User,
-    /// `true` if nothing was changed, because it was already so.
+    /// `true` if nothing was changed, because the account was already in this state.
     pub was_unchanged: bool,
-    /// The number of sessions that have ended.
+    /// The number of sessions that ended.
     pub ended_sessions: u64,
 }
 
-/// Disables an account: its owner can no longer sign in, and its sessions end. API keys that the person
-/// created still make model calls, but no longer manage anything.
+/// Disables an account: its user can no longer sign in, and its sessions end. API keys that the user created
+/// can still make model calls, but can no longer manage anything.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -223,7 +224,7 @@ pub fn enable<'a>(
     })
 }
 
-/// Ends the sessions of a person.
+/// Ends the sessions of a user.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -242,9 +243,9 @@ pub fn end_sessions<'a>(
     })
 }
 
-/// Removes a person's second factor with all passkeys, for the day on which they have lost them and their
-/// recovery codes, and ends their sessions: the password alone opens the account again. A person without a
-/// password sets one with a mailed link, or signs in with a connected provider.
+/// Removes a user's second factor with all passkeys, and ends their sessions. This is for users who have lost
+/// their app or passkeys and their recovery codes: the password alone is then enough to log in. A user
+/// without a password sets one with an e-mailed link, or signs in with a connected provider.
 ///
 /// # Errors
 /// `user_not_found`.
@@ -274,7 +275,7 @@ pub fn reset_second_factor<'a>(
     })
 }
 
-/// Returns the sentence for a person about how to sign in without a second factor.
+/// Returns a sentence for the user that explains how to sign in without a second factor.
 async fn way_in(operators: &Operators, tx: &mut Tx, user_id: UserId) -> Result<String, Error> {
     if users::has_any_password(tx, user_id).await? {
         return Ok("You can sign in with only the password.".to_owned());
@@ -293,7 +294,7 @@ async fn way_in(operators: &Operators, tx: &mut Tx, user_id: UserId) -> Result<S
     })
 }
 
-/// Begins a transaction that holds the lock of an account.
+/// Begins a transaction, and locks an account in it.
 pub(crate) async fn lock(operators: &Operators, user_id: UserId) -> Result<Tx, Error> {
     let mut tx = operators.db.write().await?;
     users::lock(&mut tx, user_id).await?;
