@@ -1,7 +1,7 @@
-//! Limits of e-mails within an hour: of one account, of one client address, and of one recipient.
+//! Limits on the number of e-mails within an hour, for each account, client address and recipient.
 //!
 //! An hour begins with the first e-mail that is counted in it. Password resets and verifications have
-//! counters of their own by recipient, so that a flood of other e-mails can't suppress them.
+//! separate counters for each recipient, so that many other e-mails can't block them.
 
 use kernel::clock::{HOUR_MS, MINUTE_MS, Time};
 use kernel::limits::Limits;
@@ -9,9 +9,8 @@ use strum::{EnumString, IntoStaticStr};
 
 /// The length of a counting period, in milliseconds.
 pub const WINDOW_MS: i64 = HOUR_MS;
-/// The maximum time by which the start of a period may lie in the future, in milliseconds, because the clocks
-/// of replicas differ. A start further ahead was written by a clock that has been set back since, and is
-/// ignored.
+/// The maximum difference between the clocks of two replicas, in milliseconds. If a period starts further in
+/// the future, its start was written before the clock was set back, and is ignored.
 pub const CLOCK_SKEW_MS: i64 = MINUTE_MS;
 
 /// The hourly limit of each counter.
@@ -30,8 +29,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the limits that the table `limits` of the configuration sets, or `None` while it is switched
-    /// off.
+    /// Returns the limits in the table `limits` of the configuration; `None` if limits are disabled.
     pub fn from_limits(limits: &Limits) -> Option<Self> {
         limits.enabled.then_some(Self {
             account: limits.mails_per_account_hour,
@@ -54,11 +52,11 @@ impl Bounds {
     }
 }
 
-/// A count of e-mails. Counters are locked in this order.
+/// A counter of e-mails. Counters are locked in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Counter {
-    /// E-mails that a person causes, also by API keys.
+    /// E-mails caused by a user, including the user's API keys.
     Account,
     /// E-mails caused from a client address.
     Address,
@@ -66,14 +64,14 @@ pub enum Counter {
     Recipient,
     /// Password resets to a recipient.
     PasswordReset,
-    /// Links to a recipient that verify the address, also as the new one of an account.
+    /// Links that verify the recipient's address, including the new address of an account.
     Verification,
 }
 
 db::words!(Counter);
 
 impl Counter {
-    /// Returns the configuration key of its limit.
+    /// Returns the configuration key of the counter's limit.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Account => "limits.mails_per_account_hour",
@@ -85,13 +83,13 @@ impl Counter {
     }
 }
 
-/// Returns how many of the `added` e-mails are within `bound`, where `counted` is the counter after adding
-/// them.
+/// Returns the number of the `added` e-mails that are within `bound`. `counted` is the counter after they
+/// were added.
 pub fn fitting(counted: i64, added: i64, bound: u32) -> i64 {
     i64::from(bound).saturating_sub(counted.saturating_sub(added)).clamp(0, added.max(0))
 }
 
-/// Returns the time until a period that began at `since` is over, in milliseconds.
+/// Returns the time until the end of a period that began at `since`, in milliseconds.
 pub fn retry_after_ms(since: Time, now: Time) -> i64 {
     (since.unix_ms().saturating_add(WINDOW_MS)).saturating_sub(now.unix_ms()).clamp(1, WINDOW_MS)
 }
@@ -105,7 +103,7 @@ mod tests {
     #[test]
     fn a_counter_takes_as_many_as_its_bound() {
         let cases = [
-            // CounterRow with them, added, bound, fitting.
+            // The counter with the added e-mails, their number, the bound, and the number within the bound.
             (1, 1, 5, 1),
             (5, 1, 5, 1),
             (6, 1, 5, 0),
@@ -124,7 +122,7 @@ mod tests {
     fn the_wait_ends_with_the_hour() {
         assert_eq!(retry_after_ms(START, START.plus_ms(10 * MINUTE_MS)), 50 * MINUTE_MS);
         assert_eq!(retry_after_ms(START, START.plus_ms(HOUR_MS)), 1);
-        // A clock that is half a minute behind another replica's.
+        // The clock is half a minute behind that of another replica.
         assert_eq!(retry_after_ms(START, START.plus_ms(-30_000)), HOUR_MS);
     }
 

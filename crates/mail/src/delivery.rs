@@ -1,4 +1,4 @@
-//! Delivery of e-mails into a folder or to a mail server.
+//! Delivery of e-mails to a folder or to a mail server.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -20,12 +20,11 @@ const MAX_LINE_BYTES: usize = 998;
 /// Delivers e-mails.
 #[derive(Debug)]
 pub enum Mailer {
-    /// Writes one `.eml` file for each e-mail, for development, tests and installations without a mail
-    /// server.
+    /// Writes each e-mail to an `.eml` file, for development, tests and installations without a mail server.
     Folder {
-        /// The folder; created if it doesn't exist.
+        /// The folder, which is created if it doesn't exist.
         dir: PathBuf,
-        /// The sender, for instance `Tollkeeper <no-reply@example.org>`.
+        /// The sender, such as `Tollkeeper <no-reply@example.org>`.
         from: String,
     },
     /// Sends e-mails to a mail server.
@@ -38,10 +37,10 @@ pub enum Mailer {
 }
 
 impl Mailer {
-    /// Creates the mailer of the configuration.
+    /// Creates the mailer for the configured destination.
     ///
     /// # Errors
-    /// An error message for the operator.
+    /// The settings aren't valid. The error is a message for the operator.
     pub fn new(settings: &Settings, data_dir: &Path) -> Result<Self, String> {
         let from = settings.from.clone();
         Ok(match &settings.url {
@@ -54,7 +53,8 @@ impl Mailer {
     /// nothing.
     ///
     /// # Errors
-    /// The reason, and whether a later attempt may succeed. Retrying is safe, but may send the e-mail twice.
+    /// The reason for the failure, and whether a later attempt may succeed. A retry may send the e-mail
+    /// twice.
     pub async fn deliver(&self, message: &Message, now: Time, random: &Random) -> Result<(), DeliveryError> {
         let id = format!("{:032x}", u128::from_be_bytes(random.bytes()));
         let (Self::Folder { from, .. } | Self::Smtp { from, .. }) = self;
@@ -62,7 +62,8 @@ impl Mailer {
         match self {
             Self::Smtp { server, .. } => server.deliver(&mail).await,
             Self::Folder { dir, .. } => {
-                // On disk lines end with `\n`, so that text tools can read the file; mail programs read both.
+                // Lines in the file end with `\n`, so that text tools can read it. Mail programs read both
+                // line endings.
                 let mail: Vec<u8> = mail.formatted().into_iter().filter(|byte| *byte != b'\r').collect();
                 let file = dir.join(file_name(now, &id));
                 write(dir, &file, &mail)
@@ -75,8 +76,8 @@ impl Mailer {
         }
     }
 
-    /// Removes the files of e-mails written before this time, and returns how many. Always returns 0 for an
-    /// e-mail server.
+    /// Removes the files of e-mails written before this time, and returns their number. Always returns 0 if
+    /// e-mails are sent to a mail server.
     ///
     /// # Errors
     /// The folder can't be read or written.
@@ -94,13 +95,13 @@ fn file_name(now: Time, id: &str) -> String {
     format!("{time}-{id}.eml")
 }
 
-/// Returns `true` if a file has the name of an e-mail that was written before `then`. Other files have other
-/// names.
+/// Returns `true` if a file has the name of an e-mail that was written before `then`. Returns `false` for any
+/// other file.
 fn was_written_before(name: &str, then: Time) -> bool {
     let Some((time, id)) = name.strip_suffix(".eml").and_then(|name| name.split_once('-')) else {
         return false;
     };
-    // All names have the same length up to the id, so they sort by time.
+    // The times in all names have the same length, so they can be compared as text.
     let limit = file_name(then, id);
     let limit = limit.split_once('-').map_or("", |(limit, _)| limit);
     let is_ours =
@@ -108,8 +109,8 @@ fn was_written_before(name: &str, then: Time) -> bool {
     is_ours && time < limit
 }
 
-/// Writes the file completely or not at all: a program that watches the folder for `.eml` never sees a
-/// partial mail.
+/// Writes the file completely or not at all, so that a program that watches the folder for `.eml` files never
+/// reads a partial e-mail.
 async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).await?;
     let temporary = file.with_extension("tmp");
@@ -121,21 +122,21 @@ async fn write(dir: &Path, file: &Path, content: &[u8]) -> std::io::Result<()> {
     };
     let outcome = write_all.await;
     if outcome.is_err() {
-        // The first error is returned; a leftover `.tmp` does no harm.
+        // An error of the removal is ignored, because a leftover `.tmp` file does no harm.
         tokio::fs::remove_file(&temporary).await.ok();
     }
     outcome
 }
 
-/// Composes the e-mail by RFC 5322, with plain text and HTML as alternatives. Errors don't name the
-/// recipient: they are logged.
+/// Composes the e-mail (RFC 5322), with plain text and HTML as alternatives. Errors don't contain the
+/// recipient, because they are logged.
 pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Result<lettre::Message, String> {
     let from: Mailbox = from.parse().map_err(|error| format!("`mail.from`: {error}"))?;
     let to: lettre::Address =
         message.to.parse().map_err(|error| format!("the recipient's address: {error}"))?;
     let message_id = format!("<{id}@{}>", from.email.domain());
     let since_1970 = Duration::from_millis(u64::try_from(now.unix_ms()).unwrap_or(0));
-    // RFC 3834, section 5: automatic replies should not answer.
+    // This header prevents automatic replies (RFC 3834, section 5).
     let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
     let part = |kind: ContentType, text: &str| SinglePart::builder().header(kind).body(encode(text));
     let parts = MultiPart::alternative()
@@ -153,11 +154,11 @@ pub(super) fn compose(message: &Message, from: &str, now: Time, id: &str) -> Res
         .map_err(|error| error.to_string())
 }
 
-/// Encodes a text part. ASCII is left unchanged, so that links in the file stay whole. Other text becomes
-/// quoted-printable, never base64, so that the token can still be found.
+/// Encodes a text part. ASCII text is left unchanged, so that links in the file aren't split. Other text is
+/// encoded as quoted-printable and never as base64, so that the token can still be found.
 fn encode(text: &str) -> Body {
-    // A lone carriage return ends a line too: e-mails must not contain one (RFC 5322, section 2.3), and
-    // servers treat it differently.
+    // A carriage return alone also counts as a line ending here. E-mails must not contain it (RFC 5322,
+    // section 2.3), and mail servers handle it differently.
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let text: String = text.lines().flat_map(|line| [line, "\r\n"]).collect();
     let is_plain = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r' | b'\n');
@@ -168,7 +169,7 @@ fn encode(text: &str) -> Body {
         .unwrap_or_else(|text| Body::dangerous_pre_encoded(text, ContentTransferEncoding::EightBit))
 }
 
-/// Removes old files; returns how many.
+/// Removes old files, and returns their number.
 async fn remove_files(dir: PathBuf, before: Time) -> Result<u64, Error> {
     let folder = dir.display().to_string();
     let task = tokio::task::spawn_blocking(move || remove_files_now(&dir, before));
@@ -179,7 +180,7 @@ async fn remove_files(dir: PathBuf, before: Time) -> Result<u64, Error> {
 fn remove_files_now(dir: &Path, before: Time) -> std::io::Result<u64> {
     let mut removed = 0;
     let files = match std::fs::read_dir(dir) {
-        // Nothing has been mailed yet.
+        // No e-mail has been written yet.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
         files => files?,
     };

@@ -4,19 +4,20 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::bounds::Counter;
 
-/// The kind of an e-mail. Tokens are created when it is sent: none is stored here.
+/// The kind of an e-mail. A queued e-mail contains no token, because tokens are created when e-mails are
+/// sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Template {
-    /// Confirmation of an e-mail address.
+    /// A link that verifies an account's e-mail address.
     VerifyEmail,
-    /// A link for a new password; not sent if the address has no account.
+    /// A link that resets the password; not sent if the address has no account.
     ResetPassword,
     /// A notice that the password was changed.
     PasswordChanged,
-    /// An invitation into an organization.
+    /// An invitation to an organization.
     Invitation,
-    /// A notice to a person who was added to a project.
+    /// A notice to a user who was added to a project.
     AddedToProject,
     /// A notice to the members of a deleted organization.
     OrganizationDeleted,
@@ -26,7 +27,8 @@ pub enum Template {
     LoginsRefused,
     /// A notice of a login from a new network.
     NewLogin,
-    /// A link to a new e-mail address; a notice instead if that address has an account.
+    /// A link that confirms the new e-mail address of an account. If the new address already has an account,
+    /// a notice to it.
     ChangeEmail,
     /// A notice to an account's address that a change of the address was requested.
     EmailChangeRequested,
@@ -42,27 +44,29 @@ pub enum Template {
     PasskeyAdded,
     /// A notice that a passkey was removed.
     PasskeyRemoved,
-    /// A notice to a person, or to the owners of an organization, about a change made by an operator.
+    /// A notice to a user, or to the owners of an organization, about a change made by an operator.
     ChangedByOperator,
-    /// A notice that the account was connected with a provider.
+    /// A notice that the account was connected to a provider.
     ProviderConnected,
-    /// A notice that a connection with a provider was removed.
+    /// A notice that a connection to a provider was removed.
     ProviderDisconnected,
-    /// A notice to those who see an organization's billing that a budget has reached a threshold.
+    /// A notice to the users who can view an organization's billing that a budget has reached a threshold.
     BudgetThreshold,
-    /// A notice to the same that the balance is below the threshold of its alert.
+    /// A notice to the users who can view an organization's billing that its balance is below the threshold
+    /// of the alert.
     BalanceLow,
-    /// A notice to the owners of an organization, or to the operators, that a webhook of theirs was switched off.
+    /// A notice to the owners of an organization, or to the operators, that one of their webhooks was
+    /// disabled.
     WebhookDisabled,
-    /// A notice to the owners of an organization about its automatic top-up: declined, paused, or to be
-    /// confirmed.
+    /// A notice to the owners of an organization that its automatic top-up was declined, was paused, or must
+    /// be confirmed.
     AutoTopUp,
 }
 
 db::words!(Template);
 
 impl Template {
-    /// Returns `true` if it only reports something that was done, so that it may be dropped at a limit.
+    /// Returns `true` if the e-mail only reports an event, so that it may be dropped when a limit is reached.
     pub const fn is_notice(self) -> bool {
         match self {
             Self::VerifyEmail | Self::ResetPassword | Self::Invitation | Self::ChangeEmail => false,
@@ -89,7 +93,7 @@ impl Template {
         }
     }
 
-    /// Returns the counter of its recipients.
+    /// Returns the counter for recipients of this kind of e-mail.
     pub const fn counter(self) -> Counter {
         match self {
             Self::VerifyEmail | Self::ChangeEmail => Counter::Verification,
@@ -118,7 +122,7 @@ impl Template {
         }
     }
 
-    /// Returns 0 for links that people wait for, and 1 for all others, which are sent after them.
+    /// Returns 0 for links that users are waiting for, and 1 for other e-mails, which are sent later.
     pub(crate) const fn priority(self) -> i64 {
         match self {
             Self::VerifyEmail | Self::ResetPassword | Self::ChangeEmail => 0,

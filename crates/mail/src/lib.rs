@@ -1,14 +1,15 @@
-//! Mail: a queue in the database that loses no e-mail.
+//! E-mail: a queue in the database, so that no e-mail is lost.
 //!
-//! * [`posting`]: the [`posting::Outbox`]. An e-mail is added in the transaction that it reports, after it is
-//!   counted against the limits of [`bounds`].
-//! * [`sending`]: takes due e-mails, has each written by [`WriteMail`], and retries failed ones.
+//! * [`posting`]: the [`posting::Outbox`]. An e-mail is queued in the same transaction as the change that
+//!   causes it, after it was counted against the limits of [`bounds`].
+//! * [`sending`]: takes e-mails that are due, writes them with [`WriteMail`], sends them, and retries
+//!   failures.
 //! * [`templates`]: the text of each e-mail.
-//! * [`Mailer`] and [`smtp`]: delivery, as a file in a folder or to a mail server.
+//! * [`Mailer`] and [`smtp`]: delivery to a folder or to a mail server.
 //!
-//! A queued e-mail contains no token: the function that writes the e-mail creates one when it is sent. This
-//! function needs the tables of accounts and organizations, on which this crate doesn't depend, so it is
-//! passed to [`Mail`].
+//! A queued e-mail contains no token. The function that writes the e-mail creates the token when the e-mail
+//! is sent. This function is passed to [`Mail`], because it needs the tables of accounts and organizations,
+//! and this crate doesn't depend on their crates.
 
 use std::fmt;
 use std::ops::Deref;
@@ -46,9 +47,9 @@ pub use url::{MailUrl, SmtpLogin, SmtpServer, SmtpTls};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The destination of mail.
+    /// The destination of e-mails.
     pub url: MailUrl,
-    /// The sender, an address with or without a name.
+    /// The sender: an address with or without a name.
     #[serde(deserialize_with = "sender")]
     pub from: String,
 }
@@ -65,12 +66,12 @@ fn sender<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
     })
 }
 
-/// Writes a queued e-mail, with a fresh token if it needs one. Returns `None` if the e-mail has no recipient,
-/// or no longer has a reason.
+/// The function that writes a queued e-mail, with a new token if it needs one. Returns `None` if the e-mail
+/// has no recipient or is no longer needed.
 pub type WriteMail =
     Arc<dyn for<'a> Fn(&'a QueuedMail) -> BoxFuture<'a, Result<Option<Message>, Error>> + Send + Sync>;
 
-/// The handle of mail; cheap to clone.
+/// The handle of e-mail; cheap to clone.
 #[derive(Clone)]
 pub struct Mail(Arc<Parts>);
 
@@ -110,14 +111,14 @@ pub struct Shared {
 }
 
 impl Mail {
-    /// A handle that sends the e-mails of the outbox.
+    /// Creates a handle that sends the e-mails in the outbox.
     pub fn new(shared: Shared, mailer: Mailer, write: WriteMail) -> Self {
         let Shared { db, clock, random, metrics, outbox } = shared;
         let stopping = AtomicBool::new(false);
         Self(Arc::new(Parts { db, clock, random, metrics, outbox, mailer, write, stopping }))
     }
 
-    /// Begins the shutdown: e-mails in flight are sent, and no more are taken.
+    /// Begins the shutdown: e-mails that are being sent are finished, and no more are taken from the queue.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.outbox.notify_one();
@@ -128,8 +129,8 @@ impl Mail {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Removes the files of e-mails written before this time, and returns how many. Always returns 0 for an
-    /// e-mail server.
+    /// Removes the files of e-mails written before this time, and returns their number. Always returns 0 if
+    /// e-mails are sent to a mail server.
     ///
     /// # Errors
     /// The folder can't be read or written.
@@ -138,7 +139,7 @@ impl Mail {
     }
 }
 
-/// An e-mail to one person.
+/// An e-mail to one recipient.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     /// The recipient's address.
@@ -154,7 +155,7 @@ pub struct Message {
 }
 
 impl fmt::Debug for Message {
-    /// Leaves out the parts that contain the link.
+    /// Formats only the fields that don't contain the link.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
             .field("to", &self.to)
@@ -168,7 +169,8 @@ impl fmt::Debug for Message {
 pub enum DeliveryError {
     /// A later attempt may succeed.
     Temporary(String),
-    /// No attempt will succeed: the recipient was refused, or the address is invalid.
+    /// No attempt will succeed, for example because the server refused the recipient or the address is
+    /// invalid.
     Permanent(String),
 }
 
@@ -187,7 +189,7 @@ impl fmt::Display for DeliveryError {
     }
 }
 
-/// Returns the text without control characters, so that nothing in it can begin another line or header.
+/// Returns the text without control characters, so that it can't begin a new line or header.
 fn one_line(text: &str) -> String {
     let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     text.chars().filter(|c| !breaks(*c)).collect()

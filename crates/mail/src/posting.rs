@@ -1,8 +1,8 @@
-//! The outbox: an e-mail is counted against the hourly limits before it is queued.
+//! The outbox. An e-mail is counted against the hourly limits before it is queued.
 //!
-//! If the request asks for the e-mail itself, the request is refused at the limit, with the remaining wait.
-//! If the e-mail is only a notice of another change, the e-mail is dropped and the change is kept. Neither
-//! depends on whether an address has an account.
+//! If a limit is reached, a request for an e-mail is refused, and the error contains the remaining wait. An
+//! e-mail that is only a notice of another change is dropped, and the change is made. Neither depends on
+//! whether an address has an account.
 
 use std::sync::Arc;
 
@@ -22,49 +22,49 @@ use metrics::{MailLimit, Metrics};
 use trail::Trail;
 
 impl Sender {
-    /// A caller without a credential.
+    /// Creates the sender for a caller without a credential.
     pub fn visitor(trail: &Trail) -> Self {
         Self { account: None, address: trail.address }
     }
 
-    /// A person, or an API key that acts for them.
+    /// Creates the sender for a user, or for an API key that acts on the user's behalf.
     pub fn person(trail: &Trail, user_id: UserId) -> Self {
         Self { account: Some(user_id), address: trail.address }
     }
 }
 
-/// An e-mail to put into the outbox.
+/// An e-mail to be queued.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draft {
-    /// The kind of mail.
+    /// The kind of the e-mail.
     pub template: Template,
     /// The values that the template fills in.
     pub about: About,
 }
 
 impl Draft {
-    /// An e-mail whose only subject is the recipient's account.
+    /// Creates a draft without further values, for e-mails that are only about the recipient's account.
     pub fn plain(template: Template) -> Self {
         Self { template, about: About::default() }
     }
 }
 
-/// Puts e-mails into the outbox, and wakes the job that sends them.
+/// Queues e-mails, and wakes the job that sends them.
 pub struct Outbox {
     random: Random,
-    /// `None` if limits are off.
+    /// `None` if limits are disabled.
     bounds: Option<Bounds>,
     metrics: Arc<Metrics>,
     wake: Notify,
 }
 
 impl Outbox {
-    /// An outbox that admits e-mails within these bounds.
+    /// Creates an outbox that accepts e-mails within these bounds.
     pub fn new(random: Random, bounds: Option<Bounds>, metrics: Arc<Metrics>) -> Self {
         Self { random, bounds, metrics, wake: Notify::new() }
     }
 
-    /// Wakes the sending job. Callers do so after the transaction of an e-mail is committed.
+    /// Wakes the job that sends e-mails. Called after the transaction that queued an e-mail was committed.
     pub fn notify_one(&self) {
         self.wake.notify_one();
     }
@@ -74,10 +74,10 @@ impl Outbox {
         self.wake.notified().await;
     }
 
-    /// Queues an e-mail to one recipient: it is sent if, and only if, this transaction is committed.
+    /// Queues an e-mail to one recipient. It is sent if, and only if, this transaction is committed.
     ///
     /// # Errors
-    /// 429 with the remaining wait, if the request asks for the e-mail and a limit is reached.
+    /// 429 with the remaining wait if a limit is reached and the e-mail isn't a notice.
     pub async fn post(
         &self,
         tx: &mut Tx,
@@ -89,7 +89,7 @@ impl Outbox {
         self.post_all(tx, sender, draft, vec![recipient.to_owned()], now).await
     }
 
-    /// Queues an e-mail to many recipients, like [`Outbox::post`].
+    /// Queues an e-mail to several recipients, like [`Outbox::post`].
     ///
     /// # Errors
     /// Those of [`Outbox::post`].

@@ -1,8 +1,8 @@
-//! Sends the e-mails of the outbox.
+//! Sending of the e-mails in the outbox.
 //!
-//! A replica leases an e-mail for `LEASE_MS`; if it dies, the lease ends and another replica sends the
-//! e-mail. So an e-mail may be sent twice but is never lost. Its token is created when it is sent: a later
-//! attempt voids the token of an earlier one.
+//! A replica leases an e-mail for `LEASE_MS`. If the replica dies, the lease ends and another replica sends
+//! the e-mail. So an e-mail may be sent twice, but it is never lost. Its token is created when it is sent,
+//! and a later attempt invalidates the token of an earlier attempt.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,34 +19,35 @@ use kernel::error::Error;
 use kernel::ids::RequestId;
 use telemetry::InRequest;
 
-/// The lease of a replica on an e-mail, in milliseconds.
+/// The time for which a replica leases an e-mail, in milliseconds.
 const LEASE_MS: i64 = 2 * MINUTE_MS;
 /// The maximum time until the next attempt, in milliseconds, including differences between clocks.
 const MAX_POSTPONEMENT_MS: i64 = 2 * MAX_WAIT_MS;
-/// The age at which an undelivered mail is given up, in milliseconds.
+/// The age after which an undelivered e-mail isn't retried, in milliseconds.
 const GIVE_UP_AFTER_MS: i64 = DAY_MS;
-/// The first wait after a failure, in milliseconds; each further one is twice as long.
+/// The first wait after a failure, in milliseconds. Each further wait is twice as long.
 const FIRST_WAIT_MS: i64 = 10 * SECOND_MS;
 /// The longest wait between attempts, in milliseconds.
 const MAX_WAIT_MS: i64 = HOUR_MS;
-/// The maximum number of e-mails sent at a time, and so of connections to the mail server.
+/// The maximum number of e-mails that are sent at the same time, which is also the maximum number of
+/// connections to the mail server.
 const MAX_CONCURRENT_MAILS: usize = 8;
-/// The interval at which to look for more e-mails while some are being sent.
+/// The interval of checks for more e-mails while others are being sent.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Sends all due e-mails; returns how many were sent. During a shutdown e-mails in flight are sent, and no
-/// more are taken.
+/// Sends all e-mails that are due, and returns the number of sent e-mails. During a shutdown, e-mails that
+/// are being sent are finished, and no more are taken from the queue.
 pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
-    // An e-mail to a slow server takes up one place while the others continue. An e-mail is claimed only when
-    // a place is free, so that its lease isn't spent waiting.
+    // An e-mail to a slow server doesn't block the others. An e-mail is claimed only when it can be sent
+    // immediately, so that its lease isn't spent waiting.
     let mut in_flight = FuturesUnordered::new();
     let mut tally = Tally { sent: 0, failure: None };
     loop {
         if tally.failure.is_none() && !mail.is_stopping() {
             let mut claim = pin!(claim(mail, MAX_CONCURRENT_MAILS.saturating_sub(in_flight.len())));
             let claimed = loop {
-                // E-mails in flight must proceed meanwhile: the database may be waiting for them while this
-                // task waits for the database.
+                // E-mails that are being sent must make progress during the claim. Otherwise this task could
+                // wait for a database connection that one of them holds.
                 tokio::select! {
                     claimed = &mut claim => break claimed,
                     Some(outcome) = in_flight.next() => tally.add(outcome),
@@ -71,8 +72,8 @@ pub async fn send_due(mail: &Mail) -> Result<usize, Error> {
     tally.failure.map_or(Ok(tally.sent), Err)
 }
 
-/// Removes expired mail counters. Also makes e-mails due whose next attempt was scheduled too far ahead by a
-/// clock that ran fast.
+/// Removes expired e-mail counters. Also makes e-mails due whose next attempt is too far in the future,
+/// because it was scheduled with a clock that was ahead.
 ///
 /// # Errors
 /// The database fails.
@@ -100,11 +101,11 @@ pub async fn send_test(mail: &Mail, to: &str, public_url: &str) -> Result<(), De
     mail.mailer.deliver(&message, mail.clock.now(), &mail.random).await
 }
 
-/// The outcomes so far.
+/// The outcomes of a run so far.
 struct Tally {
     sent: usize,
-    /// After a failure no more e-mails are taken, but those in flight are finished: the server may have them
-    /// already.
+    /// The last failure. After a failure, no more e-mails are taken from the queue. E-mails that are being
+    /// sent are finished, because the server may already have accepted them.
     failure: Option<Error>,
 }
 
@@ -117,7 +118,7 @@ impl Tally {
     }
 }
 
-/// Claims due e-mails, at most one for each free place.
+/// Claims at most `places` e-mails that are due.
 async fn claim(mail: &Mail, places: usize) -> Result<Vec<QueuedMail>, Error> {
     if places == 0 {
         return Ok(Vec::new());
@@ -130,17 +131,17 @@ async fn claim(mail: &Mail, places: usize) -> Result<Vec<QueuedMail>, Error> {
     Ok(mails)
 }
 
-/// Sends one e-mail; its log lines have the id of the request that caused it.
+/// Sends one e-mail. Its log lines contain the id of the request that caused it.
 fn send_with_request_id(mail: &Mail, queued: QueuedMail) -> impl Future<Output = Result<bool, Error>> {
     let request_id = queued.about.request_id.as_deref().and_then(RequestId::parse);
     InRequest::new(request_id, None, Box::pin(send(mail, queued)))
 }
 
-/// Sends one e-mail, or sets its next attempt; returns `true` if it was sent.
+/// Sends one e-mail, or schedules its next attempt. Returns `true` if it was sent.
 async fn send(mail: &Mail, queued: QueuedMail) -> Result<bool, Error> {
     let queued = &queued;
     let outcome = match (mail.write)(queued).await? {
-        // No account has this address, or the e-mail no longer has a reason.
+        // No account has this address, or the e-mail is no longer needed.
         None => Ok(false),
         Some(message) => mail.mailer.deliver(&message, mail.clock.now(), &mail.random).await.map(|()| true),
     };
@@ -187,7 +188,7 @@ async fn after_failure(
     Ok(())
 }
 
-/// Returns the time of the next attempt after this many attempts.
+/// Returns the time of the next attempt after `attempts` attempts.
 fn next_attempt(attempts: i64, now: Time) -> Time {
     let doublings = attempts.saturating_sub(1).clamp(0, 20);
     now.plus_ms(FIRST_WAIT_MS.saturating_mul(1_i64 << doublings).min(MAX_WAIT_MS))

@@ -1,5 +1,5 @@
-//! Sends e-mails to a mail server (RFC 5321) as one of its users (RFC 6409), by lettre and its pool of
-//! connections.
+//! Delivery of e-mails to a mail server (RFC 5321, RFC 6409), with the `lettre` library and its connection
+//! pool.
 
 use std::error::Error as _;
 use std::fmt;
@@ -19,11 +19,11 @@ use super::{DeliveryError, SmtpServer, SmtpTls, one_line};
 
 /// The timeout for connecting to an address of the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The timeout for a whole delivery: well below the lease of the outbox, so that no other replica sends the
-/// mail meanwhile.
+/// The timeout for a whole delivery. It is much shorter than the lease of an e-mail, so that no other replica
+/// sends the e-mail in the meantime.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time after which an idle connection is closed. The pool checks at this interval, so a connection may
-/// last twice as long. Servers close idle ones after a few minutes.
+/// be idle for twice as long. Servers close idle connections after a few minutes.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum length of a quoted error, in characters.
 const MAX_QUOTE_CHARS: usize = 200;
@@ -34,7 +34,8 @@ type Transport = AsyncSmtpTransport<Tokio1Executor>;
 pub struct Smtp {
     server: SmtpServer,
     builder: AsyncSmtpTransportBuilder,
-    /// The pool; `None` before the first e-mail, because it is tied to the runtime of its first use.
+    /// The pool. It is created with the first e-mail, because it is bound to the runtime in which it is first
+    /// used.
     transport: Mutex<Option<Transport>>,
 }
 
@@ -45,10 +46,10 @@ impl fmt::Debug for Smtp {
 }
 
 impl Smtp {
-    /// Reads the machine's certificates; doesn't connect yet.
+    /// Prepares connections, and reads the machine's certificate authorities. Doesn't connect yet.
     ///
     /// # Errors
-    /// An error message for the operator.
+    /// TLS can't be set up, or the sender isn't valid. The error is a message for the operator.
     pub fn new(server: SmtpServer, from: &str) -> Result<Self, String> {
         let parameters = || {
             TlsParameters::new(server.host.clone())
@@ -80,21 +81,21 @@ impl Smtp {
     /// Sends one e-mail.
     ///
     /// # Errors
-    /// The reason, which contains neither the recipient nor any part of the e-mail.
+    /// The reason for the failure. It contains neither the recipient nor any part of the e-mail.
     pub async fn deliver(&self, mail: &lettre::Message) -> Result<(), DeliveryError> {
         let content = mail.formatted();
         let transport = self.transport();
         let Ok(outcome) = timeout(DELIVERY_TIMEOUT, transport.send_raw(mail.envelope(), &content)).await
         else {
-            // The pool takes the connection back as if its conversation were over, so discard the pool: the
-            // next e-mail must not use that connection.
+            // The pool would reuse this connection, although its SMTP dialog isn't finished. So discard the
+            // pool.
             self.transport.lock().unwrap_or_else(PoisonError::into_inner).take();
             let seconds = DELIVERY_TIMEOUT.as_secs();
             return Err(DeliveryError::Temporary(format!("the mail server took more than {seconds} s")));
         };
         match outcome {
             Ok(answer) if answer.code().severity == Severity::PositiveCompletion => Ok(()),
-            // An answer to another command: the e-mail may not have been taken.
+            // This is a response to another command, so the server may not have accepted the e-mail.
             Ok(answer) => Err(DeliveryError::Temporary(format!("unexpected response: {}", answer.code()))),
             Err(error) => Err(failure(&error)),
         }
@@ -106,7 +107,8 @@ impl Smtp {
     }
 }
 
-/// Describes an error. The server's own words are left out: they may contain the recipient or the link.
+/// Describes an error. The text of the server's response is left out, because it may contain the recipient or
+/// the link.
 fn failure(error: &Error) -> DeliveryError {
     let Some(code) = error.status() else {
         return DeliveryError::Temporary(if error.is_response() {
@@ -125,20 +127,21 @@ fn failure(error: &Error) -> DeliveryError {
     }
 }
 
-/// Returns `true` if the server will never take this mail: the recipient's address (RFC 3463, section 3.2),
-/// its mailbox (3.3) or the content (3.7) is refused, or, without an enhanced code, the mailbox (RFC 5321,
-/// section 4.2.2). All other errors concern the sender, the login, the connection, or the server's policy,
-/// which the operator can fix.
+/// Returns `true` if the server will never accept this e-mail, because it refuses the recipient's address
+/// (RFC 3463, section 3.2), its mailbox (3.3) or the content (3.7). Without an enhanced code, only a refused
+/// mailbox counts (RFC 5321, section 4.2.2). All other errors are about the sender, the login, the connection
+/// or the server's policy, which the operator can fix.
 fn is_final(code: u16, enhanced: &str) -> bool {
     match enhanced {
         "" => matches!(code, 550..=553),
-        // The sender's address; 5.1.0 is used for it as well.
+        // Errors about the sender's address. Some servers use 5.1.0 for them.
         "5.1.0" | "5.1.7" | "5.1.8" => false,
         _ => code >= 500 && ["5.1.", "5.2.", "5.6."].iter().any(|subject| enhanced.starts_with(subject)),
     }
 }
 
-/// Returns the `5.1.1` of `5.1.1 No such user` (RFC 3463), or an empty string without such a code.
+/// Returns the enhanced status code (RFC 3463) of a response, such as `5.1.1` in `5.1.1 No such user`; empty
+/// if it has none.
 fn enhanced_code(text: &str) -> &str {
     let first = text.split_whitespace().next().unwrap_or_default();
     let is_number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
@@ -178,7 +181,7 @@ mod tests {
             (553, "", true),
             (554, "5.6.0", true),
             (556, "5.1.10", true),
-            // The sender's address, the right to use it, a greeting, and a login.
+            // Errors about the sender's address, the permission to use it, the greeting, and the login.
             (550, "5.1.0", false),
             (553, "5.1.8", false),
             (553, "5.7.1", false),

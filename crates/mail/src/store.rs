@@ -1,4 +1,4 @@
-//! The SQL of mail.
+//! The SQL of e-mail.
 
 pub mod mail_counters;
 pub mod outbox;

@@ -1,9 +1,9 @@
-//! The text of each e-mail, from the files of `templates/`.
+//! The text of each e-mail, from the files in `templates/`.
 //!
-//! Each e-mail has a file with its subject, opening and closing, from which `letter.txt` and `letter.html`
-//! make the two parts of the e-mail. Texts that users chose, such as names, are kept on one line and written
-//! so that no part of them becomes a link. Lines of the text part are short, and the token is also on a line
-//! of its own, for readers who can't click the link.
+//! Each e-mail has a file with its subject, opening and closing. The templates `letter.txt` and `letter.html`
+//! insert them into the two parts of the e-mail. Texts from users, such as names, are written on one line and
+//! changed so that no part of them becomes a link. Lines of the text part are short, and the token is
+//! repeated on a separate line, for recipients who can't click the link.
 
 use std::fmt;
 
@@ -23,15 +23,15 @@ const MAX_URL: usize = 200;
 /// The values of an e-mail.
 #[derive(Clone, Copy)]
 pub struct Letter<'a> {
-    /// The kind of mail.
+    /// The kind of the e-mail.
     pub template: Template,
     /// The recipient's address.
     pub to: &'a str,
     /// The recipient's username; empty for a guest without an account.
     pub username: &'a str,
-    /// The start of links.
+    /// The public URL, which links begin with.
     pub public_url: &'a str,
-    /// The token of the link, in e-mails that have one.
+    /// The token of the link, if the e-mail has a link.
     pub token: Option<&'a str>,
     pub about: &'a About,
     /// The number of failed logins within a day, in the e-mail about them.
@@ -40,7 +40,7 @@ pub struct Letter<'a> {
     pub at: Time,
 }
 
-/// A text that a user chose: it is printed on one line and without links.
+/// A text from a user. It is written on one line and without links.
 struct Name<'a>(&'a str);
 
 impl fmt::Display for Name<'_> {
@@ -50,7 +50,7 @@ impl fmt::Display for Name<'_> {
 }
 
 impl Name<'_> {
-    /// Returns the name for a subject line, which stays short.
+    /// Returns the name for a subject line, shortened to [`MAX_SUBJECT_NAME`] characters.
     fn short(&self) -> String {
         unlinked(&truncated(&one_line(self.0), MAX_SUBJECT_NAME))
     }
@@ -107,7 +107,7 @@ impl Letter<'_> {
     /// Writes the e-mail.
     ///
     /// # Errors
-    /// A template fails, which none does.
+    /// A template fails, which is impossible.
     pub fn write(&self) -> Result<Message, Error> {
         self.render().map_err(Error::internal)
     }
@@ -186,13 +186,13 @@ impl Letter<'_> {
         Name(self.about.change.as_deref().unwrap_or_default())
     }
 
-    /// Returns the beginning of a webhook's URL.
+    /// Returns the beginning of the webhook's URL.
     fn webhook(&self) -> String {
         let url = self.about.webhook.as_deref().unwrap_or_default();
         unlinked(&truncated(&one_line(url), MAX_URL))
     }
 
-    /// Returns `true` if a webhook belongs to the installation, and to no organization.
+    /// Returns `true` if the webhook belongs to the installation, not to an organization.
     fn is_of_installation(&self) -> bool {
         self.about.organization.is_none()
     }
@@ -205,17 +205,17 @@ impl Letter<'_> {
         Name(self.about.new_email.as_deref().unwrap_or_default())
     }
 
-    /// Returns the budget; an empty one if the e-mail has none.
+    /// Returns the budget; an empty budget if the e-mail has none.
     fn budget(&self) -> ReachedBudget {
         self.about.budget.clone().unwrap_or_default()
     }
 
-    /// Returns the balance that is low; an empty one if the e-mail has none.
+    /// Returns the low balance; an empty balance if the e-mail has none.
     fn low_balance(&self) -> LowBalance {
         self.about.low_balance.clone().unwrap_or_default()
     }
 
-    /// Returns the event of an automatic top-up; an empty one if the e-mail isn't about one.
+    /// Returns the event of an automatic top-up; an empty event if the e-mail has none.
     fn top_up(&self) -> TopUpNotice {
         self.about.top_up.clone().unwrap_or_default()
     }
@@ -234,12 +234,12 @@ impl Letter<'_> {
         self.about.is_password_enough.unwrap_or(true)
     }
 
-    /// Returns the name of the provider, as text.
+    /// Returns the name of the provider, on one line.
     fn provider(&self) -> String {
         self.about.provider.as_deref().map_or_else(|| "a provider".to_owned(), one_line)
     }
 
-    /// Returns how many recovery codes are left, in words.
+    /// Returns a sentence with the number of remaining recovery codes.
     fn codes_left(&self) -> String {
         match self.about.codes_left.unwrap_or_default() {
             0 => "No recovery codes are left".to_owned(),
@@ -248,8 +248,8 @@ impl Letter<'_> {
         }
     }
 
-    /// Returns the inviter's message. Each line is marked in the e-mail, so that none can be taken for ours,
-    /// or for the token.
+    /// Returns the inviter's message. Each line is marked in the e-mail, so that it can't be mistaken for the
+    /// server's text or for the token.
     fn message(&self) -> Vec<Name<'_>> {
         let message = self.about.message.as_deref().filter(|message| !message.trim().is_empty());
         message.unwrap_or_default().lines().map(Name).collect()
@@ -259,12 +259,12 @@ impl Letter<'_> {
         self.about.belongs_to.iter().map(|line| Name(line))
     }
 
-    /// Returns the client's address, as text.
+    /// Returns the client's address, on one line.
     fn client(&self) -> String {
         self.about.address.as_deref().map_or_else(|| "an unknown address".to_owned(), one_line)
     }
 
-    /// Formats the time to the minute: `2026-01-31 09:30 UTC`.
+    /// Formats the time with minutes, such as `2026-01-31 09:30 UTC`.
     fn minute(&self) -> String {
         let text = self.at.to_string();
         let date_and_time = text.get(..16).unwrap_or(&text).replacen('T', " ", 1);
@@ -275,7 +275,7 @@ impl Letter<'_> {
         self.public_url.trim_end_matches('/')
     }
 
-    /// Returns the URL without its scheme, so that mail programs don't make a link of it.
+    /// Returns the public URL without its scheme, so that mail programs don't turn it into a link.
     fn host(&self) -> &str {
         let url = self.public_url();
         url.split_once("://").map_or(url, |(_, host)| host)

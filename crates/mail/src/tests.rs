@@ -1,4 +1,4 @@
-//! E-mails as stored in the folder.
+//! Tests of e-mails in the folder.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ const NOW: Time = Time::from_unix_ms(1_769_851_800_123);
 const TOKEN: &str = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE";
 const FROM: &str = "Tollkeeper <no-reply@keys.example.org>";
 
-/// A mail folder that goes away with the test.
+/// A mail folder that is deleted at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         mailer.deliver(message, now, &Random::system()).await.map_err(|error| error.to_string())
     }
 
-    /// Names and contents in the order of the names.
+    /// Returns the names and contents of the files, sorted by name.
     fn mails(&self) -> Vec<(String, String)> {
         let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap());
         let mut mails: Vec<_> = entries
@@ -44,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-/// The e-mail of a template to Ada, with these values.
+/// Returns the e-mail of a template to Ada, with these values.
 fn letter(template: Template, username: &str, about: &About) -> Message {
     let letter = Letter {
         template,
@@ -73,7 +73,7 @@ fn headers(mail: &str) -> &str {
     mail.split_once("\n\n").unwrap().0
 }
 
-/// Undoes quoted-printable, where it was used.
+/// Decodes quoted-printable, if the e-mail uses it.
 fn decoded(mail: &str) -> String {
     if !mail.contains("quoted-printable") {
         return mail.to_owned();
@@ -231,7 +231,7 @@ fn no_carriage_return_stands_alone() {
     }
 }
 
-/// Names of users, organizations and projects that try to place a link into our e-mails.
+/// Names of users, organizations and projects that try to insert a link into e-mails.
 const BAITS: [&str; 9] = [
     "evil.example",
     "https://evil.example/login?a=b",
@@ -244,7 +244,7 @@ const BAITS: [&str; 9] = [
     "xn--e1awd7f.com",
 ];
 
-/// Every e-mail, with this in each place that users fill in.
+/// Returns every e-mail, with this text in all values that come from users.
 fn mails_about(bait: &str) -> Vec<Message> {
     let text = || Some(bait.to_owned());
     let about = About {
@@ -275,7 +275,7 @@ fn mails_about(bait: &str) -> Vec<Message> {
     mails
 }
 
-/// The e-mail to a new address that has an account already.
+/// Returns the e-mail to a new address that already has an account.
 fn email_taken(username: &str, about: &About) -> Message {
     let letter = Letter {
         template: Template::ChangeEmail,
@@ -339,7 +339,7 @@ fn stored_words_never_change() {
     }
 }
 
-/// Finds links as a mail program does: text that looks like the address of a page or a person.
+/// Finds links like a mail program does: text that looks like a URL or an e-mail address.
 fn links(text: &str) -> Vec<String> {
     let mut finder = linkify::LinkFinder::new();
     finder.url_must_have_scheme(false);

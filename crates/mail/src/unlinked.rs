@@ -1,11 +1,11 @@
-//! Rewrites texts that users chose so that no mail program makes a link of them.
+//! Rewriting of texts from users, so that mail programs don't turn them into links.
 //!
-//! A name such as `evil.example` or `https://evil.example` would turn into a link in an e-mail that we send.
-//! The break has to be visible: invisible characters, a word joiner for instance, are dropped when a browser
-//! reads a domain (UTS 46).
+//! A name such as `evil.example` or `https://evil.example` would become a link in an e-mail. The inserted
+//! characters must be visible, because browsers ignore invisible characters in a domain, such as a word
+//! joiner (UTS 46).
 
-/// Returns the text with its dots and schemes broken up where they could make a link: `evil[.]example`,
-/// `https[:]//…`. A dot at the end of a word stays.
+/// Returns the text with brackets around dots and colons that could be part of a link, such as
+/// `evil[.]example` and `https[:]//…`. A dot at the end of a word isn't changed.
 pub fn unlinked(text: &str) -> String {
     let mut broken = String::with_capacity(text.len());
     let mut before = None;
@@ -14,7 +14,7 @@ pub fn unlinked(text: &str) -> String {
         let after = rest.as_str();
         let breaks = match character {
             '.' => before.is_some_and(|c: char| !c.is_whitespace() && c != '.') && continues_word(after),
-            // Characters that browsers treat as a dot, and that other scripts write at the end of a sentence.
+            // Browsers treat these characters as dots. Other scripts use them at the end of a sentence.
             '\u{3002}' | '\u{ff0e}' | '\u{ff61}' | '\u{2024}' => {
                 after.starts_with(|c: char| c.is_ascii_alphanumeric())
             }
@@ -33,12 +33,12 @@ pub fn unlinked(text: &str) -> String {
     broken
 }
 
-/// Returns `true` if the text after a dot could belong to the same word; invisible characters could.
+/// Returns `true` if the text after a dot could belong to the same word. This includes invisible characters.
 fn continues_word(after: &str) -> bool {
     after.starts_with(|c: char| !c.is_whitespace() && !c.is_ascii_punctuation())
 }
 
-/// Returns the text, cut to at max `max` characters.
+/// Returns the text, shortened to at most `max` characters.
 pub fn truncated(text: &str, max: usize) -> String {
     let mut characters = text.chars();
     let mut short: String = characters.by_ref().take(max).collect();
@@ -66,7 +66,7 @@ mod tests {
             ("evil。com", "evil[。]com"),
             ("пример.рф", "пример[.]рф"),
             ("192.0.2.1", "192[.]0[.]2[.]1"),
-            // These stay as they are.
+            // These texts aren't changed.
             ("Acme Inc.", "Acme Inc."),
             ("Acme Inc. (Berlin)", "Acme Inc. (Berlin)"),
             ("wait...what", "wait...what"),

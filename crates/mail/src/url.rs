@@ -1,4 +1,4 @@
-//! The destination of mail: a folder, or a mail server with its login and its TLS.
+//! The destination of e-mails: a folder, or a mail server with its login and TLS mode.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -9,35 +9,36 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use kernel::document::values;
 use kernel::secrets::{HIDDEN, Secret};
 
-/// The destination of mail.
+/// The destination of e-mails.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MailUrl {
-    /// A file for each e-mail in `mail/` of the data folder.
+    /// A file for each e-mail, in `mail/` in the data folder.
     File,
     /// A mail server.
     Smtp(SmtpServer),
 }
 
-/// A mail server and how to connect to it.
+/// The address of a mail server, with the TLS mode and the login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SmtpServer {
-    /// A name or an address, the latter without brackets; the certificate must be for it.
+    /// A name, or an IP address without brackets. The server's certificate must be valid for it.
     pub host: String,
     pub port: u16,
-    /// When the connection is encrypted.
+    /// The TLS mode of the connection.
     pub tls: SmtpTls,
     /// The login, if the server needs one.
     pub login: Option<SmtpLogin>,
 }
 
-/// When a connection to a mail server is encrypted.
+/// The TLS mode of a connection to a mail server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SmtpTls {
-    /// After STARTTLS, before anything else is sent. A server that doesn't offer STARTTLS gets no e-mail.
+    /// TLS begins with STARTTLS, before anything else is sent. No e-mail is sent to a server that doesn't
+    /// offer STARTTLS.
     StartTls,
-    /// From the first byte.
+    /// TLS begins with the first byte.
     Implicit,
-    /// Never: for a relay on the same machine.
+    /// The connection isn't encrypted, for a relay on the same machine.
     None,
 }
 
@@ -50,7 +51,7 @@ pub struct SmtpLogin {
     pub password: Secret,
 }
 
-/// The error of an invalid URL; the particular problem follows.
+/// The error for an invalid URL. The specific problem is appended.
 const EXPECTED: &str = "expected \"file\", \"smtp://USER:PASSWORD@HOST:587\" (STARTTLS), \
      \"smtps://USER:PASSWORD@HOST:465\" (TLS) or \"smtp://HOST:25?tls=none\"";
 
@@ -61,7 +62,7 @@ impl MailUrl {
     /// Parses the URL.
     ///
     /// # Errors
-    /// A message with the expected format. It quotes none of the text, which may contain a password.
+    /// A message with the expected format. It doesn't quote the text, which may contain a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "file" {
             return Ok(Self::File);
@@ -79,14 +80,14 @@ impl<'de> Deserialize<'de> for MailUrl {
     }
 }
 
-/// Writes the URL without its password.
+/// Serializes the URL without its password.
 impl Serialize for MailUrl {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// Shows the URL without its password.
+/// Formats the URL without its password.
 impl fmt::Display for MailUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -137,7 +138,7 @@ impl SmtpLogin {
         let (user, password) = text.split_once(':').ok_or("a login is a name, `:` and a password")?;
         let decode = |text: &str| match percent_decode_str(text).decode_utf8() {
             Ok(text) if text.is_empty() => Err("the name and the password can't be empty"),
-            // AUTH PLAIN ends its fields with NUL (RFC 4616).
+            // NUL separates the fields of AUTH PLAIN (RFC 4616).
             Ok(text) if text.contains(char::is_control) => {
                 Err("the name and the password can't contain control characters")
             }
@@ -151,7 +152,7 @@ impl SmtpLogin {
     }
 }
 
-/// `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
+/// Parses `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
 fn host_and_port(text: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {

@@ -1,5 +1,5 @@
-//! Counters of the e-mails queued within an hour, shared by all replicas: by person, client address and
-//! recipient.
+//! Counters of the e-mails that were queued within an hour, for each user, client address and recipient. All
+//! replicas share them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,17 +14,17 @@ use kernel::clock::Time;
 use kernel::ids::UserId;
 use kernel::secrets::sha256;
 
-/// The cause of mails: a person and a client address.
+/// The user and the client address that cause an e-mail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sender {
-    /// The person, if known; for an API key the person for whom it acts.
+    /// The user, if known; for an API key, the user on whose behalf it acts.
     pub account: Option<UserId>,
-    /// The client's address; all unknown ones count as one.
+    /// The client's address. All unknown addresses share a counter.
     pub address: Option<IpAddr>,
 }
 
-/// Recipients whose e-mails are counted and within the limits. Only [`admit`] creates them, and the outbox
-/// accepts no others.
+/// Recipients whose e-mails were counted and are within the limits. Only [`admit`] creates this type, and the
+/// outbox accepts only this type.
 #[derive(Debug)]
 pub struct Admitted(Vec<String>);
 
@@ -40,23 +40,23 @@ pub struct Excess {
     pub counter: Counter,
     /// The limit in e-mails per hour.
     pub limit: u32,
-    /// E-mails that were left out because of it.
+    /// The number of e-mails that were left out because of this limit.
     pub mails: usize,
-    /// The time until its hour is over, in milliseconds.
+    /// The time until the end of the counter's hour, in milliseconds.
     pub retry_after_ms: i64,
 }
 
-/// The outcome of a check against the limits of e-mails.
+/// The result of a check against the limits.
 #[derive(Debug)]
 pub struct Admission {
-    /// The recipients that may be put into the outbox.
+    /// The recipients whose e-mails may be queued.
     pub admitted: Admitted,
-    /// The limits that exclude the others; empty if all may.
+    /// The limits that exclude other recipients; empty if all are admitted.
     pub excess: Vec<Excess>,
 }
 
 /// Counts e-mails in the transaction that is about to queue them. The counters stay locked until the
-/// transaction ends, so that parallel e-mails are counted one after the other. Without bounds nothing is
+/// transaction ends, so that parallel e-mails are counted one after the other. Without bounds, nothing is
 /// counted.
 pub async fn admit(
     tx: &mut Tx,
@@ -102,7 +102,7 @@ pub async fn admit(
     Ok(Admission { admitted: Admitted(admitted), excess })
 }
 
-/// A counter and the SHA-256 of its subject: a person, an address or a recipient.
+/// A counter, and the SHA-256 hash of its subject, which is a user, a client address or a recipient.
 type Subject = (Counter, [u8; 32]);
 
 fn subjects(sender: &Sender) -> Vec<Subject> {
@@ -110,13 +110,13 @@ fn subjects(sender: &Sender) -> Vec<Subject> {
     let address = match sender.address.map(|address| address.to_canonical()) {
         None => "unknown".to_owned(),
         Some(IpAddr::V4(address)) => address.to_string(),
-        // A customer of a provider has a /64 network.
+        // Internet providers assign at least a /64 network to each customer.
         Some(IpAddr::V6(address)) => format!("{:x}/64", address.to_bits() >> 64),
     };
     account.into_iter().chain([(Counter::Address, sha256(address.as_bytes()))]).collect()
 }
 
-/// Counters after e-mails were added to them.
+/// The counters after e-mails were added.
 struct Counts(BTreeMap<Subject, (i64, Time)>);
 
 impl Counts {
@@ -162,7 +162,7 @@ static ADD: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Adds to these counters, which are in the order in which every transaction locks them.
+/// Adds to counters, and returns their new counts. `added` must be in the order in which counters are locked.
 async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Counts, db::Error> {
     let mut counts = BTreeMap::new();
     for (text, chunk) in ADD.chunks(added) {
@@ -178,7 +178,7 @@ async fn add(tx: &mut Tx, added: &[(Subject, usize)], now: Time) -> Result<Count
     Ok(Counts(counts))
 }
 
-/// Removes counters whose hour is over, and returns how many.
+/// Removes counters whose hour began before `time`, and returns their number.
 pub async fn remove_older_than(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM mail_counters WHERE since < $1").bind(time).execute(tx).await
 }

@@ -1,4 +1,4 @@
-//! The table `outbox`: e-mails that are not sent yet.
+//! The table `outbox`: e-mails that haven't been sent yet.
 
 use std::sync::LazyLock;
 
@@ -13,8 +13,8 @@ use kernel::random::Random;
 
 pub use crate::kinds::Template;
 
-/// The contents of an e-mail besides its recipient's account, as they are when it is queued: the things may
-/// be deleted when the e-mail is sent.
+/// The contents of an e-mail, except its recipient's account. They are stored when the e-mail is queued,
+/// because the objects may have been deleted when it is sent.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
@@ -24,22 +24,22 @@ pub struct About {
     /// A project's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// The role that the recipient has there.
+    /// The recipient's role in the organization or the project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The username of the person who acted.
+    /// The username of the acting user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The message of the person who acted.
+    /// The message of the acting user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The request that caused it.
+    /// The id of the request that caused the e-mail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The organizations of the recipient's account, one line each.
+    /// The organizations that the recipient's account belongs to, one line for each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub belongs_to: Vec<String>,
-    /// The id of an invitation; the token of its link is created when the e-mail is sent.
+    /// The id of an invitation. The token of its link is created when the e-mail is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invitation_id: Option<String>,
     /// The client's address, if known.
@@ -60,10 +60,10 @@ pub struct About {
     /// The name of a passkey of the recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passkey: Option<String>,
-    /// `true` if the password alone logs the recipient in from now on.
+    /// `true` if the password alone is now enough to log in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_password_enough: Option<bool>,
-    /// The change that an operator made, in a sentence.
+    /// The change that an operator made, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
     /// A budget that has reached a threshold.
@@ -75,7 +75,7 @@ pub struct About {
     /// The URL of a webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<String>,
-    /// `true` if the webhook's receiver answered that it is gone; `false` if it has failed for days.
+    /// `true` if the webhook's receiver responded with 410 (Gone); `false` if it has failed for days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_receiver_gone: Option<bool>,
     /// The event of an automatic top-up.
@@ -87,13 +87,14 @@ pub struct About {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopUpNotice {
-    /// `retried` for a charge that is tried again, else why the top-up was paused, a word of the API.
+    /// `retried` if the charge will be tried again; otherwise the reason why the top-up was paused, as in the
+    /// API.
     pub reason: String,
     /// The amount of the charge, as a decimal; empty if nothing was charged.
     pub amount: String,
-    /// ISO 4217 code.
+    /// The ISO 4217 code of the currency.
     pub currency: String,
-    /// Where an owner confirms the charge.
+    /// The URL at which an owner confirms the charge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkout_url: Option<String>,
 }
@@ -102,11 +103,11 @@ pub struct TopUpNotice {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LowBalance {
-    /// The balance when it fell.
+    /// The balance when it fell below the threshold.
     pub balance: String,
     /// The threshold.
     pub below: String,
-    /// ISO 4217 code.
+    /// The ISO 4217 code of the currency.
     pub currency: String,
 }
 
@@ -117,15 +118,15 @@ pub struct ReachedBudget {
     pub name: String,
     /// A day, a month, or `in all`.
     pub period: String,
-    /// In percent of the limit.
+    /// The threshold, in percent of the limit.
     pub threshold: i64,
     pub spent: String,
     pub limit: String,
-    /// The remaining amount; 0 if more than the limit is spent.
+    /// The remaining amount; 0 if the limit is exceeded.
     pub left: String,
-    /// ISO 4217 code.
+    /// The ISO 4217 code of the currency.
     pub currency: String,
-    /// Calls that could pass the limit are refused.
+    /// `true` if calls that could exceed the limit are refused.
     pub is_hard: bool,
 }
 
@@ -134,11 +135,11 @@ pub struct ReachedBudget {
 pub struct QueuedMail {
     pub id: MailId,
     pub template: Template,
-    /// The recipient's address; the account is looked up when the e-mail is sent.
+    /// The recipient's address. The account is looked up when the e-mail is sent.
     pub email: String,
     pub about: About,
     pub created_at: Time,
-    /// The number of attempts, this one included.
+    /// The number of attempts, including the current one.
     pub attempts: i64,
 }
 
@@ -150,7 +151,7 @@ fn about(row: &Row) -> Result<About, db::Error> {
         .map_err(|error| db::Error::Internal(format!("details of an e-mail: {error}")))
 }
 
-/// Returns the contents as stored, with the id of the current request, so that the cause of an e-mail can be
+/// Returns the contents as JSON, with the id of the current request, so that the cause of an e-mail can be
 /// found.
 fn details(about: &About) -> Result<String, db::Error> {
     let request_id = telemetry::request_id().map(|id| id.to_string());
@@ -170,7 +171,7 @@ static INSERT: LazyLock<Sizes> = LazyLock::new(|| {
     })
 });
 
-/// Puts e-mails into the outbox: they are sent when, and only when, this transaction is committed.
+/// Queues e-mails. They are sent if, and only if, this transaction is committed.
 pub async fn insert_all(
     tx: &mut Tx,
     template: Template,
@@ -195,8 +196,8 @@ pub async fn insert_all(
     Ok(())
 }
 
-/// Leases due e-mails, those that people wait for first. No other replica gets them before `leased_until`;
-/// after that, their holder is considered dead.
+/// Leases e-mails that are due, starting with those that users are waiting for. No other replica gets them
+/// before `leased_until`. After that, the replica that leased them is considered dead.
 pub async fn claim(
     tx: &mut Tx,
     most: i64,
@@ -204,8 +205,8 @@ pub async fn claim(
     leased_until: Time,
 ) -> Result<Vec<QueuedMail>, db::Error> {
     let mut due: Vec<(MailId,)> = sql(DUE).bind(most).bind(now).all(tx).await?;
-    // Leases the e-mails one by one in the order of their ids, independent of the plan of a single statement.
-    // Otherwise two replicas that want some of the same e-mails could deadlock.
+    // The e-mails are leased one by one, in the order of their ids. A single statement could lock them in any
+    // order, so two replicas that lease the same e-mails could deadlock.
     due.sort_unstable();
     let mut claimed = Vec::with_capacity(due.len());
     for (id,) in due {
@@ -220,8 +221,8 @@ pub async fn claim(
     Ok(claimed)
 }
 
-/// The query of [`claim`]. It reads each priority by the index, however many e-mails wait for another
-/// attempt.
+/// The query of [`claim`]. It reads each priority with the index, so it doesn't read e-mails that are waiting
+/// for another attempt.
 pub const DUE: &str = "SELECT id FROM (
          SELECT a.id, a.priority, a.next_attempt_at FROM
              (SELECT id, priority, next_attempt_at FROM outbox
@@ -232,7 +233,7 @@ pub const DUE: &str = "SELECT id FROM (
               WHERE priority = 1 AND next_attempt_at <= $2 ORDER BY next_attempt_at, id LIMIT $1) b
      ) due ORDER BY priority, next_attempt_at, id LIMIT $1";
 
-/// Sets the next attempt after one that failed for this reason.
+/// Stores the time of the next attempt, and the reason why the last attempt failed.
 pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time, reason: &str) -> Result<(), db::Error> {
     sql("UPDATE outbox SET next_attempt_at = $2, last_error = $3 WHERE id = $1")
         .bind(id)
@@ -242,7 +243,7 @@ pub async fn retry_at(tx: &mut Tx, id: MailId, at: Time, reason: &str) -> Result
         .await
 }
 
-/// An e-mail that waits, as operators see it: without its contents.
+/// A queued e-mail without its contents, for operators.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitingMail {
     pub id: MailId,
@@ -252,13 +253,13 @@ pub struct WaitingMail {
     /// The number of attempts.
     pub attempts: i64,
     pub next_attempt_at: Time,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub last_error: Option<String>,
 }
 
 db::row!(WaitingMail { id, template, email, created_at, attempts, next_attempt_at, last_error });
 
-/// Returns one page of the waiting e-mails, the oldest first.
+/// Returns one page of the queued e-mails, oldest first.
 pub async fn list(tx: &mut Tx, page: Page) -> Result<Vec<WaitingMail>, db::Error> {
     sql("SELECT id, template, email, created_at, attempts, next_attempt_at, last_error FROM outbox
          ORDER BY created_at, id LIMIT $1 OFFSET $2")
@@ -269,7 +270,7 @@ pub async fn list(tx: &mut Tx, page: Page) -> Result<Vec<WaitingMail>, db::Error
     .await
 }
 
-/// Makes a waiting mail due now, or all of them; returns how many.
+/// Makes a queued e-mail due now, or all of them if `id` is `None`. Returns their number.
 pub async fn make_due(tx: &mut Tx, id: Option<MailId>, now: Time) -> Result<u64, db::Error> {
     sql("UPDATE outbox SET next_attempt_at = $2 WHERE $1 = '' OR id = $1")
         .bind(id.map(|id| id.to_string()).unwrap_or_default())
@@ -278,27 +279,27 @@ pub async fn make_due(tx: &mut Tx, id: Option<MailId>, now: Time) -> Result<u64,
         .await
 }
 
-/// Makes e-mails due whose next attempt lies after `latest`, because a clock has been set back since. Returns
-/// how many.
+/// Makes e-mails due whose next attempt is after `latest`, which happens if the clock is set back. Returns
+/// their number.
 pub async fn recall(tx: &mut Tx, now: Time, latest: Time) -> Result<u64, db::Error> {
     sql(RECALL).bind(now).bind(latest).execute(tx).await
 }
 
-/// The statement of [`recall`]. It reads every priority by the index.
+/// The statement of [`recall`]. It reads every priority with the index.
 pub const RECALL: &str =
     "UPDATE outbox SET next_attempt_at = $1 WHERE priority IN (0, 1) AND next_attempt_at > $2";
 
-/// Removes an e-mail that was sent or given up.
+/// Removes an e-mail that was sent or won't be retried.
 pub async fn remove(tx: &mut Tx, id: MailId) -> Result<(), db::Error> {
     sql("DELETE FROM outbox WHERE id = $1").bind(id).defer(tx).await
 }
 
-/// Returns the number of waiting e-mails.
+/// Returns the number of queued e-mails.
 pub async fn count(tx: &mut Tx) -> Result<i64, db::Error> {
     Ok(waiting(tx).await?.0)
 }
 
-/// Returns the number of waiting e-mails, and since when the oldest waits.
+/// Returns the number of queued e-mails, and the time at which the oldest was queued.
 pub async fn waiting(tx: &mut Tx) -> Result<(i64, Option<Time>), db::Error> {
     sql("SELECT COUNT(*), MIN(created_at) FROM outbox").one(tx).await
 }
