@@ -1,11 +1,11 @@
-//! Idempotency keys: the first response to a request, stored so that it can be sent again
+//! Idempotency keys: the first response to a request is stored, so that it can be sent again
 //! (docs/contract/README.md#idempotency).
 //!
-//! A request with a key first claims the key's row by [`begin`], in a transaction of its own, so that others see
-//! that it runs. The operation's own transaction then ends with [`finish`], which stores the response: either both
-//! are committed or neither. A claim ends with its lease, for instance because its process died, and another
-//! request may then take the row over. After that, the operation of the first request can't be committed, because
-//! [`finish`] doesn't find its claim.
+//! A request with a key first claims the key's row with [`begin`], in a separate transaction, so that other
+//! requests see that it is running. The operation's own transaction then ends with [`finish`], which stores
+//! the response, so that the operation and its response are committed together. A claim ends when its lease
+//! expires, for example because its process died. Another request can then take over the row. After that, the
+//! operation of the first request can't be committed, because [`finish`] doesn't find its claim.
 
 mod rules;
 mod running;
@@ -27,18 +27,18 @@ pub use db::Uncommitted;
 
 /// The time for which a response is kept, in milliseconds.
 pub const RETENTION_MS: i64 = DAY_MS;
-/// The time for which a request keeps its claim, in milliseconds. No operation takes that long.
+/// The lease of a claim, in milliseconds. It is longer than any operation takes.
 pub const LEASE_MS: i64 = 60 * SECOND_MS;
 
-/// The maximum number of rows that are read or removed at a time.
+/// The maximum number of rows that are read or removed at once.
 const SLICE: i64 = 500;
 
-/// Returns the time at or after which no lease taken now can end.
+/// Returns a time that is later than the end of any valid lease.
 fn never(now: Time) -> Time {
     now.plus_ms(2 * LEASE_MS)
 }
 
-/// The handle; cheap to clone.
+/// The handle of idempotency keys; cheap to clone.
 #[derive(Clone)]
 pub struct Idempotency {
     db: Db,
@@ -49,7 +49,7 @@ pub struct Idempotency {
 }
 
 impl Idempotency {
-    /// Returns a handle on this database; `sealer` seals responses.
+    /// Creates a handle. `sealer` seals the stored responses.
     pub fn new(db: Db, clock: Clock, random: Random, sealer: Arc<Sealer>) -> Self {
         Self { db, clock, random, sealer, running: Arc::default() }
     }
@@ -58,14 +58,14 @@ impl Idempotency {
 /// A request with an idempotency key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The id of the row: a digest of the key with the caller, the method and the path that it applies to.
+    /// The id of the row: a digest of the caller, the method, the path and the key.
     id: [u8; 32],
     /// A digest of the request's content.
     content_hash: [u8; 32],
 }
 
 impl Request {
-    /// Returns the request of this caller, for this operation, with this key and this content.
+    /// Creates a request of this caller, with this method and path, this key and this content.
     pub fn new(caller: &str, operation: [&str; 2], key: &str, content: [&[u8]; 2]) -> Self {
         let [method, path] = operation.map(str::as_bytes);
         Self {
@@ -75,7 +75,7 @@ impl Request {
     }
 }
 
-/// Returns the digest of several texts, each prefixed with its length.
+/// Returns the SHA-256 hash of several byte strings, each prefixed with its length.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
     for part in parts {
@@ -89,17 +89,17 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 #[derive(Clone, Debug)]
 pub struct Attempt {
     id: [u8; 32],
-    /// A random id of this attempt, so that an attempt that was overtaken doesn't mistake another's claim for its
-    /// own.
+    /// A random id of this attempt, which distinguishes its claim from the claim of a request that has taken
+    /// over the key.
     holder: String,
-    /// Repetitions in this process wait until this is dropped.
+    /// Repeated requests in this process wait until this is dropped.
     _run: Arc<Run>,
 }
 
 /// The next step for a request with a key.
 #[derive(Clone, Debug)]
 pub enum Begun {
-    /// Run, and end with [`finish`], [`keep`] or [`release`].
+    /// Run the operation, and then call [`finish`], [`keep`] or [`release`].
     First(Attempt),
     /// Send this stored response again.
     Answered(Vec<u8>),
@@ -108,7 +108,7 @@ pub enum Begun {
 /// Claims the key for a request, or returns the stored response.
 ///
 /// # Errors
-/// 409 if the key was used with other content, or while another request with it runs.
+/// 409 if the key was used with other content, or while another request with the key is running.
 pub async fn begin(idempotency: &Idempotency, request: &Request) -> Result<Begun, Error> {
     if let Some(answer) = find(idempotency, request).await? {
         return Ok(Begun::Answered(answer));
@@ -123,18 +123,19 @@ pub async fn begin(idempotency: &Idempotency, request: &Request) -> Result<Begun
         return Ok(Begun::First(Attempt { id: request.id, holder, _run: run }));
     }
     drop(tx);
-    // Another request was faster.
+    // Another request has claimed the key first.
     let answer = find(idempotency, request).await?;
     Ok(Begun::Answered(answer.ok_or(Code::IdempotencyInProgress)?))
 }
 
-/// Waits until the request with the same key that runs in this process has ended. Returns `false` if none runs or
-/// it takes too long. The result of [`begin`] is then still correct.
+/// Waits until the request with the same key that is running in this process has ended. Returns `false` if no
+/// such request is running, or if the wait takes too long. In both cases, [`begin`] still returns a correct
+/// result.
 pub async fn wait(idempotency: &Idempotency, request: &Request) -> bool {
     idempotency.running.wait(request.id).await
 }
 
-/// Returns the stored response, or `None` if the request may run.
+/// Returns the stored response; `None` if the request may run.
 async fn find(idempotency: &Idempotency, request: &Request) -> Result<Option<Vec<u8>>, Error> {
     let found = store::find(&mut idempotency.db.read().await?, request.id).await?;
     match rules::decide(found, &request.content_hash, idempotency.clock.now()) {
@@ -148,7 +149,7 @@ async fn find(idempotency: &Idempotency, request: &Request) -> Result<Option<Vec
 /// Stores the response in the operation's own transaction, which the caller commits.
 ///
 /// # Errors
-/// 409 if another request has taken the key over. The transaction must then not be committed.
+/// 409 if another request has taken over the key. The transaction must not be committed in this case.
 pub async fn finish(
     idempotency: &Idempotency,
     attempt: &Attempt,
@@ -163,18 +164,17 @@ pub async fn finish(
     }
 }
 
-/// Stores the response of an operation that did nothing. If another request has taken the key over, nothing is
-/// stored.
+/// Stores the response of an operation that changed nothing, in a separate transaction.
 ///
 /// # Errors
-/// The database fails.
+/// 409 if another request has taken over the key. Nothing is stored in this case.
 pub async fn keep(idempotency: &Idempotency, attempt: &Attempt, answer: &[u8]) -> Result<(), Error> {
     let mut tx = idempotency.db.write().await?;
     finish(idempotency, attempt, &mut tx, answer).await?;
     Ok(tx.commit().await?)
 }
 
-/// Releases the key, unless its response was stored. The next request with it runs.
+/// Releases the key unless a response was stored. The next request with the key can then run.
 ///
 /// # Errors
 /// The database fails.
@@ -184,7 +184,7 @@ pub async fn release(idempotency: &Idempotency, attempt: &Attempt) -> Result<(),
     Ok(tx.commit().await?)
 }
 
-/// Removes the rows that are older than [`RETENTION_MS`], in slices.
+/// Removes the rows that are older than [`RETENTION_MS`], in slices, and returns their number.
 ///
 /// # Errors
 /// The database fails.
@@ -206,7 +206,7 @@ pub async fn remove_expired(idempotency: &Idempotency) -> Result<u64, Error> {
     }
 }
 
-/// Counts of responses by whether they had to be resealed.
+/// The numbers of responses that were resealed and left unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
     pub resealed: u64,
@@ -236,7 +236,7 @@ pub async fn reseal(sealer: &Sealer, random: &Random, tx: &mut Tx) -> Result<Res
     }
 }
 
-/// Returns the text that ties a sealed response to its row.
+/// Returns the associated data of a sealed response, so that it can't be moved to another row.
 fn place(id: [u8; 32]) -> String {
     let [high, low] = [id.first_chunk(), id.last_chunk()].map(|half| half.copied().unwrap_or_default());
     format!("idempotency/{:032x}{:032x}", u128::from_be_bytes(high), u128::from_be_bytes(low))
@@ -255,7 +255,7 @@ mod tests {
             Request::new("user_1", ["PUT", "/v1/a"], "k", [b"q", b"body"]),
             Request::new("user_1", ["POST", "/v1/b"], "k", [b"q", b"body"]),
             Request::new("user_1", ["POST", "/v1/a"], "K", [b"q", b"body"]),
-            // The boundary between parts counts.
+            // The same text with another boundary between its parts.
             Request::new("user_1", ["POST", "/v1/ak"], "", [b"q", b"body"]),
         ];
         for other in others {

@@ -1,4 +1,4 @@
-//! The decision about a request with a key, by the row of its key.
+//! The rule for a request with an idempotency key.
 
 use crate::never;
 use crate::store::Found;
@@ -7,17 +7,18 @@ use kernel::clock::Time;
 /// The decision about a request with a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// Claim the key and run.
+    /// Claim the key and run the operation.
     Run,
-    /// Send this stored response again; it is still sealed.
+    /// Send this stored response again. It is still sealed.
     Answer(Vec<u8>),
-    /// Wait for another request with this key.
+    /// Refuse the request, because another request with this key is running.
     InProgress,
-    /// The key was used with other content.
+    /// Refuse the request, because the key was used with other content.
     Reused,
 }
 
-/// Decides by the row of the key, `None` if it has none (docs/contract/README.md#idempotency).
+/// Decides about a request with this content (docs/contract/README.md#idempotency). `found` is the row of its
+/// key, if any.
 pub fn decide(found: Option<Found>, content_hash: &[u8; 32], now: Time) -> Decision {
     match found {
         None => Decision::Run,
@@ -27,8 +28,8 @@ pub fn decide(found: Option<Found>, content_hash: &[u8; 32], now: Time) -> Decis
     }
 }
 
-/// Returns `true` if a lease has ended. A lease that ends too far in the future is from a clock that was set back
-/// since.
+/// Returns `true` if a lease has ended. A lease that ends too far in the future was taken before the clock
+/// was set back, so it doesn't count.
 fn has_ended(leased_until: Time, now: Time) -> bool {
     leased_until <= now || leased_until >= never(now)
 }

@@ -1,4 +1,4 @@
-//! The requests that run in this process. A repetition may wait for the response to the first one.
+//! The requests that are running in this process. A repeated request can wait for the first one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// The maximum time that a repetition waits.
+/// The maximum time that a repeated request waits.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The claims whose requests run in this process, by the id of their row.
+/// The requests with a claim that are running in this process, by the id of their row.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Mutex<HashMap<[u8; 32], watch::Receiver<()>>>);
 
-/// A request that runs. It ends when the last copy of this is dropped.
+/// A running request. It ends when the last copy of this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Run {
     running: Arc<Running>,
     id: [u8; 32],
-    /// A channel that wakes waiting requests when it is dropped.
+    /// The sender of a channel, which wakes waiting requests when it is dropped.
     end: watch::Sender<()>,
 }
 
 impl Running {
-    /// Notes that a request runs.
+    /// Adds a running request.
     pub(crate) fn begin(self: &Arc<Self>, id: [u8; 32]) -> Arc<Run> {
         let (end, ended) = watch::channel(());
         self.requests().insert(id, ended);
         Arc::new(Run { running: Arc::clone(self), id, end })
     }
 
-    /// Waits until the request with this id has ended. Returns `false` if none runs in this process or it takes too
-    /// long.
+    /// Waits until the request with this id has ended. Returns `false` if no such request is running in this
+    /// process, or if the wait takes too long.
     pub(crate) async fn wait(&self, id: [u8; 32]) -> bool {
         let found = self.requests().get(&id).cloned();
         let Some(mut ended) = found else { return false };
-        // Nothing is ever sent; the error signals the end.
+        // Nothing is ever sent. The channel is closed when the request ends.
         tokio::time::timeout(MAX_WAIT, ended.changed()).await.is_ok()
     }
 
@@ -47,7 +47,7 @@ impl Running {
 impl Drop for Run {
     fn drop(&mut self) {
         let mut requests = self.running.requests();
-        // A request that has taken the key over runs under the same id.
+        // Another request that has taken over the key has the same id.
         let is_own = requests.get(&self.id).is_some_and(|ended| ended.same_channel(&self.end.subscribe()));
         if is_own {
             requests.remove(&self.id);

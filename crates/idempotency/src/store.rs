@@ -1,4 +1,4 @@
-//! The table `idempotency_keys`. A row without an answer belongs to a request that is running.
+//! The table `idempotency_keys`. A row without an answer is the claim of a running request.
 
 use crate::{LEASE_MS, never};
 use db::{FromRow, Row, Tx, sql};
@@ -8,9 +8,9 @@ use kernel::clock::Time;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     pub content_hash: [u8; 32],
-    /// The time at which the running request's claim ends.
+    /// The time at which the request's claim ends.
     pub leased_until: Time,
-    /// The sealed response.
+    /// The sealed response; `None` until the request has finished.
     pub answer: Option<Vec<u8>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn find(tx: &mut Tx, id: [u8; 32]) -> Result<Option<Found>, db:
         .await
 }
 
-/// Claims a key from now on, if it has no row, or a row of a request whose lease has ended. Returns `true` if it is
+/// Claims a key if it has no row, or its row is a claim whose lease has ended. Returns `true` if it was
 /// claimed.
 pub(crate) async fn claim(tx: &mut Tx, claim: &Claim<'_>, now: Time) -> Result<bool, db::Error> {
     let claimed = sql("INSERT INTO idempotency_keys (id, content_hash, holder, leased_until, created_at)
@@ -77,7 +77,7 @@ pub(crate) async fn finish(
     Ok(finished == 1)
 }
 
-/// Removes a claim, unless it has a response or this holder no longer has it.
+/// Removes a claim unless it has a response or another holder.
 pub(crate) async fn release(tx: &mut Tx, id: [u8; 32], holder: &str) -> Result<(), db::Error> {
     sql("DELETE FROM idempotency_keys WHERE id = $1 AND holder = $2 AND answer IS NULL")
         .bind(id)
@@ -87,25 +87,25 @@ pub(crate) async fn release(tx: &mut Tx, id: [u8; 32], holder: &str) -> Result<(
     Ok(())
 }
 
-/// The oldest row. Parameters: none.
+/// The statement of [`oldest`].
 pub const OLDEST: &str = "SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1";
 
-/// Returns the time of the oldest row.
+/// Returns the creation time of the oldest row.
 pub(crate) async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     let row: Option<(Time,)> = sql(OLDEST).optional(tx).await?;
     Ok(row.map(|(created_at,)| created_at))
 }
 
-/// Removes old rows. Parameters: the time at or before which they were made, and their maximum number.
+/// The statement of [`remove`].
 pub const REMOVE: &str = "DELETE FROM idempotency_keys WHERE id IN (
      SELECT id FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT $2)";
 
-/// Removes rows that were made at or before this time. Returns their number.
+/// Removes up to `max_rows` rows that were created at or before this time, and returns their number.
 pub(crate) async fn remove(tx: &mut Tx, before: Time, max_rows: i64) -> Result<u64, db::Error> {
     sql(REMOVE).bind(before).bind(max_rows).execute(tx).await
 }
 
-/// Returns a page of sealed responses with the ids of their rows, in the order of ids, starting after this one.
+/// Returns a page of sealed responses with their rows' ids, ordered by id, that begins after the id `after`.
 pub(crate) async fn fetch_sealed(
     tx: &mut Tx,
     after: &[u8],
