@@ -1,8 +1,8 @@
-//! Connections to hosts that customers choose: receivers of webhooks, and the servers of images and other media.
+//! Connections to hosts that customers choose: receivers of webhooks, and servers of images and other media.
 //!
-//! The name of a host is resolved once for each connection. If any of its addresses isn't allowed, the connection
-//! is refused. Otherwise it is made to one of the addresses that were checked, so a change of the name in the
-//! meantime has no effect. No proxy from the environment is used.
+//! The name of a host is resolved once for each connection. If any of its addresses isn't allowed, the
+//! connection is refused. Otherwise it is opened to one of the checked addresses, so a change of the DNS
+//! records in the meantime has no effect. Proxies in the environment variables are ignored.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -19,20 +19,20 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use kernel::urls::HttpUrl;
 use kernel::{authorities, hosts};
 
-/// The timeout for connecting to one of several addresses.
+/// The timeout for connecting to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
-/// The maximum number of addresses of a name that are tried.
+/// The maximum number of a name's addresses that are tried.
 const MAX_ADDRESSES: usize = 4;
 
-/// Looks up the addresses of a name.
+/// The function that looks up the addresses of a name.
 pub type Resolve = Box<dyn Fn(String, u16) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
-/// Connects to an address.
+/// The function that connects to an address.
 pub type Connect = Box<dyn Fn(SocketAddr) -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync>;
 
-/// Reads the addresses of this machine's own interfaces.
+/// The function that reads the addresses of this machine's interfaces.
 pub type OwnAddresses = Box<dyn Fn() -> std::io::Result<Vec<IpAddr>> + Send + Sync>;
 
-/// The network, which tests replace.
+/// Access to the network. Tests replace it.
 pub struct Network {
     pub resolve: Resolve,
     pub connect: Connect,
@@ -57,14 +57,14 @@ impl Network {
     }
 }
 
-/// The reason a connection can't be made.
+/// The reason why a connection can't be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DialError {
-    /// The name has no address, or one that isn't allowed. Only the log distinguishes the two.
+    /// The name has no addresses, or one of them isn't allowed. Only the log distinguishes these cases.
     NotReachable,
     /// No address accepted a connection.
     NotConnected,
-    /// The certificate is invalid, or the host doesn't speak TLS.
+    /// The certificate is invalid, or the host doesn't support TLS.
     TlsFailed,
 }
 
@@ -77,14 +77,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 pub struct Dialer {
     allow_private: bool,
     network: Network,
-    /// Created on first use, because reading this machine's certificate authorities takes time.
+    /// Created on first use, because reading this machine's certificate authorities is slow.
     tls: OnceLock<Result<TlsConnector, String>>,
     roots: Option<RootCertStore>,
 }
 
 impl Dialer {
-    /// Returns a dialer that verifies servers by these authorities, or by those of the machine. If `allow_private`,
-    /// any address is allowed.
+    /// Creates a dialer that trusts these certificate authorities; `None` for those of the machine. With
+    /// `allow_private`, any address is allowed.
     pub fn new(allow_private: bool, network: Network, roots: Option<RootCertStore>) -> Self {
         Self { allow_private, network, tls: OnceLock::new(), roots }
     }
@@ -94,7 +94,7 @@ impl Dialer {
         self.allow_private
     }
 
-    /// Connects to the host of a URL, with TLS if it is `https`.
+    /// Connects to the host of a URL, with TLS if the URL is `https`.
     ///
     /// # Errors
     /// The connection fails, or isn't allowed.
@@ -109,7 +109,7 @@ impl Dialer {
         Ok(Box::new(stream))
     }
 
-    /// Returns the addresses of a host, all of which are allowed.
+    /// Returns the addresses of a host. Returns an error if one of them isn't allowed.
     async fn addresses(&self, url: &HttpUrl) -> Result<Vec<IpAddr>, DialError> {
         let addresses = match url.address() {
             Some(address) => vec![address],
@@ -119,7 +119,8 @@ impl Dialer {
             tracing::debug!(?url, "can't connect to a customer's host: its name has no address");
             return Err(DialError::NotReachable);
         }
-        // A single disallowed address is enough, because a name could have an allowed one as a decoy.
+        // A single disallowed address is enough to refuse the host, because an attacker can add an allowed
+        // address to any name.
         if !self.allow_private && !self.are_allowed(&addresses) {
             tracing::debug!(
                 ?url,
@@ -131,8 +132,8 @@ impl Dialer {
         Ok(addresses)
     }
 
-    /// Returns `true` if all addresses are on the public Internet and none belongs to this machine, whose services
-    /// a firewall hides only from others.
+    /// Returns `true` if all addresses are on the public Internet and none belongs to this machine. A
+    /// firewall doesn't protect this machine's services from connections by this machine.
     fn are_allowed(&self, addresses: &[IpAddr]) -> bool {
         let own = match (self.network.own_addresses)() {
             Ok(own) => own,
