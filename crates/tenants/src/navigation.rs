@@ -61,7 +61,7 @@ pub async fn read(
 /// The maximum number of owners that [`owners`] returns.
 const MAX_OWNERS: i64 = 3;
 
-/// Returns the usernames of owners of an organization, whom a user can ask for help: at most [`MAX_OWNERS`],
+/// Returns the usernames of at most three owners of an organization, whom a user can ask for help,
 /// newest first. The list is empty if the caller may not view the organization's members.
 ///
 /// # Errors

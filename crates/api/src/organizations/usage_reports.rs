@@ -67,7 +67,7 @@ impl UsageQuery {
         let groups = groups(fields);
         let format = fields.described("The format of the response.").or("format", Format::Json);
         let needs_components =
-            fields.described("The components that have a price of their own.").or("components", false);
+            fields.described("`true` to add the quantities of each component.").or("components", false);
         let bound = |bound: Option<DateField>| bound.map(|DateField(bound)| bound);
         let (start, end, format) = (bound(start?), bound(end?), format?);
         let groups = groups?.unwrap_or(subject.by_day());
