@@ -1,4 +1,4 @@
-//! The admission of a call: its request is read, and its caller, model, rates and limits are checked.
+//! Admission of calls: reads the request, and checks its caller, model, rates and limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct ModelCall {
 pub enum Credential {
     /// An API key or an access token.
     Bearer(Secret),
-    /// A person whose session the gate of the console has just checked.
+    /// A user whose session the console has just checked.
     Person { user_id: UserId, session_id: SessionId },
 }
 
@@ -61,10 +61,10 @@ impl Credential {
     }
 }
 
-/// Reads the request of a call, with the memory that it takes.
+/// Reads the request of a call, and takes memory for it.
 ///
 /// # Errors
-/// 400 for a request that can't be read, and 503 `server_busy`.
+/// 400 for an invalid request, and 503 `server_busy` if no memory is available.
 pub(crate) async fn read_request(
     gateway: &Gateway,
     call: &ModelCall,
@@ -97,25 +97,26 @@ pub(crate) struct Admitted {
     pub(crate) rates: RemainingRates,
     /// The maximum number of tokens of one answer.
     pub(crate) max_tokens: i64,
-    /// The lower limit that was sent instead because the prompt fills much of the context; 0 if none was.
+    /// The lower token limit that was sent because the prompt fills much of the context; 0 if the limit
+    /// wasn't lowered.
     pub(crate) left_max_tokens: AtomicI64,
     pub(crate) bounds: Bounds,
     pub(crate) stage: Stage,
 }
 
-/// The progress of a call before its answer begins, which decides the cost of leaving then.
+/// The progress of a call whose answer hasn't begun. Determines the charge if the client leaves.
 #[derive(Default, Debug)]
 pub(crate) struct Stage {
     /// `true` once an upstream has the request.
     is_taken: AtomicBool,
-    /// `true` if the upstream counts its usage, so that its answer is awaited.
+    /// `true` if the answer is awaited even without a client, because the upstream reports its usage.
     is_awaited: AtomicBool,
     has_left: AtomicBool,
 }
 
 impl Stage {
-    /// Notes that the request is being sent to an upstream. `is_awaited`: the upstream should count its usage even
-    /// without a client.
+    /// Notes that the request is being sent to an upstream. `is_awaited`: the answer is awaited for its usage
+    /// even if the client leaves.
     pub(crate) fn begin(&self, is_awaited: bool) {
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
         self.is_taken.store(true, Ordering::Relaxed);
@@ -147,7 +148,7 @@ impl Stage {
     }
 }
 
-/// The ids of a call as texts, which its checks borrow.
+/// The ids of a call as strings, which its checks borrow.
 pub(crate) struct CallIds {
     reserved_at: Time,
     call_id: ModelCallId,
@@ -229,12 +230,13 @@ pub(crate) async fn admit<'a>(
     Ok((admitted, checked))
 }
 
-/// Returns `true` if the limit of an answer may be set here: the client sent none, or one that may be lowered.
+/// Returns `true` if the gateway may set the token limit of an answer: the client sent no limit, or the
+/// model's policy allows lowering it.
 fn is_limit_ours(request: &ModelRequest, model: &Model) -> bool {
     request.asked_tokens().is_none() || model.max_tokens_policy == MaxTokensPolicy::Lower
 }
 
-/// Names the token limit as the operation does.
+/// Replaces the name of the token limit in an error with the operation's name for it.
 fn name_limit(error: Error, operation: Operation) -> Error {
     match operation.limit() {
         Some(limit) if error.param.as_deref() == Some("max_tokens") => error.param(limit),
@@ -243,7 +245,7 @@ fn name_limit(error: Error, operation: Operation) -> Error {
 }
 
 impl Admitted {
-    /// Returns `true` if the limit of an answer may be set here.
+    /// Returns `true` if the gateway may set the token limit of an answer.
     pub(crate) fn is_limit_ours(&self) -> bool {
         is_limit_ours(&self.request, &self.model)
     }
@@ -255,19 +257,19 @@ impl Admitted {
         self.request.asked_tokens().filter(|asked| *asked > written).map(|_| written)
     }
 
-    /// Returns the record of the call, without an attempt.
+    /// Returns the record of the call, without attempts.
     pub(crate) fn record(&self) -> CallRecord {
         let ModelRequest { operation, is_stream, .. } = self.request;
         CallRecord::new(self.call_id, self.organization_id, &self.model.id, operation, is_stream)
     }
 
-    /// Returns the key that sends calls with the same beginning to the same upstream.
+    /// Returns the key that routes requests with the same beginning to the same upstream.
     pub(crate) fn affinity_key(&self) -> u64 {
         let beginning = self.request.beginning();
         affinity_key(self.organization_id.short_text().as_str(), &self.model.id, beginning)
     }
 
-    /// Returns the charge for a call whose upstream has the prompt and whose answer isn't awaited.
+    /// Returns the charge for a call whose upstream has received the prompt and whose answer isn't awaited.
     pub(crate) fn estimated_prompt(&self) -> Settled {
         let prompt_tokens = self.request.estimated_prompt_tokens();
         let parts = ReportedParts::default();

@@ -1,4 +1,4 @@
-//! An upstream's answer as the client gets it, and its usage.
+//! Answers of upstreams, prepared for the client, and their usage.
 //!
 //! * [`StreamCleaner`] counts the events of a stream, and removes what the client didn't ask for.
 //! * [`PlainAnswer`] does the same with an answer that isn't a stream.

@@ -1,4 +1,5 @@
-//! The headers of Anthropic's API that are sent to an upstream (docs/contract/gateway.md#headers-of-messages).
+//! The headers of Anthropic's API that are sent to an upstream
+//! (docs/contract/gateway.md#headers-of-messages).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -7,7 +8,7 @@ use catalog::Upstream;
 
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
-/// The maximum number of bytes of all names of betas.
+/// Maximum total length of all beta names, in bytes.
 const MAX_BETA_BYTES: usize = 2 << 10;
 
 /// The version and the betas of Anthropic's API that a client requests.
@@ -21,7 +22,7 @@ pub struct AnthropicHeaders {
 }
 
 impl AnthropicHeaders {
-    /// Returns the headers of a request. Betas with too many bytes are left out.
+    /// Returns the headers of a request. Beta names that are too long in total are left out.
     pub fn of(headers: &HeaderMap, query: Option<&str>) -> Self {
         let betas: Vec<&[u8]> = headers.get_all(BETA).iter().map(HeaderValue::as_bytes).collect();
         let betas = Some(betas.join(&b","[..])).filter(|betas| (1..=MAX_BETA_BYTES).contains(&betas.len()));
@@ -32,7 +33,7 @@ impl AnthropicHeaders {
         }
     }
 
-    /// Adds the headers that an upstream gets, and returns the query of its path.
+    /// Adds the headers for an upstream, and returns the query string of its URL.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap, upstream: &Upstream) -> &'static str {
         if let Some(version) = &self.version {
             headers.insert(VERSION, version.clone());

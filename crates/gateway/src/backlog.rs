@@ -13,11 +13,12 @@ use crate::body::holding;
 use crate::memory::LARGE_BYTES;
 use kernel::shares::{Holder, Permit, SharedBound};
 
-/// The maximum number of bytes that wait for a slow client. Most answers fit, so their places at upstreams are free
-/// as soon as the upstream is done. Of longer answers, no more is read until the client takes some.
+/// Maximum number of bytes that wait for a slow client. Most answers fit, so their slots at upstreams become
+/// free as soon as the upstream has finished. A longer answer isn't read further until the client has taken
+/// some bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The minimum that a slow client has to take in each such period: 16 KiB per second.
+/// Minimum number of bytes that a slow client must take in each period: 16 KiB per second.
 const LEAST_TAKEN: usize = 480 << 10;
 const LEAST_TAKEN_IN: Duration = Duration::from_secs(30);
 
@@ -34,12 +35,13 @@ pub(crate) struct Backlog {
     small_bytes: usize,
 }
 
-/// The pace at which a client takes the bytes that wait for it. A client that was too slow once has to keep the
-/// minimum pace until it has taken everything. Otherwise it would occupy a place at the upstream for the maximum
-/// duration of a call.
+/// The pace at which a client takes the bytes that wait for it. A client that was too slow once has to keep
+/// the minimum pace until it has taken everything. Otherwise it could occupy a slot at the upstream for the
+/// maximum duration of a call.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Pace {
-    /// The time since which it is watched, and the bytes it had taken then.
+    /// The start of the current period, and the number of bytes taken by then; `None` if the client isn't
+    /// watched.
     watched: Option<(Instant, usize)>,
 }
 
@@ -58,7 +60,8 @@ impl Pace {
         self.watched.map(|(since, _)| since + LEAST_TAKEN_IN)
     }
 
-    /// Returns `true` if the client has taken too little by now. Otherwise it gets the same time again.
+    /// Returns `true` if the period has ended and the client has taken too little in it. A new period begins
+    /// at the end of each one.
     pub(crate) fn is_too_slow(&mut self, now: Instant, backlog: &Backlog) -> bool {
         let Some((since, before)) = self.watched else { return false };
         if now < since + LEAST_TAKEN_IN {
@@ -90,12 +93,13 @@ impl Backlog {
         self.pieces.is_empty()
     }
 
-    /// Returns `true` while more may be read for a client: it takes everything, or memory for more is available.
+    /// Returns `true` while more may be read for the client: nothing is waiting, or the backlog has room and
+    /// memory for more.
     pub(crate) fn has_room(&mut self) -> bool {
         self.is_empty() || (self.bytes < MAX_BYTES && self.memory.grow_to(self.small_bytes + 1))
     }
 
-    /// Hands over a piece, or keeps it for later.
+    /// Sends a piece to the client, or keeps it for later.
     pub(crate) fn send(&mut self, client: &mpsc::Sender<Bytes>, piece: Bytes) -> Result<(), ClientLeft> {
         let piece = if piece.len() >= LARGE_BYTES { self.hold(piece) } else { piece };
         if !self.is_empty() {
@@ -112,8 +116,8 @@ impl Backlog {
         }
     }
 
-    /// Gives a large piece its own memory, which is taken until the last byte of it is written. The piece is kept
-    /// even if no memory is left.
+    /// Takes separate memory for a large piece, which is released once its last byte is written. The piece is
+    /// kept even if no memory is left.
     fn hold(&self, piece: Bytes) -> Bytes {
         let mut memory = self.bound.none(self.memory.holder());
         memory.grow_to(piece.len());
@@ -128,7 +132,7 @@ impl Backlog {
         self.pieces.push_back(piece);
     }
 
-    /// Hands over the oldest piece, once the channel has room for it.
+    /// Sends the oldest piece to the client, once the channel has room for it.
     pub(crate) async fn send_next(&mut self, client: &mpsc::Sender<Bytes>) -> Result<(), ClientLeft> {
         let room = client.reserve().await.map_err(|_| ClientLeft)?;
         if let Some(piece) = self.pieces.pop_front() {
@@ -141,7 +145,7 @@ impl Backlog {
         Ok(())
     }
 
-    /// Hands over all pieces, until this instant.
+    /// Sends all pieces to the client, until this time.
     pub(crate) async fn send_all(
         mut self,
         client: &mpsc::Sender<Bytes>,
@@ -157,7 +161,7 @@ impl Backlog {
     }
 }
 
-/// Returns the size of a piece, if it has no memory of its own, else 0.
+/// Returns the size of a small piece; 0 for a large piece, which has separate memory.
 fn small(piece: &Bytes) -> usize {
     if piece.len() < LARGE_BYTES { piece.len() } else { 0 }
 }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use kernel::ids::OrganizationId;
 use kernel::money::Nano;
 
-/// The number of calls of the same price that an organization must be able to pay for so that a call may start
-/// early.
+/// The number of calls of the same price that an organization must be able to pay for so that a call may
+/// start early.
 const AMPLE_CALLS: i128 = 20;
 /// The maximum number of organizations that are remembered.
 const MAX_ORGANIZATIONS: usize = 65_536;
@@ -17,7 +17,7 @@ const MAX_ORGANIZATIONS: usize = 65_536;
 pub(crate) struct SeenBalances(Mutex<HashMap<OrganizationId, Nano>>);
 
 impl SeenBalances {
-    /// Notes the amount that an organization can spend besides its reservations.
+    /// Notes the amount that an organization can spend in addition to its reservations.
     pub(crate) fn note(&self, organization: OrganizationId, left: Nano) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() >= MAX_ORGANIZATIONS && !seen.contains_key(&organization) {
@@ -31,7 +31,8 @@ impl SeenBalances {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&organization);
     }
 
-    /// Returns `true` if an organization could pay for many calls of this price when its balance was last seen.
+    /// Returns `true` if an organization could pay for many calls of this price when its balance was last
+    /// seen.
     pub(crate) fn are_ample(&self, organization: OrganizationId, price: Nano) -> bool {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(&organization).is_some_and(|left| left.units() >= price.units().saturating_mul(AMPLE_CALLS))

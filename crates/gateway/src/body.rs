@@ -33,7 +33,7 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum UpstreamBody {
     Http(Incoming, SocketState),
     Demo(DemoAnswer),
-    /// A test body that yields one event after the other, as fast as they are read, and the number of events read.
+    /// A test body that repeats an event as fast as it is read, and the number of events read.
     #[cfg(test)]
     Endless(Bytes, u64),
 }
@@ -120,8 +120,8 @@ impl UpstreamBody {
         }
     }
 
-    /// Reads the whole body, once memory for it is available. A body that is too long is also read to its end,
-    /// because its end has the usage. Later copies exist only briefly and aren't counted.
+    /// Reads the whole body, once memory for it is available. A body that is too long is also read to its
+    /// end, because its end has the usage. Copies made later are short-lived and aren't counted.
     ///
     /// # Errors
     /// The connection ends too early, or other calls use all memory.
@@ -208,7 +208,8 @@ async fn take(memory: &mut Permit, capacity: usize) -> Result<bool, ReadError> {
     }
 }
 
-/// Takes this much memory once it is free. Meanwhile the answer stays at the upstream, which has its own deadline.
+/// Takes this much memory once it is free. Meanwhile the answer stays at the upstream, which has its own
+/// deadline.
 ///
 /// # Errors
 /// The holder can never get that much, or doesn't get it in time.
@@ -308,7 +309,7 @@ pub(crate) mod tests {
         .await
     }
 
-    /// 2,048 vectors of 1,024 numbers with 20 digits have 44 MiB.
+    /// 2,048 vectors of 1,024 numbers with 20 digits take 44 MiB.
     #[tokio::test]
     async fn large_answers_are_read_with_the_memory_of_one_key() {
         for (mib, has_length) in [(44, true), (64, true), (64, false)] {
@@ -336,7 +337,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Otherwise it would wait forever.
+    /// Without this check, a call that needs too much memory would wait forever.
     #[tokio::test]
     async fn what_nobody_can_get_is_not_waited_for() {
         let bound = SharedBound::new(MAX_MEMORY_BYTES);

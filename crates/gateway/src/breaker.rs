@@ -1,9 +1,10 @@
-//! Two rules that keep calls away from a broken upstream: the circuit breaker and the retry budget. Both are pure;
-//! times are milliseconds on a clock that never goes back.
+//! Two rules that keep calls away from a broken upstream: the circuit breaker and the retry budget. Both are
+//! pure; times are milliseconds of a monotonic clock.
 
 /// The number of consecutive failures after which an upstream is no longer called.
 const MAX_FAILURES: u32 = 5;
-/// The first pause in calls to a failed upstream. It doubles with each trial call that fails, up to the maximum.
+/// The first pause in calls to a failed upstream. It doubles with each trial call that fails, up to the
+/// maximum.
 const FIRST_PAUSE_MS: i64 = 2_000;
 const LONGEST_PAUSE_MS: i64 = 60_000;
 
@@ -34,8 +35,8 @@ pub(crate) enum Change {
 }
 
 impl Breaker {
-    /// Returns `true` if the upstream may be called. After a pause, one call tries it, and others may not until
-    /// that call has ended.
+    /// Returns `true` if the upstream may be called. After a pause, one call tries it, and others may not
+    /// until that call has ended.
     pub(crate) fn admits(&self, now_ms: i64) -> bool {
         self.pause.is_none_or(|pause| now_ms >= pause.until_ms && !pause.is_tried)
     }
@@ -55,8 +56,8 @@ impl Breaker {
         self.pause.take().map(|_| Change::Closed)
     }
 
-    /// Notes that a call ended without a result that shows the upstream's state, for example because its client
-    /// left.
+    /// Notes that a call ended without a result that shows the upstream's state, for example because its
+    /// client left.
     pub(crate) fn abandon(&mut self) {
         if let Some(pause) = &mut self.pause {
             pause.is_tried = false;
@@ -78,13 +79,13 @@ impl Breaker {
     }
 }
 
-/// The cost of a retry, in first attempts: retries are at most a fifth of an upstream's calls.
+/// The cost of a retry, in first attempts: an upstream gets at most one retry for every five first attempts.
 const RETRY_COST: u32 = 5;
-/// The maximum that is saved: ten retries.
+/// Maximum saved budget: ten retries.
 const MAX_SAVED: u32 = 10 * RETRY_COST;
 
-/// The number of calls that failed elsewhere and that an upstream may take, so that one broken upstream doesn't
-/// overload the others.
+/// The budget of an upstream for calls that failed at another upstream. The budget keeps one broken upstream
+/// from overloading the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RetryBudget(u32);
 

@@ -1,6 +1,6 @@
 //! A model call, from its request to its settlement.
 //!
-//! Each call is a task of its own, so that it ends properly no matter what its client does. The task reserves
+//! Each call runs in its own task, so that it is settled no matter what its client does. The task reserves
 //! money, calls an upstream, forwards the answer and settles.
 
 mod recipient;
@@ -46,11 +46,11 @@ pub enum AnswerBody {
     Stream(Events),
 }
 
-/// Makes a model call. If this is dropped, its client has left.
+/// Makes a model call. The client has left if the future is dropped.
 ///
 /// # Errors
-/// 400 for a request that can't be read, the refusals of [`billing::decision::decide`], and failures of upstreams
-/// before the answer has begun.
+/// 400 for a request that can't be read, the refusals of [`billing::decision::decide`], and failures of
+/// upstreams before the answer has begun.
 pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     let (request, memory) = read_request(gateway, &call).await?;
     let open = gateway.open_call();
@@ -60,7 +60,8 @@ pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     answer.await.unwrap_or_else(|_| Err(Error::internal("the task of a model call ended without an answer")))
 }
 
-/// Starts the task of a call. Not `async`, so that the task is compiled once ([`kernel::futures::BoxFuture`]).
+/// Starts the task of a call. Not `async`, so that the task is compiled once
+/// ([`kernel::futures::BoxFuture`]).
 fn start(
     gateway: Gateway,
     call: ModelCall,
@@ -150,8 +151,8 @@ enum Early {
     Opened(Result<Opened, Error>),
 }
 
-/// Reserves the maximum price of the call. If its organization had an ample balance when it was last seen, the
-/// upstream is called meanwhile, but the client gets nothing before the money is reserved.
+/// Reserves the maximum price of the call. If its organization had an ample balance when it was last seen,
+/// the upstream is called in the meantime, but the client gets nothing before the money is reserved.
 ///
 /// # Errors
 /// The refusal, or a failure of the service.

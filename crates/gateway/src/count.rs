@@ -12,8 +12,8 @@
 //! form. Counts that are larger than the visible text are accepted, because hidden reasoning is normal.
 //! Nothing exceeds the [`Bounds`] of the call.
 //!
-//! The parts of both counts, and searches, are the components that have prices (docs/contract/gateway.md#components).
-//! Whether the parts fit in their whole is checked when the call is settled.
+//! The parts of both counts, and searches, are the components that have prices
+//! (docs/contract/gateway.md#components). The settlement checks whether the parts fit in their whole.
 
 mod details;
 mod media;
@@ -33,35 +33,35 @@ pub(crate) use usage::MessageUsage;
 
 use catalog::{Component, Parts, PerPart, Price, ServiceTier};
 
-/// The maximum number of tokens that a request may ask for, and that a plausible upstream reports.
+/// Maximum number of tokens that a request may ask for. Larger counts of an upstream are ignored.
 pub const MAX_TOKENS: i64 = 1_000_000_000;
 
-/// The parts that an upstream reports; `None` for those that it doesn't.
+/// The parts that an upstream reports; `None` for each part that it doesn't report.
 pub type ReportedParts = PerPart<Option<i64>>;
 
 /// Tokens that an upstream reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// Tokens of the prompt, with those from a cache.
+    /// Tokens of the prompt, including cached tokens.
     pub prompt_tokens: i64,
     /// Tokens of all answers.
     pub completion_tokens: i64,
     /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't report them.
     pub cached_prompt_tokens: Option<i64>,
-    /// The parts of both counts, and pieces counted separately.
+    /// The parts of both counts, and units counted separately.
     pub parts: ReportedParts,
 }
 
 /// The readable counts of a `usage` object in which a count is missing or invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Partial {
-    /// Tokens of the prompt, with those from a cache.
+    /// Tokens of the prompt, including cached tokens.
     pub(crate) prompt: Option<i64>,
     /// Tokens of all answers.
     pub(crate) completion: Option<i64>,
     /// Tokens of the prompt that came from a cache.
     pub(crate) cached: Option<i64>,
-    /// The parts of both counts, and pieces counted separately.
+    /// The parts of both counts, and units counted separately.
     pub(crate) parts: ReportedParts,
 }
 
@@ -97,18 +97,18 @@ impl Partial {
 /// The tokens that a call is charged for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
-    /// Tokens of the prompt, with those from a cache.
+    /// Tokens of the prompt, including cached tokens.
     pub prompt_tokens: i64,
     /// Tokens of all answers.
     pub completion_tokens: i64,
     /// Tokens of the prompt that came from a cache; `None` if the upstream doesn't report them.
     pub cached_prompt_tokens: Option<i64>,
-    /// The parts of both counts, and pieces counted separately, as reported by the upstream. Their sum may exceed
-    /// the whole.
+    /// The parts of both counts, and units counted separately, as reported by the upstream. Their sum may
+    /// exceed the whole.
     pub parts: Parts,
     /// The service tier of the answer.
     pub service_tier: ServiceTier,
-    /// `true` if the upstream didn't report all of it.
+    /// `true` if the upstream didn't report all of these counts.
     pub estimated: bool,
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn with_searches(parts: ReportedParts, searches: i64) -> ReportedPart
     parts.with(Component::Search, parts.get(Component::Search).max(searches))
 }
 
-/// Returns the larger of both quantities of each part.
+/// Returns the larger quantity of each part.
 fn larger_parts(one: ReportedParts, other: ReportedParts) -> ReportedParts {
     other.iter().fold(one, |parts, (part, quantity)| parts.with(part, quantity.max(parts.get(part))))
 }
@@ -161,21 +161,21 @@ fn larger_parts(one: ReportedParts, other: ReportedParts) -> ReportedParts {
 /// The maximum number of tokens that a call is charged for.
 ///
 /// The tokens that an upstream counted were used, so they are charged even above the reservation: an image, a
-/// document or the results of a search may have more tokens than any guess before the call. Only a count that no
-/// prompt of the model can have is cut.
+/// document or the results of a search may have more tokens than any guess before the call. Only counts above
+/// the model's context are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Tokens of all prompts by the upstream's count: the context of the model for each.
+    /// Maximum tokens of all prompts as counted by the upstream: the model's context for each prompt.
     pub counted_prompt_tokens: i64,
-    /// Tokens of all prompts that are reserved, which bound an estimate.
+    /// Tokens of all prompts that are reserved, which is the maximum of an estimate.
     pub reserved_prompt_tokens: i64,
-    /// Tokens of all answers, which the upstream was asked not to exceed.
+    /// Maximum tokens of all answers, as requested from the upstream.
     pub completion_tokens: i64,
     /// The parts whose price differs from that of the whole.
     pub priced: PricedParts,
 }
 
-/// The parts of tokens that have prices of their own.
+/// The parts of tokens that have separate prices.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PricedParts {
     /// Tokens of the prompt that came from a cache.
@@ -197,7 +197,7 @@ impl PricedParts {
         }
     }
 
-    /// Returns `true` if the upstream doesn't report one of them.
+    /// Returns `true` if the upstream doesn't report one of these parts.
     fn lack(&self, cached_prompt_tokens: Option<i64>, said: &ReportedParts) -> bool {
         (self.cached_prompt && cached_prompt_tokens.is_none())
             || self.parts.iter().any(|(part, _)| said.get(part).is_none())
@@ -215,7 +215,7 @@ impl Bounds {
         }
     }
 
-    /// Returns the bounds for a model with a price of its own for tokens from a cache.
+    /// Returns the bounds for a model with a separate price for cached tokens.
     pub(crate) fn with_cached_price(self) -> Self {
         Self { priced: PricedParts { cached_prompt: true, ..self.priced }, ..self }
     }

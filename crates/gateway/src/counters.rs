@@ -1,4 +1,5 @@
-//! Counters of model calls, for `/metrics`. Models and upstreams are the operator's, so the series are bounded.
+//! Counters of model calls, for `/metrics`. The operator configures the models and upstreams, so the number
+//! of series is bounded.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -62,7 +63,7 @@ impl MemoryCounters {
 struct CountCounters {
     estimates: IntCounterVec,
     upstream_tokens: IntCounterVec,
-    /// The upstreams with a successful answer that had to be estimated.
+    /// The upstreams that have sent a successful answer without complete counts.
     estimated: Mutex<BTreeSet<Box<str>>>,
     /// Upstreams that reported parts larger than their whole.
     misfits: Complaints,
@@ -116,7 +117,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Adds the counters to those of the process.
+    /// Registers the counters.
     pub(crate) fn new(registered: &Registered) -> Self {
         let counters = |name: &str, help: &str, labels: &[&str]| registered.counters(name, help, labels);
         Self {
@@ -173,7 +174,7 @@ impl Counters {
         self.open.with_label_values::<&str>(&[]).dec();
     }
 
-    /// Counts a call that waits for a place, until the result is dropped.
+    /// Counts a call that waits for a slot, until the result is dropped.
     pub(crate) fn begin_wait(&self, upstream: &str) -> Waiting {
         let gauge = self.waiting.with_label_values(&[upstream]);
         gauge.inc();
@@ -185,7 +186,7 @@ impl Counters {
     }
 
     pub(crate) fn set_memory(&self, bytes: usize) {
-        // Gauges are floating-point numbers; this one is far below their exact integers.
+        // Gauges are floating-point numbers, which represent integers of this size exactly.
         self.memory
             .bytes
             .with_label_values::<&str>(&[])
@@ -202,7 +203,7 @@ impl Counters {
         self.counts.excesses.with_label_values(&[model, upstream]).inc();
     }
 
-    /// Replaces the fields that aren't sent: upstreams, models and fields.
+    /// Replaces the list of fields that aren't sent, each with its upstream and model.
     pub(crate) fn set_refused_fields(&self, refused: impl Iterator<Item = (String, String, InjectedField)>) {
         self.refused_fields.reset();
         for (upstream, model, field) in refused {
@@ -244,13 +245,13 @@ impl Counters {
         }
     }
 
-    /// Notes that a successful answer of an upstream had to be estimated. Returns `true` for the first one since
-    /// the start.
+    /// Notes that the usage of a successful answer had to be estimated. Returns `true` for the upstream's
+    /// first such answer since the start.
     pub(crate) fn is_first_estimate(&self, upstream: &str) -> bool {
         self.counts.estimated.lock().unwrap_or_else(PoisonError::into_inner).insert(upstream.into())
     }
 
-    /// Returns `true` if a log line about an upstream's parts that don't fit in their whole is due.
+    /// Returns `true` if it is time to log that an upstream's parts don't fit in their whole.
     pub(crate) fn is_misfit_due(&self, upstream: &str, now_ms: i64) -> bool {
         self.counts.misfits.is_due(upstream, "parts", now_ms)
     }
@@ -261,7 +262,7 @@ impl Counters {
     }
 }
 
-/// A call that waits for a place.
+/// A call that waits for a slot.
 pub(crate) struct Waiting(Gauge);
 
 impl Drop for Waiting {

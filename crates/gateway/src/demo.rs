@@ -1,8 +1,8 @@
 //! The upstream `demo`: models in this process, for a first call on a machine without an inference server.
 //!
-//! Every request gets the same text, which states that it comes from a demo, and every text to embed gets a vector
-//! made of its bytes. A word is a token, of the prompt and of the answer, so the counts can be checked by hand. The
-//! demo speaks the protocol of vLLM, with a `usage` object in every chunk.
+//! Every request gets the same text, which states that it comes from a demo, and every text to embed gets a
+//! vector computed from its bytes. Each word of the prompt and of the answer is a token, so the counts can be
+//! checked by hand. The demo speaks the protocol of vLLM, with a `usage` object in every chunk.
 
 mod chunks;
 mod embeddings;
@@ -39,7 +39,7 @@ impl DemoAnswer {
     }
 }
 
-/// The parts of a request that the models read.
+/// The parts of a request that the demo uses.
 #[derive(Deserialize)]
 struct Request {
     model: String,
@@ -120,15 +120,15 @@ impl Reply {
         self.words.concat().trim_end().to_owned()
     }
 
-    /// Returns the words with the spaces between them.
+    /// Returns the words, each with its trailing space except the last.
     fn pieces(&self) -> impl Iterator<Item = &'static str> {
         let last = self.words.len().saturating_sub(1);
         self.words.iter().enumerate().map(move |(at, word)| if at == last { word.trim_end() } else { word })
     }
 }
 
-/// Counts the words of a text, a message, or an array of either. Each token in an array of numbers counts as a
-/// word.
+/// Counts the words of a text, a message, or an array of either. Each token in an array of numbers counts as
+/// a word.
 fn words_in(value: &Value) -> usize {
     match value {
         Value::String(text) => text.split_whitespace().count(),
@@ -141,7 +141,7 @@ fn words_in(value: &Value) -> usize {
     }
 }
 
-/// Returns `true` for an array of tokens, which is a single text.
+/// Returns `true` for an array of tokens, which represents a single text.
 fn has_tokens(value: &Value) -> bool {
     value.as_array().is_some_and(|items| items.iter().any(Value::is_number))
 }

@@ -7,41 +7,43 @@ use catalog::UpstreamKind;
 /// (docs/operations.md#kinds-of-upstreams).
 #[derive(Debug)]
 pub struct Dialect {
-    /// The operations that it has. Those with embeddings agree with [`UpstreamKind::serves`].
+    /// The supported operations. [`UpstreamKind::serves`] must agree on embeddings.
     pub operations: &'static [Operation],
-    /// `true` for a provider that bills the operator, and gets only fields that are known to cost nothing extra.
+    /// `true` for a provider that bills the operator, and gets only fields that are known to cost nothing
+    /// extra.
     pub is_provider: bool,
     /// `true` for the upstream within this process.
     pub is_demo: bool,
     /// The path of its health check, from the root of the server.
     pub health_path: Option<&'static str>,
-    /// The path below its URL that counts the tokens of a message's prompt.
+    /// The path below the upstream's URL that counts the tokens of a message's prompt.
     pub prompt_count_path: Option<&'static str>,
     /// The member of a request that limits the tokens of an answer.
     pub limit: Limit,
     /// A further limit, which takes precedence over the others.
     pub own_limit: Option<&'static str>,
-    /// The counts that it can send with every chunk of a stream.
+    /// The counts that the upstream can send with every chunk of a stream.
     pub running_counts: RunningCounts,
-    /// The operations in which it separates its cache of prompts by `cache_salt`.
+    /// The operations in which the upstream separates its prompt cache by `cache_salt`.
     pub salted_operations: &'static [Operation],
-    /// `true` if it counts only one of several answers or prompts.
+    /// `true` if the upstream counts only one of several answers or prompts.
     pub counts_one_answer: bool,
-    /// `true` if it answers with the model that it has, regardless of the requested name.
+    /// `true` if the upstream answers with the model that it has loaded, regardless of the requested name.
     pub ignores_model_names: bool,
-    /// `true` if it shortens an answer whose limit exceeds the context, instead of refusing the call.
+    /// `true` if the upstream shortens an answer whose limit exceeds the context, instead of refusing the
+    /// call.
     pub shortens_answers: bool,
 }
 
-/// The names of the limit of an answer: that of the operation, such as `max_tokens`, and `max_completion_tokens`,
-/// the newer one of chats.
+/// The accepted names of the token limit. The older name is the operation's, such as `max_tokens`. The newer
+/// name, for chats, is `max_completion_tokens`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// Both are obeyed.
+    /// Both names are accepted.
     Both,
-    /// Only that of the operation is obeyed.
+    /// Only the older name is accepted.
     Older,
-    /// Both are obeyed. A chat without a limit gets the newer one, and the older one in addition.
+    /// Both names are accepted. A chat without a limit gets both.
     Newer,
 }
 
@@ -55,7 +57,7 @@ pub enum RunningCounts {
     Timings,
 }
 
-/// The operations with a salt at servers that know `cache_salt`.
+/// The operations with a salt at servers that support `cache_salt`.
 const SALTED: &[Operation] = &[Operation::ChatCompletions, Operation::Completions, Operation::Responses];
 
 const VLLM: Dialect = Dialect {
@@ -81,7 +83,7 @@ const LLAMACPP: Dialect = Dialect {
     is_demo: false,
     health_path: Some("/health"),
     prompt_count_path: Some("/messages/count_tokens"),
-    // Its older versions don't know the newer name.
+    // Older versions don't support the newer name.
     limit: Limit::Older,
     own_limit: Some("n_predict"),
     running_counts: RunningCounts::Timings,
@@ -138,17 +140,17 @@ impl Dialect {
         }
     }
 
-    /// Returns `true` if its upstreams have the operation.
+    /// Returns `true` if upstreams of this kind support the operation.
     pub fn has(&self, operation: Operation) -> bool {
         self.operations.contains(&operation)
     }
 
-    /// Returns `true` if its upstreams separate their cache of prompts by a salt in this operation.
+    /// Returns `true` if upstreams of this kind separate their prompt cache by a salt in this operation.
     pub(crate) fn has_salt(&self, operation: Operation) -> bool {
         self.salted_operations.contains(&operation)
     }
 
-    /// Returns `true` if its upstreams should count with each event of this operation's streams.
+    /// Returns `true` if upstreams of this kind can send counts with each event of this operation's streams.
     pub const fn counts_while_running(&self, operation: Operation) -> bool {
         match self.running_counts {
             RunningCounts::None => false,

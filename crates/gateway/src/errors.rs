@@ -1,7 +1,7 @@
 //! Errors of upstreams: a short message that a client may see.
 //!
-//! Only messages in a known JSON form are forwarded, never a page or a plain text, and nothing that reveals an
-//! address, a credential or an id of the operator's account with the provider.
+//! Only messages in a known JSON form are forwarded, never a page or plain text. Addresses, credentials and
+//! ids of the operator's account with the provider are removed.
 
 mod meaning;
 
@@ -16,17 +16,18 @@ use crate::lenient::{Gather, Lenient, Name};
 
 pub use meaning::UpstreamError;
 
-/// The maximum number of bytes that are read of an upstream's error.
+/// Maximum number of bytes that are read from an upstream's error.
 pub(crate) const MAX_ERROR_BYTES: usize = 64 << 10;
 /// The maximum number of characters of a message.
 pub const MAX_MESSAGE_CHARS: usize = 1_000;
-/// The maximum number of entries that a message includes from a list of invalid fields.
+/// Maximum number of entries of a list of invalid fields that a message includes.
 const MAX_FIELDS: usize = 5;
 /// The replacement of an upstream's address.
 const PLACEHOLDER: &str = "upstream";
 /// The replacement of a credential, or of an id of the operator's account with a provider.
 const HIDDEN: &str = "(hidden)";
-/// The beginnings of credentials and ids of OpenAI and Anthropic, and the minimum number of characters after them.
+/// Prefixes of credentials and ids of OpenAI and Anthropic, and the minimum number of characters after a
+/// prefix.
 const ACCOUNT_PREFIXES: [&str; 3] = ["sk-", "org-", "proj_"];
 const MIN_ID_CHARS: usize = 8;
 
@@ -56,7 +57,7 @@ pub(crate) fn log(call_id: ModelCallId, upstream: &str, message: Option<&str>) {
     tracing::debug!(%call_id, upstream, message, "an upstream reports an error");
 }
 
-/// Returns a message in which a model's name is replaced where it is a whole word.
+/// Returns a message with a model's name replaced wherever it is a whole word.
 pub fn rename(message: &str, from: &str, to: &str) -> String {
     if from.is_empty() || from == to {
         return message.to_owned();
@@ -78,7 +79,7 @@ pub fn rename(message: &str, from: &str, to: &str) -> String {
     renamed + rest
 }
 
-/// Returns a string of JSON.
+/// Reads a JSON string.
 fn text(value: &[u8]) -> Option<String> {
     serde_json::from_slice(value).ok()
 }
@@ -103,13 +104,13 @@ fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
         character => (!character.is_control()).then_some(character),
     });
     let mut message: String = visible.collect();
-    // The longest first: a URL contains its host.
+    // The longest secret is replaced first, because a URL contains its host.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     for secret in secrets {
         message = replaced(&message, secret);
     }
     let message = without_places(&message);
-    // The length is limited last, because a cut address wouldn't be found.
+    // The length is limited last, because a truncated address wouldn't be found.
     let message = message.trim();
     if message.is_empty() {
         return None;
@@ -148,9 +149,9 @@ fn without_places(text: &str) -> String {
     kept
 }
 
-/// Replaces every occurrence, in any case, because hosts are case-insensitive.
+/// Replaces every occurrence of a secret, ignoring case, because hosts are case-insensitive.
 fn replaced(text: &str, secret: &str) -> String {
-    // ASCII only, so that positions in both texts are the same.
+    // Only ASCII is lowercased, so that positions in both texts are the same.
     let (lower, secret) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
     let mut kept = String::with_capacity(text.len());
     let mut from = 0;
@@ -167,7 +168,7 @@ fn replaced(text: &str, secret: &str) -> String {
 #[derive(Default)]
 struct Fields(Vec<String>);
 
-/// A field in that list. Its `input` repeats what was sent, so it is left out.
+/// An invalid field. Its `input` repeats the client's value, so it is omitted.
 #[derive(Default)]
 struct InvalidField {
     path: Path,

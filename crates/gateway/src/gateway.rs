@@ -41,7 +41,7 @@ pub struct Parts {
     pub billing: Billing,
     pub metrics: Arc<Metrics>,
     pub media: MediaLoader,
-    /// The key of the salts that separate the caches of upstreams by organization.
+    /// The key for deriving the salts that separate the caches of upstreams by organization.
     pub cache_salts: DerivedKey,
 }
 
@@ -49,10 +49,11 @@ pub struct Parts {
 #[derive(Clone, Copy, Default, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// `true` if images and other media in calls may be at any port, and at addresses outside the public Internet.
+    /// `true` if calls may refer to images and other media at any port and at addresses outside the public
+    /// Internet.
     pub allow_private_media: bool,
-    /// `true` if pages of every origin may make model calls and list models from a browser. Everyone who opens a
-    /// page can see the keys that it uses.
+    /// `true` if pages of every origin may make model calls and list models from a browser. Everyone who
+    /// opens such a page can see the API key that it uses.
     pub allow_browsers: bool,
 }
 
@@ -62,10 +63,10 @@ pub(crate) struct Shared {
     pub(crate) transports: Transports,
     /// The number of calls that aren't settled yet.
     open_calls: watch::Sender<usize>,
-    /// `true` once open calls must end.
+    /// `true` once the remaining open calls must end.
     is_cut: watch::Sender<bool>,
     memory: Arc<SharedBound>,
-    /// The turns for work on large bodies.
+    /// The queue for CPU-intensive work on large bodies.
     bodies: Arc<Turns>,
     balances: SeenBalances,
 }
@@ -92,8 +93,8 @@ impl Gateway {
         *self.0.open_calls.borrow()
     }
 
-    /// Waits for open calls until the deadline, then cuts the rest, and settles them. Returns the number of cut
-    /// calls.
+    /// Waits for open calls until the deadline, then cuts the remaining calls and waits for their settlement.
+    /// Returns the number of cut calls.
     pub async fn stop(&self, deadline: Instant) -> usize {
         if timeout_at(deadline, self.all_settled()).await.is_ok() {
             return 0;
@@ -123,7 +124,8 @@ impl Gateway {
     /// Takes memory for a request or an answer, until the permit is dropped.
     ///
     /// # Errors
-    /// 503 `server_busy` if other calls leave too little, or if this holder would leave too little for others.
+    /// 503 `server_busy` if other calls leave too little memory, or if this holder would leave too little for
+    /// others.
     pub(crate) fn take_memory(&self, holder: Holder, bytes: usize) -> Result<Permit, Error> {
         self.0.memory.try_take(holder, bytes).ok_or_else(|| {
             self.0.counters.note_memory_refused();
@@ -136,12 +138,12 @@ impl Gateway {
         self.0.memory.none(holder)
     }
 
-    /// Returns the turns for large bodies; `None` for a body that isn't large.
+    /// Returns the queue for large bodies; `None` for a body that isn't large.
     pub(crate) fn turns_for(&self, body: &Bytes) -> Option<&Arc<Turns>> {
         (body.len() >= LARGE_BYTES).then_some(&self.0.bodies)
     }
 
-    /// Returns the turns for large bodies.
+    /// Returns the queue for large bodies.
     pub(crate) fn bodies(&self) -> &Arc<Turns> {
         &self.0.bodies
     }

@@ -1,4 +1,4 @@
-//! Health checks of upstreams, so that calls don't have to find out that one is down.
+//! Health checks, which detect that an upstream is down before a call fails on it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub async fn watch(gateway: Gateway) {
     }
 }
 
-/// Checks each upstream of the current catalog once. A provider isn't checked, because it has no path for that.
+/// Checks each upstream of the current catalog once, except providers, which have no health check.
 pub async fn check_all(gateway: &Gateway) {
     let catalog = Arc::clone(&gateway.catalog.now());
     let routes = catalog.models().flat_map(|model| &model.routes);
@@ -46,7 +46,7 @@ pub async fn check_all(gateway: &Gateway) {
 async fn check(gateway: &Gateway, upstream: &Arc<Upstream>) {
     let path = Dialect::of(upstream.kind).health_path;
     let (Ok(transport), Some(path)) = (gateway.transports().get(upstream), path) else { return };
-    // A status below 500 comes from a working server, even from one without this path.
+    // A server that responds with a status below 500 works, even if it doesn't have this path.
     let outcome = match timeout(TIMEOUT, transport.get_health(path)).await {
         Ok(Ok(status)) if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
             Err(format!("its `{path}` answers {}", status.as_u16()))
@@ -76,13 +76,13 @@ pub struct UpstreamModel {
     pub context_length: Option<i64>,
 }
 
-/// A list of models in OpenAI's form, with what servers add.
+/// A list of models in OpenAI's form, with the members that servers add.
 #[derive(Deserialize)]
 struct ModelList {
     data: Vec<ListedModel>,
 }
 
-/// An entry of the list. Members that servers add to the name are used if they have the expected type.
+/// An entry of the list. Members that servers add are used if they have the expected type.
 #[derive(Deserialize)]
 struct ListedModel {
     id: String,
@@ -132,7 +132,7 @@ impl<'de> Gather<'de> for ModelMeta {
 }
 
 impl ModelList {
-    /// Returns the models with their contexts, from any place where upstreams report them.
+    /// Returns the models with their contexts, which servers report in different members.
     fn models(self) -> Vec<UpstreamModel> {
         let own = |model: &ListedModel| model.max_model_len.0.0.or(model.meta.0.n_ctx.0);
         let of_parent =
@@ -145,8 +145,8 @@ impl ModelList {
     }
 }
 
-/// The models of an upstream and the time it took to list them, or the reason for the failure, in words for an
-/// operator.
+/// The models of an upstream and the time it took to list them, or the reason for the failure, as a message
+/// for the operator.
 pub type Listing = Result<(Vec<UpstreamModel>, Duration), String>;
 
 /// Requests the models of all these upstreams at once.

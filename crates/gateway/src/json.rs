@@ -1,12 +1,12 @@
-//! Objects of JSON that are edited in place: members are found, replaced, added and removed, and every other byte
-//! stays unchanged.
+//! JSON objects that are edited in place: members are found, replaced, added and removed, and every other
+//! byte stays unchanged.
 //!
-//! [`Object::read`] checks the whole text and notes the positions of the requested members. None of these may
-//! appear twice, because two readers of the text could interpret it differently (RFC 8259, section 4). [`Edit`]
-//! then cuts and pastes.
+//! [`Object::read`] checks the whole text and notes the positions of the requested members. None of these
+//! members may appear twice, because parsers differ in which one they use (RFC 8259, section 4). [`Edit`]
+//! then replaces parts of the text.
 //!
-//! Texts that are only measured are read laxly: [`Object::read_lax`] accepts what other readers accept, and the
-//! edited text still has every byte as it arrived.
+//! Texts that are only counted are read laxly: [`Object::read_lax`] accepts JSON that lenient parsers accept,
+//! and all bytes outside the edits stay unchanged.
 
 mod lax;
 
@@ -60,7 +60,7 @@ impl std::error::Error for JsonError {}
 #[derive(Clone, Debug)]
 pub struct Object {
     text: Bytes,
-    /// The same text as valid JSON, if `text` isn't quite valid. Each member is at the same position.
+    /// The same text repaired to valid JSON, if `text` isn't valid. Each member is at the same position.
     readable: Option<Bytes>,
     members: Vec<Member>,
     /// The position after `{`.
@@ -83,8 +83,8 @@ impl Object {
         Ok(Self::read_with::<IgnoredAny>(text, names, "")?.0)
     }
 
-    /// Like [`read`](Self::read), but also reads the member `part`, which needn't be among `names`. `T` must not
-    /// refuse any JSON that the caller wants to accept.
+    /// Reads the text like [`read`](Self::read), and also parses the member `part`, which needn't be among
+    /// `names`. `T` must accept all JSON that the caller wants to accept.
     pub fn read_with<T: for<'a> Deserialize<'a>>(
         text: Bytes,
         names: &'static [&'static str],
@@ -113,8 +113,8 @@ impl Object {
         Ok((Self { inside, end, members, text, readable: None }, found))
     }
 
-    /// Like [`read_with`](Self::read_with), but also accepts strings with unpaired surrogates as escapes
-    /// (`"\ud83d"`). A name with one is refused.
+    /// Reads the text like [`read_with`](Self::read_with), but also accepts strings with unpaired surrogates
+    /// as escapes (`"\ud83d"`). In names, they are refused.
     pub fn read_with_surrogates<T: for<'a> Deserialize<'a>>(
         text: Bytes,
         names: &'static [&'static str],
@@ -123,8 +123,8 @@ impl Object {
         Self::read_repaired(text, names, part, Laxity::Escapes)
     }
 
-    /// Like [`read_with`](Self::read_with), but also accepts what lenient clients can read: bytes that aren't
-    /// UTF-8, control characters in strings, `NaN`, a byte order mark.
+    /// Reads the text like [`read_with`](Self::read_with), but also accepts text that lenient clients can
+    /// read: bytes that aren't UTF-8, control characters in strings, `NaN`, a byte order mark.
     pub fn read_lax_with<T: for<'a> Deserialize<'a>>(
         text: Bytes,
         names: &'static [&'static str],
@@ -133,7 +133,7 @@ impl Object {
         Self::read_repaired(text, names, part, Laxity::Everything)
     }
 
-    /// Like [`read_lax_with`](Self::read_lax_with), without a part.
+    /// Reads the text like [`read_lax_with`](Self::read_lax_with), without parsing a member.
     pub fn read_lax(text: Bytes, names: &'static [&'static str]) -> Result<Self, JsonError> {
         Ok(Self::read_lax_with::<IgnoredAny>(text, names, "")?.0)
     }
@@ -169,7 +169,7 @@ impl Object {
         self.readable.as_ref().unwrap_or(&self.text)
     }
 
-    /// Returns the text of a member's value as it arrived, to be kept.
+    /// Returns the unchanged text of a member's value, which shares the memory of the whole text.
     pub fn slice(&self, name: &str) -> Option<Bytes> {
         Some(self.text.slice(self.place(name)?))
     }
@@ -195,8 +195,8 @@ pub(crate) fn read_lax_value<T: for<'a> Deserialize<'a>>(value: &[u8]) -> Option
     strict.ok().or_else(|| serde_json::from_slice(&lax::readable(value, Laxity::Everything)?).ok())
 }
 
-/// Returns a text in which no object has a member twice. The last one stays, because that is the one that clients
-/// take.
+/// Returns the text without duplicate members. The last of several members with the same name is kept,
+/// because most clients use that one.
 pub(crate) fn last_of_each_member(text: &[u8]) -> Option<Bytes> {
     let value: serde_json::Value = read_lax_value(text)?;
     Some(value.to_string().into())
@@ -222,7 +222,7 @@ pub fn check_depth(text: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Returns the place of the quote that ends a string.
+/// Returns the position of the quote that ends a string.
 fn end_of_string(text: &[u8], mut at: usize) -> usize {
     while let Some(rest) = text.get(at..) {
         match memchr::memchr2(b'"', b'\\', rest) {
@@ -293,15 +293,15 @@ enum Change<'a> {
     Remove,
 }
 
-/// Changes to an object. The last change of a member counts.
+/// Changes to an object. The last change to a member wins.
 pub struct Edit<'a> {
     object: &'a Object,
     changes: Vec<(&'static str, Change<'a>)>,
 }
 
 impl<'a> Edit<'a> {
-    /// Sets a member to this value, which must be JSON. An absent member is added at the end. Its name must have
-    /// been requested when the object was read, or it could appear twice.
+    /// Sets a member to this value, which must be JSON. An absent member is added at the end. The name must
+    /// have been requested when the object was read. Otherwise the member could appear twice.
     pub fn set(&mut self, name: &'static str, value: impl Into<Cow<'a, [u8]>>) -> &mut Self {
         self.change(name, Change::Set(value.into()))
     }
@@ -342,7 +342,7 @@ impl<'a> Edit<'a> {
                 None => {}
             }
         }
-        // After the last member, so that white space before the brace stays there.
+        // Members are added directly after the last member, so that white space before the brace stays there.
         let tail = end - trailing_space(text.get(..*end).unwrap_or_default());
         out.copy_to(tail);
         for (name, value) in added {
@@ -370,9 +370,9 @@ impl Change<'_> {
 struct Output<'a> {
     text: &'a [u8],
     bytes: Vec<u8>,
-    /// The number of bytes of the text that were copied or left out.
+    /// The number of bytes of the text that were copied or skipped.
     copied: usize,
-    /// The position up to which no member was kept: after the brace, or after the members removed there.
+    /// The position after the opening brace, or after members removed directly behind the brace.
     start: usize,
 }
 
@@ -388,8 +388,8 @@ impl<'a> Output<'a> {
         self.copied = place.end;
     }
 
-    /// Leaves out a member. The first member that is kept begins where the removed one did; any other is removed
-    /// together with the comma before it.
+    /// Skips a member. At the start of the object, the comma after the member is removed with it; elsewhere,
+    /// the comma before the member.
     fn remove(&mut self, member: &Member) {
         let end = member.value.end;
         let (before, after) = (self.text.get(..member.name_at), self.text.get(end..));

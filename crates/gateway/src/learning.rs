@@ -1,9 +1,9 @@
-//! Probes, which find out which injected fields an upstream accepts. The gateway injects these fields into
-//! requests so that the upstream counts tokens.
+//! Probes, which determine which injected fields an upstream accepts. The gateway injects these fields into
+//! requests so that the upstream reports token counts.
 //!
 //! If an upstream refuses a field, the gateway sends a small separate request, the probe, and remembers only
-//! its outcome. Answers to tenants' requests depend on the content of the requests, so they aren't used for
-//! this.
+//! its outcome. Answers to tenants' requests aren't used for this purpose, because they depend on the content
+//! of the requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use catalog::Route;
 
 /// The timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The maximum number of tokens that a probe generates. Some upstreams accept no smaller limit.
+/// Maximum number of tokens that a probe generates. Some upstreams don't accept a smaller limit.
 const PROBE_TOKENS: i64 = 16;
 
 /// Publishes the fields that aren't sent in the metrics.
@@ -41,8 +41,8 @@ pub(crate) fn publish(transports: &Transports, counters: &Counters, clock: &Cloc
     counters.set_refused_fields(refused);
 }
 
-/// Finds out whether an upstream refuses fields, unless that was tried within the last minute, and returns the
-/// fields that may be added from now on. It continues even if the call that started it ends.
+/// Probes an upstream, unless it was probed within the last minute, and returns the fields that may be added
+/// from now on. The probe continues even if the call that started it ends.
 pub(crate) async fn learn(
     gateway: &Gateway,
     transport: &Arc<Transport>,
@@ -58,8 +58,9 @@ pub(crate) async fn learn(
     tokio::spawn(probe.run()).await.unwrap_or_default()
 }
 
-/// Returns the fields with which to resend a call after a field was refused; `None` if it isn't resent. `sent` were
-/// added to the call, and `learned` are those that the upstream is known to accept.
+/// Returns the fields with which to resend a call after a field was refused; `None` if the call isn't resent.
+/// `sent` are the fields added to the call, and `learned` are the fields that the upstream is known to
+/// accept.
 pub(crate) fn after_refusal(
     field: InjectedField,
     sent: Injection,
@@ -67,13 +68,13 @@ pub(crate) fn after_refusal(
     dialect: &Dialect,
 ) -> Option<Injection> {
     let limit = InjectedField::MaxTokens;
-    // The client didn't send this field, and has a limit without it, so the call doesn't need it.
+    // The call doesn't need this field: the client didn't send it, and another field limits the answer.
     let is_left_out = field == limit || sent.is_without(limit);
     let next = if is_left_out { learned.without(limit) } else { learned };
     (!next.adds(field, dialect)).then_some(next)
 }
 
-/// A request that finds out which fields an upstream accepts.
+/// A request that determines which fields an upstream accepts.
 struct Probe {
     gateway: Gateway,
     transport: Arc<Transport>,
@@ -94,7 +95,7 @@ impl Probe {
         probe_outcomes.injection(self.operation, &self.model, now_ms)
     }
 
-    /// Returns the fields with which the upstream accepts a small request; `None` if its answer doesn't show that.
+    /// Returns the fields with which the upstream accepts a small request; `None` if the outcome is unclear.
     async fn ask(&self) -> Option<Injection> {
         let body = Bytes::from_static(probe_body(self.operation)?);
         let request = ModelRequest::read(self.operation, &body).ok()?;
@@ -140,7 +141,8 @@ impl Probe {
     }
 }
 
-/// Returns the error at the start of a stream: vLLM sends status 200 before it checks some fields.
+/// Returns the error at the start of a stream, if it has one: vLLM sends status 200 before it checks some
+/// fields.
 fn error_at_the_start(stream: Bytes) -> Option<Bytes> {
     let mut framer = Framer::new();
     framer.push(stream);
@@ -149,7 +151,7 @@ fn error_at_the_start(stream: Bytes) -> Option<Bytes> {
     is_error(&object).then_some(first)
 }
 
-/// Returns a small request for a stream. `None` for operations whose streams get no fields.
+/// Returns a small request for a stream; `None` for operations without injected fields.
 const fn probe_body(operation: Operation) -> Option<&'static [u8]> {
     match operation {
         Operation::ChatCompletions => {
@@ -170,7 +172,7 @@ mod tests {
     const OPENAI: &Dialect = Dialect::of(UpstreamKind::Openai);
     const LLAMACPP: &Dialect = Dialect::of(UpstreamKind::Llamacpp);
 
-    /// A probe may fail; the client didn't send the second limit.
+    /// The second limit is omitted even if the probe fails, because the client didn't send it.
     #[test]
     fn call_whose_second_limit_is_refused_is_sent_without_it() {
         let all = Injection::default();
@@ -180,7 +182,7 @@ mod tests {
         // The refused field stays out when another field is refused later.
         let learned = all.without(IncludeUsage);
         assert_eq!(after_refusal(IncludeUsage, without, learned, OPENAI), Some(learned.without(MaxTokens)));
-        // Other fields are left out only if the upstream also refuses them without the client's request.
+        // Other fields are omitted only if the upstream also refuses them in the probe.
         assert_eq!(after_refusal(IncludeUsage, all, all, OPENAI), None);
         assert_eq!(after_refusal(TimingsPerToken, all, all, LLAMACPP), None);
         assert_eq!(

@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A value that is gathered from JSON of any type. Types without a method of their own change nothing.
+/// A value that is gathered from JSON of any type. By default, JSON of each type is ignored.
 pub(crate) trait Gather<'de>: Default {
     fn text(&mut self, _text: &str) {}
 
     fn integer(&mut self, _number: i64) {}
 
-    /// Handles a number with a fraction or an exponent, or one that is too large for an integer.
+    /// Handles a number with a fraction or an exponent, or an integer that is out of range.
     fn float(&mut self, _number: f64) {}
 
     /// Handles any value except null.

@@ -1,25 +1,26 @@
-//! The gateway for model calls (docs/contract/gateway.md): a call is admitted, forwarded to an upstream, counted
-//! and settled.
+//! The gateway for model calls (docs/contract/gateway.md): a call is admitted, forwarded to an upstream,
+//! counted and settled.
 //!
-//! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call is a task of its own: `admission` checks
-//!   it, `call` reserves its price and settles it, `opening` chooses and calls an upstream, and `streaming` forwards
-//!   events.
-//! * `transport` has the connections to upstreams, `queue` their places, and `routing` chooses among routes.
-//!   `record` is a call's line in the log. `settlement` captures or releases the reservation, and `progress`
-//!   extends it in the meantime. `demo` is an upstream in this process, and [`Dialect`] has the differences
-//!   between kinds of upstreams. [`count_tokens`] counts a prompt without a call. [`health`] checks whether
-//!   upstreams work, `learning` which fields they accept, and [`probe`] how they count.
+//! * [`Gateway`] is the handle, and [`call()`] makes a model call. Each call runs in its own task:
+//!   `admission` checks it, `call` reserves its price and settles it, `opening` chooses and calls an
+//!   upstream, and `streaming` forwards events.
+//! * `transport` has the connections to upstreams, `queue` limits the calls at an upstream, and `routing`
+//!   chooses among routes. `record` writes a call's line in the log. `settlement` captures or releases the
+//!   reservation, and `progress` extends it in the meantime. `demo` is an upstream in this process, and
+//!   [`Dialect`] describes the differences between kinds of upstreams. [`count_tokens`] counts a prompt
+//!   without a call. [`health`] checks whether upstreams work, `learning` checks which fields they accept,
+//!   and [`probe`] checks how they count.
 //!
-//! The protocol modules do no I/O: they turn bytes into bytes and decisions.
+//! The protocol modules do no I/O: they convert bytes to other bytes and to decisions.
 //!
-//! * [`sse`] cuts a body into server-sent events.
+//! * [`sse`] splits a body into server-sent events.
 //! * [`json`] edits objects and leaves every other byte unchanged.
-//! * [`request`] reads a client's request and writes it for an upstream.
+//! * [`request`] parses a client's request and writes the request for an upstream.
 //! * [`answer`] cleans the upstream's answer for the client.
 //! * [`count`] counts the tokens used.
-//! * [`errors`] makes an upstream's error presentable.
+//! * [`errors`] removes addresses and secrets from an upstream's error.
 //!
-//! [`media`] loads remote media of a request, so that the upstream gets them inline.
+//! [`media`] loads the remote media of a request, and inlines them for the upstream.
 
 mod admission;
 pub mod answer;

@@ -1,9 +1,9 @@
-//! Images and other media that a request names by their address. They are loaded here, from the public Internet,
-//! and the upstream gets them inline. So no one can make an inference server send requests within its network, and
-//! the server never sees the address.
+//! Images and other media that a request refers to by URL. The gateway loads them from the public Internet
+//! and sends them inline to the upstream. So a client can't make an inference server send requests within its
+//! network, and the server never sees the URL.
 //!
-//! Connections are made by [`outbound`]. Redirects aren't followed, and every failure gives the client the same
-//! message, so that it doesn't reveal what is behind an address, or whether anything is.
+//! Connections are made by [`outbound`]. Redirects aren't followed, and every failure has the same message
+//! for the client, so that it doesn't reveal whether a server exists at an address.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -28,8 +28,8 @@ use kernel::urls::HttpUrl;
 
 /// The maximum number of bytes of all media of a call.
 pub const MAX_BYTES: usize = 20 << 20;
-/// The maximum number of bytes of a plain text. A text has a token for every few bytes, and a call reserves as many
-/// tokens for it as for a file.
+/// Maximum number of bytes of a plain text. A call reserves only as many tokens for a text as for a file,
+/// although a text has a token for every few bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 /// The timeout for loading all media of a call.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const AT_ONCE: usize = 4;
 /// The maximum number of media that all calls load at once.
 const MAX_LOADS: usize = 64;
-/// The maximum number of characters of an address.
+/// Maximum number of characters of a URL.
 const MAX_URL_CHARS: usize = 8_192;
 
 /// Loads media.
@@ -46,7 +46,7 @@ pub struct MediaLoader {
     places: Arc<SharedBound>,
 }
 
-/// The loaded content of an address.
+/// The content loaded from a URL.
 struct Content {
     /// The media type without parameters: `image/png`.
     media_type: String,
@@ -55,13 +55,13 @@ struct Content {
     _memory: Permit,
 }
 
-/// A request whose media were loaded.
+/// A request with its media inlined.
 pub(crate) struct Loaded {
     pub(crate) request: ModelRequest,
     _memory: Permit,
 }
 
-/// The reason why media weren't loaded.
+/// The reason why media couldn't be loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LoadError {
     /// Other calls use the shared memory or turns.
@@ -75,10 +75,11 @@ impl MediaLoader {
         Self { dialer, places: SharedBound::new(MAX_LOADS) }
     }
 
-    /// Loads the media that a request names by web addresses, and returns the request with their content.
+    /// Loads the media that a request refers to by web URLs, and returns the request with their content.
     ///
     /// # Errors
-    /// 400 `invalid_request` if one can't be loaded, for any reason. 503 `server_busy` if others load too much.
+    /// 400 `invalid_request` if a URL can't be loaded, for any reason. 503 `server_busy` if other calls load
+    /// too much.
     pub(crate) async fn load(
         &self,
         request: &ModelRequest,
@@ -98,14 +99,14 @@ impl MediaLoader {
         Ok(Loaded { request: ModelRequest::read(request.operation, &body)?, _memory: memory })
     }
 
-    /// Loads each address once.
+    /// Loads each URL once.
     async fn load_all<'a>(
         &self,
         media: &[&'a Media],
         holder: Holder,
         memory: &Arc<SharedBound>,
     ) -> Result<BTreeMap<&'a str, Content>, LoadError> {
-        // A text is accepted only if every place that names its address can hold one.
+        // A text is accepted only if every part that refers to its URL can contain text.
         let mut wanted = BTreeMap::new();
         for media in media {
             let takes_text = !matches!(media.form, Form::Url);
@@ -132,7 +133,7 @@ impl MediaLoader {
         left: &AtomicUsize,
         memory: Permit,
     ) -> Result<Content, LoadError> {
-        // The fragment after `#` isn't sent.
+        // The fragment after `#` isn't part of a request.
         let url = url.split('#').next().and_then(|url| HttpUrl::parse_of_customer(url, MAX_URL_CHARS));
         let url = url.filter(|url| self.dialer.allows_private() || url.has_usual_port());
         let url = url.ok_or(LoadError::NotLoaded)?;
@@ -148,7 +149,7 @@ fn not_loaded(within: &'static str) -> Error {
     Error::new(Code::InvalidRequest).param(within).message(message)
 }
 
-/// The limits for reading one address.
+/// The limits for reading one URL.
 struct Reading<'a> {
     takes_text: bool,
     /// The number of bytes that the call may still load.
@@ -156,7 +157,7 @@ struct Reading<'a> {
     memory: Permit,
 }
 
-/// Requests a content on a connection of its own.
+/// Requests the content of a URL on a new connection.
 async fn get(stream: Box<dyn Connection>, url: &HttpUrl, reading: Reading<'_>) -> Result<Content, LoadError> {
     let handshake = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|_| LoadError::NotLoaded)?;
@@ -168,7 +169,7 @@ async fn get(stream: Box<dyn Connection>, url: &HttpUrl, reading: Reading<'_>) -
         .header(header::CONNECTION, "close")
         .body(Empty::new())
         .map_err(|_| LoadError::NotLoaded)?;
-    // The connection ends with this function.
+    // The connection is closed when this function returns.
     let mut connection = pin!(connection);
     let mut read = pin!(async {
         let response = sender.send_request(request).await.map_err(|_| LoadError::NotLoaded)?;
@@ -225,7 +226,7 @@ impl Reading<'_> {
 }
 
 impl Content {
-    /// Returns the text that replaces an address.
+    /// Returns the JSON that replaces a URL.
     fn in_place_of(&self, form: Form) -> String {
         use base64::Engine as _;
         use base64::engine::general_purpose::STANDARD;

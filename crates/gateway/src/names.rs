@@ -1,22 +1,22 @@
 //! Names of JSON members, compared as a lenient JSON parser would compare them.
 //!
 //! Go's `encoding/json` accepts a name in any case, even with characters of other scripts that fold to an
-//! ASCII letter, and takes the last of several members. Other case-insensitive parsers accept a few more. A
-//! request is refused if such a parser would read one of its members as a field that is checked here, and a
-//! case-sensitive parser wouldn't. So the gateway checks the same fields that the upstream reads, whichever
-//! parser it has.
+//! ASCII letter, and uses the last of several members. Other case-insensitive parsers accept a few more
+//! names. A request is refused if such a parser would read one of its members as a field that the gateway
+//! checks, and a case-sensitive parser wouldn't. So the gateway checks the same fields that the upstream
+//! reads, regardless of its parser.
 
 use std::borrow::Cow;
 
 use kernel::error::{Code, Error};
 
-/// The maximum length of a name that is compared. All names on the lists are shorter.
+/// Maximum length of a name that is compared, in bytes. All names on the lists are shorter.
 const MAX_BYTES: usize = 64;
-/// The maximum number of characters of a client's name that an error message repeats.
+/// Maximum number of characters of a client's member name that an error message repeats.
 pub(crate) const MAX_SHOWN_CHARS: usize = 64;
 
-/// Returns the name in the list that a case-insensitive parser would read this one as, unless it is exactly
-/// that name. The names in the list are ASCII without capital letters.
+/// Returns the listed name that a case-insensitive parser would take `name` for, unless both are identical.
+/// The names in the list are ASCII without capital letters.
 pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     // The usual case: lower-case ASCII folds to itself, so it can't be a lookalike of another name.
     if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
@@ -28,15 +28,16 @@ pub(crate) fn lookalike(name: &str, names: impl IntoIterator<Item = &'static str
     names.into_iter().find(|listed| listed.as_bytes() == folded)
 }
 
-/// Returns whether two names are equal to a case-insensitive parser. `listed` is ASCII without capital
-/// letters.
+/// Returns whether a case-insensitive parser would consider both names equal. `listed` is ASCII without
+/// capital letters.
 pub(crate) fn is_like(name: &str, listed: &str) -> bool {
     let mut folded = [0; MAX_BYTES];
     name == listed
         || fold(name, &mut folded).is_some_and(|length| folded.get(..length) == Some(listed.as_bytes()))
 }
 
-/// Writes the name in lower case. Returns its length; `None` if it is too long, or can't equal any ASCII name.
+/// Writes the name in lower case. Returns its length; `None` if it is too long, or can't equal any ASCII
+/// name.
 fn fold(name: &str, folded: &mut [u8; MAX_BYTES]) -> Option<usize> {
     let mut length = 0;
     for character in name.chars() {
@@ -52,8 +53,8 @@ fn folded_ascii(character: char) -> Option<u8> {
         // The Kelvin sign and the long s, by the simple case folding of Unicode.
         '\u{212a}' => Some(b'k'),
         '\u{17f}' => Some(b's'),
-        // Capital i with a dot and small i without one: parsers that compare lower-case or upper-case letters
-        // read both as i.
+        // Capital I with a dot and small i without a dot: parsers that compare lower-case or upper-case
+        // letters read both as i.
         '\u{130}' | '\u{131}' => Some(b'i'),
         _ => u8::try_from(character).ok().filter(u8::is_ascii).map(|byte| byte.to_ascii_lowercase()),
     }

@@ -1,5 +1,5 @@
-//! The beginning of an answer: an upstream is chosen and called, until the first event of its stream or its whole
-//! plain answer has arrived. Another upstream may only be tried before that.
+//! The beginning of an answer: chooses and calls an upstream, and waits for the first event of its stream or
+//! for its whole plain answer. Until then, another upstream may be tried.
 
 mod attempt;
 mod failure;
@@ -56,7 +56,7 @@ pub(crate) enum Opened {
 /// Calls upstreams until one answers.
 ///
 /// # Errors
-/// The failure of the last one.
+/// The failure of the last upstream.
 pub(crate) async fn open(
     gateway: &Gateway,
     call: &Admitted,
@@ -144,7 +144,7 @@ async fn attempt(
     call.request.check_dialect(transport.dialect()).map_err(unsupported)?;
     call.request.check_fields(upstream).map_err(unsupported)?;
     let outgoing = with_media(gateway, call, upstream, loaded).await.map_err(Failure::last)?;
-    // If no upstream has a free place, the call waits for one here.
+    // If the upstream has no free slot, the call waits for one.
     let place = match transport.try_enter(call.organization_id) {
         Some(place) => Some(place),
         None => {
@@ -174,8 +174,8 @@ async fn attempt(
     opened
 }
 
-/// Returns the request for an upstream. If the upstream mustn't load web addresses itself, their content is
-/// inlined. Each call loads it only once, after its caller was admitted.
+/// Returns the request for an upstream. If the upstream mustn't load web URLs itself, their content is
+/// inlined. Each call loads the content only once, after the call was admitted.
 async fn with_media<'a>(
     gateway: &Gateway,
     call: &'a Admitted,

@@ -50,7 +50,7 @@ impl Operation {
         }
     }
 
-    /// Returns `true` if its streams consist of chunks with `choices`, and end with `[DONE]`.
+    /// Returns `true` if streams of this operation consist of chunks with `choices` and end with `[DONE]`.
     pub(crate) const fn has_chunks(self) -> bool {
         matches!(self, Self::ChatCompletions | Self::Completions)
     }

@@ -1,9 +1,9 @@
-//! The upstream's cache of prompts, which must not reveal to one organization what another has sent.
+//! Privacy of an upstream's prompt cache: it must not reveal one organization's prompts to another.
 //!
-//! The number of a prompt's tokens that came from a cache reveals whether someone has sent the same beginning
-//! before, token by token. vLLM and SGLang separate their caches by `cache_salt`, which is derived from the
-//! organization here. For other upstreams, and for operations without a salt, only the books get the exact numbers:
-//! the client gets zero, and anything else that would reveal them is removed.
+//! The number of cached tokens of a prompt reveals whether someone has sent the same beginning before, token
+//! by token. vLLM and SGLang separate their caches by `cache_salt`, which the gateway derives from the
+//! organization. For other upstreams, and for operations without a salt, the exact numbers appear only in the
+//! books: the client gets zero, and other members that would reveal them are removed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,10 +20,11 @@ use catalog::Upstream;
 use kernel::ids::OrganizationId;
 use kernel::secrets::sealing::DerivedKey;
 
-/// Members of answers, outside the usage, that reveal what was cached.
+/// Members of answers outside the `usage` object that reveal cached tokens.
 const REVEALING: &[&str] = with_revealing_names![];
 
-/// Returns the salt for an organization's requests to an upstream, if the upstream separates its cache by one.
+/// Returns the salt for an organization's requests to an upstream, if the upstream separates its cache by a
+/// salt.
 pub(crate) fn salt(
     upstream: &Upstream,
     operation: Operation,
@@ -34,7 +35,7 @@ pub(crate) fn salt(
     is_salted.then(|| URL_SAFE_NO_PAD.encode(key.tag(organization.to_string().as_bytes())))
 }
 
-/// Returns `true` if clients mustn't learn what an upstream has cached.
+/// Returns `true` if the cached tokens of an upstream must be hidden from clients.
 pub(crate) fn hides(upstream: &Upstream, operation: Operation) -> bool {
     let dialect = Dialect::of(upstream.kind);
     !upstream.shared_prefix_cache && !dialect.is_demo && !dialect.has_salt(operation)
@@ -50,19 +51,20 @@ pub(crate) fn hide_beside_usage(object: &Object, edit: &mut Edit<'_>, keeps_timi
     }
 }
 
-/// Returns whether a choice of an answer has a `usage` object of its own.
+/// Returns whether a choice of an answer has its own `usage` object.
 fn has_usage_in_choice(body: &Bytes, has_usage: bool) -> bool {
-    // Most answers have one usage, next to the choices.
+    // Most answers have a single `usage` object, next to the choices.
     let found = memchr::memmem::find_iter(body, b"\"usage\"").take(2).count();
     let is_there = || match Chunk::read(body) {
         Ok(chunk) => chunk.counts.choices.iter().any(|choice| choice.usage.is_some()),
-        // The object has another member twice.
+        // Another member of the object occurs twice.
         Err(_) => true,
     };
     found > usize::from(has_usage) && is_there()
 }
 
-/// Returns an answer without the usages of its choices, which Kimi sends; `None` if it can't be rewritten.
+/// Returns an answer without the `usage` objects of its choices, which Kimi sends; `None` if the answer can't
+/// be rewritten.
 pub(crate) fn without_usage_of_choices(text: &[u8]) -> Option<Vec<u8>> {
     let Value::Object(mut members) = read_lax_value(text)? else { return None };
     let choices = members.get_mut("choices").and_then(Value::as_array_mut);
@@ -72,8 +74,8 @@ pub(crate) fn without_usage_of_choices(text: &[u8]) -> Option<Vec<u8>> {
     Some(Value::Object(members).to_string().into_bytes())
 }
 
-/// Returns llama.cpp's `timings` without those of the prompt, because the number of processed tokens reveals the
-/// number of cached ones.
+/// Returns llama.cpp's `timings` without the members about the prompt, because the number of processed tokens
+/// reveals the number of cached tokens.
 fn hidden_timings(timings: &[u8]) -> Vec<u8> {
     rewritten(timings, |mut members| {
         members.retain(|name, _| name.starts_with("predicted_") || name.starts_with("draft_"));
@@ -162,7 +164,8 @@ fn zero(members: &mut Map<String, Value>, name: &str) {
     }
 }
 
-/// Returns an object with other members. A value that isn't an object is replaced, so that it reveals nothing.
+/// Returns an object with its members changed. A value that isn't an object is replaced with `null`, so that
+/// it reveals nothing.
 fn rewritten(object: &[u8], change: impl FnOnce(Map<String, Value>) -> Map<String, Value>) -> Vec<u8> {
     match read_lax_value(object) {
         Some(Value::Object(members)) => Value::Object(change(members)).to_string().into_bytes(),

@@ -1,5 +1,5 @@
-//! Tiny calls of each operation at an upstream, plain and streamed, that show how it counts: for `tollkeeper
-//! upstream check --probe`.
+//! Tiny calls of each operation, plain and streamed, which show how an upstream counts tokens. `tollkeeper
+//! upstream check --probe` uses them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +21,21 @@ use catalog::{Kind, Route};
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of bytes of an answer, which has a few tokens or one vector.
 const MAX_BYTES: usize = 4 << 20;
-/// The maximum number of tokens of an answer: some servers accept no smaller limit.
+/// The maximum number of tokens of an answer: some servers don't accept a smaller limit.
 const MAX_TOKENS: i64 = 16;
 
 /// The result of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Counting {
-    /// The usage came with each event of a stream, so a call that is cut or left is charged exactly.
+    /// The usage arrived with each event of a stream, so a call that is cut or left is charged exactly.
     Running,
-    /// The usage came at the end.
+    /// The usage arrived at the end.
     AtTheEnd,
-    /// No usage came: tokens are estimated.
+    /// No usage arrived, so tokens are estimated.
     Estimated,
     /// The upstream refused the call, with this status and message.
     Refused(u16, String),
-    /// The upstream sent no valid answer.
+    /// The upstream didn't send a valid answer.
     Failed(String),
 }
 
@@ -47,11 +47,11 @@ pub struct Probe {
     pub counting: Counting,
 }
 
-/// Makes a tiny call of each operation that the model of a route has, one after the other. The upstream charges for
-/// them as usual.
+/// Makes a tiny call of each operation of a route's model, one after the other. The upstream charges for
+/// these calls as usual.
 ///
 /// # Errors
-/// The upstream's settings can't be used, for the returned reason.
+/// The upstream's settings are invalid, for the returned reason.
 pub async fn probe(route: &Route, kind: Kind) -> Result<Vec<Probe>, String> {
     let transport = Transports::default().get(&route.upstream)?;
     let operations = Operation::ALL.into_iter().filter(|operation| {
@@ -77,7 +77,7 @@ async fn ask(transport: &Arc<Transport>, route: &Route, operation: Operation, is
     let Ok(request) = ModelRequest::read(operation, &Bytes::from(body(operation, is_stream))) else {
         return Counting::Failed("the probe can't be written".to_owned());
     };
-    // As in a call, an added field that is refused is left out.
+    // As in a call, an injected field that is refused is omitted.
     let mut inject = Injection::default();
     loop {
         let target = Target {
@@ -183,14 +183,14 @@ mod tests {
 
     use super::*;
 
-    /// Answers requests with a status and a body, each on a connection of its own.
+    /// Answers requests with a status and a body, each on its own connection.
     async fn serve(answer: fn(&str) -> (u16, &'static str)) -> String {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         drop(tokio::spawn(async move {
             while let Ok((mut connection, _)) = listener.accept().await {
                 let mut request = Vec::new();
-                // All bodies end like this.
+                // All request bodies end with a brace.
                 while !request.ends_with(b"}") {
                     if connection.read_buf(&mut request).await.unwrap() == 0 {
                         break;

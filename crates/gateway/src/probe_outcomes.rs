@@ -1,12 +1,12 @@
 //! A record of the injected fields that an upstream refuses. The gateway injects these fields into requests
-//! so that the upstream counts tokens.
+//! so that the upstream reports token counts.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::operation::Operation;
 use crate::request::{InjectedField, Injection};
 
-/// The time for which a refused field isn't sent.
+/// The duration for which a refused field isn't sent.
 const REMEMBERED_MS: i64 = 10 * 60 * 1_000;
 /// The minimum time between two probes with the same operation and model.
 const PROBE_INTERVAL_MS: i64 = 60 * 1_000;
@@ -14,7 +14,7 @@ const PROBE_INTERVAL_MS: i64 = 60 * 1_000;
 /// The injected fields that an upstream is known to accept or refuse.
 #[derive(Default)]
 pub(crate) struct ProbeOutcomes {
-    /// The operations and models that were probed recently: usually none, and at most those of the catalog.
+    /// The operations and models that were probed recently: usually none, and at most all of the catalog.
     known: Mutex<Vec<ProbeOutcome>>,
     /// Only one probe runs at a time.
     pub(crate) probing: tokio::sync::Mutex<()>,
@@ -26,14 +26,14 @@ struct ProbeOutcome {
     /// The model's name at the upstream.
     model: String,
     injection: Injection,
-    /// The time until which the outcome is valid, on the steady clock.
+    /// The end of the outcome's validity, on the steady clock.
     until_ms: i64,
     /// The earliest time of the next probe.
     next_probe_ms: i64,
 }
 
 impl ProbeOutcomes {
-    /// Returns the fields that may be added to a stream. By default, these are all fields.
+    /// Returns the fields that may be added to a stream: all of them, unless a probe has found otherwise.
     pub(crate) fn injection(&self, operation: Operation, model: &str, now_ms: i64) -> Injection {
         let known = self.known();
         let outcome = known.iter().find(|known| known.is_of(operation, model) && now_ms < known.until_ms);
@@ -45,8 +45,8 @@ impl ProbeOutcomes {
         !self.known().iter().any(|known| known.is_of(operation, model) && now_ms < known.next_probe_ms)
     }
 
-    /// Remembers the outcome of a probe; `learned` is `None` if the probe failed. Then an earlier outcome
-    /// stays, and the next probe waits for the same interval.
+    /// Remembers the outcome of a probe; `learned` is `None` if the probe failed. A failed probe leaves the
+    /// earlier outcome unchanged, and the next probe waits for the same interval.
     pub(crate) fn remember(
         &self,
         operation: Operation,
@@ -114,7 +114,7 @@ mod tests {
         probe_outcomes.remember(CHAT, "m", Some(learned), 100);
         probe_outcomes.remember(CHAT, "m", None, 200);
         assert_eq!(probe_outcomes.injection(CHAT, "m", 201), learned);
-        // Until the entry expires.
+        // The earlier outcome is valid until it expires.
         assert_eq!(probe_outcomes.injection(CHAT, "m", 100 + REMEMBERED_MS), Injection::default());
         assert!(!probe_outcomes.may_probe(CHAT, "m", 199 + PROBE_INTERVAL_MS));
     }

@@ -1,5 +1,5 @@
-//! The progress of a call, which is written to its reservation from time to time. If this process is interrupted,
-//! it is the charge for the call (docs/contract/gateway.md#what-a-killed-server-costs).
+//! The progress of a call, which is written to its reservation from time to time. If the process is killed,
+//! the call is charged for the last progress (docs/contract/gateway.md#what-a-killed-server-costs).
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use billing::reservations;
 use kernel::error::Code;
 use kernel::ids::{ModelCallId, ReservationId};
 
-/// The wait after the first failed attempt to write a progress. It doubles up to the maximum.
+/// The wait after the first failed attempt to write the progress. The wait doubles up to the maximum.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
@@ -23,7 +23,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(2);
 pub(crate) struct Progress(Arc<Mutex<Option<Settled>>>);
 
 impl Progress {
-    /// Notes the charge for the call if it ended now.
+    /// Notes the tokens that the call would be charged for if it ended now.
     pub(crate) fn note(&self, used: Settled) {
         let is_nothing = used.prompt_tokens == 0 && used.completion_tokens == 0;
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ impl Progress {
     }
 }
 
-/// The extensions of a call's reservation, four in each of its lifetimes.
+/// Extends the reservation of a call, four times per lifetime of a reservation.
 pub(crate) struct Extensions {
     billing: Billing,
     call_id: ModelCallId,
@@ -54,7 +54,7 @@ pub(crate) struct Extensions {
 }
 
 impl Extensions {
-    /// Returns the extensions of a reservation that was just made.
+    /// Returns the extensions of a new reservation.
     pub(crate) fn new(billing: &Billing, call_id: ModelCallId, reservation_id: ReservationId) -> Self {
         let lives_s = u64::try_from(billing.settings.gateway_reservation_seconds).unwrap_or_default();
         let interval = Duration::from_secs(lives_s.max(4)) / 4;
@@ -74,7 +74,7 @@ impl Extensions {
         self.progress.clone()
     }
 
-    /// Does this work, and extends the reservation in the meantime.
+    /// Runs this future, and extends the reservation in the meantime.
     pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         tokio::select! {
@@ -113,7 +113,7 @@ impl Extensions {
                 );
                 return;
             }
-            // Once for each extension, because a failing database affects every call.
+            // The warning is logged once per extension, because a failing database affects every call.
             if wait == FIRST_RETRY {
                 tracing::warn!(
                     %call_id, %reservation_id,

@@ -1,9 +1,11 @@
-//! The places of an upstream, and the queue for them, which are fair between organizations.
+//! The slots of an upstream and the queue for them, both fair between organizations. A slot is a `Place` in
+//! code.
 //!
-//! While several organizations call an upstream, none may have all of its places: an eighth stays free for the
-//! others. A place that becomes free goes to the organization with the fewest places, and to equal ones in turn. So
-//! an organization with many calls, or long ones, doesn't keep the others waiting. While the queue is full, a call
-//! of an organization with fewer waiting calls replaces the newest call of the organization whose queue is longest.
+//! While several organizations call an upstream, none of them may occupy all of its slots: an eighth stays
+//! free for the others. A free slot goes to the waiting organization with the fewest slots, and in turn if
+//! several have equally few. So an organization with many or long calls doesn't keep the others waiting.
+//! While the queue is full, a call of an organization with fewer waiting calls replaces the newest call of
+//! the organization whose queue is longest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +17,12 @@ use tokio::time::{Instant, timeout};
 use kernel::fair_queue::FairQueue;
 use kernel::ids::OrganizationId;
 
-/// The part of the places that one organization leaves to the others.
+/// The divisor of the share that an organization must leave free for the others: an eighth of the slots.
 const OTHERS_PART: u32 = 8;
 /// The time for which an organization counts as active at an upstream after its last call.
 const ACTIVE_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// The places of an upstream.
+/// The slots of an upstream.
 #[derive(Debug)]
 pub(crate) struct Places {
     max: u32,
@@ -42,7 +44,8 @@ struct Activity {
 }
 
 impl State {
-    /// Notes that an organization makes a call, and forgets organizations that haven't made one for a long time.
+    /// Notes that an organization makes a call, and forgets organizations that haven't made one for a long
+    /// time.
     fn note_call(&mut self, organization: OrganizationId) {
         let now = Instant::now();
         let is_active = |activity: &Activity| {
@@ -53,7 +56,7 @@ impl State {
             now;
     }
 
-    /// Returns the number of places that an organization may have of this many.
+    /// Returns the maximum number of slots of an organization if `max` slots exist.
     fn share(&self, max: u32) -> u32 {
         match self.organizations.len() {
             0 | 1 => max,
@@ -65,7 +68,7 @@ impl State {
         self.organizations.get(&organization).map_or(0, |activity| activity.places)
     }
 
-    /// Takes a place, if one is free that the organization may have.
+    /// Takes a slot, if one is free and the organization may have it.
     fn take(&mut self, organization: OrganizationId, max: u32) -> bool {
         if self.free == 0 || self.places(organization) >= self.share(max) {
             return false;
@@ -78,7 +81,7 @@ impl State {
         true
     }
 
-    /// Releases a place of an organization.
+    /// Releases a slot of an organization.
     fn give_back(&mut self, organization: OrganizationId) {
         self.free += 1;
         if let Some(activity) = self.organizations.get_mut(&organization) {
@@ -86,7 +89,7 @@ impl State {
         }
     }
 
-    /// Returns the next waiting call that may have the free place, with its organization.
+    /// Returns the next waiting call that may have the free slot, with its organization.
     fn next(&mut self, max: u32) -> Option<(OrganizationId, oneshot::Sender<Place>)> {
         let share = self.share(max);
         let Self { organizations, queue, .. } = self;
@@ -97,10 +100,10 @@ impl State {
     }
 }
 
-/// A call's place at an upstream, until it is dropped.
+/// A call's slot at an upstream, which is released when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// `None` once the place is given to another call.
+    /// `None` once the slot is given to another call.
     places: Option<Arc<Places>>,
     organization: OrganizationId,
 }
@@ -118,25 +121,26 @@ impl Places {
         })
     }
 
-    /// Returns the number of places that are taken.
+    /// Returns the number of occupied slots.
     pub(crate) fn taken(&self) -> u32 {
         self.max.saturating_sub(self.state().free)
     }
 
-    /// Takes a place, if one is free that the organization may have.
+    /// Takes a slot, if one is free and the organization may have it.
     pub(crate) fn try_enter(self: &Arc<Self>, organization: OrganizationId) -> Option<Place> {
         let mut state = self.state();
         state.note_call(organization);
         state.take(organization, self.max).then(|| self.place(organization))
     }
 
-    /// Returns the number of calls that wait for a place.
+    /// Returns the number of calls that wait for a slot.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.state().queue.len()
     }
 
-    /// Takes a place, or waits for one. `None` if too many calls are waiting already, or it takes too long.
+    /// Takes a slot, or waits for one. Returns `None` if too many calls are already waiting, or if the wait
+    /// takes too long.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         organization: OrganizationId,
@@ -150,13 +154,13 @@ impl Places {
                 return Some(self.place(organization));
             }
             state.queue.retain(|waiting| !waiting.is_closed());
-            // The removed call learns of it when its channel closes.
+            // A replaced call stops waiting when its channel closes.
             drop(state.queue.push(organization, sender)?);
         }
         if let Ok(place) = timeout(max_wait, &mut receiver).await {
             return place.ok();
         }
-        // A place may have arrived just now; otherwise the closed channel is skipped.
+        // A slot may have arrived at the last moment. Otherwise the closed channel is skipped.
         receiver.close();
         receiver.try_recv().ok()
     }
@@ -165,7 +169,7 @@ impl Places {
         Place { places: Some(Arc::clone(self)), organization }
     }
 
-    /// Releases a call's place, and gives it to the next one.
+    /// Releases a call's slot, and gives it to the next waiting call.
     fn give_back(self: &Arc<Self>, mut organization: OrganizationId) {
         loop {
             let (next, waiting) = {
@@ -226,7 +230,7 @@ mod tests {
         waits(1).await;
         let third = enter(one);
         waits(2).await;
-        // The queue is full: the newest call of one organization is replaced by the other's.
+        // The queue is full: the newest call of the first organization is replaced by a call of the other.
         let other = enter(two);
         assert!(third.await.unwrap().is_none());
         assert!(places.enter(two, LONG).await.is_none());
@@ -247,7 +251,7 @@ mod tests {
         let take = |organization, count: usize| -> Vec<Place> {
             (0..count).map_while(|_| places.try_enter(organization)).collect()
         };
-        // Alone, an organization may have all of them.
+        // A single organization may have all slots.
         let all = take(one, 20);
         assert_eq!((all.len(), places.taken()), (9, 9));
         drop(all);
@@ -259,7 +263,7 @@ mod tests {
         // Ten minutes after its last call, the other organization no longer counts.
         places.state().organizations.get_mut(&two).unwrap().last_call -= ACTIVE_FOR;
         assert_eq!(take(one, 20).len(), 2);
-        // A single place isn't divided.
+        // A single slot isn't divided.
         let single = Places::new(1, 5);
         drop(single.try_enter(two).unwrap());
         assert!(single.try_enter(one).is_some());
@@ -282,8 +286,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         }
-        // Of four, one organization may have three. Both places that become free go to the other one, which came
-        // later.
+        // Each organization may have three of the four slots. Both slots that become free go to the other
+        // organization, although its calls arrived later.
         held.truncate(2);
         for call in waiting.drain(2..) {
             held.push(call.await.unwrap().unwrap());

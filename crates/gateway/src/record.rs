@@ -55,7 +55,7 @@ impl CallRecord {
         }
     }
 
-    /// Notes that an upstream is called, as a span of its own.
+    /// Notes that an upstream is called, and begins a span for the attempt.
     pub(crate) fn begin_attempt(&mut self, route: &Route) {
         self.upstream = Some(Arc::clone(&route.upstream));
         self.costs.clone_from(&route.cost);
@@ -84,12 +84,12 @@ impl CallRecord {
         self.first_event = Some(took);
     }
 
-    /// Returns the upstream that was called last; `-` if none was.
+    /// Returns the id of the last called upstream; `-` if no upstream was called.
     pub(crate) fn upstream_id(&self) -> &str {
         self.upstream.as_ref().map_or("-", |upstream| upstream.id.as_str())
     }
 
-    /// Returns the route that was called last, if the operator's costs of its calls are known.
+    /// Returns the route that was called last, if the operator's costs for it are known.
     pub(crate) fn costed_route(&self) -> Option<CostedRoute> {
         let costs = Arc::clone(self.costs.as_ref()?);
         Some(CostedRoute { upstream: self.upstream_id().into(), costs })

@@ -1,7 +1,7 @@
 //! A client's request for a model's answer, of any operation.
 //!
-//! [`ModelRequest`] reads the relevant parts of the body, and [`write_for`](ModelRequest::write_for) turns it into
-//! the body for an upstream.
+//! [`ModelRequest`] reads the relevant parts of the body, and [`write_for`](ModelRequest::write_for) turns it
+//! into the body for an upstream.
 
 mod contents;
 mod field_lists;
@@ -34,24 +34,24 @@ pub(crate) use writing::json_string;
 pub(crate) use writing::named_field;
 pub use writing::{InjectedField, Injection, Target, TargetOptions, refused_field};
 
-/// Tokens that a chat template adds to a call: a system prompt of its own, and how to use tools.
+/// Tokens that a chat template adds to a call, such as a default system prompt and instructions for tools.
 pub const TEMPLATE_TOKENS: i64 = 512;
-/// Tokens that a template adds to a message or a text: its marks and its role.
+/// Tokens that a template adds to a message or a text: delimiters and the role.
 pub const ITEM_TEMPLATE_TOKENS: i64 = 16;
-/// The minimum number of tokens that a template adds to a message: OpenAI's documentation names three.
+/// Minimum number of tokens that a template adds to a message, from OpenAI's documentation.
 const LEAST_ITEM_TOKENS: i64 = 3;
-/// The tokens assumed for an image, audio, a video or a file, on top of its bytes. A small file may contain a large
-/// image, for which servers use up to this many tokens (`max_pixels` of Qwen2-VL).
+/// The tokens assumed for an image, audio, a video or a file, in addition to its bytes. A small file may
+/// contain a large image, for which servers use up to this many tokens (`max_pixels` of Qwen2-VL).
 pub const MEDIA_TOKENS: i64 = 16_384;
-/// The minimum bytes of a second of audio: speech at 32 kbit/s.
+/// Minimum number of bytes per second of audio: speech at 32 kbit/s.
 const LEAST_AUDIO_BYTES_PER_S: i64 = 4_000;
 /// The seconds assumed for audio that the upstream fetches.
 const REMOTE_AUDIO_SECONDS: i64 = 600;
-/// The assumed context of a model whose context isn't known. Few have more.
+/// The assumed context of a model whose context isn't known. Few models have a larger context.
 const ASSUMED_CONTEXT: i64 = 1 << 20;
 
-/// The members that are read, besides the contents, including those of single kinds of upstream: `n_predict` and
-/// `n_cmpl` are llama.cpp's own names for `max_tokens` and `n`, and take precedence there.
+/// The members that are read in addition to the contents. Some are specific to one kind of upstream:
+/// `n_predict` and `n_cmpl` are llama.cpp's names for `max_tokens` and `n`, and take precedence there.
 const NAMES: &[&str] = &[
     "model",
     "stream",
@@ -72,7 +72,7 @@ const NAMES: &[&str] = &[
     "instructions",
     "cache_salt",
 ];
-/// The members of responses that are read. Their `prompt` names a stored one.
+/// The members that are read from requests for responses. Here, `prompt` refers to a stored prompt.
 const RESPONSE_NAMES: &[&str] = &[
     "model",
     "stream",
@@ -92,18 +92,19 @@ const RESPONSE_NAMES: &[&str] = &[
     "instructions",
     "cache_salt",
 ];
-/// The members of a response's request that need a conversation stored at an upstream. Neither its number of tokens
-/// nor its owner is known here.
+/// The members of a request for a response that refer to a conversation or a prompt stored at an upstream.
+/// The gateway knows neither its number of tokens nor its owner.
 const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
-/// The members of `stream_options` that are forwarded. Others could change how an upstream counts, or make it
-/// refuse the added ones.
+/// The members of `stream_options` that are forwarded. Other members could change how an upstream counts
+/// tokens, or make it refuse the injected ones.
 const STREAM_OPTIONS: [&str; 3] =
     [InjectedField::IncludeUsage.as_str(), InjectedField::ContinuousUsage.as_str(), INCLUDE_OBFUSCATION];
-/// A member of OpenAI's: it pads events, so that their lengths don't reveal their texts. It isn't read here.
+/// An option of OpenAI's API that pads events, so that their lengths don't reveal their texts. The gateway
+/// doesn't read it.
 const INCLUDE_OBFUSCATION: &str = "include_obfuscation";
 
-/// A request for a model's answer. Members that aren't read here are left to the upstream.
+/// A request for a model's answer. Members that the gateway doesn't read are forwarded to the upstream.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     /// The operation.
@@ -119,9 +120,9 @@ pub struct ModelRequest {
     pub continuous_usage: bool,
     /// `true` if the client requested llama.cpp's `timings`.
     pub timings_per_token: bool,
-    /// The limit of an answer's tokens ([`Operation::limit`]), as it was sent.
+    /// The limit of an answer's tokens ([`Operation::limit`]), as sent by the client.
     max_tokens: Option<i64>,
-    /// `max_completion_tokens` of a chat, as it was sent.
+    /// `max_completion_tokens` of a chat, as sent by the client.
     max_completion_tokens: Option<i64>,
     /// The number of answers that the client gets.
     pub choices: i64,
@@ -138,7 +139,7 @@ impl ModelRequest {
     /// Reads a body.
     ///
     /// # Errors
-    /// 400 with every problem. Unknown members are allowed.
+    /// 400 that lists every problem. Unknown members are allowed.
     pub fn read(operation: Operation, body: &Bytes) -> Result<Self, Error> {
         let names = names(operation);
         let part = operation.contents();
@@ -183,7 +184,8 @@ impl ModelRequest {
         Ok(request)
     }
 
-    /// Fails for a response that needs a stored conversation or prompt, or that would continue after its answer.
+    /// Fails for a response that needs a stored conversation or prompt, or that would continue after its
+    /// answer.
     fn refuse_stored(&self) -> Result<(), Error> {
         if self.operation != Operation::Responses {
             return Ok(());
@@ -206,12 +208,13 @@ impl ModelRequest {
         Ok(())
     }
 
-    /// Returns the web addresses in the request that have to be loaded, in the order of the body.
+    /// Returns the media in the request that have to be loaded from web URLs.
     pub(crate) fn web_media(&self) -> impl Iterator<Item = &Media> {
         self.survey.media.iter().filter(|media| media.scheme == Scheme::Web)
     }
 
-    /// Returns the body with these texts in place of the web addresses. An address without a text stays.
+    /// Returns the body with its web URLs replaced by the texts that `text_of` returns. If it returns `None`,
+    /// the URL stays.
     pub(crate) fn body_with(&self, text_of: impl Fn(&Media) -> Option<String>) -> Bytes {
         let text = self.object.text();
         let mut places: Vec<_> = self.web_media().collect();
@@ -227,22 +230,22 @@ impl ModelRequest {
         body.into()
     }
 
-    /// Returns the body as it was sent.
+    /// Returns the unchanged body.
     pub fn body(&self) -> &Bytes {
         self.object.text()
     }
 
-    /// Returns the requested token limit of each answer: the smaller of both limits, and at least one.
+    /// Returns the requested token limit of each answer: the smaller of both limits, and at least 1.
     pub fn asked_tokens(&self) -> Option<i64> {
         let asked = [self.max_tokens, self.max_completion_tokens].into_iter().flatten().min();
-        // vLLM also counts a token for 0.
+        // vLLM also generates a token for a limit of 0.
         asked.map(|tokens| tokens.max(1))
     }
 
-    /// Returns the number of tokens reserved for all prompts, for a model of this context. A token of text is at
-    /// least a byte of the body; the chat template and media are added. Remote media may have any number of tokens,
-    /// so the whole context is reserved. The same applies if one of these upstreams may add to the prompt by
-    /// itself, such as the results of a tool that it runs.
+    /// Returns the number of tokens to reserve for all prompts, for a model with this context. A token of
+    /// text has at least one byte in the body; the tokens of the chat template and of media are added. Remote
+    /// media may have any number of tokens, so the whole context is reserved. The same applies if one of
+    /// these upstreams may add to the prompt, such as the results of a tool that it runs.
     pub fn reserved_prompt_tokens<'a>(
         &self,
         context_length: Option<i64>,
@@ -258,14 +261,14 @@ impl ModelRequest {
         }
     }
 
-    /// Returns the maximum number of web searches that an upstream may make for the answer. Without a search tool,
-    /// it makes none.
+    /// Returns the maximum number of web searches that an upstream may make for the answer. Without a search
+    /// tool, the number is 0.
     pub fn most_searches(&self) -> i64 {
         self.survey.most_searches(self.operation)
     }
 
-    /// Returns the maximum number of seconds of audio in the prompt; 0 without audio. Inline audio has at least
-    /// 4,000 bytes per second, and the body has at least its bytes.
+    /// Returns the maximum number of seconds of audio in the prompt; 0 without audio. Inline audio has at
+    /// least 4,000 bytes per second, and can't have more bytes than the body.
     pub fn most_audio_seconds(&self) -> i64 {
         let Contents { parts, .. } = self.contents;
         if parts.audios == 0 {
@@ -277,7 +280,7 @@ impl ModelRequest {
         (bytes / LEAST_AUDIO_BYTES_PER_S + parts.audios).saturating_add(remote)
     }
 
-    /// Returns the maximum number of tokens that an upstream can count for all prompts, for a model of this
+    /// Returns the maximum number of tokens that an upstream can count for all prompts, for a model with this
     /// context.
     pub fn countable_prompt_tokens(&self, context_length: Option<i64>) -> i64 {
         match context_length {
@@ -291,7 +294,7 @@ impl ModelRequest {
         let Contents { items, parts, .. } = self.contents;
         let items = items.max(1).saturating_mul(ITEM_TEMPLATE_TOKENS);
         let template = match self.operation {
-            // No template; marks at the beginning and the end of each text.
+            // Texts have no template, only special tokens at the beginning and the end.
             Operation::Completions | Operation::Embeddings => items,
             Operation::ChatCompletions | Operation::Responses | Operation::Messages => {
                 TEMPLATE_TOKENS.saturating_add(items)
@@ -313,7 +316,8 @@ impl ModelRequest {
         }
     }
 
-    /// Returns the tokens of what the model reads in addition to the contents.
+    /// Returns the tokens of the system prompt, the instructions and the tools, which the model reads in
+    /// addition to the contents.
     fn tokens_beside_contents(&self) -> TextTokens {
         let texts = ["system", "instructions"].into_iter().filter_map(|name| self.object.get(name));
         let mut tokens = TextTokens::default();
@@ -335,7 +339,8 @@ impl ModelRequest {
         rest.get(..MAX_BYTES).unwrap_or(rest)
     }
 
-    /// Fails if an upstream of this dialect doesn't have the operation, or would count only one of several answers.
+    /// Fails if an upstream of this dialect doesn't have the operation, or would count only one of several
+    /// answers.
     ///
     /// # Errors
     /// 503 `model_not_served`, or 400 `unsupported_parameter`.
@@ -388,8 +393,8 @@ fn refuse_stream_options(object: &Object) -> Result<(), Error> {
     Err(unsupported("stream_options", message))
 }
 
-/// Returns the members of a request that are read or written here. Each may appear at most once, and no other name
-/// may look like it to a reader that ignores case.
+/// Returns the members of a request that the gateway reads or writes. Each may appear at most once, and no
+/// other name may match it in a case-insensitive parser.
 pub fn watched_names(operation: Operation) -> impl Iterator<Item = &'static str> {
     names(operation).iter().copied().chain([operation.contents()])
 }
@@ -408,7 +413,7 @@ fn text_of(body: &Bytes) -> Result<&str, Error> {
     std::str::from_utf8(body).map_err(|error| refuse(JsonError::NotUtf8 { at: error.valid_up_to() }))
 }
 
-/// Reads a value. Its text was already checked, but not for what [`Json`] refuses in addition.
+/// Parses a value. The text is already known to be JSON, but [`Json`] has additional rules.
 fn json(value: &[u8]) -> Result<Json<'_>, Error> {
     input::json::parse(value)
 }

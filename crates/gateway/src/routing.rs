@@ -9,22 +9,22 @@ pub(crate) struct Candidate<'a> {
     pub(crate) upstream: &'a str,
     pub(crate) tier: u32,
     pub(crate) weight: u32,
-    /// Calls of this replica that the upstream is serving.
+    /// The number of calls of this replica that the upstream is serving.
     pub(crate) calls: u32,
-    /// The recent time to the first event of a stream, in microseconds; 0 while none was measured.
+    /// The recent time to the first event of a stream, in microseconds; 0 if it hasn't been measured.
     pub(crate) first_event_us: u64,
-    /// `true` if the upstream has a place for another call, and isn't known to be failing.
+    /// `true` if the upstream has a free slot, and isn't known to be failing.
     pub(crate) is_usable: bool,
-    /// `true` if it was already tried for this call.
+    /// `true` if the route was already tried for this call.
     pub(crate) was_tried: bool,
 }
 
-/// Returns the position of the route to try next.
+/// Returns the index of the route to try next; `None` if all routes were tried.
 ///
-/// The route is in the lowest tier with a usable upstream, or in the lowest tier if none is usable. There, a call
-/// with an `affinity` goes to the upstream that it maps to, unless that one has many more calls than the others.
-/// Any other call goes to the less busy one of two upstreams that are drawn at random, by weight. `None` if all
-/// were tried.
+/// The route is in the lowest tier with a usable upstream, or in the lowest tier if no upstream is usable.
+/// Within the tier, a call with an `affinity` goes to the upstream that its key maps to, unless that upstream
+/// has many more calls than the others. For any other call, two upstreams are drawn at random by weight, and
+/// the less busy one is chosen.
 pub(crate) fn choose(candidates: &[Candidate<'_>], affinity: Option<u64>, random: u64) -> Option<usize> {
     let left = || candidates.iter().enumerate().filter(|(_, candidate)| !candidate.was_tried);
     let usable =
@@ -42,8 +42,8 @@ pub(crate) fn choose(candidates: &[Candidate<'_>], affinity: Option<u64>, random
 
 type Eligible<'a> = [(usize, &'a Candidate<'a>)];
 
-/// Rendezvous hashing with bounded loads: the upstream with the highest score for the key, among those with at most
-/// 1.25 times the mean number of calls plus two.
+/// Rendezvous hashing with bounded loads: the upstream with the highest score for the key, among those with
+/// at most 1.25 times the mean number of calls plus two.
 fn by_affinity(eligible: &Eligible<'_>, key: u64) -> Option<usize> {
     let count = u64::try_from(eligible.len()).ok().filter(|count| *count > 0)?;
     let calls: u64 = eligible.iter().map(|(_, candidate)| u64::from(candidate.calls)).sum();
@@ -53,7 +53,8 @@ fn by_affinity(eligible: &Eligible<'_>, key: u64) -> Option<usize> {
     best.max_by_key(|(_, candidate)| score(key, candidate)).map(|(at, _)| *at)
 }
 
-/// Returns the highest of as many draws as the weight, so that an upstream gets its share of the keys.
+/// Returns the highest of several draws, one per unit of weight, so that an upstream gets its share of the
+/// keys.
 fn score(key: u64, candidate: &Candidate<'_>) -> u64 {
     let draw = |number: u32| {
         let mut hasher = DefaultHasher::new();
@@ -63,8 +64,8 @@ fn score(key: u64, candidate: &Candidate<'_>) -> u64 {
     (0..candidate.weight.max(1)).map(draw).max().unwrap_or_default()
 }
 
-/// Draws two upstreams by weight, and takes the one with the smaller product of calls per weight and time to the
-/// first event.
+/// Draws two upstreams by weight, and chooses the one with the smaller product of calls per weight and time
+/// to the first event.
 fn by_load(eligible: &Eligible<'_>, random: u64) -> Option<usize> {
     let (first, second) = (random & 0xffff_ffff, random >> 32);
     let (at, one) = draw(eligible, first)?;
@@ -75,9 +76,9 @@ fn by_load(eligible: &Eligible<'_>, random: u64) -> Option<usize> {
 
 /// Returns how busy an upstream is compared with another one.
 fn busyness(one: &Candidate<'_>, other: &Candidate<'_>) -> u128 {
-    // An upstream that wasn't measured yet counts as equal to the other one.
+    // An upstream that hasn't been measured counts as equal to the other one.
     let first_event_us = if one.first_event_us == 0 { other.first_event_us } else { one.first_event_us };
-    // Dividing by its own weight is the same as multiplying by the other's.
+    // Instead of dividing by the upstream's weight, the product is multiplied by the other's weight.
     (u128::from(one.calls) + 1) * u128::from(first_event_us.max(1)) * u128::from(other.weight.max(1))
 }
 
@@ -93,7 +94,7 @@ fn draw<'a>(eligible: &Eligible<'a>, random: u64) -> Option<(usize, &'a Candidat
     None
 }
 
-/// Returns the key that sends calls of an organization with the same beginning to the same upstream.
+/// Returns the key that routes an organization's requests with the same beginning to the same upstream.
 pub(crate) fn affinity_key(organization: &str, model: &str, beginning: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (organization, model, beginning).hash(&mut hasher);
@@ -137,7 +138,8 @@ mod tests {
 
     #[test]
     fn less_busy_one_of_two_is_taken() {
-        // Equally busy: half each. If one has more calls than its weight allows, always the other.
+        // Equally busy upstreams get half of the calls each. If one has more calls for its weight, the other
+        // gets all.
         let even = counts(&[route("a"), route("b")]);
         assert!((4_500..5_500).contains(&even[0]), "{even:?}");
         assert_eq!(counts(&[Candidate { calls: 3, ..route("a") }, route("b")]), [0, 10_000]);
@@ -149,7 +151,7 @@ mod tests {
             ]),
             [0, 10_000]
         );
-        // An upstream that wasn't measured yet counts as fast as the other.
+        // An upstream that hasn't been measured counts as equally fast.
         assert_eq!(
             counts(&[Candidate { first_event_us: 0, ..route("a") }, Candidate { calls: 1, ..route("b") }]),
             [10_000, 0]
@@ -171,12 +173,12 @@ mod tests {
         let before: Vec<_> = (0..4_000).map(|key| of(&routes, key)).collect();
         let shares = [0, 1, 2].map(|at| before.iter().filter(|chosen| **chosen == at).count());
         assert!((850..1_150).contains(&shares[0]) && (1_850..2_150).contains(&shares[2]), "{shares:?}");
-        // Without one upstream, only its own keys move.
+        // If one upstream is removed, only its keys move.
         routes[0].was_tried = true;
         let after = (0..4_000).map(|key| of(&routes, key));
         assert!(after.zip(&before).all(|(after, before)| *before == 0 || after == *before));
         routes[0].was_tried = false;
-        // Mean 3: up to 1.25 × 3 + 2 = 5 calls are allowed.
+        // With a mean of 3, up to 1.25 × 3 + 2 = 5 calls are allowed.
         routes[0].calls = 9;
         assert!((0..4_000).all(|key| of(&routes, key) != 0));
         routes[0].calls = 3;

@@ -1,4 +1,4 @@
-//! The money of a call: every call that reserved some ends here, exactly once.
+//! The settlement of calls: every call that has reserved money is settled here, exactly once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use kernel::error::Code;
 use kernel::ids::ModelCallId;
 use keys::model_callers::ModelCaller;
 
-/// The wait after the first failed attempt to record the usage of a call. It doubles up to the maximum.
+/// The wait after the first failed attempt to record the usage of a call. The wait doubles up to the maximum.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
@@ -69,8 +69,8 @@ impl Hold {
         }
     }
 
-    /// Captures the price of the usage at the upstream that was called last. It is durable when this returns: while
-    /// the database fails, this tries again.
+    /// Captures the price of the usage at the upstream that was called last. The capture is durable when this
+    /// returns; while the database fails, it is retried.
     pub(crate) async fn capture(self, used: Settled, outcome: Outcome, record: &CallRecord) {
         let (upstream, route) = (record.upstream_id(), record.costed_route());
         let used = self.fitted(used, upstream);
@@ -107,8 +107,8 @@ impl Hold {
         }
     }
 
-    /// Returns the usage without the parts that the model can't have, or that don't fit in their whole. Their
-    /// tokens are charged at the price of the whole.
+    /// Returns the usage without parts that are impossible for the model or that don't fit in their whole.
+    /// Their tokens are charged at the price of the whole.
     fn fitted(&self, used: Settled, upstream: &str) -> Settled {
         let possible = used.parts.iter().filter(|(part, _)| part.is_possible(self.kind));
         let parts = possible.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity));
@@ -183,7 +183,7 @@ impl Hold {
         self.extensions.progress()
     }
 
-    /// Does this work, which may outlast the reservation, and extends the reservation in the meantime.
+    /// Runs a future that may outlast the reservation, and extends the reservation in the meantime.
     pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
         self.extensions.during(work).await
     }
@@ -192,7 +192,7 @@ impl Hold {
         Event {
             id: self.call_id.to_string().into(),
             source: GATEWAY_SOURCE.into(),
-            // The call is charged at the price at its admission, which is also the one of its reservation.
+            // The call is charged at the price at the time of its reservation.
             time: self.reserved_at,
             usage: Usage {
                 caller: self.caller.clone(),

@@ -1,8 +1,8 @@
-//! Server-sent events: a body in pieces of any size becomes events with their exact bytes (HTML standard, section
-//! 9.2.6).
+//! Server-sent events: splits a body that arrives in pieces of any size into events with their exact bytes
+//! (HTML standard, section 9.2.6).
 //!
-//! The concatenated frames of a body are the bytes of the body. Lines end with LF, CRLF or a lone CR; after a CR
-//! the next byte is awaited, because an LF belongs to it.
+//! The concatenated frames of a body equal the body. Lines end with LF, CRLF or a lone CR. After a CR, the
+//! next byte is awaited, because it may be the LF of a CRLF.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use hyper::body::Bytes;
 
 use crate::memory::{LARGE_BYTES, grown};
 
-/// The maximum number of bytes of an event, with its blank line: as many as a plain answer may have, because
-/// servers send images and whole responses as one event.
+/// Maximum number of bytes of an event, including its blank line. It equals the maximum of a plain answer,
+/// because servers send images and whole responses as one event.
 pub const MAX_EVENT_BYTES: usize = 64 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// An event has more bytes than are allowed.
+/// The error for an event with more bytes than allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLong;
 
@@ -34,7 +34,7 @@ impl std::error::Error for TooLong {}
 pub struct Frame {
     /// The bytes as they arrived.
     pub bytes: Bytes,
-    /// The lines of `data:`, joined by LF; `None` if it has none, as in a comment.
+    /// The lines of `data:`, joined by LF; `None` if the event has no such line, like a comment.
     pub data: Option<Bytes>,
     /// The value of `event:`.
     pub event: Option<Bytes>,
@@ -50,7 +50,7 @@ impl Default for Framer {
     }
 }
 
-/// Cuts a body into frames.
+/// A parser that splits a body into frames.
 #[derive(Debug)]
 pub struct Framer {
     /// The beginning of the current event, from pieces that have ended.
@@ -117,8 +117,8 @@ impl Framer {
         Ok(None)
     }
 
-    /// Returns the rest at the end of the body: an event without its blank line, which the standard ignores, or one
-    /// whose blank line is a lone CR. Read all events first.
+    /// Returns the rest at the end of the body: an event without its blank line, which the standard ignores,
+    /// or an event whose blank line is a lone CR. Call this only after reading all events.
     pub fn finish(&mut self) -> Option<Frame> {
         while !self.pieces.is_empty() {
             self.carry();
@@ -127,7 +127,7 @@ impl Framer {
         has_rest.then(|| self.frame(Bytes::new()))
     }
 
-    /// Moves the first piece to the bytes that are carried over.
+    /// Appends the first piece to the carried bytes.
     fn carry(&mut self) {
         if let Some(piece) = self.pieces.pop_front() {
             let length = self.carried.len() + piece.len();
@@ -138,7 +138,7 @@ impl Framer {
         }
     }
 
-    /// Returns the frame of the carried bytes and `head`, without a copy if nothing was carried.
+    /// Returns the frame made of the carried bytes and `head`, without a copy if no bytes were carried.
     fn frame(&mut self, head: Bytes) -> Frame {
         self.scanner = Scanner::default();
         let is_first = !std::mem::replace(&mut self.has_started, true);
@@ -152,7 +152,7 @@ impl Framer {
     }
 }
 
-/// Finds the blank line that ends an event.
+/// A scanner for the blank line that ends an event.
 #[derive(Clone, Copy, Debug)]
 struct Scanner {
     /// `true` if the current line is empty so far.
@@ -198,7 +198,7 @@ impl Scanner {
 }
 
 impl Frame {
-    /// Returns the event with these bytes.
+    /// Returns the first event in these bytes.
     pub(crate) fn of(bytes: Bytes) -> Option<Self> {
         let mut framer = Framer::new();
         framer.push(bytes);
@@ -229,15 +229,15 @@ impl Frame {
             Some(joined) => frame.data = Some(Bytes::from(joined)),
             None => {
                 frame.data = data.clone().map(|range| frame.bytes.slice(range));
-                // A name alone has no value to replace.
+                // A field without a value has no text to replace.
                 frame.data_at = data.filter(|range| !range.is_empty());
             }
         }
         frame
     }
 
-    /// Returns the bytes of this event with other data, which must not contain a line end. Everything else stays
-    /// unchanged, except that data of several lines becomes one line.
+    /// Returns the bytes of this event with other data, which must not contain a line end. Everything else
+    /// stays unchanged, except that data of several lines becomes one line.
     pub fn with_data(&self, data: &[u8]) -> Bytes {
         let replaced = self.data_at.as_ref().map_or(0, Range::len);
         let mut edited = Vec::with_capacity(self.bytes.len() - replaced + data.len());
@@ -258,7 +258,7 @@ impl Frame {
             edited.extend_from_slice(self.bytes.get(kept..start).unwrap_or_default());
             kept = end;
             if std::mem::replace(&mut is_written, true) {
-                // Without its line end, which would be a blank line.
+                // The line end is skipped, too. Otherwise a blank line would remain.
                 kept += line_end(self.bytes.get(end..).unwrap_or_default());
                 continue;
             }
@@ -291,7 +291,7 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// Returns the bytes of the line end at the start of this text.
+/// Returns the number of bytes of the line end at the start of this text.
 fn line_end(text: &[u8]) -> usize {
     match text {
         [b'\r', b'\n', ..] => 2,

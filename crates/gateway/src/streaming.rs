@@ -1,5 +1,5 @@
-//! A stream of events from an upstream to a client. It is read, counted, cleaned and forwarded, and at its end the
-//! call is settled.
+//! A stream of events from an upstream to a client: reads, counts, cleans and forwards the events, and
+//! settles the call at the end.
 
 mod reader;
 
@@ -34,11 +34,11 @@ use kernel::ids::ModelCallId;
 use kernel::shares::Holder;
 use reader::{NO_MEMORY, Reader};
 
-/// The maximum number of pieces in the channel to a client. Pieces that it doesn't take in time wait in its
+/// Maximum number of pieces in the channel to a client. Pieces that don't fit wait in the client's
 /// [`Backlog`]. A piece has the events of one read from the upstream.
 const MAX_WAITING_PIECES: usize = 4;
-/// The minimum time that a client gets for the rest of its stream, and for the last event, once its call is
-/// settled.
+/// Minimum time that a client gets to receive the rest of its stream, and again for the last event, once its
+/// call is settled.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The time between two comments.
@@ -78,9 +78,9 @@ pub(crate) struct Relay {
 
 /// The reason why a stream hasn't begun.
 pub(crate) enum BeginFailure {
-    /// Nothing arrives.
+    /// No event arrives in time.
     Silent,
-    /// The stream ended, for this reason.
+    /// The stream ended too early, for this reason.
     Cut(String),
     /// The stream begins with an error.
     Error(UpstreamError, Place),
@@ -88,14 +88,14 @@ pub(crate) enum BeginFailure {
 
 /// The end of a stream.
 enum Ending {
-    /// The upstream ended it, and this event is left to send.
+    /// The upstream ended the stream, and this event remains to be sent.
     Done(Bytes),
     /// The stream ended too early, for this reason.
     Cut(String),
     /// The upstream reported an error.
     Error(UpstreamError),
     ClientLeft,
-    /// The client takes its answer too slowly.
+    /// The client reads its answer too slowly.
     ClientTooSlow,
 }
 
@@ -127,11 +127,11 @@ impl Relay {
         Self { call_id, holder, operation, upstream, bounds: call.bounds, reader, place, total }
     }
 
-    /// Reads until an event for the client arrives. Anything before that, such as a comment, is a sign of life that
-    /// extends the deadline for the first event by the same duration.
+    /// Reads until an event for the client arrives. Earlier data, such as a comment, is a sign of life that
+    /// extends the deadline for the first event.
     ///
     /// # Errors
-    /// The stream ends before that, or nothing arrives until `deadline`.
+    /// The stream ends before an event arrives, or nothing arrives until `deadline`.
     pub(crate) async fn read_first(mut self, mut deadline: Instant) -> Result<Self, BeginFailure> {
         while !self.reader.has_event {
             match self.reader.ending.take() {
@@ -209,7 +209,8 @@ impl Relay {
                 error_event(operation, &error.in_stream())
             }
         };
-        // The call is settled, and its place is released: a slow client keeps only its backlog.
+        // The call is settled, and its slot is released: a slow client occupies only the memory of its
+        // backlog.
         let until = total.max(Instant::now() + LAST_EVENT_TIMEOUT);
         if backlog.send_all(&client, until).await.is_ok() {
             send_last(&client, last).await;
@@ -239,7 +240,7 @@ impl Relay {
             if let Some(ending) = self.reader.take_ending(self.bounds) {
                 return ending;
             }
-            // While the client is this slow, the upstream isn't read any further.
+            // While the backlog is full, the upstream isn't read.
             let may_read = backlog.has_room();
             let now = Instant::now();
             if !may_read {
@@ -283,8 +284,8 @@ impl Relay {
         }
     }
 
-    /// Continues reading without a client, until the upstream has counted what it has generated. Meanwhile the call
-    /// keeps its place like one with a client, which bounds the number of such calls.
+    /// Continues reading without a client, until the upstream has counted all generated tokens. The call
+    /// keeps its slot, which bounds the number of such calls.
     async fn read_on(&mut self, gateway: &Gateway, progress: &Progress) {
         let between = Duration::from_millis(self.upstream.between_events_ms);
         let rest = async {
@@ -303,13 +304,13 @@ impl Relay {
     }
 }
 
-/// Sends a comment to a client that has nothing to read while its upstream is silent, for example because it hides
-/// its reasoning. This keeps proxies in between from considering the connection dead.
+/// Sends a comment to a client that has nothing to read while its upstream is silent, for example during
+/// hidden reasoning. This keeps proxies from considering the connection dead.
 fn show_life(client: &mpsc::Sender<Bytes>, backlog: &mut Backlog) -> Result<(), ClientLeft> {
     if backlog.is_empty() { backlog.send(client, COMMENT) } else { Ok(()) }
 }
 
-/// Sends the last event. A client that has left, or takes nothing, doesn't need it.
+/// Sends the last event. Gives up if the client has left or doesn't read in time.
 pub(crate) async fn send_last(client: &mpsc::Sender<Bytes>, event: Bytes) {
     timeout(LAST_EVENT_TIMEOUT, client.send(event)).await.unwrap_or(Ok(())).unwrap_or_default();
 }

@@ -1,4 +1,5 @@
-//! The number of tokens in the prompt of a message, counted without a call (docs/contract/gateway.md#count-tokens).
+//! The number of tokens in the prompt of a message, counted without a call
+//! (docs/contract/gateway.md#count-tokens).
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use catalog::Route;
 use kernel::error::Error;
 use kernel::ids::OrganizationId;
 
-/// The timeout of an upstream, which only runs its tokenizer and no model.
+/// The timeout for an upstream's count, for which it runs only its tokenizer.
 const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tokens of a prompt.
@@ -36,11 +37,11 @@ struct Counted {
     input_tokens: i64,
 }
 
-/// Counts the tokens of a message's prompt, by a server behind the model that can do that, or else as an estimate.
-/// It costs nothing.
+/// Counts the tokens of a message's prompt. A server behind the model counts them if it can; otherwise the
+/// count is an estimate. The count is free.
 ///
 /// # Errors
-/// 400 for a request that can't be read, and the refusals of [`admit_free`].
+/// 400 for an invalid request, and the refusals of [`admit_free`].
 pub async fn count_tokens(gateway: &Gateway, call: ModelCall) -> Result<TokenCount, Error> {
     let (request, _memory) = read_request(gateway, &call).await?;
     let question = CallRequest {
@@ -71,7 +72,7 @@ pub async fn count_tokens(gateway: &Gateway, call: ModelCall) -> Result<TokenCou
     Ok(TokenCount { input_tokens: request.estimated_prompt_tokens(), is_estimated: true })
 }
 
-/// Returns the count of an upstream; `None` if it has none, is busy, or may not get the request.
+/// Returns the count of an upstream; `None` if the upstream can't count, is busy, or mustn't get the request.
 async fn ask(
     gateway: &Gateway,
     call: &ModelCall,
@@ -81,7 +82,7 @@ async fn ask(
 ) -> Option<i64> {
     let upstream = &route.upstream;
     let path = Dialect::of(upstream.kind).prompt_count_path?;
-    // Media that is loaded here for a call isn't loaded for a count.
+    // Unlike for a call, the gateway doesn't load media for a count.
     let has_media = request.web_media().next().is_some();
     if has_media || request.check_fields(upstream).is_err() {
         return None;

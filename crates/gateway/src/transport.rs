@@ -31,7 +31,7 @@ use kernel::ids::{OrganizationId, RequestId};
 use kernel::secrets::Secret;
 use sockets::SocketConnector;
 
-/// The maximum idle time of a connection that is reused. vLLM and llama.cpp close theirs after 5 s.
+/// Maximum idle time of a connection that is reused. vLLM and llama.cpp close idle connections after 5 s.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The maximum number of idle connections to an upstream.
 const MAX_IDLE: usize = 256;
@@ -48,7 +48,7 @@ pub(crate) struct Transports {
     tls: OnceLock<ClientConfig>,
 }
 
-/// The connections to an upstream, and the places for calls to it.
+/// The connections to an upstream, and its slots for calls.
 pub(crate) struct Transport {
     upstream: Arc<Upstream>,
     /// The URL without a slash at its end.
@@ -60,18 +60,19 @@ pub(crate) struct Transport {
     complaints: Complaints,
     client: Client<HttpsConnector<SocketConnector>, Full<Bytes>>,
     places: Arc<Places>,
-    /// The local addresses of connections that have served a request. A reused port may still be here, so the set
-    /// has at most one entry per port.
+    /// The local addresses of connections that have served a request. The set has at most one entry per port,
+    /// because ports are reused. A new connection may still have an old entry.
     used_connections: Mutex<HashSet<SocketAddr>>,
     /// The number of consecutive failed health checks.
     failed_checks: AtomicU32,
     breaker: Mutex<Breaker>,
     retries: Mutex<RetryBudget>,
-    /// The moving average of the time to the first event of a stream, in microseconds; 0 if none was measured.
+    /// The moving average of the time to the first event of a stream, in microseconds; 0 if none was
+    /// measured.
     first_event_us: AtomicU64,
 }
 
-/// The reason why an upstream gave no response.
+/// The reason why an upstream didn't respond.
 #[derive(Debug)]
 pub(crate) enum SendError {
     /// No connection could be opened.
@@ -91,7 +92,8 @@ impl SendError {
 }
 
 impl Transports {
-    /// Returns the transport of an upstream. If its settings have changed, a new transport replaces the old one.
+    /// Returns the transport of an upstream. If its settings have changed, a new transport replaces the old
+    /// one.
     ///
     /// # Errors
     /// The system's TLS settings can't be used.
@@ -166,7 +168,7 @@ impl Transport {
         Dialect::of(self.upstream.kind)
     }
 
-    /// Returns the fields that the upstream accepts, as far as it was probed.
+    /// Returns the fields that the upstream accepts, as determined by probes.
     pub(crate) const fn probe_outcomes(&self) -> &ProbeOutcomes {
         &self.probe_outcomes
     }
@@ -176,8 +178,7 @@ impl Transport {
         &self.complaints
     }
 
-    /// Returns the texts that no client may see: those that would reveal the upstream's address, and its
-    /// credential.
+    /// Returns the texts that no client may see: the parts of the upstream's address, and its credential.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let uri = self.upstream.url.as_ref().map(|url| url.uri());
         let authority = uri.and_then(http::Uri::authority);
@@ -190,12 +191,12 @@ impl Transport {
         parts.into_iter().flatten().collect()
     }
 
-    /// Returns the number of calls that have a place.
+    /// Returns the number of calls that have a slot.
     pub(crate) fn calls(&self) -> u32 {
         self.places.taken()
     }
 
-    /// Returns `true` if a place is free, the upstream isn't down, and the breaker lets a call through.
+    /// Returns `true` if a slot is free, the upstream isn't down, and the breaker admits a call.
     pub(crate) fn is_usable(&self, now_ms: i64) -> bool {
         self.is_up() && self.calls() < self.upstream.max_concurrent && self.breaker().admits(now_ms)
     }
@@ -205,7 +206,8 @@ impl Transport {
         self.failed_checks.load(Ordering::Relaxed) < MAX_FAILURES
     }
 
-    /// Notes the outcome of a health check. Returns `true` if the upstream has just gone down or come back up.
+    /// Notes the outcome of a health check. Returns `true` if the upstream has just gone down or come back
+    /// up.
     pub(crate) fn note_health(&self, is_up: bool) -> bool {
         if is_up {
             return self.failed_checks.swap(0, Ordering::Relaxed) >= MAX_FAILURES;
@@ -213,7 +215,7 @@ impl Transport {
         self.failed_checks.fetch_add(1, Ordering::Relaxed) + 1 == MAX_FAILURES
     }
 
-    /// Returns the status of a path below the root of the server.
+    /// Requests a path below the root of the server, and returns the status.
     ///
     /// # Errors
     /// The upstream doesn't answer, for the returned reason.
@@ -241,7 +243,7 @@ impl Transport {
         if let Some(credential) = &self.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, credential.clone());
         }
-        // Its connection may serve a call next, and then counts as used.
+        // The connection may serve a call next, and then counts as used.
         self.send_once(request).await.map_err(SendError::into_reason)
     }
 
@@ -251,8 +253,8 @@ impl Transport {
         Trial { transport: self, is_over: false }
     }
 
-    /// Counts a call to the upstream: a first attempt, or a retry of one that failed elsewhere. Returns `false` if
-    /// too many retries were made.
+    /// Counts a call to the upstream: a first attempt, or a retry of a call that failed elsewhere. Returns
+    /// `false` if the retry budget is used up.
     pub(crate) fn admits_call(&self, is_retry: bool) -> bool {
         let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
         if is_retry {
@@ -266,33 +268,33 @@ impl Transport {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the recent time to the first event of a stream, in microseconds; 0 while none was measured.
+    /// Returns the recent time to the first event of a stream, in microseconds; 0 if it hasn't been measured.
     pub(crate) fn first_event_us(&self) -> u64 {
         self.first_event_us.load(Ordering::Relaxed)
     }
 
-    /// Adds to the average of first events, in which each new one has a weight of an eighth.
+    /// Updates the moving average of the time to the first event. Each new value has a weight of an eighth.
     pub(crate) fn note_first_event(&self, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         let before = self.first_event_us();
         let after = if before == 0 { took } else { before - before / 8 + took / 8 };
-        // If two are noted at the same time, only one may count.
+        // If two values are noted at the same time, one of them may be lost.
         self.first_event_us.store(after.max(1), Ordering::Relaxed);
     }
 
-    /// Takes a place, if one is free that a call of this organization may have.
+    /// Takes a slot for a call of this organization, if one is free and the organization may have it.
     pub(crate) fn try_enter(&self, organization: OrganizationId) -> Option<Place> {
         self.places.try_enter(organization)
     }
 
-    /// Takes a place for a call of this organization, or waits for one. `None` if too many calls are waiting
-    /// already, or it takes too long.
+    /// Takes a slot for a call of this organization, or waits for one. Returns `None` if too many calls are
+    /// already waiting, or if the wait takes too long.
     pub(crate) async fn enter(&self, organization: OrganizationId) -> Option<Place> {
         self.places.enter(organization, Duration::from_millis(self.upstream.max_wait_ms)).await
     }
 
-    /// Sends a request, and returns the response once its head has arrived. If the upstream had closed the
-    /// connection in the meantime, the request is sent once more.
+    /// Sends a request, and returns the response once its head has arrived. If the upstream had closed a
+    /// reused connection, the request is sent once more.
     pub(crate) async fn send(
         &self,
         path: &str,
@@ -340,7 +342,7 @@ impl Transport {
 fn tcp_connector(timeout: Duration) -> SocketConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // Without this, the end of a request could wait for the acknowledgment of its beginning.
+    // Without `TCP_NODELAY`, the end of a request could wait for the acknowledgment of its beginning.
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(timeout));
     SocketConnector(tcp)
@@ -365,7 +367,7 @@ fn has_ended(error: &hyper_util::client::legacy::Error) -> bool {
     })
 }
 
-/// Returns the headers of every request to an upstream, which include none of the client's.
+/// Returns the headers of every request to an upstream. They don't include any of the client's headers.
 pub(crate) fn request_headers(request_id: Option<RequestId>, is_stream: bool) -> HeaderMap {
     const USER_AGENT: &str = concat!("tollkeeper/", env!("CARGO_PKG_VERSION"));
     let accept = if is_stream { "text/event-stream" } else { "application/json" };

@@ -73,7 +73,7 @@ impl Gather<'_> for Index {
     }
 }
 
-/// A finish reason that isn't empty.
+/// `true` if the finish reason is a string that isn't empty.
 #[derive(Default)]
 struct IsFinished(bool);
 

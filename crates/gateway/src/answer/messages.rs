@@ -1,5 +1,5 @@
-//! The events of a message, of Anthropic's API: `message_start` with the tokens of the prompt, `content_block_delta`
-//! with text, `message_delta` with the tokens of the answer so far, `message_stop`.
+//! The events of a message of Anthropic's API: `message_start` with the tokens of the prompt,
+//! `content_block_delta` with text, `message_delta` with the tokens of the answer so far, `message_stop`.
 
 use hyper::body::Bytes;
 
@@ -15,9 +15,9 @@ use crate::sse::Frame;
 /// The members of an event that are read.
 const NAMES: &[&str] =
     with_revealing_names!["type", "message", "delta", "usage", "timings", "error", "object"];
-/// The members of its message that are read.
+/// The members of an event's message that are read.
 const MESSAGE_NAMES: &[&str] = with_revealing_names!["model", "usage", "timings"];
-/// The members of its delta that are read.
+/// The members of an event's delta that are read.
 const DELTA_NAMES: &[&str] = &["stop_reason"];
 
 impl StreamCleaner {
@@ -50,7 +50,8 @@ impl StreamCleaner {
         let message = message.and_then(Result::ok);
         if let Some(usage) = message.as_ref().and_then(|message| message.get("usage")) {
             self.message_usage = MessageUsage::read(usage);
-            // Its output is the beginning of the answer, which is estimated from its text until a later usage.
+            // The output tokens of this event cover only the beginning of the answer, so they are ignored.
+            // Until a later `usage` object, the answer is estimated from its text.
             let usage = self.message_usage.total().map(|usage| Usage { completion_tokens: 0, ..usage });
             self.count(TextTokens::default(), false, usage);
         }
@@ -66,8 +67,8 @@ impl StreamCleaner {
         Cleaned::Forward(edited(frame, &edit))
     }
 
-    /// Replaces the usage of an event, or of its message, with one without cached tokens, if they are hidden from
-    /// the client.
+    /// Replaces the usage of an event, or of its message, with one without cached tokens, if they are hidden
+    /// from the client.
     fn hide_cached(&self, object: &Object, edit: &mut Edit<'_>) {
         if let Some(usage) =
             object.get("usage").filter(|usage| self.options.hides_cached && *usage != b"null")
@@ -92,7 +93,7 @@ impl StreamCleaner {
         let usage = self.message_usage.total().filter(|_| later.has_output());
         self.is_message_counted |= usage.is_some();
         if is_finished {
-            // Its usage covers the whole answer.
+            // The `usage` object of the event with the stop reason covers the whole answer.
             self.count(TextTokens::default(), true, None);
             let service_tier = self.message_usage.service_tier();
             self.counter.add(&ChunkCounts { usage, service_tier, ..ChunkCounts::default() });

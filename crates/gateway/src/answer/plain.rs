@@ -31,7 +31,7 @@ pub struct PlainAnswer {
     pub usage: Option<Usage>,
     /// The readable counts of a `usage` object that isn't valid as a whole.
     partial: Partial,
-    /// The service tier that it names.
+    /// The service tier named in the answer.
     service_tier: Option<ServiceTier>,
     /// The usage estimated from the texts of the request and the answer.
     estimate: Usage,
@@ -61,7 +61,7 @@ impl PlainAnswer {
         }
         let Parsed { object, usage, partial, service_tier, text } = match parsed {
             Ok(parsed) => parsed,
-            // Clients that read an upstream directly can read this, so it is accepted here, too.
+            // Clients that call an upstream directly accept such a body, so the gateway accepts it, too.
             Err(JsonError::NotAnObject | JsonError::TooDeep) => {
                 let text = TextTokens::of(&String::from_utf8_lossy(body));
                 let usage = usage_at_the_end(body, request.operation);
@@ -75,12 +75,14 @@ impl PlainAnswer {
         if is_error(&object) || has_failed || object.get("type") == Some(b"\"error\"") {
             return Err(PlainError::Error(UpstreamError::read(body, secrets)));
         }
-        // Clients differ in which of two members with the same name they take.
+        // Clients differ in which of two members with the same name they use, so such a body is forwarded
+        // unchanged.
         let body = if has_twins { body.clone() } else { AnswerOptions::of(request).edit(&object).to_bytes() };
         Ok(Self { body, usage, partial, service_tier, estimate: estimate(request, text) })
     }
 
-    /// Does the same as [`read`](Self::read), for a client from which cached tokens may be hidden.
+    /// Reads the body like [`read`](Self::read). `hides_cached_tokens`: cached tokens are hidden from the
+    /// client.
     pub(crate) fn read_for<S: AsRef<str>>(
         body: &Bytes,
         request: &ModelRequest,
@@ -124,7 +126,8 @@ pub(crate) fn tier_at_the_end(tail: &[u8]) -> Option<ServiceTier> {
     service_tier(last_member(tail, b"\"service_tier\"")?)
 }
 
-/// Returns the value of the last member with this name. Inside a string, its quotes would be escaped.
+/// Returns the value of the last member with this name. A string can't contain a match, because its quotes
+/// would be escaped.
 fn last_member<'a>(tail: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let at = memchr::memmem::rfind(tail, name)? + name.len();
     let value = tail.get(at..)?.trim_ascii_start().strip_prefix(b":")?;
@@ -184,7 +187,7 @@ impl Parsed {
             let Chunk { object, counts } = Chunk::read(body)?;
             let mut text = TextTokens::default();
             counts.choices.iter().for_each(|choice| text += choice.text);
-            // Each choice may have its own usage, as in a stream that arrives at once.
+            // Each choice may have its own usage, as in a stream.
             let mut counter = StreamCounter::new(request.choices, request.prompts, 0);
             counter.add(&counts);
             counter.mark_done();

@@ -1,5 +1,5 @@
-//! The events of a response: `event: NAME` and `data: {"type": NAME, …}`. The last one is `response.completed` or
-//! `response.incomplete`, with the usage.
+//! The events of a response: `event: NAME` and `data: {"type": NAME, …}`. The last one is
+//! `response.completed` or `response.incomplete`, with the usage.
 
 use hyper::body::Bytes;
 
@@ -38,7 +38,7 @@ impl EventKind {
             b"\"response.completed\"" | b"\"response.incomplete\"" => Self::End,
             b"\"response.failed\"" | b"\"error\"" => Self::Failure,
             b"\"response.output_item.done\"" => Self::Item,
-            // The bytes of audio aren't text.
+            // Audio data isn't text.
             b"\"response.audio.delta\"" | b"\"response.output_audio.delta\"" => Self::Other,
             name if name.ends_with(b".delta\"") => Self::Delta,
             _ => Self::Other,

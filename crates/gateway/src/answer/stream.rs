@@ -1,5 +1,5 @@
-//! An upstream's stream as the client gets it: byte for byte the same, except for the model's name and for data
-//! that the upstream was asked for only to count tokens.
+//! An upstream's stream, prepared for the client. The bytes stay the same, except for the model's name and
+//! for data that was requested from the upstream only to count tokens.
 
 use std::borrow::Cow;
 
@@ -14,9 +14,9 @@ use crate::prefix_cache::{hidden_usage, hide_beside_usage, without_usage_of_choi
 use crate::request::{InjectedField, ModelRequest, Target, json_string};
 use crate::sse::Frame;
 
-/// The last event of a stream of chunks, for upstreams that send none.
+/// The last event of a stream of chunks, for upstreams that don't send one.
 const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
-/// The last event of a message, for upstreams that send none.
+/// The last event of a message, for upstreams that don't send one.
 const MESSAGE_STOP: Bytes = Bytes::from_static(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
 
 /// The client's options for an answer.
@@ -78,7 +78,7 @@ pub enum Cleaned {
 pub struct StreamCleaner {
     operation: Operation,
     pub(super) options: AnswerOptions,
-    /// The upstream was asked for a `usage` object on every chunk.
+    /// `true` if the upstream was asked for a `usage` object on every chunk only to count tokens.
     has_injected_usage: bool,
     /// The model's name at the upstream, and its name for the client.
     model_there: String,
@@ -88,14 +88,14 @@ pub struct StreamCleaner {
     pub(super) counter: StreamCounter,
     /// The usage of a message so far.
     pub(super) message_usage: MessageUsage,
-    /// `true` once a `usage` object has counted the message so far.
+    /// `true` once a `usage` object has reported the tokens of the answer so far.
     pub(super) is_message_counted: bool,
     has_ended: bool,
 }
 
 impl StreamCleaner {
-    /// Returns a cleaner for the answer to this request, as it was written for the upstream. `secrets` are the
-    /// texts that no message may contain (see [`errors::message`](crate::errors::message)).
+    /// Returns a cleaner for this upstream's answer to this request. `secrets` are the texts that no message
+    /// may contain (see [`errors::message`](crate::errors::message)).
     pub fn new(request: &ModelRequest, upstream: &Target<'_>, secrets: Vec<String>) -> Self {
         let estimated_prompt_tokens = request.estimated_prompt_tokens();
         Self {
@@ -180,7 +180,7 @@ impl StreamCleaner {
                 edit.remove("usage");
             } else if has_choices && !is_null && self.has_injected_usage && !self.options.has_continuous_usage
             {
-                // With `include_usage` alone, every chunk but the last has null.
+                // With only `include_usage`, every chunk except the last has `null`.
                 edit.set("usage", b"null".as_slice());
             } else if self.options.hides_cached && !is_null {
                 edit.set("usage", hidden_usage(usage));
@@ -194,8 +194,8 @@ impl StreamCleaner {
         Cleaned::Forward(bytes)
     }
 
-    /// Forwards an event that isn't an object (servers send `null` between two parts of an answer), that is deeply
-    /// nested, or that has a member twice, because it may contain text of the answer.
+    /// Forwards an event that isn't an object (servers send `null` between two parts of an answer), that is
+    /// deeply nested, or that has a member twice, because it may contain text of the answer.
     pub(super) fn pass_unread(&mut self, frame: &Frame, data: &Bytes, error: &JsonError) -> Cleaned {
         match error {
             JsonError::NotUtf8 { .. } | JsonError::Invalid(_) => return Cleaned::Invalid,
@@ -218,7 +218,8 @@ impl StreamCleaner {
         Cleaned::Forward(frame.bytes.clone())
     }
 
-    /// Returns the reason why an object within an event couldn't be read, if that could reveal how much was cached.
+    /// Returns the reason why an object within an event couldn't be read, if that could reveal how much was
+    /// cached.
     pub(super) fn may_reveal<T>(&self, inner: Option<&Result<T, JsonError>>) -> Option<JsonError> {
         let error = inner?.as_ref().err().filter(|_| self.options.hides_cached)?;
         matches!(error, JsonError::Duplicate(_) | JsonError::TooDeep).then(|| error.clone())
@@ -230,8 +231,8 @@ impl StreamCleaner {
         Cleaned::Error(error.renamed(&self.model_there, &self.model))
     }
 
-    /// Notes that the body ended without a connection error. Returns the last event if every answer is finished,
-    /// because some servers end their streams without it.
+    /// Notes that the body ended without a connection error. Returns the last event if every answer is
+    /// finished, because some servers end their streams without it.
     pub fn end_of_body(&mut self) -> Option<Bytes> {
         if !self.has_ended {
             self.counter.mark_end_of_body();
@@ -246,8 +247,8 @@ impl StreamCleaner {
         self.counter.is_complete().then_some(last)
     }
 
-    /// Returns `true` if the upstream has counted everything received, so that nothing more has to be read for its
-    /// counts.
+    /// Returns `true` if the upstream's counts cover everything received, so that no further event is needed
+    /// for the charge.
     pub fn is_counted(&self) -> bool {
         // The usage at the start of a message counts only its prompt.
         self.counter.is_counted() && (self.operation != Operation::Messages || self.is_message_counted)
@@ -272,8 +273,8 @@ pub(super) fn edited(frame: &Frame, edit: &Edit<'_>) -> Bytes {
     frame.with_data(&one_line(&edit.to_bytes()))
 }
 
-/// Returns `true` if a chunk, or a whole answer, is an error: it has a member `error` that is truthy in Python, as
-/// OpenAI's SDK reads it, or the flat form of older vLLM.
+/// Returns `true` if a chunk or a whole answer is an error. Either its member `error` is truthy in Python,
+/// which is the test of OpenAI's SDK, or it has the flat form of older vLLM.
 pub(crate) fn is_error(object: &Object) -> bool {
     let is_true = |value: &[u8]| match value {
         b"null" | b"false" | b"\"\"" | b"0" => false,
@@ -283,7 +284,7 @@ pub(crate) fn is_error(object: &Object) -> bool {
     object.get("error").is_some_and(is_true) || object.get("object") == Some(b"\"error\"")
 }
 
-/// Returns JSON without line ends, which can only be white space in it.
+/// Returns JSON with its line ends replaced by spaces. In valid JSON, line ends are always white space.
 fn one_line(json: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\n', json).is_none() {
         return Cow::Borrowed(json);

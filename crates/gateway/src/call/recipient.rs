@@ -15,7 +15,7 @@ use crate::operation::Operation;
 use crate::streaming::{self, COMMENT, COMMENT_INTERVAL, Events};
 use kernel::error::Error;
 
-/// The wait for the first event after which the client's answer begins without it, with a comment. Load balancers
+/// Maximum wait for the first event. Then the client's answer begins with a comment, because load balancers
 /// close idle connections after a minute or less.
 const FIRST_COMMENT_AFTER: Duration = Duration::from_secs(10);
 
@@ -33,11 +33,11 @@ pub(super) enum Recipient {
 }
 
 impl Recipient {
-    /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments, so that
-    /// no proxy in between considers the connection dead.
+    /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments,
+    /// so that no proxy in between considers the connection dead.
     ///
-    /// Returns `None` if the client has left and the answer isn't awaited: no upstream has the call, or the one
-    /// that has it doesn't report usage after a disconnect.
+    /// Returns `None` if the client has left and the answer isn't awaited: no upstream has the call, or the
+    /// one that has it doesn't report usage after a disconnect.
     pub(super) async fn wait_for(
         &mut self,
         mut opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,
@@ -94,7 +94,7 @@ impl Recipient {
                 *self = Self::Streaming(sender.clone());
                 sender
             }
-            // Nothing reads it.
+            // Nothing reads from this channel.
             Self::Answered => streaming::channel().0,
         }
     }
@@ -111,17 +111,16 @@ impl Recipient {
     }
 }
 
-/// Sends the answer; a client that has left doesn't need it.
+/// Sends the answer. Does nothing if the client has left.
 fn send(client: Client, answer: Result<Answer, Error>) {
     client.send(answer).unwrap_or_default();
 }
 
-/// Waits for the beginning of an answer whose client has left, to get its usage. A client pays for the upstream's
-/// work up to the moment it leaves, just like a client that stays. Returns `None` if the
-/// answer isn't awaited.
+/// Waits for the beginning of an answer whose client has left, to get its usage, because clients that leave
+/// pay for the upstream's work, too. Returns `None` if the answer isn't awaited.
 ///
-/// An answer that isn't streamed is awaited to its end. Some servers, such as vLLM, would stop, but none
-/// reports how much it had done by then.
+/// An answer that isn't streamed is awaited to its end. Some servers, such as vLLM, would stop at a
+/// disconnect, but they wouldn't report their usage.
 async fn finish_without_client(
     call: &Admitted,
     opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,

@@ -1,4 +1,4 @@
-//! The members of usages, as servers write them.
+//! The members of `usage` objects, in the forms that servers send.
 
 use serde::de::{IgnoredAny, MapAccess};
 
@@ -31,7 +31,7 @@ impl Gather<'_> for Tokens {
     }
 }
 
-/// Reads a number of things; `None` for anything else.
+/// Reads a quantity; returns `None` if the value isn't a valid number.
 pub(crate) fn quantity(value: &[u8]) -> Option<i64> {
     serde_json::from_slice::<Lenient<Tokens>>(value).ok().and_then(|Lenient(Tokens(number))| number)
 }
@@ -115,7 +115,8 @@ pub(super) struct Details {
 }
 
 impl Details {
-    /// Takes the larger of both counts of each kind: some servers write the details twice, once with zeros.
+    /// Keeps the larger of the two counts of each kind: some servers write the details twice, once with
+    /// zeros.
     fn add(&mut self, other: &Self) {
         self.cache_write = other.cache_write.max(self.cache_write);
         self.audio = other.audio.max(self.audio);
@@ -172,8 +173,8 @@ impl<'de> Gather<'de> for ByMedium {
     }
 }
 
-/// The web searches among the tools that a provider has run: Anthropic's and OpenRouter's `web_search_requests`,
-/// xAI's `web_search_calls`.
+/// The web searches among the tools that a provider has run: Anthropic's and OpenRouter's
+/// `web_search_requests`, xAI's `web_search_calls`.
 #[derive(Default)]
 pub(super) struct Searches(pub(super) Option<i64>);
 

@@ -25,7 +25,7 @@ pub(crate) enum MediaKind {
     File,
 }
 
-/// The tokens of an image of unknown size: those of 1024 × 1024 pixels at OpenAI.
+/// The tokens of an image of unknown size: OpenAI's count for 1024 × 1024 pixels.
 const UNKNOWN_IMAGE_TOKENS: i64 = 765;
 const PIXELS_PER_TOKEN: usize = 750;
 const AUDIO_TOKENS_PER_S: i64 = 20;
@@ -37,7 +37,8 @@ const VIDEO_BYTES_PER_S: i64 = 250_000;
 const UNKNOWN_SECONDS: i64 = 10;
 const PAGE_BYTES: i64 = 60_000;
 const PAGE_TOKENS: i64 = 1_500;
-/// The number of base64 characters in which the size of an image is searched. A small preview may come before it.
+/// The number of base64 characters that are searched for the size of an image. A small preview may come
+/// before the size.
 const MAX_HEADER_CHARS: usize = 64 << 10;
 
 /// Accepts base64 with or without padding.
@@ -77,7 +78,7 @@ impl MediaKind {
         }
     }
 
-    /// Returns the kind that a data URL names. A text that only begins like a data URL has none.
+    /// Returns the kind that a data URL names; `None` for a text that only begins like a data URL.
     pub(crate) fn of_data_url(url: &str) -> Option<Self> {
         const MAX_TYPE: usize = 200;
         let rest = url.strip_prefix("data:")?;
@@ -107,7 +108,8 @@ impl MediaKind {
         kinds.into_iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, kind)| kind)
     }
 
-    /// Returns whether a text may be a file in base64: it is long, and its beginning has no other characters.
+    /// Returns whether a text may be a file in base64: it is long, and its beginning has only base64
+    /// characters.
     pub(crate) fn is_base64(text: &str) -> bool {
         const MIN_CHARS: usize = 64;
         const LOOKED_AT: usize = 4096;
@@ -141,7 +143,7 @@ impl<'a> Data<'a> {
 
     fn header(&self) -> Vec<u8> {
         let end = self.base64.len().min(MAX_HEADER_CHARS) / 4 * 4;
-        // A file shorter than a group of four has no header.
+        // Content of fewer than four characters has no header.
         let start = self.base64.get(..end).unwrap_or_default();
         BASE64.decode(start).unwrap_or_default()
     }
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn audio_counts_by_its_length() {
         assert_eq!(MediaKind::Audio.tokens(&base64(&wave(30))).count(), 620);
-        // 128 kbit/s
+        // The assumed rate is 128 kbit/s.
         assert_eq!(MediaKind::Audio.tokens(&base64(&vec![7; 480_000])).count(), 620);
         assert_eq!(MediaKind::Video.tokens(&base64(&vec![7; 2_500_000])).count(), 2_750);
     }

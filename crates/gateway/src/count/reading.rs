@@ -7,7 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 use super::{MediaKind, TextTokens};
 use crate::lenient::{Gather, Lenient, Name};
 
-/// Members without text that a model reads or writes.
+/// Members whose values a model neither reads nor writes.
 const BESIDE_TEXT: &[&str] = &[
     "role",
     "id",
@@ -24,8 +24,8 @@ const BESIDE_TEXT: &[&str] = &[
     "cache_control",
 ];
 
-/// A text, or a value that contains texts: the content, the reasoning, the refusal, or the names and arguments of
-/// tool calls. Images and audio in it are counted as such.
+/// A text, or a value that contains texts: the content, the reasoning, the refusal, or the names and
+/// arguments of tool calls. Images and audio in the value are counted as media.
 #[derive(Default)]
 pub(crate) struct Text(pub(crate) TextTokens);
 
@@ -67,12 +67,12 @@ pub(crate) fn member_tokens<'de, A: MapAccess<'de>>(
     })
 }
 
-/// Reads the value of a member that holds a medium of this kind.
+/// Reads the value of a member that contains media of this kind.
 pub(crate) fn inline<'de, K: Kind, A: MapAccess<'de>>(members: &mut A) -> Result<Inline<K>, A::Error> {
     Ok(members.next_value::<Lenient<Inline<K>>>()?.0)
 }
 
-/// The kind of a medium, unless its content indicates another one.
+/// The kind of a piece of media, unless its content indicates another kind.
 pub(crate) trait Kind: Default {
     const KIND: MediaKind;
 }
@@ -90,7 +90,7 @@ macro_rules! kinds {
 
 kinds!(Image Audio Video File);
 
-/// A medium: a data URL, base64, an address, or an object with one of them.
+/// A piece of media: a data URL, base64, a URL, or an object with one of them.
 #[derive(Default)]
 pub(crate) struct Inline<K> {
     pub(crate) tokens: TextTokens,
@@ -138,8 +138,8 @@ impl<'de, K: Kind> Gather<'de> for Inline<K> {
     }
 }
 
-/// JSON that a model reads completely, such as the description of a tool. A server writes it into the prompt with
-/// few signs around each name and value.
+/// JSON that a model reads completely, such as the description of a tool. A server inserts it into the prompt
+/// with few characters around each name and value.
 #[derive(Default)]
 pub(crate) struct Description(pub(crate) TextTokens);
 

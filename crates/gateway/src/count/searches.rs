@@ -7,15 +7,15 @@ use crate::lenient::{Gather, Lenient, Name};
 /// The type of a search item.
 const CALL: &str = "web_search_call";
 
-/// Finished searches: an item of a response's output, or all of them. An item that opens a page or searches within
-/// one isn't counted, because OpenAI charges only for searches.
+/// Finished searches: an item of a response's output, or all of them. An item that opens a page or searches
+/// within a page isn't counted, because OpenAI charges only for searches.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Searches(i64);
 
 impl Searches {
     /// Reads an item, or an array of them.
     pub(crate) fn read(value: &[u8]) -> Self {
-        // Few have any, and some are large.
+        // Parsing is skipped for items without searches: they are the majority, and some are large.
         if memchr::memmem::find(value, CALL.as_bytes()).is_none() {
             return Self::default();
         }

@@ -17,7 +17,7 @@ pub(crate) struct ChunkCounts {
     pub(crate) usage: Option<Usage>,
     /// The readable counts of a `usage` object that isn't valid as a whole.
     pub(crate) partial: Partial,
-    /// The service tier that it names.
+    /// The service tier that the chunk names.
     pub(crate) service_tier: Option<ServiceTier>,
 }
 
@@ -51,7 +51,7 @@ impl Seen {
         self.text -= part.text;
     }
 
-    /// A token for each event, or more if an event had several tokens.
+    /// Returns the estimate: a token for each event, or the tokens of the text if they are more.
     fn tokens(self) -> i64 {
         self.events.max(self.text.count())
     }
@@ -72,8 +72,8 @@ impl Counts {
         }
     }
 
-    /// Returns the current count. The last count of a stream that ended well is right, regardless of earlier ones.
-    /// Until then, counts only grow.
+    /// Returns the current count. In a stream that ended cleanly, the last count is right, regardless of
+    /// earlier counts. Until then, counts only grow.
     const fn now(self, is_complete: bool) -> i64 {
         if is_complete { self.last } else { self.largest }
     }
@@ -84,7 +84,8 @@ impl Counts {
 struct UsageCounts {
     prompt: Counts,
     completion: Counts,
-    /// The counts of parts. Few upstreams count them for each choice, of which a call may have many.
+    /// The counts of parts. They are boxed to keep the struct small, because a call may have many choices and
+    /// few upstreams count the parts of each.
     parts: Option<Box<PerPart<Counts>>>,
 }
 
@@ -135,35 +136,35 @@ pub struct StreamCounter {
     /// `true` if the prompt is charged: a chunk with choices has arrived, or the client has left.
     has_prompt: bool,
     seen: Seen,
-    /// The text that no usage counts yet.
+    /// The text that no `usage` object covers yet.
     seen_since: Seen,
-    /// The text that no usage counts yet, for each choice, if the call has several.
+    /// The text of each choice that no `usage` object covers yet, if the call has several choices.
     seen_since_of: BTreeMap<usize, Seen>,
     /// The tokens of the prompt, in case the upstream doesn't count them.
     estimated_prompt_tokens: i64,
     /// The counts of the whole stream.
     whole: Option<UsageCounts>,
-    /// The counts of each choice, if the call has several.
+    /// The counts of each choice, if the call has several choices.
     each: BTreeMap<usize, UsageCounts>,
-    /// The part that the last usage counted.
+    /// The part of the stream that the last `usage` object counted.
     last: Option<Counted>,
     cached_prompt_tokens: Option<i64>,
     /// The parts that a `usage` object has reported.
     said: PerPart<bool>,
-    /// Finished searches, taken from their results.
+    /// The number of finished searches, counted from their results.
     searches: i64,
     service_tier: Option<ServiceTier>,
-    /// The readable counts of invalid usages, until a valid usage arrives.
+    /// The readable counts of invalid `usage` objects, until a valid one arrives.
     partial: Partial,
     /// `true` once a `usage` object without choices has arrived, which is at the end of a stream.
     has_total: bool,
-    /// `true` if the client left before any text, and no usage has arrived since.
+    /// `true` if the client left before any text, and no `usage` object has arrived since.
     awaits_usage: bool,
 }
 
 impl StreamCounter {
-    /// Returns a counter for a stream with this number of choices, which are divided evenly among the prompts.
-    /// `estimated_prompt_tokens` covers all prompts, in case the upstream doesn't count them.
+    /// Returns a counter for a stream with this number of choices, which are divided evenly among the
+    /// prompts. `estimated_prompt_tokens` covers all prompts, in case the upstream doesn't count them.
     pub fn new(choices: i64, prompts: i64, estimated_prompt_tokens: i64) -> Self {
         let choices = usize::try_from(choices).unwrap_or_default().clamp(1, MAX_CHOICES);
         let prompts = usize::try_from(prompts).unwrap_or_default().clamp(1, choices);
@@ -249,12 +250,12 @@ impl StreamCounter {
         }
     }
 
-    /// Returns the readable counts of invalid usages.
+    /// Returns the readable counts of invalid `usage` objects.
     pub(crate) fn partial(&self) -> Partial {
         self.partial
     }
 
-    /// Returns the service tier that the stream named last.
+    /// Returns the last service tier that the stream named.
     pub(crate) fn service_tier(&self) -> Option<ServiceTier> {
         self.service_tier
     }
@@ -308,8 +309,9 @@ impl StreamCounter {
         has_all && self.seen_since.events == 0 && !self.awaits_usage
     }
 
-    /// Notes that the client has left. The upstream has the prompt, so it is charged even if no answer has arrived.
-    /// Before the first text, a model may have reasoned for a long time, which the next usage reports.
+    /// Notes that the client has left. The upstream has the prompt, so it is charged even if no answer has
+    /// arrived. Before the first text, a model may have reasoned for a long time. The next `usage` object
+    /// reports those tokens.
     pub fn mark_left(&mut self) {
         self.has_prompt = true;
         self.awaits_usage = self.seen.events == 0 && !self.is_finished();
@@ -320,8 +322,8 @@ impl StreamCounter {
         self.is_done = true;
     }
 
-    /// Notes that the body ended cleanly. That ends the stream if every choice is finished, because some servers
-    /// send no `[DONE]`.
+    /// Notes that the body ended cleanly. The stream is then complete if every choice is finished, because
+    /// some servers don't send `[DONE]`.
     pub fn mark_end_of_body(&mut self) {
         self.is_done |= self.is_finished();
     }
@@ -331,8 +333,8 @@ impl StreamCounter {
         self.finished.len() >= self.choices
     }
 
-    /// Returns whether the answer is complete: the stream has its end, and every choice that has begun has a finish
-    /// reason. Some servers make only one answer, no matter how many are requested.
+    /// Returns whether the answer is complete: the stream has its end, and every choice that has begun has a
+    /// finish reason. Some servers generate only one answer, no matter how many are requested.
     pub fn is_complete(&self) -> bool {
         self.is_done && !self.finished.is_empty() && self.finished.len() == self.begun.len()
     }
@@ -342,7 +344,7 @@ impl StreamCounter {
         self.last.is_some() && self.seen.events > 0 && self.seen_since.events == 0 && self.counted().1 > 0
     }
 
-    /// Returns the counts of the upstream so far; `None` without any.
+    /// Returns the upstream's counts so far; `None` if it hasn't sent any.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.last?;
         let (prompt_tokens, completion_tokens) = self.counted();
@@ -355,23 +357,23 @@ impl StreamCounter {
         self.last.is_some()
     }
 
-    /// Returns whether the upstream has generated far more than it was allowed to, either by its own count or by
-    /// the events with text that it hasn't counted.
+    /// Returns whether the upstream has generated far more than it was allowed to, either by its own count or
+    /// by the events with text that it hasn't counted.
     pub fn exceeds(&self, bounds: Bounds) -> bool {
-        /// Servers may count some special tokens, or divide a token among events.
+        /// Servers may count some special tokens, or split a token across events.
         const LEEWAY: i64 = 64;
         let counted = if self.last.is_some() { self.counted().1 } else { 0 };
         counted.saturating_add(self.seen_since.events / 2) - LEEWAY > bounds.completion_tokens
             && !self.is_finished()
     }
 
-    /// Returns the charge if the stream ends here. Before the first chunk, nothing is charged unless the client has
-    /// left.
+    /// Returns the charge if the stream ends here. Before the first chunk, nothing is charged unless the
+    /// client has left.
     pub fn settle(&self, bounds: Bounds) -> Settled {
         let settled = match self.usage() {
             Some(usage) => {
                 let completion_tokens = usage.completion_tokens.saturating_add(self.seen_since.tokens());
-                // Many servers report only at the end how much came from a cache.
+                // Many servers report the cached tokens only at the end.
                 let lacks_parts = bounds.priced.lack(usage.cached_prompt_tokens, &usage.parts);
                 let may_lack = lacks_parts && !self.has_total && !self.is_complete();
                 let estimated = self.seen_since.events > 0 || may_lack;
@@ -396,12 +398,12 @@ impl StreamCounter {
         partial.settle(estimate, bounds)
     }
 
-    /// Returns the tokens of the prompts and of the answers by the upstream's counts.
+    /// Returns the tokens of the prompts and of the answers as counted by the upstream.
     fn counted(&self) -> (i64, i64) {
         (self.counted_of(Component::Prompt), self.counted_of(Component::Completion))
     }
 
-    /// Returns the parts by the upstream's counts.
+    /// Returns the parts as counted by the upstream.
     fn counted_parts(&self) -> ReportedParts {
         let parts = self.said.iter().map(|(part, _)| (part, self.counted_of(part)));
         let parts =
@@ -414,7 +416,7 @@ impl StreamCounter {
         with_searches(parts, self.searches)
     }
 
-    /// Returns the quantity of a component by the upstream's counts.
+    /// Returns the quantity of a component as counted by the upstream.
     fn counted_of(&self, component: Component) -> i64 {
         let is_complete = self.is_complete();
         let sum = |tokens: &mut dyn Iterator<Item = i64>| tokens.fold(0, i64::saturating_add);

@@ -30,14 +30,15 @@ fn counter(n: i64, chunks: &[&str]) -> StreamCounter {
     counter
 }
 
-/// Returns prompt, completion, cached and whether they are estimated, with 1,000 tokens of each reserved.
+/// Returns the prompt, completion and cached tokens, and whether they are estimated, with 1,000 tokens of
+/// each kind reserved.
 fn settled(n: i64, chunks: &[&str]) -> (i64, i64, Option<i64>, bool) {
     let Settled { prompt_tokens, completion_tokens, cached_prompt_tokens, estimated, .. } =
         counter(n, chunks).settle(Bounds::new(1_000, 1_000));
     (prompt_tokens, completion_tokens, cached_prompt_tokens, estimated)
 }
 
-/// A chunk with text of a choice, and more members.
+/// Returns a chunk with text of a choice and additional members.
 fn text(index: usize, text: &str, more: &str) -> String {
     format!(
         r#"{{"choices":[{{"index":{index},"delta":{{"content":"{text}"}},"finish_reason":null}}]{more}}}"#
@@ -116,7 +117,7 @@ fn usage_of_other_forms_is_read() {
             r#"{"prompt_tokens":70,"completion_tokens":5,"prompt_cache_hit_tokens":64,"prompt_tokens_details":{"cached_tokens":0}}"#,
             usage(70, 5, Some(64)),
         ),
-        // xAI: cached tokens are not included in the prompt, nor reasoning in the answer.
+        // xAI: the prompt doesn't include cached tokens, and the answer doesn't include reasoning.
         (
             r#"{"prompt_tokens":4142,"completion_tokens":254,"total_tokens":8824,"prompt_tokens_details":{"cached_tokens":4328},"completion_tokens_details":{"reasoning_tokens":100}}"#,
             usage(8_470, 354, Some(4_328)),
@@ -149,7 +150,8 @@ fn usage_of_embeddings_is_read() {
     }
 }
 
-/// The counts next to Anthropic's iterations don't include those that compact the conversation, which are billed.
+/// The counts next to Anthropic's iterations don't include those that compact the conversation, which are
+/// billed.
 #[test]
 fn iterations_of_a_message_are_charged() {
     let total = |text: &str| MessageUsage::read(text.as_bytes()).total();
@@ -197,13 +199,13 @@ fn the_usage_at_the_end_counts() {
     assert_eq!(settled_whole(&[&text(0, "ab", &running(9, 2)), STOP, total]), (9, 5));
     // When a stream is cut, counts only grow.
     assert_eq!(settled(1, &[&text(0, "ab", &running(9, 900)), total]), (9, 900, Some(8), false));
-    // A zero doesn't reset a count, and alone it isn't one: every prompt has tokens.
+    // A zero doesn't reset a count. A zero without other counts is ignored, because every prompt has tokens.
     let zero = r#"{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0}}"#;
     assert_eq!(settled(1, &[&text(0, "ab", ""), STOP, total, zero]), (9, 5, Some(8), false));
     assert_eq!(settled(1, &[zero, &text(0, "ab", ""), STOP, total]), (9, 5, Some(8), false));
     assert_eq!(settled(1, &[&text(0, "ab", ""), STOP, zero]), (250, 1, None, true));
-    // A `usage` object of each choice, between the text of others: none resets another, and text after it
-    // counts.
+    // `usage` objects of single choices, between the text of other choices: they don't reset each other, and
+    // text after them counts.
     let of_choice = |tokens: i64| format!(r#"{{"choices":[]{}}}"#, running(9, tokens));
     assert_eq!(settled(2, &[&of_choice(4), &text(1, "x", ""), &of_choice(2)]), (9, 4, None, false));
     assert_eq!(settled(1, &[&of_choice(4), &text(0, "x", ""), &text(0, "y", "")]), (9, 6, None, true));
@@ -219,7 +221,8 @@ fn usage_inside_a_choice_counts() {
     assert_eq!(settled(2, &[&of(0, 20), &of(1, 30)]), (19, 50, None, false));
 }
 
-/// vLLM's `include_reasoning: false`: nothing arrives while the model reasons, and then a count far above the text.
+/// vLLM's `include_reasoning: false`: nothing arrives while the model reasons, and then the count is far
+/// above the text.
 #[test]
 fn hidden_reasoning_is_charged() {
     let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"usage":{"prompt_tokens":9,"completion_tokens":0}}"#;
@@ -234,7 +237,7 @@ fn hidden_reasoning_is_charged() {
     assert_eq!(settled(1, &[role, &first, &second]), (9, 374, None, false));
 }
 
-/// Many servers report only at the end how much of a prompt came from a cache.
+/// Many servers report the cached part of a prompt only at the end.
 #[test]
 fn cut_before_cached_tokens_are_known_is_an_estimate() {
     let priced = Bounds::new(1_000, 1_000).with_cached_price();
@@ -250,8 +253,8 @@ fn cut_before_cached_tokens_are_known_is_an_estimate() {
 }
 
 proptest! {
-    /// Usages in any order, repeated, growing or far too large, with text or without: the last one of a stream that
-    /// ended well is charged.
+    /// `usage` objects in any order, repeated, growing or far too large, with or without text: the last one
+    /// of a stream that ended cleanly is charged.
     #[test]
     fn last_usage_of_a_good_stream_is_charged(
         before in prop::collection::vec((0_i64..3, 0_i64..5_000, 0_i64..900_000), 0..20),
@@ -318,7 +321,7 @@ fn running_usage_of_several_choices_is_added_up() {
 
 #[test]
 fn usage_of_one_choice_does_not_count_the_text_of_others() {
-    // Three events of the first choice, which no usage counts; one of the second with its count of 2.
+    // Three events of the first choice, without a count; one event of the second choice, with its count of 2.
     let uncounted = text(0, "ab", "");
     let counted = text(1, "ab", &running(9, 2));
     let chunks = [&*uncounted, &uncounted, &uncounted, &counted];
@@ -329,7 +332,7 @@ fn usage_of_one_choice_does_not_count_the_text_of_others() {
     assert_eq!(settled(2, &[&uncounted, &counted, total]), (9, 7, None, false));
 }
 
-/// A server may divide a token among events.
+/// A server may split a token across events.
 #[test]
 fn many_events_of_few_tokens_do_not_exceed_a_limit() {
     let bounds = Bounds::new(1_000, 20);
@@ -338,7 +341,7 @@ fn many_events_of_few_tokens_do_not_exceed_a_limit() {
     assert!(!counter(1, &running).exceeds(bounds));
     let without = text(0, "a", "");
     assert!(counter(1, &vec![&*without; 300]).exceeds(bounds));
-    // A `usage` object of the prompt alone doesn't count what comes after it.
+    // A `usage` object that counts only the prompt doesn't cover the text after it.
     let start = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":0}}"#;
     let chunks: Vec<_> = std::iter::once(start).chain(std::iter::repeat_n(&*without, 300)).collect();
     assert!(counter(1, &chunks).exceeds(bounds));
@@ -363,7 +366,7 @@ fn server_that_ignores_the_number_of_choices_ends_well() {
 fn without_usage_tokens_are_estimated() {
     assert_eq!(settled(1, &[]), (0, 0, None, true));
     let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}"#;
-    // A quarter of the 1,000 tokens that were reserved for the prompt.
+    // The estimate of the prompt is a quarter of the 1,000 reserved tokens.
     assert_eq!(settled(1, &[role]), (250, 0, None, true));
     assert_eq!(settled(1, &[role, &text(0, "a", ""), &text(0, "b", ""), STOP]), (250, 2, None, true));
     // Twelve letters are 2.76 tokens.
@@ -375,7 +378,7 @@ fn without_usage_tokens_are_estimated() {
     // 10 digits, "ab", "{}é", 16 capitals, two digits and 8 more:
     // 20 × 0.55 + 2 × 0.23 + 0.52 + 0.38 + 0.65 + 0.24 + 15 × 0.3.
     assert_eq!(settled(2, &[all]), (250, 18, None, true));
-    // The text of an error isn't text of an answer, and an error alone isn't an answer.
+    // The text of an error isn't part of an answer, and an error without an answer isn't charged.
     assert_eq!(
         settled(1, &[r#"{"error":{"message":"a long text that nobody generated"}}"#]),
         (0, 0, None, true)
@@ -461,13 +464,14 @@ fn an_answer_is_complete_with_every_end() {
         let chunk = STOP.replace("\"stop\"", reason);
         assert!(!open(&[&chunk]).is_finished(), "{reason}");
     }
-    // A body that ends cleanly after every answer has its finish reason is complete, with or without `[DONE]`.
+    // A body that ends cleanly after every answer has its finish reason is complete, with or without
+    // `[DONE]`.
     for (chunk, is_end) in [(STOP, true), (text(0, "a", "").as_str(), false)] {
         let mut counter = open(&[chunk]);
         counter.mark_end_of_body();
         assert_eq!(counter.is_complete(), is_end, "{chunk}");
     }
-    // All 128 choices have a place.
+    // All 128 choices are tracked.
     let chunks: Vec<String> = (0..128).map(finish).collect();
     assert!(super::tests::counter(128, &chunks.iter().map(String::as_str).collect::<Vec<_>>()).is_finished());
 }

@@ -1,8 +1,9 @@
 //! Tokens of a text that no upstream has counted, estimated from its characters.
 //!
-//! Tokenizers differ: the same Georgian text has 1,200 tokens in one and 7,400 in another. The weights below lie
-//! between those of four common ones (o200k, cl100k, Llama 3, Qwen 2.5), so that an estimate is at most three times
-//! too large or too small for each of them (`tests/tokens`, with their counts).
+//! Tokenizers differ: the same Georgian text has 1,200 tokens in one tokenizer and 7,400 in another. The
+//! weights below are between those of four common tokenizers (o200k, cl100k, Llama 3, Qwen 2.5), so that an
+//! estimate is at most three times too large or too small for each of them. `tests/tokens` contains their
+//! counts.
 
 use std::ops::{Add, AddAssign, SubAssign};
 
@@ -73,9 +74,9 @@ enum Class {
     Lower,
     Upper,
     Digit,
-    /// An ASCII sign.
+    /// An ASCII symbol or control character.
     Sign,
-    /// Another letter or sign, with its thousandths of a token.
+    /// Another letter or symbol, with its thousandths of a token.
     Other(u16),
 }
 
@@ -88,7 +89,7 @@ impl Class {
             '0'..='9' => Self::Digit,
             '\n' | '\r' => Self::LineEnd,
             '\0'..='\u{7f}' => Self::Sign,
-            // Latin with marks, of which Vietnamese has most; Cyrillic; Arabic.
+            // Latin with diacritics, which Vietnamese uses most; Cyrillic; Arabic.
             '\u{80}'..='\u{36f}' | '\u{1e00}'..='\u{1eff}' => Self::Other(650),
             '\u{400}'..='\u{52f}' => Self::Other(380),
             '\u{600}'..='\u{77f}' => Self::Other(480),
@@ -96,11 +97,12 @@ impl Class {
             '\u{370}'..='\u{3ff}' | '\u{590}'..='\u{5ff}' | '\u{e00}'..='\u{eff}' | '\u{900}'..='\u{97f}' => {
                 Self::Other(680)
             }
-            // Armenian and Georgian; other scripts of India; Ethiopic and other scripts that few tokenizers know.
+            // Armenian and Georgian; other scripts of India; Ethiopic and other scripts that few tokenizers
+            // cover.
             '\u{530}'..='\u{58f}' | '\u{10a0}'..='\u{10ff}' => Self::Other(670),
             '\u{980}'..='\u{dff}' => Self::Other(820),
             '\u{f00}'..='\u{109f}' | '\u{1200}'..='\u{1dff}' => Self::Other(1_700),
-            // Joiners and the like; kana and Han; Hangul.
+            // Joiners, punctuation and variation selectors; kana and Han; Hangul.
             '\u{2000}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' => Self::Other(600),
             '\u{2e80}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' => Self::Other(830),
             '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7ff}' => Self::Other(760),
@@ -115,10 +117,10 @@ impl Class {
         matches!(self, Self::Lower | Self::Upper | Self::Digit)
     }
 
-    /// Returns the thousandths of a token for a character. `word_length` is the number of letters and digits before
-    /// it in its word.
+    /// Returns the thousandths of a token for a character. `word_length` is the number of letters and digits
+    /// before the character in its word.
     const fn weight(self, before: Self, word_length: u32) -> i64 {
-        /// Longer words are codes, of which tokenizers know few parts.
+        /// Longer words are usually codes, which tokenizers split into many tokens.
         const LONG_WORD: u32 = 24;
         match (self, before) {
             // A space belongs to the word after it. A run of spaces is one token.
@@ -128,7 +130,7 @@ impl Class {
             (Self::LineEnd, Self::LineEnd) => 150,
             (Self::LineEnd, _) => 500,
             (Self::Lower | Self::Upper, _) if word_length >= LONG_WORD => 600,
-            // A number of several digits is one token, or as many as it has digits.
+            // Tokenizers make one token of a number, or one of each digit.
             (Self::Digit, _) => 550,
             (Self::Lower, Self::Digit) | (Self::Upper, Self::Digit | Self::Lower) => 500,
             (Self::Lower, _) => 230,

@@ -1,4 +1,4 @@
-//! Readers of token counts, in all forms that servers write.
+//! Readers of token counts, in all forms that servers send.
 //!
 //! | place or count | members |
 //! |---|---|
@@ -23,12 +23,12 @@ use crate::lenient::{Gather, Lenient, Name};
 use catalog::{Component, ServiceTier};
 
 impl Usage {
-    /// Reads the `usage` of a chat, a completion or a response; `None` without a count of the prompt and of the
-    /// answer.
+    /// Reads the `usage` object of a chat, a completion or a response. Returns `None` if the tokens of the
+    /// prompt or of the answer can't be determined.
     ///
-    /// A total that is larger than its parts has tokens that they lack: xAI and Gemini count reasoning only there.
-    /// If the rest equals the cached tokens, it belongs to the prompt. If it equals the cached tokens and the
-    /// reasoning, each gets its part.
+    /// A total that is larger than the sum of both counts includes additional tokens: xAI and Gemini count
+    /// reasoning only in the total. If the difference equals the cached tokens, it belongs to the prompt. If
+    /// it equals the cached tokens plus the reasoning, each is added to its count.
     pub fn read(value: &[u8]) -> Option<Self> {
         let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).ok()?;
         let Members { prompt, completion, total, cached, reasoning, .. } = members;
@@ -49,13 +49,14 @@ impl Usage {
         Some(Self { prompt_tokens, completion_tokens, cached_prompt_tokens, parts: members.parts() })
     }
 
-    /// Reads the counts of a `usage` that [`read`](Self::read) can't read as a whole.
+    /// Reads the counts of a `usage` object that [`read`](Self::read) can't read as a whole.
     pub(crate) fn read_partial(value: &[u8]) -> Partial {
         let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).unwrap_or_default();
         Partial::new(members.prompt, members.completion, members.cached, members.parts())
     }
 
-    /// Reads the `usage` of embeddings, which has no tokens of an answer. Some servers write only the total.
+    /// Reads the `usage` object of embeddings, which has no tokens of an answer. Some servers send only the
+    /// total.
     pub fn read_embeddings(value: &[u8]) -> Option<Self> {
         let Lenient(members) = serde_json::from_slice::<Lenient<Members>>(value).ok()?;
         let prompt_tokens = known(members.prompt, members.total)?;
@@ -63,7 +64,7 @@ impl Usage {
         Some(Self { prompt_tokens, completion_tokens: 0, cached_prompt_tokens, parts: members.parts() })
     }
 
-    /// Reads llama.cpp's `timings`, where the prompt is counted without its cached part.
+    /// Reads llama.cpp's `timings`, whose count of the prompt excludes its cached part.
     pub fn read_timings(value: &[u8]) -> Option<Self> {
         let Lenient(Timings { prompt, cached, predicted }) = serde_json::from_slice(value).ok()?;
         let prompt_tokens = prompt?.saturating_add(cached.unwrap_or_default());
@@ -82,10 +83,10 @@ impl Usage {
     }
 }
 
-/// The `usage` of a message, whole or in an event. Its counts are totals, not differences.
+/// The `usage` object of a message, or of one of its events. The counts are totals, not differences.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct MessageUsage {
-    /// Tokens of the prompt, without those from a cache or written to one.
+    /// Tokens of the prompt, excluding tokens read from or written to a cache.
     input: Option<i64>,
     output: Option<i64>,
     cache_read: Option<i64>,
@@ -99,7 +100,7 @@ pub(crate) struct MessageUsage {
 }
 
 impl MessageUsage {
-    /// Reads a `usage`; missing counts are absent.
+    /// Reads a `usage` object. Missing counts are `None`.
     pub(crate) fn read(value: &[u8]) -> Self {
         serde_json::from_slice::<Lenient<Self>>(value).unwrap_or_default().0
     }
@@ -120,7 +121,7 @@ impl MessageUsage {
         self.service_tier = more.service_tier.or(self.service_tier);
     }
 
-    /// Returns the larger of both counts of each kind.
+    /// Returns the larger of the two counts of each kind.
     fn max(self, other: Self) -> Self {
         Self {
             input: self.input.max(other.input),
@@ -134,8 +135,9 @@ impl MessageUsage {
         }
     }
 
-    /// Adds the counts of a later usage. Zeros don't reset counts. A later usage that counts as much of the prompt
-    /// as before divides it anew, because vLLM reports only at the end how much came from its cache.
+    /// Returns the counts, updated by a later `usage` object. Zeros don't reset counts. If the later object
+    /// counts at least as many tokens of the prompt, its parts of the prompt replace the earlier parts,
+    /// because vLLM reports cached tokens only at the end.
     #[must_use]
     pub(crate) fn then(self, later: Self) -> Self {
         let later = Self {
@@ -158,7 +160,7 @@ impl MessageUsage {
         }
     }
 
-    /// Returns the usage so far; `None` while the prompt isn't counted.
+    /// Returns the usage so far; `None` until the prompt is counted.
     pub(crate) fn total(self) -> Option<Usage> {
         self.input.or(self.cache_read)?;
         Some(Usage {
@@ -169,8 +171,8 @@ impl MessageUsage {
         })
     }
 
-    /// Returns the parts that the usage reports. Tokens written to a cache for an unknown time count as kept for 5
-    /// minutes, the default.
+    /// Returns the parts that the `usage` object reports. Tokens written to a cache for an unknown time count
+    /// as kept for five minutes, the default.
     fn parts(self) -> ReportedParts {
         let hour = self.cache_creation.map(|all| self.cached_for_an_hour.unwrap_or_default().min(all));
         let minutes_5 = self.cache_creation.zip(hour).map(|(all, hour)| all - hour);
@@ -186,7 +188,7 @@ impl MessageUsage {
         self.service_tier
     }
 
-    /// Returns the counts of an incomplete usage.
+    /// Returns the counts of an incomplete `usage` object.
     pub(crate) fn partial(self) -> Partial {
         let prompt = self.total().map(|total| total.prompt_tokens);
         Partial::new(prompt, self.output, self.cache_read, self.parts())
@@ -196,7 +198,7 @@ impl MessageUsage {
         [self.input, self.cache_read, self.cache_creation].into_iter().flatten().fold(0, i64::saturating_add)
     }
 
-    /// Returns `true` if the answer is counted.
+    /// Returns `true` if the tokens of the answer are counted.
     pub(crate) fn has_output(self) -> bool {
         self.output.is_some()
     }
@@ -243,16 +245,17 @@ impl<'de> Gather<'de> for MessageUsage {
             };
             *count = members.next_value::<Lenient<Tokens>>()?.0.0;
         }
-        // The sum of both times is the count next to it, which some servers leave out.
+        // The count next to the split is its sum, which some servers omit.
         self.cache_creation = self.cache_creation.or(creation.sum());
         self.cached_for_an_hour = creation.hour;
-        // The counts next to the iterations don't include those that compact the conversation, which are billed.
+        // The counts next to the iterations don't include iterations that compact the conversation, which are
+        // billed, too.
         *self = self.max(iterations);
         Ok(())
     }
 }
 
-/// The sum of a model's runs for one of Anthropic's messages.
+/// The sum of a model's iterations for one of Anthropic's messages.
 #[derive(Default)]
 struct Iterations(MessageUsage);
 

@@ -10,13 +10,13 @@ use super::{DemoAnswer, Reply};
 /// The form of the choices.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
-    /// With messages and their deltas.
+    /// Choices with messages or deltas.
     Chat,
-    /// With text.
+    /// Choices with text.
     Text,
 }
 
-/// Answers with this number of choices, each with all the words.
+/// Returns the answer with this number of choices, each with the whole text.
 pub(super) fn answer(reply: &Reply, form: Form, choices: usize) -> DemoAnswer {
     let answer = Answer { reply, form, choices };
     if reply.is_stream { DemoAnswer { chunks: answer.events() } } else { DemoAnswer::whole(&answer.whole()) }
@@ -52,7 +52,7 @@ impl Answer<'_> {
         self.object(object, &choices.into(), &self.usage(self.reply.words.len() * self.choices))
     }
 
-    /// Returns the events of a stream: the choices take turns.
+    /// Returns the events of a stream, in which the choices alternate.
     fn events(&self) -> VecDeque<Bytes> {
         let mut events = VecDeque::new();
         let mut generated = 0;

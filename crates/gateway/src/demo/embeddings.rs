@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{DemoAnswer, Reply, Request, has_tokens};
 
-/// The length of vectors of a model without a dimension.
+/// The length of vectors if the model has no dimension.
 const DIMENSIONS: usize = 8;
-/// The longest vector.
+/// Maximum length of a vector.
 const MAX_DIMENSIONS: usize = 4_096;
 
-/// Answers with a vector for each input.
+/// Returns the answer with a vector for each input.
 pub(super) fn answer(reply: &Reply, request: &Request, dimension: Option<i64>) -> DemoAnswer {
     let asked = request.dimensions.and_then(|dimensions| usize::try_from(dimensions).ok());
     let of_model = dimension.and_then(|dimension| usize::try_from(dimension).ok());
@@ -35,7 +35,7 @@ pub(super) fn answer(reply: &Reply, request: &Request, dimension: Option<i64>) -
     }))
 }
 
-/// Returns a vector of length 1.
+/// Returns a vector whose norm is 1.
 fn vector(text: &str, dimensions: usize) -> Vec<f32> {
     let mut vector = vec![0.0_f32; dimensions];
     for byte in text.bytes() {

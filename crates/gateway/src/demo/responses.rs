@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{DemoAnswer, Reply, named_event};
 
-/// Answers with one message.
+/// Returns the answer, which has a single message.
 pub(super) fn answer(reply: &Reply) -> DemoAnswer {
     let status = if reply.is_cut { "incomplete" } else { "completed" };
     let whole = response(reply, status, &json!([message(&reply.text(), "completed")]), &usage(reply));
@@ -51,7 +51,7 @@ fn events(reply: &Reply, status: &str, whole: &Value) -> VecDeque<Bytes> {
     events.0
 }
 
-/// Events, which are numbered.
+/// The events of a stream, which are numbered.
 #[derive(Default)]
 struct Events(VecDeque<Bytes>);
 

@@ -14,8 +14,8 @@ const MAX_PARAM_CHARS: usize = 64;
 const CONTEXT_WORDS: [&str; 3] =
     ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"];
 
-/// Parts of messages for a prompt that is too long, where no code shows it, in lower case. All parts of an entry
-/// must be present.
+/// Parts of messages about a prompt that is too long, in lower case, for servers without a code. All parts of
+/// an entry must be present.
 const CONTEXT_PHRASES: [&[&str]; 13] = [
     // OpenAI, older vLLM, DeepSeek, Mistral
     &["maximum context length"],
@@ -43,7 +43,7 @@ const CONTEXT_PHRASES: [&[&str]; 13] = [
     &["`inputs` must have less than"],
 ];
 
-/// Codes and types that servers use when the credential or the account of the operator is at fault.
+/// Codes and types that servers use for problems of the operator's credential or account.
 const ACCOUNT_WORDS: [&str; 6] = [
     "invalid_api_key",
     "insufficient_quota",
@@ -68,16 +68,16 @@ const ACCOUNT_PHRASES: [&str; 7] = [
     "insufficient balance",
 ];
 
-/// An error of an upstream, as far as a client may see it.
+/// An error of an upstream, reduced to the parts that a client may see.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct UpstreamError {
     /// The message, without anything that reveals the upstream.
     pub message: Option<String>,
-    /// The member of the request that it names.
+    /// The member of the request that the error names.
     param: Option<String>,
-    /// The words that show its meaning: its code and its type, in lower case.
+    /// The code and the type of the error, in lower case.
     words: Vec<String>,
-    /// The status that it names.
+    /// The status that the error names.
     status: Option<u16>,
 }
 
@@ -111,12 +111,12 @@ impl UpstreamError {
         self.param = self.param.take().or(param);
     }
 
-    /// Returns its code and its type, for the log.
+    /// Returns the code and the type, for the log.
     pub(crate) fn words(&self) -> String {
         self.words.join(", ")
     }
 
-    /// Returns the status that it names, or that its type stands for.
+    /// Returns the status that the error names, or the status that its type stands for.
     pub fn status(&self) -> Option<u16> {
         self.status.or_else(|| {
             self.words.iter().find_map(|word| match word.replace([' ', '_'], "").as_str() {
@@ -139,7 +139,7 @@ impl UpstreamError {
         })
     }
 
-    /// Returns whether it is about the credential or the account that the operator uses at the upstream.
+    /// Returns whether the error is about the operator's credential or account at the upstream.
     pub(crate) fn is_of_account(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default().to_lowercase();
         self.status == Some(402)
@@ -147,15 +147,15 @@ impl UpstreamError {
             || ACCOUNT_PHRASES.into_iter().any(|part| message.contains(part))
     }
 
-    /// Returns whether it means that the prompt is too long for the model.
+    /// Returns whether the error means that the prompt is too long for the model.
     pub fn is_context_length(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default().to_lowercase();
         self.words.iter().any(|word| CONTEXT_WORDS.contains(&word.as_str()))
             || CONTEXT_PHRASES.into_iter().any(|parts| parts.iter().all(|part| message.contains(part)))
     }
 
-    /// Returns the error for a client that sent an invalid request, with the upstream's message and the member that
-    /// it names.
+    /// Returns the error for a client that sent an invalid request, with the upstream's message and the named
+    /// member.
     pub(crate) fn of_client(self, code: Code) -> Error {
         let is_context = code == Code::InvalidRequest && self.is_context_length();
         let error = Error::new(if is_context { Code::ContextLengthExceeded } else { code });
@@ -164,7 +164,7 @@ impl UpstreamError {
         Error { param: self.param.map(Into::into), ..error.message(message) }
     }
 
-    /// Returns the error that ends a stream that had begun. A client's mistake is reported; problems of the
+    /// Returns the error that ends a stream. Mistakes of the client are reported in detail; problems of the
     /// upstream aren't.
     pub(crate) fn in_stream(self) -> Error {
         match self.status() {
@@ -218,7 +218,7 @@ impl<'de> Gather<'de> for Members {
     }
 }
 
-/// Returns whether a text is the path of a member of a request, and nothing else.
+/// Returns whether a text has the form of a path to a member of a request.
 fn is_param(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.[]".contains(&byte);
     !text.is_empty() && text.len() <= MAX_PARAM_CHARS && text.bytes().all(is_part)

@@ -81,7 +81,7 @@ fn messages_are_short_and_one_line() {
     let long = |chars: usize| read(&format!("{{\"error\":\"{}\"}}", "é".repeat(chars))).unwrap();
     assert_eq!(long(MAX_MESSAGE_CHARS), "é".repeat(MAX_MESSAGE_CHARS));
     assert_eq!(long(MAX_MESSAGE_CHARS + 1), format!("{}…", "é".repeat(MAX_MESSAGE_CHARS - 1)));
-    // An address at the limit isn't cut before it is found.
+    // An address at the length limit is removed, too.
     let border = format!("{{\"error\":\"{}10.0.0.5 and more\"}}", "x".repeat(MAX_MESSAGE_CHARS - 4));
     assert!(!read(&border).unwrap().contains("10."), "{border}");
     let many = r#"{"loc":["a"],"msg":"b"},"#.repeat(50);

@@ -1,11 +1,11 @@
-//! Texts that lax readers of JSON accept and strict ones refuse, made readable without moving a byte.
+//! Repair of texts that lenient JSON parsers accept and strict parsers refuse. No byte changes its position.
 //!
 //! | deviation | written by | replaced with |
 //! |---|---|---|
 //! | an unpaired surrogate as an escape (`\ud83d` alone), or an incomplete UTF-8 sequence | servers that cut a token's text, or a client's text | a space, or `?` for each byte |
 //! | `NaN`, `Infinity`, `-Infinity` | Python's `json` | `0` |
 //! | control characters within strings | servers that don't escape them | a space |
-//! | a byte order mark | editors; RFC 8259, section 8.1, lets a reader ignore it | spaces |
+//! | a byte order mark | editors; RFC 8259, section 8.1, allows parsers to ignore it | spaces |
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -18,8 +18,9 @@ pub(super) enum Laxity {
     Everything,
 }
 
-/// Returns a text of the same length whose members are at the same positions; `None` if nothing has to be replaced.
-/// A name with an unpaired surrogate stays unchanged, because readers could disagree about which name it is.
+/// Returns a text of the same length whose members are at the same positions; `None` if nothing has to be
+/// replaced. A name with an unpaired surrogate stays unchanged, because parsers could disagree about the
+/// name.
 pub(super) fn readable(text: &[u8], laxity: Laxity) -> Option<Vec<u8>> {
     let mut repair = Repair { text: text.to_vec(), is_changed: false };
     repair.escapes();
@@ -64,8 +65,8 @@ impl Repair {
         }
     }
 
-    /// Returns the string that continues here. Its end is searched for only once, no matter how many escapes it
-    /// has.
+    /// Returns the string that contains this position. The end of each string is searched for only once, no
+    /// matter how many escapes the string has.
     fn string_at(&self, at: usize, last: &mut StringEnd) -> StringEnd {
         if at >= last.end {
             let end = super::end_of_string(&self.text, at);
@@ -121,8 +122,8 @@ pub(super) fn has_unpaired_surrogate(text: &[u8]) -> bool {
     next_unpaired(text, &mut 0).is_some()
 }
 
-/// Returns the position of the next unpaired surrogate written as an escape, starting at `at`, and moves `at` after
-/// it.
+/// Returns the position of the next unpaired surrogate written as an escape, starting at `at`, and moves `at`
+/// after it.
 fn next_unpaired(text: &[u8], at: &mut usize) -> Option<usize> {
     loop {
         let place = *at + memchr::memchr(b'\\', text.get(*at..)?)?;
@@ -135,7 +136,7 @@ fn next_unpaired(text: &[u8], at: &mut usize) -> Option<usize> {
     }
 }
 
-/// Returns the number of the escape `\uXXXX` at this position.
+/// Returns the code unit of the escape `\uXXXX` at this position.
 fn unit_at(text: &[u8], at: usize) -> Option<u16> {
     let escape = text.get(at..at + 6)?;
     let digits = std::str::from_utf8(escape.strip_prefix(b"\\u")?).ok()?;
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(read(br#"{"a":"\udfff"}"#, Laxity::Escapes).as_deref(), Some(r#"{"a":"\u0020"}"#));
     }
 
-    /// A regression test: the end of the string used to be searched for at each of them, which took hours.
+    /// A regression test: the end of the string used to be searched for at each surrogate, which took hours.
     #[test]
     fn many_unpaired_surrogates_take_linear_time() {
         let text = format!(r#"{{"a":"{}"}}"#, r"\ud83d".repeat(700_000));

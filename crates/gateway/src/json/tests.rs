@@ -164,14 +164,15 @@ proptest! {
             }
         }
         prop_assert_eq!(&serde_json::from_slice::<Map<_, _>>(&result).unwrap(), &expected);
-        // The other members are unchanged byte for byte, in their order.
+        // The other members are unchanged byte for byte and in the same order.
         let mut rest = std::str::from_utf8(&result).unwrap();
         for (name, text, _) in own.iter().filter(|(name, _, _)| !touched.contains(name)) {
             let after = rest.split_once(text.as_str()).map(|(_, after)| after);
             prop_assert!(after.is_some(), "{} {}", name, rest);
             rest = after.unwrap();
         }
-        // A member that keeps its name keeps its position, and setting the old value again restores the text.
+        // If only values change, members keep their positions, and setting the old values again restores the
+        // text.
         let back: Vec<_> = members.iter().map(|(name, value, _)| (ALL[*name], Some(*value))).collect();
         let kept = changes.iter().all(|(name, value)| value.is_some() && own.iter().any(|(n, _, _)| n == name));
         if kept {

@@ -1,4 +1,4 @@
-//! Media from servers on this machine, whose addresses the tests allow.
+//! Media from servers on this machine. The tests allow private addresses.
 
 use std::net::Ipv4Addr;
 use std::sync::Mutex;

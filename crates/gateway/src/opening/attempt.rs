@@ -24,15 +24,15 @@ use crate::{demo, learning, prefix_cache};
 use catalog::{OnDisconnect, Route};
 use kernel::error::{Code, Error};
 
-/// The maximum number of bytes of an answer that isn't streamed. A key has enough memory for it in addition to the
-/// largest request.
+/// The maximum number of bytes of an answer that isn't streamed. The memory of an API key is sufficient for
+/// such an answer in addition to the largest request.
 pub(crate) const MAX_PLAIN_BYTES: usize = 64 << 20;
 
 /// An attempt of a call at one upstream.
 pub(super) struct Attempt<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) call: &'a Admitted,
-    /// The request that is sent: that of the call, or the same with its media inlined.
+    /// The request to send: the request of the call, possibly with its media inlined.
     pub(super) outgoing: &'a ModelRequest,
     /// The salt that separates the upstream's cache by organization.
     pub(super) cache_salt: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct Attempt<'a> {
 /// The deadlines of an attempt.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
-    /// The deadline for the beginning of a stream, which signs of life extend.
+    /// The deadline for the first event of a stream. Comments and other signs of life extend it.
     pub(super) first_event: Instant,
     /// The deadline for the end of the answer.
     pub(super) total: Instant,
@@ -60,10 +60,10 @@ enum First {
 /// The response of an upstream.
 pub(super) enum Response {
     Good(UpstreamBody),
-    /// 400, perhaps because of a field that was added here, which the message names. Otherwise, the client gets the
-    /// failure.
+    /// 400 with a message that names an injected field, which may be the reason. If it isn't, the client gets
+    /// the failure.
     FieldRefused(InjectedField, Failure),
-    /// The prompt and the limit that was added have more tokens than the context. With this limit, they fit.
+    /// The prompt and the injected limit exceed the context. With this limit, they fit.
     LimitTooLarge(i64, Failure),
 }
 
@@ -142,8 +142,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Returns the fields to send after one was refused; `None` if the client gets the refusal. The client chose
-    /// the request, and thus the message, so whether it is true is checked without the client's request.
+    /// Returns the fields to send after a field was refused; `None` if the client gets the refusal. The
+    /// client's request can influence the upstream's message, so a probe verifies the refusal.
     async fn without(&self, field: InjectedField, sent: Injection) -> Option<Injection> {
         let operation = self.call.request.operation;
         let learned = learning::learn(self.gateway, self.transport, self.route, operation).await;
@@ -192,7 +192,7 @@ impl Attempt<'_> {
         })
     }
 
-    /// Returns the end of an answer that has too many bytes. The upstream has generated it, so it is charged.
+    /// Returns the result for an answer with too many bytes. The upstream has generated it, so it is charged.
     fn too_long(&self, tail: &[u8]) -> Opened {
         self.warn(&format!("its answer has more than {MAX_PLAIN_BYTES} bytes"));
         let request = &self.call.request;
@@ -231,13 +231,13 @@ impl Attempt<'_> {
                 .map(|answer| Response::Good(UpstreamBody::Demo(answer)))
                 .ok_or_else(|| self.fail("no text"));
         }
-        // The copy is kept until the response begins. It is sent again if the connection was closed in the
-        // meantime.
+        // The body is kept until the response begins, because it is sent again if the connection was closed
+        // in the meantime.
         let _copy = self.gateway.take_memory(self.call.holder, body.len()).map_err(Failure::last)?;
         let mut headers = request_headers(telemetry::request_id(), self.call.request.is_stream);
         let query = self.call.anthropic.add_to(&mut headers, &self.route.upstream);
         let path = format!("{}{query}", self.call.request.operation.path());
-        // An answer that isn't streamed is generated to its end even if the client leaves.
+        // An answer that isn't streamed is generated completely, even if the client leaves.
         let is_awaited =
             !self.call.request.is_stream || self.route.upstream.on_disconnect != OnDisconnect::Cancel;
         self.call.stage.begin(is_awaited);
@@ -269,7 +269,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the error of an answer that has too many bytes.
+/// Returns the error for an answer with too many bytes.
 pub(crate) fn too_long_error() -> Error {
     let message = format!(
         "The answer has more than {} MiB, which is too large to pass on, and is charged. Ask for less at once: fewer \

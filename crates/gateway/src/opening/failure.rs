@@ -9,8 +9,8 @@ pub(super) struct Failure {
     /// `true` if another upstream may be asked.
     pub(super) may_move_on: bool,
     pub(super) verdict: Verdict,
-    /// The refusal of the upstream. It is logged once the attempt has failed because of it, since the upstream may
-    /// be tried again.
+    /// The refusal of the upstream. It is logged only if the attempt fails because of it, since the upstream
+    /// may be tried again.
     pub(super) refusal: Option<Box<Refusal>>,
 }
 
@@ -29,9 +29,9 @@ pub(super) enum Fault {
     Request,
     /// The upstream.
     Upstream,
-    /// The operator: the catalog routes to a model or path that the upstream doesn't have.
+    /// The operator, whose catalog routes to a model or path that the upstream doesn't have.
     Route,
-    /// The operator: the credential, or the balance of its account.
+    /// The operator, because of the credential or the account's balance.
     Account,
 }
 
@@ -94,7 +94,8 @@ mod tests {
 
     use super::*;
 
-    /// Every call gets such a refusal. The client can't help it, and another upstream may have a working account.
+    /// Every call gets such a refusal. The client isn't at fault, and another upstream may have a working
+    /// account.
     #[test]
     fn refusals_of_an_account_are_not_the_mistake_of_a_client() {
         let read =

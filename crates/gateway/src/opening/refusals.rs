@@ -1,4 +1,5 @@
-//! The consequences of a failed attempt: for the client, for the upstream, and for whether another one is tried.
+//! The consequences of a failed attempt for the client and the upstream, and whether another upstream is
+//! tried.
 
 use http::{HeaderMap, StatusCode, header};
 use hyper::body::Bytes;
@@ -34,20 +35,21 @@ impl Attempt<'_> {
         }
     }
 
-    /// Returns the limit that fits, if the upstream refuses the sent one because the prompt is so long.
+    /// Returns a token limit that fits, if the upstream refused the sent limit because of the length of the
+    /// prompt.
     fn rest_of_context(&self, error: &UpstreamError) -> Option<i64> {
         let context_length = self.call.model.context_length.filter(|_| self.call.is_limit_ours())?;
         rest_of_context(error.message.as_deref()?, context_length, self.call.max_tokens)
     }
 
-    /// Translates an error at the beginning of a stream, or one that is the whole answer; vLLM has sent status 200
-    /// by then. Without a status, it is a failure of the upstream.
+    /// Translates an error at the beginning of a stream, or an error that is the whole answer, after status
+    /// 200, as vLLM sends it. Without a status in the error, it is a failure of the upstream.
     pub(super) fn refused_with_200(&self, error: UpstreamError) -> Failure {
         let is_context_length = error.is_context_length();
         let status = error.status().unwrap_or(if is_context_length { 400 } else { 500 });
         let how = format!("its answer is an error, like a status of {status}");
         let failure = self.failure(status, &how, error, None);
-        // The request may be the reason, and one client must not close an upstream for all.
+        // The request may be the reason, and one client must not make an upstream unavailable to all.
         let verdict = if failure.verdict == Verdict::Fails { Verdict::Unknown } else { failure.verdict };
         failure.with(verdict)
     }
@@ -55,7 +57,7 @@ impl Attempt<'_> {
     /// Returns the failure for a status.
     fn failure(&self, status: u16, how: &str, error: UpstreamError, retry_after_s: Option<u64>) -> Failure {
         let message = error.message.clone();
-        // The client knows the model by another name.
+        // The client uses another name for the model.
         let error = error.renamed(&self.route.model, &self.call.request.model);
         let (fault, failure) = Failure::of(status, error, retry_after_s);
         Failure {
@@ -76,7 +78,7 @@ impl Attempt<'_> {
             return;
         }
         self.warn(how);
-        // Every call runs into it, so it is logged only from time to time.
+        // Every call has the same problem, so it is logged only from time to time.
         let is_due = |what| self.transport.complaints().is_due(model, what, self.gateway.clock.steady_ms());
         let path = self.call.request.operation.path();
         match fault {
@@ -115,9 +117,10 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the number of tokens left in a context, from a message with the number of tokens of the prompt: a number
-/// that is too large only together with the limit. If the server's own context is smaller than the catalog's, it is
-/// such a number, too. Of two such numbers, the larger is the context, unless the message contains the catalog's.
+/// Returns the number of tokens left in a context, determined from a message that contains the number of
+/// tokens of the prompt. This is a number that exceeds the context only together with the limit. If the
+/// server's context is smaller than the catalog's, it is such a number, too. Of two such numbers, the larger
+/// is the context, unless the message also contains the catalog's context.
 fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64> {
     let numbers =
         message.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<i64>().ok());
@@ -125,19 +128,20 @@ fn rest_of_context(message: &str, context_length: i64, limit: i64) -> Option<i64
         *tokens < context_length && *tokens != limit && tokens.saturating_add(limit) > context_length
     };
     let is_named = numbers.clone().any(|tokens| tokens == context_length);
-    // Other numbers, such as that of the tokens left, are smaller.
+    // Other numbers, such as the number of tokens left, are smaller.
     let largest = numbers.clone().filter(is_candidate).max()?;
     let next = numbers.filter(is_candidate).filter(|tokens| *tokens < largest && !is_named).max();
     let rest = next.map_or(context_length - largest, |prompt| largest - prompt);
     Some(rest).filter(|rest| *rest < limit)
 }
 
-/// Returns the seconds that an upstream asks to wait, at most a minute: by then others may have room.
+/// Returns the wait that an upstream requests, in seconds: at most a minute, because other upstreams may have
+/// capacity by then.
 fn retry_after_s(headers: &HeaderMap) -> Option<u64> {
     const MAX_S: u64 = 60;
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let seconds: f64 = value.parse().ok().filter(|seconds| *seconds >= 0.0)?;
-    // A number that is too large is the largest one.
+    // The conversion saturates.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -20,7 +20,7 @@ pub struct Parts {
     pub videos: i64,
     /// `file` and `document`.
     pub files: i64,
-    /// Remote parts, by URL or id, whose size isn't known here. They are also counted above.
+    /// Remote parts, by URL or id, whose size isn't known. They are also included in the counts above.
     pub remote: i64,
 }
 
@@ -37,7 +37,7 @@ pub struct Contents {
     pub text: TextTokens,
     /// The number of tokens in texts that were sent as tokens.
     pub tokens: i64,
-    /// `true` if an item refers to another one that is stored at an upstream.
+    /// `true` if an item refers to an item that is stored at an upstream.
     pub has_references: bool,
 }
 
@@ -45,8 +45,8 @@ pub struct Contents {
 #[derive(Debug)]
 pub(super) struct ContentsValue {
     pub(super) contents: Contents,
-    /// The replacement of the value when its type and its length are checked. An array becomes an array with its
-    /// number of texts as the only item.
+    /// The value that stands in for the contents when their type and length are checked. An array is
+    /// represented by an array whose only item is the number of texts.
     pub(super) stand_in: Json<'static>,
 }
 
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for ContentsValue {
 #[derive(Default)]
 struct Counted {
     contents: Contents,
-    /// `true` if some items are tokens, which together are one text.
+    /// `true` if some items are tokens, which together form one text.
     has_tokens: bool,
     kind: ValueKind,
 }
@@ -126,8 +126,8 @@ impl Parts {
         self.remote += more.remote;
     }
 
-    /// Returns the kind of part for a name: the type of a part, or the name of the member with its content, because
-    /// some upstreams read a part without its type.
+    /// Returns the kind of part for a name: the type of a part, or the name of the member with its content,
+    /// because some upstreams read a part without its type.
     fn of(name: &str) -> Self {
         let none = Self::default();
         match name {
@@ -141,7 +141,7 @@ impl Parts {
         }
     }
 
-    /// Combines the kinds by the type and by the member names of one part, and counts each kind once.
+    /// Combines the kinds derived from the type and the member names of one part, counting each kind once.
     fn combine(&mut self, other: Self) {
         self.images = self.images.max(other.images);
         self.audios = self.audios.max(other.audios);
@@ -187,7 +187,7 @@ impl<'de> Gather<'de> for Item {
     fn object<A: MapAccess<'de>>(&mut self, mut members: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = members.next_key()? {
             match name.as_ref() {
-                // A repeated `content` counts too, because upstreams differ in which one they read.
+                // A repeated `content` counts, too, because upstreams differ in which one they read.
                 "content" | "output" => {
                     let Lenient(Content(part)) = members.next_value()?;
                     self.parts.add(part.parts);
@@ -243,7 +243,7 @@ impl Gather<'_> for ItemType {
     }
 }
 
-/// The parts of one content: a text, an array, or one part alone.
+/// The parts of a content, which is a text, an array, or a single part.
 #[derive(Default)]
 struct Content(Part);
 
@@ -265,7 +265,7 @@ impl<'de> Gather<'de> for Content {
     }
 }
 
-/// A part, with the parts inside it: the result of a tool has contents of its own.
+/// A part with its nested parts: the result of a tool has its own contents.
 #[derive(Clone, Copy, Default)]
 struct Part {
     parts: Parts,
@@ -322,13 +322,14 @@ impl<'de> Gather<'de> for Part {
     }
 }
 
-/// Reads the value of a member with a medium. Returns its tokens, and whether it is remote.
+/// Reads the value of a member with media. Returns the number of tokens, and whether the content is remote.
 fn medium<'de, K: reading::Kind, A: MapAccess<'de>>(members: &mut A) -> Result<(TextTokens, bool), A::Error> {
     let Inline { tokens, is_remote, .. } = inline::<K, A>(members)?;
     Ok((tokens, is_remote))
 }
 
-/// Reads the value of a member, and returns the tokens of its text. Some members have no text of a prompt.
+/// Reads the value of a member, and returns the tokens of its text. Members that aren't part of the prompt
+/// have no tokens.
 fn text_of<'de, A: MapAccess<'de>>(name: &str, members: &mut A) -> Result<TextTokens, A::Error> {
     if matches!(name, "name" | "filename" | "detail" | "uuid") {
         members.next_value::<IgnoredAny>()?;

@@ -1,18 +1,19 @@
-//! The names of fields that upstreams get or don't get, by the operator of the upstream, and values that cost more.
+//! The names of fields that are forwarded to upstreams or refused, depending on who runs the upstream, and
+//! values that cost extra.
 
 use std::borrow::Cow;
 
 use crate::operation::Operation;
 
-/// The fields that the operator's own servers don't get.
+/// The fields that aren't forwarded to the operator's own servers.
 pub(super) const OWN_REFUSED: &[&str] = &[
-    // Take precedence over other calls, or choose where a call is served.
+    // Give a call precedence over other calls, or choose the server that handles it.
     "priority",
     "data_parallel_rank",
     "routed_dp_rank",
     "disagg_prefill_dp_rank",
     "id_slot",
-    // Name requests, sessions and caches, which may be another client's.
+    // Refer to requests, sessions and caches, possibly of another client.
     "request_id",
     "rid",
     "session_id",
@@ -24,7 +25,7 @@ pub(super) const OWN_REFUSED: &[&str] = &[
     "previous_response",
     "previous_input_messages",
     "ngram_corpus_id",
-    // Name hosts or files.
+    // Refer to hosts or files.
     "kv_transfer_params",
     "ec_transfer_params",
     "bootstrap_host",
@@ -34,14 +35,14 @@ pub(super) const OWN_REFUSED: &[&str] = &[
     "lora",
     "mcp_servers",
     "container",
-    // Are programs, or become part of one.
+    // Contain programs, or parts of programs.
     "chat_template",
     "custom_logit_processor",
     "custom_params",
     "logits_processors",
     "vllm_xargs",
     "prompt_embeds",
-    // Cost more than the usage shows.
+    // Cost more than the reported usage.
     "use_beam_search",
     "prompt_logprobs",
     "return_hidden_states",
@@ -49,11 +50,11 @@ pub(super) const OWN_REFUSED: &[&str] = &[
     "mm_processor_kwargs",
     "media_io_kwargs",
     "images_config",
-    // Are names in the server's metrics.
+    // Appear as names in the server's metrics.
     "custom_labels",
 ];
 
-/// The fields of every operation that a provider gets: sampling, and names for the provider's own records.
+/// The fields that are forwarded to a provider in every operation.
 const PROVIDER_COMMON: &[&str] = &["model", "stream", "stream_options", "user"];
 
 /// The fields that control the generated text.
@@ -144,7 +145,7 @@ const PROVIDER_MESSAGES: &[&str] = &[
     "speed",
 ];
 
-/// Returns every name of a field that is listed here.
+/// Returns the names of all fields in these lists.
 pub(super) fn listed() -> impl Iterator<Item = &'static str> {
     let lists = [
         OWN_REFUSED,
@@ -159,7 +160,7 @@ pub(super) fn listed() -> impl Iterator<Item = &'static str> {
     lists.into_iter().flatten().copied()
 }
 
-/// Returns `true` if a provider gets the field.
+/// Returns `true` if the field is forwarded to a provider.
 pub(super) fn passes_to_provider(operation: Operation, name: &str) -> bool {
     let (own, has_sampling) = match operation {
         Operation::ChatCompletions => (PROVIDER_CHAT, true),
@@ -173,8 +174,8 @@ pub(super) fn passes_to_provider(operation: Operation, name: &str) -> bool {
         || (has_sampling && PROVIDER_SAMPLING.contains(&name))
 }
 
-/// Returns `true` unless the value of a field, as JSON, may cost more than other values. An unusual spelling of a
-/// value may.
+/// Returns `true` unless the value of a field, as JSON, may cost extra. A value in an unusual spelling counts
+/// as costly.
 pub(super) fn is_harmless(name: &str, value: &str) -> bool {
     const INCLUDED: [&str; 2] = ["reasoning.encrypted_content", "message.output_text.logprobs"];
     let texts =

@@ -1,4 +1,4 @@
-//! The members of requests that are used here, for each operation.
+//! The members of requests that the gateway uses, for each operation.
 
 use input::fields::{Field, Location, Problems, Sent, read};
 use input::json::{Json, Members};
@@ -13,7 +13,7 @@ use crate::operation::Operation;
 const MAX_TEXTS: i64 = 2_048;
 
 type Tokens = Integer<1, MAX_TOKENS>;
-/// 0 requests only the prompt: for its log probabilities, or to have it cached.
+/// A limit of 0 requests no answer, for example to get the prompt's log probabilities or to cache the prompt.
 type TokensOrNone = Integer<0, MAX_TOKENS>;
 type Choices = Integer<1, 128>;
 
@@ -24,7 +24,7 @@ pub(super) struct Fields {
     pub(super) include_usage: bool,
     pub(super) continuous_usage: bool,
     pub(super) timings_per_token: bool,
-    /// The member by the name of [`Operation::limit`].
+    /// The member named by [`Operation::limit`].
     pub(super) max_tokens: Option<i64>,
     pub(super) max_completion_tokens: Option<i64>,
     pub(super) n: i64,
@@ -32,7 +32,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Returns the names of the members that an operation reads, besides its contents.
+    /// Returns the names of the members that an operation reads in addition to its contents.
     pub(super) const fn names(operation: Operation) -> &'static [&'static str] {
         match operation {
             Operation::ChatCompletions => &[
@@ -227,7 +227,7 @@ impl Field for Texts {
             Json::Array(items) if items.is_empty() => {
                 problems.add(at, "empty", format!("`{}` must have at least one entry.", at.path))
             }
-            // The number of entries replaces them.
+            // The array's only item is the number of its entries.
             Json::Array(items) if matches!(items.as_slice(), [Json::Integer(count)] if *count > MAX_TEXTS) => {
                 problems.add(at, "too_many", format!("`{}` may have at most {MAX_TEXTS} entries.", at.path))
             }

@@ -1,9 +1,9 @@
-//! The fields, tools and references that an upstream gets (docs/contract/gateway.md#fields).
+//! The fields, tools and references that are forwarded to an upstream (docs/contract/gateway.md#fields).
 //!
-//! A server of the operator gets every field, except for those that cost more than its usage shows, take precedence
-//! over other calls, or name hosts, files or other requests. A provider (kind `openai`) gets those that are known
-//! to cost nothing extra, because the operator pays its bill. An upstream's `allow_fields` and `deny_fields` change
-//! that, and `deny_fields` take precedence.
+//! The operator's own servers get every field, except for fields that cost more than the reported usage, give
+//! a call precedence over other calls, or refer to hosts, files or other requests. A provider (kind `openai`)
+//! gets only fields that are known to cost nothing extra, because the operator pays its bill. An upstream's
+//! `allow_fields` and `deny_fields` override these rules, and `deny_fields` take precedence.
 
 use kernel::error::Error;
 
@@ -33,8 +33,8 @@ fn look_up(upstream: &Upstream, name: &str) -> Listed {
     Listed::Unlisted
 }
 
-/// Returns `true` if an upstream gets the names of betas in Anthropic's API. At a provider they may cost more than
-/// the usage shows, so its operator has to allow them as the field `anthropic_beta`.
+/// Returns `true` if beta names of Anthropic's API are forwarded to an upstream. Betas of a provider may cost
+/// more than the reported usage, so the operator has to allow them as the field `anthropic_beta`.
 pub(crate) fn gets_betas(upstream: &Upstream) -> bool {
     match look_up(upstream, "anthropic_beta") {
         Listed::Denied => false,
@@ -44,7 +44,7 @@ pub(crate) fn gets_betas(upstream: &Upstream) -> bool {
 }
 
 impl ModelRequest {
-    /// Fails if the upstream doesn't get a field of this request, one of its tools, or something that it refers to.
+    /// Fails if a field, a tool or a reference of this request mustn't be forwarded to the upstream.
     ///
     /// # Errors
     /// 400 `unsupported_parameter`, with the name.
@@ -78,7 +78,7 @@ impl ModelRequest {
         self.check_media(upstream)
     }
 
-    /// Fails for an address that the upstream doesn't get and that isn't loaded here.
+    /// Fails for a media URL that the gateway neither loads nor forwards to the upstream.
     fn check_media(&self, upstream: &Upstream) -> Result<(), Error> {
         for media in &self.survey.media {
             let message = match (media.scheme, upstream.media_urls) {
@@ -97,16 +97,16 @@ impl ModelRequest {
         Ok(())
     }
 
-    /// Returns `true` if the upstream may add to the prompt: results of a tool that it runs itself, or something
-    /// that it has stored. This requires that its operator allows that by name.
+    /// Returns `true` if the upstream may add to the prompt, such as results of a tool that it runs or stored
+    /// content. The operator must have allowed the tool or reference by name.
     pub(crate) fn is_added_to(&self, upstream: &Upstream) -> bool {
         let adds = |class| matches!(class, Class::HostedTool | Class::OfferedSearch | Class::Reference);
         let mut added = self.survey.uses.iter().filter(|found| adds(found.class));
         added.any(|found| matches!(look_up(upstream, &found.name), Listed::Allowed))
     }
 
-    /// Returns `true` if the upstream gets the request without the web searches that it offers. The operator's own
-    /// servers have none, and programs such as Codex offer one in every call.
+    /// Returns `true` if the request is forwarded without the web searches that it offers to the model. The
+    /// operator's own servers don't support web searches, and programs such as Codex offer one in every call.
     pub(crate) fn drops_searches(&self, upstream: &Upstream) -> bool {
         let mut searches = self.survey.uses.iter().filter(|found| found.class == Class::OfferedSearch);
         !Dialect::of(upstream.kind).is_provider

@@ -1,9 +1,9 @@
-//! The parts of a request besides its text: its fields, its tools, and what it refers to or wants loaded. They are
-//! collected in one pass over the body; [`policy`](super::policy) decides which of them an upstream gets.
+//! The parts of a request that aren't text: its fields, tools, references and media. They are collected in
+//! one pass over the body; [`policy`](super::policy) decides which of them are forwarded.
 //!
-//! Names are compared as the laxest reader would ([`names`](crate::names)), in the objects whose members are known:
-//! the request itself, the items of a conversation, the parts of their contents, and tools. What users put into a
-//! function call, a schema or the like isn't checked.
+//! Names are compared in the way of lenient parsers ([`names`](crate::names)), in the objects whose members
+//! are known: the request itself, the items of a conversation, the parts of their contents, and tools. The
+//! members of objects that users define, such as function calls and schemas, aren't checked.
 
 mod addresses;
 mod items;
@@ -31,14 +31,15 @@ use searches::SearchLimits;
 
 pub(crate) use media::{Form, Media, Scheme};
 
-/// The maximum number of members in a request. Real ones have twenty.
+/// Maximum number of members in a request. Real requests have about twenty.
 const MAX_FIELDS: usize = 256;
 /// The maximum number of distinct kinds of tools and references in a request.
 const MAX_USES: usize = 64;
-/// The members with the content that a model reads. Some upstreams read one that an operation doesn't have.
+/// The members with the content that a model reads. Some upstreams also read such a member in operations that
+/// don't define it.
 const CONTENTS: [&str; 4] = ["messages", "input", "prompt", "system"];
 
-/// The names of all members of requests that are known here.
+/// The names of all members of requests that the gateway knows.
 static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     super::NAMES.iter().chain(&CONTENTS).chain(&["tools"]).copied().chain(listed()).collect()
 });
@@ -46,19 +47,19 @@ static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
 /// The parts found in a request.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Survey {
-    /// The names of its members that aren't null, as they were sent.
+    /// The names of the request's members that aren't null, as sent by the client.
     pub(super) fields: Vec<Cow<'static, str>>,
-    /// The tools, references and the like that it uses, each once.
+    /// The tools, references and costly values that the request uses, each once.
     pub(super) uses: Vec<Use>,
-    /// The media that it wants loaded.
+    /// The media that the request refers to by URL.
     pub(super) media: Vec<Media>,
     searches: SearchLimits,
 }
 
-/// A use of something that may cost or reach more than the text does.
+/// A feature used by a request, which may cost more or have further access than text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Use {
-    /// Its name in errors and lists: `tools.web_search`.
+    /// The name in errors and lists: `tools.web_search`.
     pub(super) name: Cow<'static, str>,
     pub(super) class: Class,
 }
@@ -72,7 +73,7 @@ impl Survey {
     /// Reads a body, which is a JSON object and not nested too deeply.
     ///
     /// # Errors
-    /// 400 `unsupported_parameter` for a name that another reader would take for a known one, and 400 for far too
+    /// 400 `unsupported_parameter` for a name that another parser would take for a known name. 400 for too
     /// many members or tools, or for a name with an unpaired surrogate.
     pub(super) fn read(operation: Operation, body: &str) -> Result<Self, Error> {
         let mut walker =
@@ -82,7 +83,7 @@ impl Survey {
         let Walker { mut survey, refusal, forces_tool, .. } = walker;
         match (outcome, refusal) {
             (_, Some(refusal)) => return Err(refusal),
-            // A name has an unpaired surrogate, which nothing has checked before.
+            // A name has an unpaired surrogate. The earlier checks accept such names.
             (Err(error), None) => return Err(super::refuse(JsonError::Invalid(error.to_string()))),
             (Ok(()), None) => {}
         }
@@ -101,19 +102,19 @@ struct Walker<'a> {
     text: &'a str,
     survey: Survey,
     refusal: Option<Error>,
-    /// `true` if `tool_choice` leaves the model no choice.
+    /// `true` if `tool_choice` forces the model to use a tool.
     forces_tool: bool,
 }
 
 impl<'a> Walker<'a> {
-    /// Ends the reading with this refusal.
+    /// Ends the parsing with this refusal.
     fn refuse<T, E: serde::de::Error>(&mut self, error: Error) -> Result<T, E> {
         self.refusal.get_or_insert(error);
         Err(E::custom("refused"))
     }
 
-    /// Refuses a name that another reader would take for one of these. The path of its object is written only in
-    /// that case.
+    /// Refuses a name that another parser would take for one of `names`. The path of the object is assembled
+    /// only in that case.
     fn check_name<E: serde::de::Error>(
         &mut self,
         (within, member): (&str, Option<&str>),
@@ -222,7 +223,7 @@ impl<'a> Visitor<'a> for PairsVisitor {
     }
 }
 
-/// The request itself.
+/// A visitor for the whole request.
 struct Request<'w, 'a>(&'w mut Walker<'a>);
 
 impl<'a> Visitor<'a> for Request<'_, 'a> {

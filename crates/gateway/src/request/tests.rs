@@ -12,7 +12,7 @@ fn with(members: &str) -> ModelRequest {
     read(&format!(r#"{{"model":"m",{HELLO}{members}}}"#)).unwrap()
 }
 
-/// Returns path and code of each problem.
+/// Returns the path and the code of each problem.
 fn problems(body: &str) -> Vec<(String, &'static str)> {
     let error = read(body).unwrap_err();
     assert_eq!(error.code, Code::InvalidRequest, "{error}");
@@ -111,7 +111,7 @@ fn bodies_that_can_be_read_in_two_ways_are_refused() {
     assert_eq!(message(&deep), "The body is nested deeper than 128.");
     let deep = format!(r#"{{"model":"m","messages":[{}{}]}}"#, "[".repeat(200), "]".repeat(200));
     assert!(read(&deep).is_err());
-    // The upstream decides about other members.
+    // Other members are left to the upstream.
     assert!(read(&format!(r#"{{"model":"m",{HELLO},"x":1,"x":2}}"#)).is_ok());
 }
 
@@ -135,12 +135,13 @@ fn parts_that_are_not_text_are_counted() {
     ]}"#;
     let contents = read(body).unwrap().contents;
     assert_eq!(contents.items, 6);
-    // The remote picture, film and file.
+    // Three parts are remote: an image, a video and a file.
     assert_eq!(contents.parts, Parts { images: 5, audios: 1, videos: 1, files: 1, remote: 3 });
-    // `image_url` twice, `{"type":"image_url"}`, `x` and `text`. Audio of less than 64 characters is a text.
+    // `image_url` twice, `{"type":"image_url"}`, `x` and `text`. Audio of fewer than 64 characters counts as
+    // text.
     let texts = ["image_url", "image_url", r#"{"type":"image_url"}"#, "x", "text", "AA"];
     let texts = texts.map(TextTokens::of).into_iter().fold(TextTokens::default(), |sum, text| sum + text);
-    // A remote picture and film, a picture of unknown size, and a remote file.
+    // A remote image and video, an image of unknown size, and a remote file.
     let media = TextTokens::new(765 + 2_500 + 765 + 1_500);
     assert_eq!(contents.text, texts + media);
 }
@@ -149,10 +150,11 @@ fn parts_that_are_not_text_are_counted() {
 fn the_prompt_is_bounded() {
     let request = with("");
     assert_eq!(request.object.text().len(), 60);
-    // By hand: 60 bytes, 512 for the template, 16 for the message.
+    // The bound is 60 for the bytes, 512 for the template, and 16 for the message.
     assert_eq!(request.prompt_tokens_bound(), 588);
     let body = r#"{"model":"m","messages":[{"content":[{"type":"image_url"},{"type":"file"}]},{}]}"#;
-    // 80 bytes, 512, 2 messages, an image and a file of 16,384 each.
+    // The bound is 80 for the bytes, 512 for the template, 16 for each of two messages, and 16,384 each for
+    // an image and a file.
     assert_eq!((body.len(), read(body).unwrap().prompt_tokens_bound()), (80, 80 + 512 + 32 + 2 * 16_384));
 }
 
@@ -192,11 +194,12 @@ fn whole_context_is_reserved_for_what_stands_elsewhere() {
 fn upstreams_count_at_most_the_context_of_each_prompt() {
     let request = read_as(Operation::Completions, r#""prompt":["a","b","c"]"#).unwrap();
     assert_eq!(request.countable_prompt_tokens(Some(5_000)), 15_000);
-    // Without a known context it is 1,048,576.
+    // An unknown context counts as 1,048,576 tokens.
     assert_eq!(request.countable_prompt_tokens(None), 3_145_728);
 }
 
-/// The tokens of the text and of the pictures, each token that was sent as a number, and three for each message.
+/// The estimate has the tokens of the text and of the images, tokens sent as numbers, and three tokens for
+/// each message.
 #[test]
 fn estimate_of_a_prompt_counts_what_a_model_reads() {
     let estimate = |operation, members: &str| read_as(operation, members).unwrap().estimated_prompt_tokens();
@@ -209,9 +212,9 @@ fn estimate_of_a_prompt_counts_what_a_model_reads() {
         {{"role":"assistant","content":"A cat."}}]"#,
         "x".repeat(4_000)
     );
-    // 0.24 + 3 × 0.23 + 4 × 0.23 + 0.52 and 0.24 + 3 × 0.23 + 0.52, a picture of unknown size, two messages.
+    // 0.24 + 3 × 0.23 + 4 × 0.23 + 0.52 and 0.24 + 3 × 0.23 + 0.52, an image of unknown size, two messages.
     assert_eq!(estimate(Operation::ChatCompletions, &chat), 4 + 765 + 6);
-    // A value of 6 letters and three names with 8, 11 letters and one token for each value: 1.38 + 4.37 + 4.
+    // A value of 6 letters, three names of 8 and 11 letters, and one token for each value: 1.38 + 4.37 + 4.
     let tools =
         r#""tools":[{"function":{"description":"abcdef"}}],"messages":[{"role":"user","content":"abcd"}]"#;
     assert_eq!(estimate(Operation::ChatCompletions, tools), 11 + 3);
@@ -224,7 +227,7 @@ fn estimate_of_a_prompt_counts_what_a_model_reads() {
     );
 }
 
-/// Neither the bytes of a medium nor the signs of JSON count as text, in any operation, part or nesting.
+/// Neither the bytes of media nor the punctuation of JSON count as text, in any operation, part or nesting.
 #[test]
 fn estimate_does_not_grow_with_bytes_that_are_not_text() {
     let base64 = |length: usize| "QUJD".repeat(length / 4);
@@ -271,7 +274,7 @@ fn estimate_does_not_grow_with_bytes_that_are_not_text() {
         assert_eq!(estimate(400), estimate(400_000), "{form}");
         assert!(estimate(400) < 1_000, "{form}");
     }
-    // White space between the members of a tool.
+    // White space between the members of a tool doesn't count.
     let tool = r#"{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}"#;
     let estimate = |tool: &str| {
         let members = format!(r#""tools":[{tool}],"messages":[{{"role":"user","content":"a"}}]"#);
@@ -404,7 +407,7 @@ fn kinds_without_an_operation_are_not_asked() {
     assert!(inputs.check_dialect(Dialect::of(UpstreamKind::Llamacpp)).is_ok());
 }
 
-/// An unpaired surrogate hides none of the text around it.
+/// The text around an unpaired surrogate is counted.
 #[test]
 fn unpaired_surrogates_leave_the_rest_of_a_prompt_counted() {
     let text = "many words of a text ".repeat(10);

@@ -1,27 +1,27 @@
-//! The types of tools, and their classes: who runs them, and whether they may cost more than the text does.
+//! The types of tools and their classes, which show who runs a tool and whether it may cost extra.
 
 use std::borrow::Cow;
 
 use crate::names::shown;
 
-/// The class of something that a request uses.
+/// The class of a feature that a request uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
     /// A tool that the client runs.
     ClientTool,
     /// A tool that a server runs.
     HostedTool,
-    /// A web search that is offered among other tools and that the request doesn't force.
+    /// A web search that the request offers among its tools without forcing its use.
     OfferedSearch,
     /// A tool of another type.
     UnknownTool,
-    /// Something stored at a server, by its id.
+    /// A reference by id to content stored at a server.
     Reference,
-    /// A value of a field that may cost more.
+    /// A value of a field that may cost extra.
     Costly,
 }
 
-/// Tools that run at a server, which may reach out or cost extra. Their types begin with one of these.
+/// The beginnings of the types of tools that a server runs. Such tools may access the network or cost extra.
 const HOSTED: &[&str] = &[
     "mcp",
     "web_search",
@@ -38,11 +38,11 @@ const HOSTED: &[&str] = &[
 const CLIENT: &[&str] =
     &["function", "custom", "local_shell", "apply_patch", "shell", "namespace", "tool_search"];
 
-/// The beginnings of their types in Anthropic's API, which end with a date.
+/// The beginnings of the types of such tools in Anthropic's API, where a type ends with a date.
 const CLIENT_DATED: &[&str] = &["bash_", "text_editor_", "computer_2", "memory_", "tool_search_tool_"];
 
-/// Returns the name of a tool in errors and lists, and its class. `is_inner` is `true` for a part of another tool,
-/// or of a message.
+/// Returns the name of a tool in errors and lists, and its class. `is_inner` is `true` for a part of another
+/// tool, or of a message.
 pub(super) fn tool(kind: &str, is_inner: bool) -> (Cow<'static, str>, Class) {
     let lower = kind.to_ascii_lowercase();
     if let Some(kind) = CLIENT.iter().find(|known| **known == kind) {
@@ -58,13 +58,13 @@ pub(super) fn tool(kind: &str, is_inner: bool) -> (Cow<'static, str>, Class) {
     (Cow::Owned(format!("tools.{}", shown(kind))), class)
 }
 
-/// Returns `true` for the type of a tool that searches the web at a server.
+/// Returns `true` for the type of a tool with which a server searches the web.
 pub(super) fn is_web_search(kind: &str) -> bool {
     const FAMILY: &str = "web_search";
     kind.get(..FAMILY.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(FAMILY))
 }
 
-/// Returns `true` if a tool of type `shell` runs at the client.
+/// Returns `true` if the client runs a tool of type `shell` with this environment.
 pub(super) fn is_local_environment(value: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Environment<'a> {
@@ -74,7 +74,7 @@ pub(super) fn is_local_environment(value: &str) -> bool {
     value == "null" || serde_json::from_str::<Environment<'_>>(value).is_ok_and(|found| found.kind == "local")
 }
 
-/// Returns a list of tools without web searches. `None` if it isn't a list.
+/// Returns a list of tools without web searches; `None` if `tools` isn't a list.
 pub(super) fn without_searches(tools: &[u8]) -> Option<Vec<u8>> {
     #[derive(serde::Deserialize)]
     struct Tool<'a> {

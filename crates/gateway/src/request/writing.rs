@@ -1,5 +1,5 @@
-//! A client's request as an upstream gets it: byte for byte the same, except for the model's name, the token limit,
-//! and the fields that make the upstream count.
+//! Conversion of a client's request for an upstream. The bytes stay the same, except for the model's name,
+//! the token limit, and injected fields that make the upstream report token counts.
 
 use hyper::body::Bytes;
 use input::json::Json;
@@ -10,7 +10,7 @@ use crate::errors;
 use crate::json::{Edit, Object};
 use crate::operation::Operation;
 
-/// A member that is added so that the upstream counts, or obeys a limit.
+/// A member that is added to a request so that the upstream reports token counts or applies a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InjectedField {
     /// `stream_options.include_usage`
@@ -19,8 +19,8 @@ pub enum InjectedField {
     ContinuousUsage,
     /// `timings_per_token`
     TimingsPerToken,
-    /// `max_tokens` of a chat, in addition to `max_completion_tokens`: some servers of OpenAI's form obey only one
-    /// of them, and OpenAI itself refuses both at once.
+    /// `max_tokens` of a chat, in addition to `max_completion_tokens`: some OpenAI-compatible servers apply
+    /// only one of them, and OpenAI itself refuses both at once.
     MaxTokens,
 }
 
@@ -29,12 +29,12 @@ impl InjectedField {
     pub const ALL: [Self; 4] =
         [Self::ContinuousUsage, Self::TimingsPerToken, Self::IncludeUsage, Self::MaxTokens];
 
-    /// Returns `true` if the field makes the upstream count.
+    /// Returns `true` if the field makes the upstream report token counts.
     pub(crate) const fn is_for_counting(self) -> bool {
         !matches!(self, Self::MaxTokens)
     }
 
-    /// The name of the member.
+    /// Returns the name of the member.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::IncludeUsage => "include_usage",
@@ -45,8 +45,8 @@ impl InjectedField {
     }
 }
 
-/// The fields that may be added to a request. By default, these are all that the kind of upstream knows; an
-/// upstream that refuses a field gets requests [`without`](Self::without) it.
+/// The fields that may be added to a request. By default, these are all fields that the kind of upstream
+/// supports. If an upstream refuses a field, requests are sent [`without`](Self::without) it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Injection {
     without_include_usage: bool,
@@ -56,7 +56,8 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Returns the same fields without this one. Without `include_usage`, continuous counts are removed as well.
+    /// Returns the same fields without this one. Without `include_usage`, continuous counts are removed as
+    /// well.
     #[must_use]
     pub const fn without(mut self, field: InjectedField) -> Self {
         match field {
@@ -78,7 +79,7 @@ impl Injection {
         }
     }
 
-    /// Returns whether a request for an upstream of this dialect may get the field.
+    /// Returns whether the field may be added to a request for an upstream of this dialect.
     pub const fn adds(self, field: InjectedField, dialect: &Dialect) -> bool {
         let is_known = match field {
             InjectedField::IncludeUsage => true,
@@ -92,7 +93,7 @@ impl Injection {
     }
 }
 
-/// Words in the refusal of a member that a server doesn't accept.
+/// Phrases in errors about a member that a server doesn't accept.
 const UNKNOWN: [&str; 8] = [
     "not supported",
     "unsupported",
@@ -104,16 +105,16 @@ const UNKNOWN: [&str; 8] = [
     "at the same time",
 ];
 
-/// Returns the injected field that an upstream refuses, by the body of its answer.
+/// Returns the injected field that an upstream refuses, read from the body of its answer.
 pub fn refused_field(body: &Bytes) -> Option<InjectedField> {
     named_field(&errors::message::<&str>(body, &[])?)
 }
 
 /// Returns the injected field that a message names.
 pub(crate) fn named_field(message: &str) -> Option<InjectedField> {
-    // After the refused field, pydantic repeats its value, which names fields that weren't refused.
+    // pydantic repeats the input after the refused field, and the input may name fields that weren't refused.
     let reason = message.split("'input':").next().unwrap_or_default();
-    // Many refusals name the limit, but only because of its value.
+    // Many errors name the token limit because of its value, not because the field is unknown.
     let is_unknown = || UNKNOWN.into_iter().any(|words| reason.to_lowercase().contains(words));
     let named = |field: &InjectedField| {
         reason.contains(field.as_str()) && (*field != InjectedField::MaxTokens || is_unknown())
@@ -127,7 +128,7 @@ pub(crate) fn named_field(message: &str) -> Option<InjectedField> {
 pub struct Target<'a> {
     /// The upstream's dialect.
     pub dialect: &'static Dialect,
-    /// The model's name there.
+    /// The model's name at the upstream.
     pub model: &'a str,
     /// The maximum number of tokens of each answer.
     pub max_completion_tokens: i64,
@@ -140,16 +141,16 @@ pub struct Target<'a> {
 /// Differences between the client's request and the upstream's, and between their answers, except in counts.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct TargetOptions<'a> {
-    /// `true` if web searches that are offered among the tools are left out.
+    /// `true` if web searches that are offered among the tools are removed.
     pub drops_searches: bool,
-    /// The salt that separates the upstream's cache of prompts.
+    /// The salt that separates the upstream's prompt cache by organization.
     pub cache_salt: Option<&'a str>,
     /// `true` if the client mustn't learn how many tokens came from a cache.
     pub hides_cached_tokens: bool,
 }
 
 impl Target<'_> {
-    /// Returns whether this request gets the field, which it doesn't have yet.
+    /// Returns whether the field is added to this request, which doesn't have it yet.
     pub(crate) fn adds(&self, field: InjectedField, request: &ModelRequest) -> bool {
         let is_for_it = match field {
             InjectedField::MaxTokens => {
@@ -201,7 +202,8 @@ impl ModelRequest {
         edit.to_bytes()
     }
 
-    /// Lowers each limit that is too high. If the request has no limit that this upstream obeys, one is added.
+    /// Lowers each limit that is too high. If the request has no limit that this upstream applies, one is
+    /// added.
     fn limit_tokens(&self, edit: &mut Edit<'_>, name: &'static str, upstream: &Target<'_>) {
         let most = upstream.max_completion_tokens;
         let limits = [(name, self.max_tokens), ("max_completion_tokens", self.max_completion_tokens)];
@@ -234,7 +236,7 @@ impl ModelRequest {
         }
     }
 
-    /// Adds the fields that make the upstream count.
+    /// Adds the fields that make the upstream report token counts.
     fn inject(&self, edit: &mut Edit<'_>, upstream: &Target<'_>) {
         if upstream.adds(InjectedField::TimingsPerToken, self) {
             edit.set(InjectedField::TimingsPerToken.as_str(), b"true".as_slice());
@@ -263,7 +265,7 @@ impl ModelRequest {
     }
 }
 
-/// Returns a text as JSON.
+/// Returns a string as JSON.
 pub(crate) fn json_string(text: &str) -> Vec<u8> {
     serde_json::Value::from(text).to_string().into_bytes()
 }

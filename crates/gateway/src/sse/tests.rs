@@ -16,7 +16,7 @@ fn frames(pieces: &[&[u8]]) -> (Vec<Frame>, Option<Frame>) {
     (frames, framer.finish())
 }
 
-/// Returns bytes, data and name of the events of a body, and then of the rest.
+/// Returns the bytes, data and name of each event of a body, and then of the rest.
 fn read(body: &str) -> Vec<(String, Option<String>, Option<String>)> {
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     let (frames, rest) = frames(&[body.as_bytes()]);
@@ -65,7 +65,7 @@ fn events_end_at_blank_lines() {
         one("data: f\n", Some("f"), None),
     ];
     assert_eq!(read(body), expected);
-    // The mark is text after the start of a body.
+    // After the start of a body, a byte order mark is text.
     assert_eq!(read("\n\u{feff}data: a\n\n")[1], one("\u{feff}data: a\n\n", None, None));
     assert_eq!(read(""), []);
 }
@@ -111,7 +111,7 @@ fn an_event_is_limited() {
         assert_eq!(run(MAX), (Ok(MAX), Ok(None)));
         assert_eq!(run(MAX + 1), (Err(TooLong), Err(TooLong)));
     }
-    // An event that doesn't end.
+    // The event doesn't end.
     let mut framer = Framer::with_limit(MAX);
     framer.push(Bytes::from(vec![b'x'; MAX]));
     assert_eq!(framer.next_event(), Ok(None));
@@ -134,7 +134,7 @@ fn data_is_replaced() {
     }
 }
 
-/// Bodies made of the parts that a framer distinguishes, valid or not.
+/// Returns valid and invalid bodies made of the tokens that a framer distinguishes.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         4 => Just("\n"), 3 => Just("\r\n"), 2 => Just("\r"), 4 => Just("data: "), 2 => Just("data:"),

@@ -1,4 +1,5 @@
-//! The events of an upstream's stream: cut out of its pieces, counted, and cleaned for its client.
+//! The events of an upstream's stream: splits the pieces into events, counts tokens, and cleans the events
+//! for the client.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,32 +20,31 @@ use catalog::OnDisconnect;
 use kernel::shares::Permit;
 use kernel::turns::Turns;
 
-/// The maximum number of pieces that are joined, and the number of bytes at which no more are added.
+/// Maximum number of pieces that are joined, and the number of bytes from which no further piece is added.
 const MAX_JOINED_PIECES: usize = 64;
 const JOINED_BYTES: usize = 16 << 10;
-/// The maximum time for which pieces are read after a client has left, unless everything that had arrived by then
-/// is handed over earlier.
+/// Maximum time for which data that had already arrived is read after a client has left.
 const MAX_HANDOVER: Duration = Duration::from_secs(1);
-/// The number of empty reads of a connection after which everything that had arrived before was handed over. The
-/// first of them may be empty only because tokio hasn't noticed data that has just arrived.
+/// The number of empty reads of a connection after which all data that had arrived before was handed over.
+/// The first read may be empty although data has just arrived, because tokio hasn't noticed the data.
 const EMPTY_READS: u64 = 2;
-/// The maximum number of pieces that are then still queued in the task of a connection.
+/// Maximum number of pieces that are still queued in the task of a connection after these reads.
 const MAX_HANDED_OVER: usize = 2;
 /// The interval between checks for data that the task of the connection hasn't handed over yet.
 const HANDOVER_CHECK: Duration = Duration::from_millis(2);
 
-/// The reason for the end of a stream whose next event gets no memory.
+/// The reason for ending a stream if no memory is available for its next event.
 pub(super) const NO_MEMORY: &str = "other calls leave no memory for its next event";
 
-/// The events of an upstream as its client gets them.
+/// A reader of an upstream's stream, which returns the events for the client.
 pub(super) struct Reader {
     pub(super) body: UpstreamBody,
     pub(super) framer: Framer,
-    /// An event that waits for its turn, because reading it takes long.
+    /// A large event that waits for its turn, because parsing it takes long.
     pub(super) large: Option<Frame>,
     /// The memory of large, incomplete events.
     pub(super) memory: Permit,
-    /// `true` if the next piece waits for memory, and not for the upstream.
+    /// `true` if reading waits for memory, not for the upstream.
     pub(super) waits_for_memory: bool,
     pub(super) turns: Arc<Turns>,
     pub(super) cleaner: StreamCleaner,
@@ -52,12 +52,13 @@ pub(super) struct Reader {
     pub(super) ready: Vec<Bytes>,
     /// `true` once an event can be forwarded. Comments don't count as events.
     pub(super) has_event: bool,
-    /// The end of the stream, once it was read. Events that are ready come before it.
+    /// The end of the stream, once it has arrived. Events that are ready precede it.
     pub(super) ending: Option<Ending>,
 }
 
 impl Reader {
-    /// Reads the next piece of the body, with its events. Nothing is lost if this future is dropped while it waits.
+    /// Reads the next piece of the body, with its events. No data is lost if this future is dropped while it
+    /// waits.
     pub(super) async fn read(&mut self) {
         if self.large.is_some() {
             let turn = self.turns.take(self.memory.holder()).await;
@@ -86,8 +87,8 @@ impl Reader {
         self.ending = self.take_chunk(chunk);
     }
 
-    /// Adds pieces that have also arrived, so that they are written together: a write takes longer than all other
-    /// work on an event.
+    /// Adds further pieces that have already arrived, so that they are written together: a write takes longer
+    /// than all other work on an event.
     pub(super) async fn join_arrived(&mut self) {
         for _ in 1..MAX_JOINED_PIECES {
             let is_enough = self.ready.iter().map(Bytes::len).sum::<usize>() >= JOINED_BYTES;
@@ -100,9 +101,9 @@ impl Reader {
         }
     }
 
-    /// Reads the data that has already arrived: it was generated, so it is charged. Data generated from now on
-    /// isn't awaited. The task of the connection hands over one piece at a time, and may have to wait for its turn
-    /// on a busy machine.
+    /// Reads the data that has already arrived. It was generated, so it is charged. Data that is generated
+    /// from now on isn't awaited. The task of the connection hands over one piece at a time, and may have to
+    /// wait for its turn on a busy machine.
     pub(super) async fn read_arrived(&mut self) {
         let until = Instant::now() + MAX_HANDOVER;
         let drained = self.body.empty_reads() + EMPTY_READS;
@@ -114,7 +115,7 @@ impl Reader {
                 return;
             }
         }
-        // Since the client left, the connection was found empty.
+        // The connection was found empty after the client left.
         for _ in 0..MAX_HANDED_OVER {
             while self.large.is_some() && self.ending.is_none() {
                 if timeout_at(until, self.read()).await.is_err() {
@@ -133,7 +134,7 @@ impl Reader {
         self.ready.clear();
     }
 
-    /// Returns `true` while a stream without a client is read for its count.
+    /// Returns `true` while a stream without a client must be read for its token counts.
     pub(super) fn must_read_on(&self, on_disconnect: OnDisconnect) -> bool {
         match on_disconnect {
             OnDisconnect::Count => !self.cleaner.is_counted(),
@@ -160,7 +161,7 @@ impl Reader {
         self.take_events()
     }
 
-    /// Handles the complete events, up to one that is large.
+    /// Handles the complete events, up to the first large event.
     fn take_events(&mut self) -> Option<Ending> {
         loop {
             let frame = match self.framer.next_event() {
@@ -202,9 +203,9 @@ impl Reader {
         self.ending.take().or_else(exceeds)
     }
 
-    /// Takes everything that can be forwarded, as one piece.
+    /// Takes all events that can be forwarded, as one piece.
     pub(super) fn take_ready(&mut self) -> Option<Bytes> {
-        // From here on, the memory of a large event belongs to the piece.
+        // From now on, the memory of a large event is accounted to the piece.
         if self.large.is_none() {
             let held = self.framer.held_bytes();
             self.memory.shrink_to(if held < LARGE_BYTES { 0 } else { grown(held) });
@@ -221,7 +222,7 @@ impl Reader {
     }
 }
 
-/// Lets other tasks run that are ready: the task of a connection hands over one piece at a time.
+/// Yields to other ready tasks: the task of a connection hands over one piece at a time.
 async fn step_aside() {
     let mut has_stepped = false;
     poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! Errors that are logged for the operator at most every minute, because every call causes them.
+//! Limits repeated errors to one log line per minute, because every call may cause them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 /// The minimum time between two lines about the same error.
 const INTERVAL_MS: i64 = 60 * 1_000;
 
-/// The time of the next line about each error of a model or an upstream. The names come from the catalog, so the
-/// map stays small.
+/// The earliest time of the next line about each error of a model or an upstream. The names come from the
+/// catalog, so the map stays small.
 #[derive(Default, Debug)]
 pub(crate) struct Complaints(Mutex<HashMap<(String, &'static str), i64>>);
 
 impl Complaints {
-    /// Returns `true` if this error of a name wasn't logged within the last minute, and notes that it is logged
-    /// now, on the steady clock.
+    /// Returns `true` if this error of a name wasn't logged within the last minute, and then notes that it is
+    /// logged now. `now_ms` is a time of the steady clock.
     pub(crate) fn is_due(&self, name: &str, what: &'static str, now_ms: i64) -> bool {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next_ms = said.entry((name.to_owned(), what)).or_insert(now_ms);

@@ -1,5 +1,5 @@
-//! Connections that show whether everything that has arrived on them was read, and that let other tasks run during
-//! large transfers.
+//! Connections that record whether all received data was read, and that let other tasks run during large
+//! transfers.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -18,25 +18,25 @@ use tower_service::Service;
 type TcpSocket = <HttpConnector as Service<Uri>>::Response;
 type ConnectError = <HttpConnector as Service<Uri>>::Error;
 
-/// A flag for whether a connection waits for its peer, in the extensions of each response.
+/// The state of a connection's reads, which is in the extensions of each response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SocketState(Arc<Reads>);
 
 #[derive(Debug, Default)]
 struct Reads {
-    /// `true` if the last read found nothing.
+    /// `true` if the last read found no data.
     is_drained: AtomicBool,
-    /// The number of reads that found nothing.
+    /// The number of reads that found no data.
     empty: AtomicU64,
 }
 
 impl SocketState {
-    /// Returns `true` if the last read found nothing, so everything that had arrived by then was handed over.
+    /// Returns `true` if the last read found no data, so all earlier data was handed over.
     pub(crate) fn is_drained(&self) -> bool {
         self.0.is_drained.load(Ordering::Acquire)
     }
 
-    /// Returns the number of reads that found nothing.
+    /// Returns the number of reads that found no data.
     pub(crate) fn empty_reads(&self) -> u64 {
         self.0.empty.load(Ordering::Acquire)
     }
@@ -49,7 +49,7 @@ impl SocketState {
     }
 }
 
-/// Opens connections that have a [`SocketState`].
+/// A connector whose connections have a [`SocketState`].
 #[derive(Clone, Debug)]
 pub(crate) struct SocketConnector(pub(crate) HttpConnector);
 
@@ -67,7 +67,7 @@ impl Service<Uri> for SocketConnector {
     }
 }
 
-/// A TCP connection that notes when it has nothing to read.
+/// A TCP connection that records when it has no data to read.
 #[derive(Debug)]
 pub(crate) struct Socket {
     tcp: TcpSocket,
@@ -113,7 +113,7 @@ impl Read for Socket {
         let outcome = Pin::new(&mut self.tcp).poll_read(cx, buffer);
         self.state.note(outcome.is_ready());
         if outcome.is_ready() {
-            // Many small requests aren't a large transfer: the peer answers each.
+            // Many small requests aren't a large transfer, because the peer answers each of them.
             self.write_turn.end();
         }
         outcome
@@ -152,7 +152,7 @@ impl Write for Socket {
         }
         let is_large = |slice: &IoSlice<'_>| slice.len() >= MAX_TURN_BYTES;
         let outcome = match slices {
-            // A large piece is written alone, in parts.
+            // A large piece is written separately, in parts.
             [first, ..] if is_large(first) => {
                 let part = self.write_turn.part(first);
                 Pin::new(&mut self.tcp).poll_write(cx, part)
@@ -172,7 +172,7 @@ mod tests {
     use futures_util::poll;
     use std::future::poll_fn;
 
-    /// Without turns, the kernel would take megabytes at once, and other tasks would wait for that.
+    /// Without turns, a single write could hand megabytes to the kernel, and other tasks would wait.
     #[tokio::test]
     async fn other_tasks_run_between_parts_of_a_large_body() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -23,7 +23,7 @@ struct Outcome {
     /// Prompt, completion and cached tokens, and whether they are estimated.
     settled: (i64, i64, Option<i64>, bool),
     is_complete: bool,
-    /// The reason it ended, if not `[DONE]` or the end of the body.
+    /// The reason why the stream ended, unless it was `[DONE]` or the end of the body.
     failure: Option<Cleaned>,
 }
 
@@ -85,7 +85,7 @@ const CONTINUOUS: &str =
     r#","stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}"#;
 const TIMINGS: &str = r#","stream":true,"timings_per_token":true"#;
 
-/// Returns what a client gets of one event.
+/// Returns the action for one event.
 fn one(data: &str, kind: UpstreamKind, members: &str) -> Cleaned {
     let mut framer = Framer::new();
     framer.push(Bytes::from(format!("data: {data}\n\n")));
@@ -116,7 +116,7 @@ fn only_what_was_asked_for_is_forwarded() {
     ] {
         assert_eq!(one(chunk, Vllm, members), forward(&expected), "{members}");
     }
-    // Without a request for running usage, the usage on a chunk is the upstream's own.
+    // If running usage wasn't requested, a chunk's `usage` object is the upstream's own and is forwarded.
     assert_eq!(one(chunk, Openai, USAGE), forward(&chunk.replace("org/Model", "tk-chat")));
 
     let last = r#"{"model":"tk-chat","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
@@ -348,7 +348,7 @@ fn plain_answers_with_a_usage_in_each_choice_are_charged_for_all() {
     assert_eq!(counted, Some((9, 23)));
 }
 
-/// Returns what a client gets of one event of an upstream whose cache is shared by all.
+/// Returns the text that the client gets for one event of an upstream with a shared cache.
 fn hidden(operation: Operation, data: &str, members: &str) -> String {
     let body = format!(
         r#"{{"model":"tk-chat","messages":[{{"role":"user","content":"Hi"}}],"input":"Hi"{members}}}"#
@@ -454,7 +454,7 @@ fn cached_tokens_are_not_revealed_by_lax_plain_answers_either() {
     }
 }
 
-/// Clients take one of the two members, and read the rest.
+/// Clients accept a body in which a member occurs twice, so it is forwarded.
 #[test]
 fn plain_answers_with_a_member_twice_pass() {
     let usage = r#""usage":{"prompt_tokens":75,"completion_tokens":2}"#;
@@ -475,7 +475,7 @@ fn plain_answers_with_a_member_twice_pass() {
     }
 }
 
-/// An unpaired surrogate hides none of the text around it.
+/// The text around an unpaired surrogate is counted.
 #[test]
 fn text_with_an_unpaired_surrogate_is_counted() {
     let text = "many words of a text ".repeat(10);

@@ -1,4 +1,4 @@
-//! The parts of usages, and the service tiers of answers.
+//! The parts in `usage` objects, and the service tiers of answers.
 
 use Component::{
     AudioCompletion, AudioPrompt, CacheWrite1h, CacheWrite5m, ImagePrompt, Reasoning, Search, Second,
@@ -25,12 +25,12 @@ fn parts_of_chats_and_responses_are_read() {
             r#","prompt_tokens_details":{"cached_tokens":1,"audio_tokens":2,"cache_write_tokens":3},"completion_tokens_details":{"reasoning_tokens":4,"audio_tokens":5,"accepted_prediction_tokens":6}"#,
             &[(AudioPrompt, 2), (CacheWrite5m, 3), (Reasoning, 4), (AudioCompletion, 5)],
         ),
-        // xAI: the sources that it read aren't its searches.
+        // xAI: sources that were read don't count as searches.
         (
             r#","prompt_tokens_details":{"text_tokens":9,"audio_tokens":0,"image_tokens":7,"cached_tokens":1},"num_sources_used":12,"server_side_tool_usage_details":{"web_search_calls":2,"x_search_calls":3}"#,
             &[(AudioPrompt, 0), (ImagePrompt, 7), (Search, 2)],
         ),
-        // OpenRouter, with a number in a string and one with a fraction.
+        // OpenRouter, with a number in a string and a number with a fraction.
         (
             r#","prompt_tokens_details":{"cache_write_tokens":"11"},"server_tool_use":{"web_search_requests":1.2}"#,
             &[(CacheWrite5m, 11), (Search, 2)],
@@ -90,7 +90,7 @@ fn what_a_message_writes_to_a_cache_is_counted_once() {
         (r#","cache_creation_input_tokens":123,"cache_creation":null"#, (166, written(123, 0))),
         (&format!(r#","cache_creation_input_tokens":123{both}"#), (166, written(100, 23))),
         (&format!(r#"{both},"cache_creation_input_tokens":123"#), (166, written(100, 23))),
-        // Without the sum, with a larger one, and with a smaller one.
+        // Without the sum, with a larger sum, and with a smaller sum.
         (both, (166, written(100, 23))),
         (&format!(r#"{both},"cache_creation_input_tokens":130"#), (173, written(107, 23))),
         (&format!(r#"{both},"cache_creation_input_tokens":20"#), (63, written(0, 20))),
@@ -116,7 +116,7 @@ fn later_usages_of_a_message_keep_what_only_the_first_says() {
     let parts = said(&[(CacheWrite5m, 20), (CacheWrite1h, 30), (Reasoning, 9), (Search, 2)]);
     assert_eq!(whole.total().unwrap().parts, parts);
     assert_eq!(whole.service_tier(), Some(ServiceTier::Priority));
-    // Another usage resets nothing, and the last tier counts.
+    // Another `usage` object doesn't reset any count, and the last tier counts.
     let more =
         read(r#"{"output_tokens":16,"server_tool_use":{"web_search_requests":0},"service_tier":"standard"}"#);
     assert_eq!(whole.then(more).total().unwrap().parts, parts);
@@ -184,7 +184,7 @@ fn last_tier_of_a_stream_counts() {
     assert_eq!(tier(&[&flex, &null, &number, &text(0, "a", "")]), ServiceTier::Flex);
     assert_eq!(tier(&[&flex, &priority]), ServiceTier::Priority);
     assert_eq!(tier(&[&flex, &unknown]), ServiceTier::Default);
-    // A `usage` object makes no difference.
+    // The tier is also read from a chunk with a `usage` object.
     let counted = text(0, "a", &(running(9, 1) + r#","service_tier":"batch""#));
     assert_eq!(tier(&[&counted]), ServiceTier::Batch);
 }

@@ -4,7 +4,7 @@ fn read(body: &str) -> UpstreamError {
     UpstreamError::read::<&str>(&Bytes::copy_from_slice(body.as_bytes()), &[])
 }
 
-/// Errors of servers for a prompt that is too long: their shapes, with made-up numbers.
+/// Errors of servers about a prompt that is too long, in their original form with made-up numbers.
 #[test]
 fn prompts_that_are_too_long_are_known_in_every_spelling() {
     for body in [
@@ -72,7 +72,7 @@ fn client_gets_the_member_that_is_wrong_and_nothing_else() {
     }
     let path = read(r#"{"error":{"message":"no","param":"messages[0].content"}}"#);
     assert_eq!(path.of_client(Code::InvalidRequest).param.as_deref(), Some("messages[0].content"));
-    // Problems of the upstream aren't reported.
+    // Problems of the upstream aren't reported in detail.
     let died =
         read(r#"{"error":{"message":"engine died","type":"InternalServerError","code":500}}"#).in_stream();
     assert_eq!((died.code, died.message), (Code::UpstreamCut, None));

@@ -1,4 +1,4 @@
-//! The fields that each kind of upstream gets, and a check that popular programs send nothing that is refused.
+//! The fields that are forwarded to each kind of upstream, and requests of popular programs, which must pass.
 
 use UpstreamKind::{Openai, Vllm};
 use hyper::body::Bytes;
@@ -52,7 +52,7 @@ fn request(operation: Operation, members: &str) -> ModelRequest {
         .unwrap_or_else(|error| panic!("{body}: {error:?}"))
 }
 
-/// Returns the name that a kind of upstream doesn't get; `None` if it gets all.
+/// Returns the name that is refused for a kind of upstream; `None` if the whole request is forwarded.
 fn refused_by(kind: UpstreamKind, operation: Operation, members: &str) -> Option<String> {
     let error = request(operation, members).check_fields(&upstream(kind)).err()?;
     assert_eq!(error.code, Code::UnsupportedParameter, "{members}");
@@ -243,7 +243,7 @@ fn fields_that_reach_past_a_call_are_refused() {
     }
 }
 
-/// Requests with the name that is refused.
+/// Requests, each with the name that is refused.
 const ELSEWHERE: &[(Operation, &str, &str)] = &[
     (Responses, r#""tools":[{"type":"mcp","server_url":"http://10.0.0.1"}]"#, "tools.mcp"),
     (
@@ -351,7 +351,7 @@ fn lists_of_an_upstream_come_first_and_denials_before_all() {
     upstream.deny_fields = ["temperature", "logit_bias", "num_ctx"].map(str::to_owned).to_vec();
     let check = |members: &str| request(ChatCompletions, members).check_fields(&upstream).is_ok();
     assert!(check(r#""keep_alive":5,"service_tier":"priority""#));
-    // A list with another spelling of a field doesn't allow it.
+    // An entry with another spelling doesn't allow a field.
     assert!(!check(r#""Keep_Alive":5"#));
     for denied in [r#""temperature":1"#, r#""logit_bias":{}"#, r#""num_ctx":1"#, r#""NUM_CTX":1"#] {
         assert!(!check(denied), "{denied}");
@@ -363,7 +363,7 @@ fn lists_of_an_upstream_come_first_and_denials_before_all() {
     );
 }
 
-/// The places of addresses, each written as `"U"`.
+/// Requests with a URL in every possible position, each written as `"U"`.
 const PLACES: &[(Operation, &str)] = &[
     (ChatCompletions, r#""messages":[{"role":"user","content":[{"type":"image_url","image_url":"U"}]}]"#),
     (ChatCompletions, r#""messages":[{"role":"user","content":[{"image_url":["U"]}]}]"#),
@@ -443,7 +443,7 @@ fn addresses_of_media_are_taken_as_the_upstream_says() {
             assert!(request(*operation, &members).check_fields(&refusing).is_err(), "{members}");
         }
     }
-    // A text with an address loads nothing.
+    // URLs within text aren't loaded.
     let texts = r#""messages":[{"role":"user","content":[{"type":"text","text":"https://example.com"},
         {"type":"search_result","source":"https://example.com","title":"t","content":[]}]}]"#;
     let refusing = Upstream { media_urls: Refuse, ..upstream(Vllm) };

@@ -1,4 +1,4 @@
-//! Reading of addresses of images and other media.
+//! Parsing of URLs of images and other media.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use super::{Walker, too_many};
 use crate::lenient::Name;
 use crate::names::unsupported;
 
-/// The maximum number of addresses of media in a request.
+/// Maximum number of media URLs in a request.
 const MAX_MEDIA: usize = 64;
 
-/// The members of an object with an address.
+/// The members of an object with a URL.
 const ADDRESS_NAMES: &[&str] = &[
     "url",
     "type",
@@ -32,7 +32,7 @@ const ADDRESS_NAMES: &[&str] = &[
 ];
 
 impl<'a> Walker<'a> {
-    /// Handles the value of a member with a location: an address, or an object with one.
+    /// Handles the value of a member with a location: a URL, or an object with a URL.
     pub(super) fn address<E: serde::de::Error>(
         &mut self,
         within: &'static str,
@@ -50,8 +50,8 @@ impl<'a> Walker<'a> {
                 walker.check_name((within, Some(name)), member, ADDRESS_NAMES)?;
                 match member {
                     "url" => walker.url(within, value, Form::Url),
-                    // Most are base64, which has no colon. A reader that also accepts addresses there would load
-                    // them.
+                    // Most values are base64, which has no colon. Some servers also accept URLs here, and
+                    // would load them.
                     "data" | "file_data" if has_scheme(value.get()) => walker.url(within, value, Form::Url),
                     "file_url" => walker.url(within, value, Form::FileUrl { has_name: false }),
                     "id" | "file_id" | "content_hash" if value.get() != "null" => {
@@ -70,7 +70,7 @@ impl<'a> Walker<'a> {
         within: &'static str,
         source: &'a RawValue,
     ) -> Result<(), E> {
-        // A search result has a text there, which isn't loaded.
+        // The `source` of a search result is text, which isn't loaded.
         if !source.get().starts_with('{') {
             return Ok(());
         }
@@ -143,14 +143,14 @@ impl<'a> Walker<'a> {
         if self.survey.media.len() == MAX_MEDIA {
             return self.refuse(too_many("The body has more than 64 addresses of media."));
         }
-        // Only web addresses are loaded.
+        // Only web URLs are loaded.
         let url = if scheme == Scheme::Web { url.into_owned() } else { String::new() };
         self.survey.media.push(Media { scheme, form, place: self.place(whole), url, within });
         Ok(())
     }
 }
 
-/// Returns the part of an address before the colon.
+/// Returns the part of a URL before the colon; `None` if it isn't a scheme.
 fn scheme(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once(':')?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');

@@ -66,12 +66,12 @@ const TOOL_NAMES: &[&str] = &[
     "max_uses",
 ];
 
-/// Facts about one item or part, gathered while its members are read.
+/// The properties of an item or a part, collected while its members are read.
 #[derive(Default)]
 struct Item<'a> {
     kind: Option<Cow<'a, str>>,
     has_id: bool,
-    /// `true` if it has content of its own.
+    /// `true` if the item has its own content.
     has_content: bool,
     has_name: bool,
     file_urls: usize,
@@ -106,14 +106,14 @@ impl<'a> Walker<'a> {
             {
                 self.reference(within, name)?;
             }
-            // vLLM and SGLang store media of all users under these ids.
+            // vLLM and SGLang store the media of all users under these ids.
             "uuid" | "content_hash" if is_there && depth > 0 => self.reference(within, name)?,
             _ => {}
         }
         Ok(())
     }
 
-    /// Handles the end of an item, after all its members.
+    /// Finishes an item after all its members were read.
     fn end_item<E: serde::de::Error>(&mut self, within: &str, item: &Item<'_>) -> Result<(), E> {
         if item.has_name {
             let newest = self.survey.media.iter_mut().rev();
@@ -134,11 +134,11 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// A value whose items or parts, or whose tools, are read.
+/// A visitor for a value with items, parts or tools.
 pub(super) struct Walk<'w, 'a> {
     pub(super) walker: &'w mut Walker<'a>,
     pub(super) place: Place,
-    /// The member of the request that it is in.
+    /// The member of the request that contains the value.
     pub(super) within: &'static str,
 }
 
@@ -150,7 +150,7 @@ pub(super) enum Place {
     Tools { is_inner: bool },
 }
 
-/// Whether a value is null, empty or has content.
+/// The result of a visit: the value is null, is empty, or has content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Null,
@@ -246,7 +246,7 @@ impl<'a> Walk<'_, 'a> {
                 }
                 "type" => {
                     let value: &'a RawValue = members.next_value()?;
-                    // A type that isn't a string is unknown.
+                    // A type that isn't a string counts as unknown.
                     let kind = match serde_json::from_str::<Name<'_>>(value.get()) {
                         Ok(Name(kind)) => kind,
                         Err(_) => Cow::Borrowed(""),
@@ -286,7 +286,7 @@ impl<'a> Walk<'_, 'a> {
             }
         }
         if searches_web {
-            // The limit is Anthropic's.
+            // Only Anthropic's API has `max_uses`.
             let max_uses = max_uses.filter(|_| walker.operation == Operation::Messages);
             walker.survey.searches.add_tool(max_uses);
         }

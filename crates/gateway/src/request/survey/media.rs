@@ -1,17 +1,17 @@
-//! Addresses of images and other media, and the forms of their replacements.
+//! URLs of images and other media, and the forms in which their content replaces them.
 
 use std::ops::Range;
 
-/// The address of something to load.
+/// Media that a request refers to by URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Media {
     pub(crate) scheme: Scheme,
     pub(crate) form: Form,
-    /// The position in the body where the content is inserted instead.
+    /// The range of the body that the content replaces.
     pub(crate) place: Range<usize>,
-    /// The address.
+    /// The URL; empty unless the scheme is [`Scheme::Web`].
     pub(crate) url: String,
-    /// The member of the request that contains it.
+    /// The member of the request that contains the URL.
     pub(crate) within: &'static str,
 }
 
@@ -21,22 +21,22 @@ pub(crate) enum Scheme {
     Web,
     /// Another scheme.
     Other,
-    /// `file`, or no scheme: a path.
+    /// `file`, or a path without a scheme.
     Local,
 }
 
-/// The form in which loaded content replaces an address.
+/// The form in which loaded content replaces a URL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// The place is a string, which becomes a data URL.
+    /// The replaced text is a string. The content becomes a data URL.
     Url,
-    /// The place is `"file_url": "…"`, which becomes `file_data`.
+    /// The replaced text is `"file_url": "…"`. The content becomes `file_data`.
     FileUrl { has_name: bool },
-    /// The place is a `source` of Anthropic's form.
+    /// The replaced text is a `source` in Anthropic's form.
     Source,
 }
 
-/// Returns `true` for a JSON string that begins like an address.
+/// Returns `true` for a JSON string that may begin with a scheme.
 pub(super) fn has_scheme(text: &str) -> bool {
     const MAX_SCHEME: usize = 64;
     text.starts_with('"') && text.bytes().take(MAX_SCHEME).any(|byte| matches!(byte, b':' | b'\\'))

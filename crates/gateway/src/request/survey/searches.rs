@@ -2,17 +2,17 @@
 
 use crate::operation::Operation;
 
-/// The searches that are reserved if the request doesn't limit them.
+/// The number of searches that are reserved if the request doesn't limit them.
 const ASSUMED_SEARCHES: i64 = 10;
 
 /// The members of a request that concern searches.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct SearchLimits {
-    /// The maximum number of searches by its search tools.
+    /// The maximum number of searches by the request's search tools.
     tools: Option<i64>,
     /// `max_tool_calls`, which limits all tools that a server runs.
     pub(super) max_tool_calls: Option<i64>,
-    /// `true` if it has `web_search_options`.
+    /// `true` if the request has `web_search_options`.
     pub(super) has_options: bool,
 }
 
@@ -57,10 +57,10 @@ mod tests {
             (Responses, r#","tools":[{"type":"web_search"}],"max_tool_calls":"25""#, 25),
             (Responses, r#","tools":[{"type":"web_search"}],"max_tool_calls":-1"#, 10),
             (Responses, r#","tools":[{"type":"web_search"}],"max_tool_calls":null"#, 10),
-            // Other tools make no searches.
+            // Other tools don't search the web.
             (Responses, r#","max_tool_calls":3"#, 0),
             (Responses, r#","max_tool_calls":3,"tools":[{"type":"file_search"}]"#, 0),
-            // A limit of another provider may mean nothing.
+            // A server may ignore the limit of another provider's API.
             (Responses, r#","tools":[{"type":"web_search","max_uses":1}]"#, 10),
             (Responses, r#","tools":[{"type":"namespace","tools":[{"type":"web_search"}]}]"#, 10),
             (Messages, r#","tools":[{"type":"web_search_20250305","name":"web_search"}]"#, 10),

@@ -7,7 +7,7 @@ use catalog::UpstreamKind;
 
 const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}]"#;
 
-/// Returns the request with these members as an upstream gets it, without its messages.
+/// Returns the request with these members as written for an upstream, without its messages.
 fn rewritten(members: &str, kind: UpstreamKind, inject: Injection) -> String {
     let body = Bytes::from(format!(r#"{{"model":"m",{MESSAGES}{members}}}"#));
     let upstream = Target {
@@ -166,13 +166,13 @@ fn refusals_name_their_field() {
 
 /// The forms in which servers refuse an unknown field, with its name and with its path within the body.
 const REFUSALS: [fn(&str, &str) -> String; 11] = [
-    // FastAPI with pydantic, whose values may name other fields.
+    // FastAPI with pydantic, whose repeated input may name other fields.
     |name, _| {
         format!(
             r#"{{"detail":[{{"type":"extra_forbidden","loc":["body","{name}"],"msg":"Extra inputs are not permitted","input":{{"max_tokens":1}}}}]}}"#
         )
     },
-    // vLLM, which writes pydantic's list as a text.
+    // vLLM, which sends pydantic's list as a string.
     |name, _| {
         format!(
             r#"{{"object":"error","message":"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not permitted', 'input': {{'max_tokens': 1}}}}]","code":400}}"#
@@ -189,7 +189,7 @@ const REFUSALS: [fn(&str, &str) -> String; 11] = [
             r#"{{"error":"Failed to deserialize the JSON body: unknown field `{name}`, expected one of `messages`, `model`"}}"#
         )
     },
-    // OpenAI, now and in the past.
+    // OpenAI, currently and in the past.
     |_, path| {
         format!(
             r#"{{"error":{{"message":"Unknown parameter: '{path}'.","type":"invalid_request_error","param":"{path}","code":"unknown_parameter"}}}}"#
@@ -209,7 +209,7 @@ const REFUSALS: [fn(&str, &str) -> String; 11] = [
     |name, _| format!(r#"{{"error":{{"message":"json: unknown field \"{name}\""}}}}"#),
     // Python's own message.
     |name, _| format!(r#"{{"detail":"create() got an unexpected keyword argument '{name}'"}}"#),
-    // A message only.
+    // Only a message.
     |name, _| format!(r#"{{"error":{{"message":"{name} is not supported","code":null}}}}"#),
     |name, _| format!(r#"{{"error":{{"message":"{name}: not allowed"}}}}"#),
 ];
@@ -234,7 +234,7 @@ fn every_form_of_a_refusal_names_each_field() {
 }
 
 proptest! {
-    /// Every member that isn't written keeps its meaning, its text and its position.
+    /// Every member that the gateway doesn't write keeps its meaning, its text and its position.
     #[test]
     fn the_rest_is_the_clients(
         others in proptest::collection::vec((0_usize..6, 0_usize..4), 0..5),

@@ -1,15 +1,16 @@
-//! Any bytes of a text that a client could read are forwarded unchanged: in events of each operation, in pieces cut
-//! anywhere, and in plain answers.
+//! Any text that a client could read is forwarded byte for byte: in the events of each operation, wherever a
+//! stream is cut, and in plain answers.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A part of a JSON string as servers send it: any bytes, whole characters and incomplete sequences, escapes, unpaired
-/// surrogates.
+/// A part of a JSON string as servers send it: any bytes, whole characters, incomplete sequences, escapes and
+/// unpaired surrogates.
 fn text_part() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        // A quote or a backslash would end the string or begin an escape. A line end would end the line of the event.
+        // A quote or a backslash would end the string or begin an escape. A line end would end the line of
+        // the event.
         proptest::collection::vec(
             any::<u8>().prop_filter("a sign of JSON or of events", |byte| !b"\"\\\r\n".contains(byte)),
             1..8
@@ -25,7 +26,8 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(text_part(), 0..12).prop_map(|parts| parts.concat())
 }
 
-/// Events that contain a text: the operation, the parts before and after the text, and the request that it answers.
+/// Events that contain a text: the operation, the parts before and after the text, and the request that it
+/// answers.
 const EVENTS: [(Operation, &str, &str, &str); 5] = [
     (
         Operation::ChatCompletions,

@@ -96,7 +96,8 @@ fn response_that_is_cut_counts_what_came() {
     assert_eq!(cut(2, ("", "")), (0, 0, None, true));
     assert_eq!(cut(3, ("", "")), (20, 1, Some(19), false));
     assert_eq!(cut(5, ("", "")), (20, 3, Some(19), false));
-    // Without timings: an event is a token; of the prompt, two for five letters, and three for the message.
+    // Without timings, each event counts as a token. The prompt has two tokens for its five letters, and
+    // three for the message.
     assert_eq!(cut(5, ("timings", "others")), (5, 2, None, true));
     // `[DONE]` doesn't end a response.
     let body = events[..5].concat() + "data: [DONE]\n\n";
@@ -148,7 +149,7 @@ const MESSAGES: &str = r#""messages":[{"role":"user","content":"Hi"}],"max_token
 fn message_counts_are_totals() {
     let whole = run_as(Operation::Messages, MESSAGES, Llamacpp, MESSAGE);
     assert_eq!(whole.forwarded, MESSAGE.replace("org/Model", "tk-chat"));
-    // 10, and 8 more from the cache; 3, not 1 + 3.
+    // The prompt has 10 tokens and 8 from the cache. The answer has 3 tokens, not 1 + 3.
     assert_eq!((whole.settled, whole.is_complete), ((18, 3, Some(8), false), true));
     let again = MESSAGE.replace(
         r#""usage":{"output_tokens":3}"#,

@@ -39,7 +39,7 @@ fn is_right(counted: i64, expected: Option<i64>, near: Option<i64>) -> bool {
     match (expected, near) {
         (Some(expected), None) => counted == expected,
         (None, Some(near)) => 10 * counted >= 3 * near && counted <= 3 * near,
-        // Each count is one of both.
+        // For each count, exactly one of the two is present.
         _ => false,
     }
 }
@@ -70,7 +70,7 @@ fn check_pieces(body: &Bytes) {
     }
 }
 
-/// Returns what is charged, and whether the answer is complete.
+/// Returns the charge, and whether the answer is complete.
 fn charge(golden: &Golden, body: Bytes) -> (Settled, bool) {
     let operation = Operation::ALL.into_iter().find(|one| one.path() == format!("/{}", golden.operation));
     let mut members = golden.request.clone();
@@ -101,7 +101,7 @@ fn charge(golden: &Golden, body: Bytes) -> (Settled, bool) {
 #[test]
 fn recorded_answers_are_charged_as_their_servers_counted() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers/streams");
-    // Answers that were recorded just now, if any (`.ci/nightly`).
+    // `.ci/nightly` sets the variable to a folder with newly recorded answers.
     let folder = std::env::var_os("TOLLKEEPER_TEST_STREAMS").map_or(here, PathBuf::from);
     let mut wrong = Vec::new();
     let mut count = 0;

@@ -1,5 +1,5 @@
-//! Leaving a stream costs neither less nor more than what the upstream has done so far: for every operation, every
-//! kind of upstream, and every byte after which a client may leave.
+//! A client that leaves a stream pays for the upstream's work so far, no more and no less. The tests cover
+//! every operation, every kind of upstream, and every byte after which a client may leave.
 
 use hyper::body::Bytes;
 
@@ -16,12 +16,12 @@ mod story;
 
 use story::{Story, check};
 
-/// Draws numbers, which are the same for the same seed.
+/// A generator of pseudorandom numbers with a seed.
 struct Draw(u64);
 
 impl Draw {
     fn below(&mut self, end: u64) -> i64 {
-        // Knuth's MMIX.
+        // The constants of Knuth's MMIX generator.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         i64::try_from((self.0 >> 33) % end).unwrap()
     }

@@ -67,7 +67,7 @@ fn finished_searches_of_a_response_are_counted() {
     events.push(delta);
     let cut: Vec<_> = events.iter().map(String::as_str).collect();
     assert_eq!(streamed(Operation::Responses, &cut), (2, ServiceTier::Default));
-    // The last event has all of them once more, or none.
+    // The last event repeats all searches, or contains none.
     let whole: Vec<_> = cut.iter().copied().chain([completed.as_str()]).collect();
     assert_eq!(streamed(Operation::Responses, &whole), two);
     let bare = format!(r#"{{"type":"response.completed","response":{}}}"#, response("[]", ""));
@@ -92,14 +92,14 @@ fn searches_and_tier_of_a_message_are_those_of_its_usage() {
     assert_eq!(streamed(Operation::Messages, &[start, text, &end]), (3, ServiceTier::Priority));
 }
 
-/// An answer without a `usage` object has a tier, and shows its searches.
+/// An answer without a `usage` object still has a tier and searches.
 #[test]
 fn estimates_have_the_tier_and_the_searches() {
     let response = format!(r#"{{"object":"response","output":[{}],"service_tier":"flex"}}"#, ITEMS[0]);
     assert_eq!(plain(Operation::Responses, &response), (1, ServiceTier::Flex));
     let chat = r#"{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"service_tier":"priority"}"#;
     assert_eq!(plain(Operation::ChatCompletions, chat), (0, ServiceTier::Priority));
-    // A body that isn't an object has both at its end.
+    // In a body that isn't an object, both are found at its end.
     let deep = format!("{}{chat}{}", "[".repeat(300), "]".repeat(300));
     assert_eq!(plain(Operation::ChatCompletions, &deep), (0, ServiceTier::Priority));
 }

@@ -33,7 +33,7 @@ data: [DONE]
         failure: None,
     };
     assert_eq!(run(VLLM, Vllm, PLAIN), expected);
-    // A proxy in between may send other line ends.
+    // A proxy may change the line ends.
     let crlf = run(&VLLM.replace('\n', "\r\n"), Vllm, PLAIN);
     assert_eq!(crlf, Outcome { forwarded: forwarded.replace('\n', "\r\n"), ..expected });
 }
@@ -102,7 +102,7 @@ fn sglang_with_two_choices() {
     assert!(!outcome.forwarded.contains("usage") && !outcome.forwarded.contains("org/Model"));
     assert_eq!(outcome.forwarded.matches("data: {").count(), 5);
     let events: Vec<&str> = SGLANG.split_inclusive("\n\n").collect();
-    // Two of each choice.
+    // Two tokens of each choice.
     let outcome = run(&events[..3].concat(), Sglang, members);
     assert_eq!((outcome.settled, outcome.is_complete), ((7, 4, None, false), false));
     // A choice without its end.
@@ -154,7 +154,7 @@ fn llamacpp_cut() {
     let events: Vec<&str> = LLAMACPP.split_inclusive("\n\n").collect();
     let outcome = run(&events[..3].concat(), Llamacpp, PLAIN);
     assert_eq!((outcome.settled, outcome.is_complete), ((25, 2, Some(20), false), false));
-    // Its errors aren't followed by `[DONE]`.
+    // llama.cpp doesn't send `[DONE]` after an error.
     let error = "data: {\"error\":{\"code\":500,\"message\":\"context shift is disabled\",\"type\":\"server_error\"}}\n\n";
     let outcome = run(&[&events[..3].concat(), error].concat(), Llamacpp, PLAIN);
     assert_eq!(error_message(outcome.failure.as_ref()), Some("context shift is disabled"));
@@ -209,7 +209,8 @@ fn openai() {
     let events: Vec<&str> = OPENAI.split_inclusive("\n\n").collect();
     let forwarded = [&events[..3], &events[4..]].concat().concat().replace(",\"usage\":null", "");
     assert_eq!(run(OPENAI, Openai, PLAIN).forwarded, model(&forwarded));
-    // A cut before the usage: the name and the arguments by their letters and signs. Three for the message.
+    // The stream is cut before the `usage` object, so the tokens of the name and the arguments are estimated
+    // from their characters. Three tokens of the prompt are for the message.
     let outcome = run(&events[..2].concat(), Openai, PLAIN);
     assert_eq!((outcome.settled, outcome.is_complete), ((4, 8, None, true), false));
     // A body that ends cleanly without `[DONE]` is complete; a body without the finish reason isn't.

@@ -15,7 +15,7 @@ fn bounds() -> Bounds {
     }
 }
 
-/// Returns a number below this one.
+/// A function that returns a number below its argument.
 pub type Draw<'a> = &'a mut dyn FnMut(u64) -> i64;
 
 /// A stream of an upstream, with the true number of tokens used after each of its events.
@@ -43,8 +43,8 @@ impl Story {
         story
     }
 
-    /// Writes the events, in the form of the operation and the kind. Some events have tokens without visible text,
-    /// such as reasoning that a provider keeps to itself.
+    /// Writes the events, in the form of the operation and the kind. Some events have tokens without visible
+    /// text, such as hidden reasoning.
     fn tell(&mut self, draw: Draw<'_>) {
         let mut used = 0;
         self.begin();
@@ -68,7 +68,7 @@ impl Story {
         self.events.push((format!("{name}data: {data}\n\n"), used));
     }
 
-    /// The running counts that an upstream of this kind sends with each event.
+    /// Returns the running counts that an upstream of this kind sends with each event.
     fn running(&self, used: i64) -> String {
         let prompt = self.prompt;
         match self.kind {
@@ -155,8 +155,8 @@ impl Story {
         }
     }
 
-    /// Disconnects the client after this many bytes. Returns the charge, and the usage of the upstream up to the
-    /// event after which its connection was closed.
+    /// Disconnects the client after this many bytes. Returns the charge, and the usage of the upstream up to
+    /// the event after which its connection was closed.
     fn leave_after(&self, bytes: usize, on_disconnect: OnDisconnect) -> (Settled, i64) {
         let target = Target {
             dialect: Dialect::of(self.kind),
