@@ -1,10 +1,10 @@
 //! Activation of catalogs: writes the versions of prices and discounts that this server's file adds to the
 //! database.
 //!
-//! A catalog that was never in force is put in force. One server at a time writes, in one transaction, and
-//! the others learn of it through the feed. A catalog that was replaced by another is outdated, unless this
-//! server itself had the newest one: then its file was changed back on purpose. The command `catalog reload`
-//! puts any catalog in force.
+//! A catalog that was never in force is put in force. One server at a time writes the versions, in one
+//! transaction, and the feed notifies the others. A catalog that was replaced by another one is outdated,
+//! unless the newest catalog was this server's own: then the file was changed back on purpose. The command
+//! `catalog reload` puts any catalog in force.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use trail::{Action, Event, Trail};
 /// The reason why a catalog isn't in force.
 #[derive(Debug)]
 pub enum ActivationError {
-    /// The catalog has mistakes, or contradicts the one in force.
+    /// The catalog has mistakes, or contradicts the catalog in force.
     Refused(CatalogError),
     /// The database failed.
     Failed(Error),
@@ -51,7 +51,7 @@ struct Activation {
 enum Verdict {
     /// The catalog is already in force.
     InForce,
-    /// Another catalog has replaced it.
+    /// Another catalog has replaced this one.
     Outdated,
     /// The catalog must still be put in force.
     New,
@@ -60,7 +60,7 @@ enum Verdict {
 /// Puts the catalog of the file in force when the server starts.
 ///
 /// # Errors
-/// The catalog contradicts the one in force; the database fails.
+/// The catalog contradicts the catalog in force, or the database fails.
 pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), ActivationError> {
     let _lock = catalogs.current.reload_lock.lock().await;
     let own = catalogs.current.first();
@@ -78,7 +78,7 @@ pub async fn put_in_force_at_start(catalogs: &Catalogs) -> Result<(), Activation
     Ok(())
 }
 
-/// Takes the prices and discounts of the database, for commands, which need no catalog file.
+/// Uses the prices and discounts of the database, for commands, which don't need a catalog file.
 ///
 /// # Errors
 /// The database fails.
@@ -88,10 +88,10 @@ pub async fn read_book(catalogs: &Catalogs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts a catalog in force, even if it was replaced by another. Returns the warnings.
+/// Puts a catalog in force, even if it was replaced by another one. Returns the warnings.
 ///
 /// # Errors
-/// The catalog contradicts the one in force; the database fails.
+/// The catalog contradicts the catalog in force, or the database fails.
 pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<String>, ActivationError> {
     let Activation { status, warnings, .. } = activate(catalogs, catalog, true).await?;
     if status.has_wrong_currency {
@@ -105,11 +105,11 @@ pub async fn put_in_force(catalogs: &Catalogs, catalog: &Catalog) -> Result<Vec<
     Ok(warnings)
 }
 
-/// Puts a catalog in force as [`put_in_force`] does, and has every running server read its own file again.
-/// Returns the warnings.
+/// Puts a catalog in force like [`put_in_force`], and makes every running server reread its own file. Returns
+/// the warnings.
 ///
 /// # Errors
-/// The catalog contradicts the one in force; the database fails.
+/// The catalog contradicts the catalog in force, or the database fails.
 pub async fn put_in_force_everywhere(
     catalogs: &Catalogs,
     catalog: &Catalog,
@@ -120,8 +120,8 @@ pub async fn put_in_force_everywhere(
     Ok(warnings)
 }
 
-/// Has every running server read its own file again. A file with mistakes is refused there, and the previous
-/// catalog stays in use.
+/// Makes every running server reread its own file. A server refuses a file with mistakes, and continues to
+/// use the previous catalog.
 ///
 /// # Errors
 /// The database fails.
@@ -135,8 +135,8 @@ pub async fn order_reload(catalogs: &Catalogs, trail: &Trail) -> Result<(), Erro
     Ok(tx.commit().await?)
 }
 
-/// Returns the price of a model from this instant on, in unix milliseconds, including a price that another server
-/// has just put in force.
+/// Returns the price of a model with this version, including a price that another server has just put in
+/// force.
 ///
 /// # Errors
 /// The database fails.
@@ -153,11 +153,11 @@ pub async fn price(
     }
 }
 
-/// Reads the file again and puts it in force, or refuses it as a whole. Logs the result, and sends a refusal to
+/// Rereads the file and puts it in force, or refuses it as a whole. Logs the result, and sends a refusal to
 /// the operator's webhooks.
 ///
 /// # Errors
-/// The database fails: the next call completes the reload.
+/// The database fails. The next call completes the reload.
 pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let _lock = current.reload_lock.lock().await;
@@ -199,7 +199,7 @@ pub async fn reload(catalogs: &Catalogs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Uses a catalog that was read again.
+/// Replaces the catalog in use with a catalog that was reread.
 fn use_catalog(catalogs: &Catalogs, file: &str, own: &Catalog, activation: Activation, is_requested: bool) {
     let current = &catalogs.current;
     let Activation { book, status, mut warnings } = activation;
@@ -235,7 +235,7 @@ fn use_catalog(catalogs: &Catalogs, file: &str, own: &Catalog, activation: Activ
     }
 }
 
-/// Takes the prices of the database if the file can't be used.
+/// Updates the prices from the database if the file is refused.
 async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
     let current = &catalogs.current;
     let mut tx = catalogs.db().read().await?;
@@ -255,7 +255,7 @@ async fn refresh(catalogs: &Catalogs) -> Result<(), Error> {
 
 /// Returns the models of a file with the prices of the database.
 fn with_stored_prices(own: &Catalog, book: PriceBook) -> Catalog {
-    // Without any version, no catalog was ever in force.
+    // An empty book means that no catalog was ever in force.
     if book.is_empty() { own.clone() } else { own.with_book(book) }
 }
 
@@ -269,7 +269,7 @@ async fn activate(
     let (fingerprint, last_in_force) = (fingerprint(own), catalogs.current.status().last_in_force);
     let mut tx = catalogs.db().read().await?;
     if !store::prices::other_currencies(&mut tx, currency).await?.is_empty() {
-        // The file's prices would become those of these organizations, in another currency.
+        // The file's prices would apply to these organizations, although their currency differs.
         let status = Status { last_in_force, has_wrong_currency: true, is_outdated: false };
         return Ok(Activation { book: store::prices::book(&mut tx).await?, status, warnings: Vec::new() });
     }
@@ -278,7 +278,7 @@ async fn activate(
         Verdict::New => {
             let mut tx = catalogs.db().write().await?;
             let number = store::prices::lock(&mut tx).await?;
-            // Another server may have put a catalog in force meanwhile.
+            // Another server may have put a catalog in force in the meantime.
             let verdict = verdict(&mut tx, &fingerprint, last_in_force.as_deref(), is_command).await?;
             if matches!(verdict, Verdict::New) {
                 warnings = write(catalogs, &mut tx, own, number, &fingerprint).await?;
@@ -292,7 +292,7 @@ async fn activate(
             let book = store::prices::book(&mut tx).await?;
             let stored =
                 StoredState { book: &book, now: catalogs.clock.now(), is_used: true, closed_before: None };
-            // The catalog in force contradicts nothing, but may lack something.
+            // A catalog in force has no contradictions, but may cause warnings.
             warnings = own.new_versions(&stored).map(|new| new.warnings).unwrap_or_default();
             Verdict::InForce
         }

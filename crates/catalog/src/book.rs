@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use super::{Price, VolumeDiscount};
 use kernel::clock::{Month, Time};
 
-/// The instant of discounts without `effective_at`.
+/// The effective time of discounts without `effective_at`.
 pub const BEGINNING: Time = Time::from_unix_ms(0);
 
 /// A complete list of discounts, which replaces the previous one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiscountVersion {
-    /// The first instant at which it is in force.
+    /// The time from which the version is in force.
     pub effective_at: Time,
-    /// The lowest threshold first; empty for no discounts.
+    /// The discounts, lowest threshold first; empty for no discounts.
     pub tiers: Vec<VolumeDiscount>,
 }
 
@@ -25,8 +25,8 @@ pub struct PriceBook {
 }
 
 impl PriceBook {
-    /// Collects versions, in any order. Of several prices with the same version, and of several discounts from the same
-    /// instant, the last one counts.
+    /// Collects versions, in any order. Of several prices with the same version, or several discounts with
+    /// the same effective time, the last one counts.
     pub fn new(
         prices: impl IntoIterator<Item = (String, Price)>,
         discounts: impl IntoIterator<Item = DiscountVersion>,
@@ -82,13 +82,14 @@ impl PriceBook {
         self.discounts_at(time).map_or(&[], |version| &version.tiers)
     }
 
-    /// Returns the tiers of a month: those in force at its first instant.
+    /// Returns the tiers of a month: the tiers in force at its start.
     pub fn tiers_of_month(&self, month: Month) -> &[VolumeDiscount] {
         self.tiers_at(month.start())
     }
 }
 
-/// Returns the place of a price among those of its model: by instant, the one without conditions last.
+/// Returns the sort key of a price among the prices of its model: by effective time, and among equal times,
+/// the price without conditions last.
 pub fn order(price: &Price) -> (Time, i64) {
     (price.effective_at, price.version)
 }
@@ -98,8 +99,8 @@ pub fn price_at(prices: &[Price], time: Time) -> Option<&Price> {
     prices_at(prices, time).last()
 }
 
-/// Returns all prices in force at `time`, which are those of the newest instant. The prices are given in their
-/// [`order`].
+/// Returns all prices in force at `time`, which are the prices with the latest effective time. The prices are
+/// given in their [`order`].
 pub fn prices_at(prices: &[Price], time: Time) -> &[Price] {
     let end = prices.partition_point(|price| price.effective_at <= time);
     let begun = prices.get(..end).unwrap_or_default();

@@ -12,7 +12,7 @@ impl Catalog {
         &self.upstreams
     }
 
-    /// Returns `true` if a model that is offered has a route to an upstream of kind demo.
+    /// Returns `true` if an offered model has a route to an upstream of kind `demo`.
     pub fn uses_demo(&self) -> bool {
         let mut routes = self.models().flat_map(|model| &model.routes);
         routes.any(|route| route.upstream.kind == UpstreamKind::Demo)
@@ -30,7 +30,7 @@ impl Catalog {
         self.upstreams.push(Arc::new(upstream));
     }
 
-    /// Gives every model a route to every upstream.
+    /// Adds a route from every model to every upstream.
     pub(super) fn with_all_routes(mut self) -> Self {
         let route = |model: &Model, upstream: &Arc<Upstream>| Route {
             upstream: Arc::clone(upstream),

@@ -9,7 +9,7 @@ use kernel::clock::Clock;
 use kernel::random::Random;
 
 /// The handle with which [`crate::activation`] puts catalogs in force; cheap to clone. To look up models and
-/// prices, [`CurrentCatalog`] is enough.
+/// prices, use [`CurrentCatalog`].
 #[derive(Clone)]
 pub struct Catalogs(Arc<(Db, Shared)>);
 
@@ -35,7 +35,7 @@ impl Catalogs {
         Self(Arc::new((db, shared)))
     }
 
-    /// Returns the database; only operations of this crate open transactions.
+    /// Returns the database. Only operations of this crate open transactions on it.
     pub(crate) fn db(&self) -> &Db {
         &self.0.0
     }

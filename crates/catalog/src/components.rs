@@ -5,7 +5,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::Kind;
 use kernel::money::Pico;
 
-/// A component of a price. The order is that of an invoice's lines.
+/// A component of a price, in the order of an invoice's lines.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -13,7 +13,7 @@ use kernel::money::Pico;
 pub enum Component {
     Prompt,
     CachedPrompt,
-    /// Tokens written to a cache that keeps them for 5 minutes, or for an unknown time.
+    /// Tokens written to a cache that keeps them for five minutes, or for an unknown time.
     #[strum(serialize = "cache_write_5m")]
     CacheWrite5m,
     /// Tokens written to a cache that keeps them for an hour.
@@ -26,7 +26,7 @@ pub enum Component {
     AudioCompletion,
     /// A call.
     Request,
-    /// An image of an answer.
+    /// A generated image.
     Image,
     /// A second of audio or video, rounded up for each call.
     Second,
@@ -39,7 +39,8 @@ impl Component {
     /// Every component.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The components that [`Parts`] count: all but the tokens that every event has.
+    /// The components that are counted in [`Parts`]: all except prompt, cached prompt and completion, which
+    /// every event has.
     pub const PARTS: [Self; PARTS] = [
         Self::CacheWrite5m,
         Self::CacheWrite1h,
@@ -54,12 +55,12 @@ impl Component {
         Self::Search,
     ];
 
-    /// The name in files, requests and the database.
+    /// Returns the name in files, requests and the database.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns the tokens that these are a part of; `None` for a component that isn't a part.
+    /// Returns the component whose tokens include this component; `None` for a component that isn't a part.
     pub const fn whole(self) -> Option<Self> {
         match self {
             Self::CachedPrompt
@@ -78,7 +79,8 @@ impl Component {
         }
     }
 
-    /// Returns the tokens as which these count for volume discounts; `None` for pieces, which get no discount.
+    /// Returns the kind of tokens as which the component counts for volume discounts; `None` for components
+    /// that aren't tokens, which have no discount.
     pub const fn tokens(self) -> Option<Self> {
         match self.whole() {
             Some(whole) => Some(whole),
@@ -89,7 +91,7 @@ impl Component {
         }
     }
 
-    /// Returns `true` if a call to a model of this kind can have it.
+    /// Returns `true` if a call to a model of this kind can have this component.
     pub const fn is_possible(self, kind: Kind) -> bool {
         match kind {
             Kind::Chat => true,
@@ -106,7 +108,7 @@ impl Component {
         }
     }
 
-    /// The name on an invoice.
+    /// Returns the name on an invoice.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Prompt => "prompt tokens",
@@ -149,7 +151,7 @@ impl Component {
         Self::PARTS.into_iter().find(|part| part.code() == Some(code))
     }
 
-    /// Returns the place of its value in a [`PerPart`]; `None` if it isn't a part.
+    /// Returns the index of the component's value in a [`PerPart`]; `None` if it isn't a part.
     const fn slot(self) -> Option<usize> {
         match self {
             Self::Prompt | Self::CachedPrompt | Self::Completion => None,
@@ -164,7 +166,7 @@ const COMPONENTS: usize = 14;
 /// A value for each component of [`Component::PARTS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PerPart<T>(
-    /// By the number of the component. Components that aren't parts keep the default.
+    /// The values, indexed by the number of the component. Components that aren't parts keep the default.
     [T; COMPONENTS],
 );
 
@@ -175,7 +177,7 @@ pub type Parts = PerPart<i64>;
 pub type PartPrices = PerPart<Option<Pico>>;
 
 impl<T: Copy + Default + PartialEq> PerPart<T> {
-    /// Returns the value of a part, and the default for components that aren't parts.
+    /// Returns the value of a part, or the default for components that aren't parts.
     pub fn get(&self, component: Component) -> T {
         component.slot().and_then(|slot| self.0.get(slot)).copied().unwrap_or_default()
     }
@@ -187,14 +189,14 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
         }
     }
 
-    /// Returns a copy in which this part has this value.
+    /// Returns a copy with this value for this part.
     #[must_use]
     pub fn with(mut self, component: Component, value: T) -> Self {
         self.set(component, value);
         self
     }
 
-    /// Returns the parts that have another value than the default, in order.
+    /// Returns the parts whose value isn't the default, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Component, T)> + '_ {
         // Most calls have no parts, and are checked several times.
         let values = if self.is_empty() { &[][..] } else { &self.0[..] };
@@ -233,7 +235,7 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
 }
 
 impl Parts {
-    /// Returns the sums of both; `None` if one exceeds 64 bits.
+    /// Returns the sum of each part; `None` if a sum exceeds 64 bits.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         let mut sums = self;
         for (sum, more) in sums.0.iter_mut().zip(other.0) {
@@ -242,7 +244,7 @@ impl Parts {
         Some(sums)
     }
 
-    /// Returns the negative quantities; `None` if one exceeds 64 bits.
+    /// Returns the negated quantities; `None` if one of them exceeds 64 bits.
     pub fn checked_neg(self) -> Option<Self> {
         let mut negative = self;
         for quantity in &mut negative.0 {
@@ -258,13 +260,13 @@ impl Parts {
             .try_fold(0_i64, |sum, (_, quantity)| sum.checked_add(quantity))
     }
 
-    /// Returns the stored form of the quantities; `None` without any.
+    /// Returns the stored form of the quantities; `None` if all are zero.
     pub fn to_text(&self) -> Option<String> {
         (!self.is_empty()).then(|| self.text_of(|quantity| quantity.to_string()))
     }
 
-    /// Returns the short form of the quantities, in which events are stored: `w12r30`; `None` without any. Most rows
-    /// of the database are events, so their bytes count.
+    /// Returns the short form of the quantities for stored events, such as `w12r30`; `None` if all are zero.
+    /// The form is short because most rows of the database are events.
     pub fn to_codes(&self) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -277,7 +279,8 @@ impl Parts {
         Some(text)
     }
 
-    /// Reads [`to_text`](Self::to_text) or [`to_codes`](Self::to_codes); `None` for any other text.
+    /// Parses the output of [`to_text`](Self::to_text) or [`to_codes`](Self::to_codes); returns `None` for
+    /// any other text.
     pub fn parse(text: &str) -> Option<Self> {
         if text.contains(':') { Self::parse_with(text, |quantity| quantity) } else { Self::parse_codes(text) }
     }
@@ -296,7 +299,8 @@ impl Parts {
     }
 }
 
-/// The parts of an event. Most events have none, and batches hold many events, so without parts it is one word.
+/// The parts of an event. Most events have no parts, and batches contain many events, so the value takes a
+/// single machine word.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventParts(Option<Box<Parts>>);
 
@@ -312,24 +316,24 @@ impl EventParts {
         self.0.as_deref().copied().unwrap_or_default()
     }
 
-    /// Returns the stored form of the quantities, as [`Parts::to_codes`].
+    /// Returns the stored form of the quantities, like [`Parts::to_codes`].
     pub fn to_codes(&self) -> Option<String> {
         self.0.as_deref().and_then(Parts::to_codes)
     }
 
-    /// Returns the form of [`Parts::to_text`].
+    /// Returns the quantities in the form of [`Parts::to_text`].
     pub fn to_text(&self) -> Option<String> {
         self.0.as_deref().and_then(Parts::to_text)
     }
 }
 
 impl PartPrices {
-    /// Returns the stored form of the prices, in pico; `None` without any.
+    /// Returns the stored form of the prices, in pico; `None` if no part has a price.
     pub fn to_text(&self) -> Option<String> {
         (!self.is_empty()).then(|| self.text_of(|price| price.unwrap_or_default().units().to_string()))
     }
 
-    /// Reads [`to_text`](Self::to_text); `None` for any other text.
+    /// Parses the output of [`to_text`](Self::to_text); returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::parse_with(text, |pico| Some(Pico::from_units(pico.into())))
     }

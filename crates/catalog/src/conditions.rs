@@ -26,12 +26,12 @@ impl ServiceTier {
     /// Every tier.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The name in files, requests and answers.
+    /// Returns the name in files, requests and answers.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Reads the tier of an answer. Anthropic calls the default `standard`; an unknown tier is the default.
+    /// Reads the tier of an answer. Unknown tiers count as the default, as does Anthropic's `standard`.
     pub fn of_answer(text: &str) -> Self {
         text.parse().unwrap_or_default()
     }
@@ -41,10 +41,11 @@ impl ServiceTier {
 const WEEK: u16 = 7 * DAY;
 const DAY: u16 = 24 * 60;
 
-/// Hours of the week in UTC.
+/// A set of hours of the week in UTC.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hours {
-    /// Minutes of the week from the first to before the second, in order and apart.
+    /// Ranges of minutes of the week, each with its start and its exclusive end. The ranges are sorted and
+    /// disjoint.
     spans: Vec<(u16, u16)>,
 }
 
@@ -54,8 +55,8 @@ pub const HOURS_FORM: &str = "hours in UTC such as [\"mon-fri 20:00-08:00\", \"s
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 impl Hours {
-    /// Reads patterns of days, of hours, or of both. A span whose end is before its beginning ends on the next
-    /// day. Returns `None` if a pattern is malformed, or without patterns.
+    /// Parses patterns of days, of hours, or of both. A span whose end is before its start ends on the next
+    /// day. Returns `None` if a pattern is malformed or if no pattern is given.
     pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut spans = Vec::new();
         for pattern in patterns {
@@ -78,7 +79,7 @@ impl Hours {
 
     /// Returns `true` if `time` is within these hours.
     pub fn contain(&self, time: Time) -> bool {
-        // The first day of unix time was a Thursday.
+        // Unix time began on a Thursday.
         let minutes = (time.unix_ms() + 3 * DAY_MS).div_euclid(MINUTE_MS).rem_euclid(WEEK.into());
         let within = |(start, end): &(u16, u16)| (i64::from(*start)..i64::from(*end)).contains(&minutes);
         self.spans.iter().any(within)
@@ -104,7 +105,7 @@ impl fmt::Display for Hours {
     }
 }
 
-/// Adds the minutes of the week of a pattern.
+/// Adds the ranges of minutes that a pattern matches.
 fn add_pattern(pattern: &str, spans: &mut Vec<(u16, u16)>) -> Option<()> {
     let (days, hours) = match pattern.split_once(' ') {
         Some((days, hours)) => (days, hours),
@@ -132,7 +133,7 @@ fn add_pattern(pattern: &str, spans: &mut Vec<(u16, u16)>) -> Option<()> {
     Some(())
 }
 
-/// Reads a time of day, `24:00` included, as its minute.
+/// Parses a time of day, up to `24:00`, and returns its minute of the day.
 fn minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':')?;
     let number = |text: &str| (text.len() == 2).then(|| text.parse::<u16>().ok())?;
@@ -144,44 +145,45 @@ fn minute(text: &str) -> Option<u16> {
 /// The properties of a call that select its price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallFacts {
-    /// The time at which it was admitted.
+    /// The time at which the call was admitted.
     pub time: Time,
-    /// The tokens of its prompt, including those from a cache.
+    /// The tokens of the prompt, including cached tokens.
     pub prompt_tokens: i64,
-    /// The tier of its answer.
+    /// The service tier of the answer.
     pub service_tier: ServiceTier,
 }
 
-/// The conditions under which a price applies; without any, it applies where no other price of its instant does.
+/// The conditions under which a price applies. A price without conditions applies if no other price with the
+/// same effective time does.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Conditions {
     pub service_tier: Option<ServiceTier>,
-    /// The prompt has more tokens than this.
+    /// The price applies to prompts with more tokens than this.
     pub above_prompt_tokens: Option<i64>,
-    /// The call was admitted within these hours.
+    /// The price applies to calls that were admitted within these hours.
     pub hours: Option<Hours>,
 }
 
 impl Conditions {
-    /// Returns `true` without any condition.
+    /// Returns `true` if no condition is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns `true` if a call meets all of them.
+    /// Returns `true` if a call meets all conditions.
     pub fn hold(&self, call: &CallFacts) -> bool {
         self.service_tier.is_none_or(|tier| tier == call.service_tier)
             && self.above_prompt_tokens.is_none_or(|tokens| call.prompt_tokens > tokens)
             && self.hours.as_ref().is_none_or(|hours| hours.contain(call.time))
     }
 
-    /// Returns the rank by which a price is chosen among those whose conditions are met: a tier comes first, then
-    /// the highest number of tokens, then hours.
+    /// Returns the rank by which a price is chosen among the prices whose conditions are met: a condition on
+    /// the tier takes precedence, then the highest number of tokens, then hours.
     pub fn rank(&self) -> (bool, Option<i64>, bool) {
         (self.service_tier.is_some(), self.above_prompt_tokens, self.hours.is_some())
     }
 
-    /// Returns `true` if a call can meet both and neither takes precedence.
+    /// Returns `true` if a call can meet both sets of conditions and neither takes precedence.
     pub fn overlap(&self, other: &Self) -> bool {
         let hours = match (&self.hours, &other.hours) {
             (Some(one), Some(two)) => one.meet(two),
@@ -190,7 +192,7 @@ impl Conditions {
         self.rank() == other.rank() && self.service_tier == other.service_tier && hours
     }
 
-    /// Returns the stored form of the conditions; empty without any.
+    /// Returns the stored form of the conditions; empty if no condition exists.
     pub fn to_text(&self) -> String {
         let mut words = Vec::new();
         if let Some(tier) = self.service_tier {
@@ -206,7 +208,7 @@ impl Conditions {
         words.join(" ")
     }
 
-    /// Reads [`to_text`](Self::to_text); `None` for any other text.
+    /// Parses the output of [`to_text`](Self::to_text); returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let mut conditions = Self::default();
         for word in text.split_whitespace() {
@@ -228,7 +230,7 @@ impl Conditions {
     }
 }
 
-/// For people: `flex, above 200000 prompt tokens`.
+/// Formats the conditions for people, such as `flex, above 200000 prompt tokens`.
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
@@ -268,7 +270,7 @@ mod tests {
             (&["22:00-06:00"], "2026-12-02T22:00:00Z", true),
             (&["22:00-06:00"], "2026-12-03T05:59:59Z", true),
             (&["22:00-06:00"], "2026-12-03T06:00:00Z", false),
-            // Friday's night ends on Saturday, Sunday's on Monday.
+            // Friday night ends on Saturday, and Sunday night on Monday.
             (&["fri 22:00-06:00"], "2026-12-05T05:00:00Z", true),
             (&["fri 22:00-06:00"], "2026-12-04T05:00:00Z", false),
             (&["sun 22:00-06:00"], "2026-11-30T05:00:00Z", true),

@@ -1,4 +1,4 @@
-//! The catalog in use, which a reload replaces while requests go on.
+//! The catalog in use, which a reload replaces while requests are running.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,38 +13,38 @@ use super::{Catalog, CatalogError};
 pub struct CurrentCatalog {
     /// `None` for the built-in catalog.
     file: Option<PathBuf>,
-    /// The catalog as it was read at the start.
+    /// The catalog of the file at the start.
     first: Arc<Catalog>,
     catalog: ArcSwap<Catalog>,
     status: Mutex<Status>,
-    /// Serializes reloads, so that an older reading never replaces a newer one.
+    /// Serializes reloads, so that an older version of the file never replaces a newer one.
     pub reload_lock: tokio::sync::Mutex<()>,
     reload_requested: Notify,
     log_requested: AtomicBool,
     refused: AtomicBool,
-    /// The subject of the refusal that was sent to webhooks, while the refusal lasts.
+    /// The subject of the current refusal that was sent to webhooks; `None` if the file is accepted.
     announced_refusal: Mutex<Option<String>>,
     outdated: AtomicBool,
     wrong_currency: AtomicBool,
     reloads: AtomicU64,
 }
 
-/// The relation between the catalog of this server and the one in force.
+/// The relation between this server's catalog and the catalog in force.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Status {
     /// The fingerprint of this server's last catalog that was in force.
     pub last_in_force: Option<String>,
-    /// Another catalog is in force now.
+    /// `true` if another catalog is in force now.
     pub is_outdated: bool,
-    /// Organizations have another currency than this server.
+    /// `true` if organizations have another currency than this server.
     pub has_wrong_currency: bool,
 }
 
 impl CurrentCatalog {
-    /// Reads the file, or takes the built-in catalog.
+    /// Reads the file, or the built-in catalog if no file is given.
     ///
     /// # Errors
-    /// All mistakes in the file, or its currency isn't the given one.
+    /// The file has mistakes, or its currency isn't `currency`.
     pub fn load(file: Option<PathBuf>, currency: &str) -> Result<Self, CatalogError> {
         let catalog = read(file.as_ref())?;
         catalog.check_currency(currency)?;
@@ -76,21 +76,21 @@ impl CurrentCatalog {
         self.file.as_ref()
     }
 
-    /// Returns `true` while the built-in catalog is the one in force, whose models the built-in demo serves. A
-    /// catalog file ends that, here and on every other replica that has learned of it.
+    /// Returns `true` while the built-in catalog is in force, whose models the built-in demo serves. It ends
+    /// when any replica puts a catalog file in force, as soon as this replica is notified.
     pub fn is_demo(&self) -> bool {
         self.file.is_none() && !self.is_outdated()
     }
 
-    /// Returns the catalog of the file as it was at the start.
+    /// Returns the catalog of the file at the start.
     pub fn first(&self) -> &Arc<Catalog> {
         &self.first
     }
 
-    /// Reads the file again. Blocks on the disk.
+    /// Rereads the file. This blocks on the disk.
     ///
     /// # Errors
-    /// All mistakes in the file.
+    /// The file has mistakes, all of which are reported.
     pub fn read(&self) -> Result<Catalog, CatalogError> {
         read(self.file.as_ref())
     }
@@ -111,12 +111,12 @@ impl CurrentCatalog {
         self.reload_requested.notify_one();
     }
 
-    /// Waits until a reload is requested. Requests at the same time cause a single reload.
+    /// Waits until a reload is requested. Concurrent requests cause a single reload.
     pub async fn reload_requested(&self) {
         self.reload_requested.notified().await;
     }
 
-    /// Returns `true` once if the result of the next reload must be logged.
+    /// Returns whether the result of the next reload must be logged, and resets the flag.
     pub fn take_request(&self) -> bool {
         self.log_requested.swap(false, Ordering::SeqCst)
     }
@@ -126,13 +126,13 @@ impl CurrentCatalog {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if another catalog is in force than the one of this server.
+    /// Returns `true` if a catalog other than this server's is in force.
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if organizations had another currency than this server when the catalog was last read. Then
-    /// no usage is rated.
+    /// Returns `true` if organizations had another currency than this server when the catalog was last read.
+    /// In that case, no usage is rated.
     pub fn has_wrong_currency(&self) -> bool {
         self.wrong_currency.load(Ordering::Relaxed)
     }
@@ -151,7 +151,7 @@ impl CurrentCatalog {
         self.refused.store(refused, Ordering::Relaxed);
     }
 
-    /// Returns the subject of the refusal that was sent to webhooks, while the refusal lasts.
+    /// Returns the subject of the current refusal that was sent to webhooks.
     pub(crate) fn announced_refusal(&self) -> Option<String> {
         self.announced_refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -160,12 +160,12 @@ impl CurrentCatalog {
         *self.announced_refusal.lock().unwrap_or_else(PoisonError::into_inner) = subject;
     }
 
-    /// Returns the last known standing of this server's catalog.
+    /// Returns the last known status of this server's catalog.
     pub fn status(&self) -> Status {
         self.lock().clone()
     }
 
-    /// Sets the standing, and returns the previous one.
+    /// Sets the status, and returns the previous status.
     pub fn set_status(&self, status: Status) -> Status {
         self.outdated.store(status.is_outdated, Ordering::Relaxed);
         self.wrong_currency.store(status.has_wrong_currency, Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl CurrentCatalog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Status> {
-        // A panic leaves nothing half changed.
+        // The status is replaced as a whole, so it is valid even after a panic.
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

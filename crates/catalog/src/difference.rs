@@ -1,24 +1,24 @@
-//! The changes that a catalog makes.
+//! The differences between two catalogs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Catalog, Model, Upstream};
 
-/// The changes between two catalogs: ids of models, in the order of their file, and of upstreams.
+/// The changes between two catalogs: the ids of models, in the order of their file, and the ids of upstreams.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Difference {
-    /// Offered now and not before.
+    /// Models that are newly offered.
     pub added: Vec<String>,
-    /// Offered before, and only known for late usage now.
+    /// Models that are no longer offered, and accept only late usage.
     pub retired: Vec<String>,
-    /// No longer in the file: late usage of it is refused.
+    /// Models that are no longer in the file. Their late usage is refused.
     pub removed: Vec<String>,
-    /// Changed limits, prices, texts or routes.
+    /// Models with changed limits, prices, texts or routes.
     pub changed: Vec<String>,
-    /// Upstreams that are new, changed, or not in the file any more.
+    /// Upstreams that are new, changed, or no longer in the file.
     pub upstreams: Vec<String>,
-    /// The discounts or the order of the models changed.
+    /// `true` if the discounts or the order of the models changed.
     pub others: bool,
 }
 

@@ -1,16 +1,16 @@
 //! Volume discounts (docs/contract/billing.md#volume-discounts): graduated, for each organization, model and
 //! kind of tokens, in a calendar month.
 //!
-//! Tokens are counted in the order of their day, then of the instant of their price, then of the price itself, the
-//! cheapest first. Tokens above a threshold cost its fraction less, up to the next threshold. So if a price
-//! changes within the month, the discount covers exactly the tokens that were above the threshold. Pieces, such as
-//! requests and images, have no discount.
+//! Tokens are counted in the order of their day, then of the effective time of their price, then of the
+//! price, lowest first. Tokens between a threshold and the next one are discounted by the threshold's
+//! fraction. So if a price changes within the month, the discount covers exactly the tokens that were above
+//! the threshold. Components that aren't tokens, such as requests and images, have no discount.
 
 use crate::{Component, Kind, VolumeDiscount};
 use kernel::clock::{Day, Time};
 use kernel::money::{Nano, Pico};
 
-/// The kinds of tokens, which are counted separately.
+/// A kind of tokens. Each kind is counted separately.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TokenKind {
     /// Input of a chat model.
@@ -22,7 +22,8 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// Returns the kind that a component of a model's price counts as; `None` for pieces.
+    /// Returns the kind of tokens that a component of a model's price counts as; `None` for components that
+    /// aren't tokens.
     pub const fn of(component: Component, kind: Kind) -> Option<Self> {
         match component.tokens() {
             Some(Component::Prompt) => Some(Self::of_prompt(kind)),
@@ -39,7 +40,7 @@ impl TokenKind {
         }
     }
 
-    /// The name on an invoice.
+    /// Returns the name on an invoice.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Prompt => "prompt tokens",
@@ -53,19 +54,19 @@ impl TokenKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenUse {
     pub day: Day,
-    /// The instant since which their price is in force.
+    /// The time from which the tokens' price is in force.
     pub effective_at: Time,
     pub count: i64,
     pub unit_price: Pico,
 }
 
-/// Fractions are in parts per million, so discounts are summed in millionths of a pico.
+/// The unit of fractions, one millionth. Discounts are therefore summed in millionths of a pico.
 const PPM: i128 = 1_000_000;
 
 /// Returns the discount on a month's tokens of one model and kind, rounded up to whole pico in the customer's
 /// favor.
 ///
-/// `tiers` has the lowest threshold first. `None` if a sum overflows 128 bits.
+/// `tiers` has the lowest threshold first. Returns `None` if a sum overflows 128 bits.
 pub fn discount(tiers: &[VolumeDiscount], tokens: &[TokenUse]) -> Option<Pico> {
     let mut tokens = tokens.to_vec();
     tokens.sort_by_key(|used| (used.day, used.effective_at, used.unit_price));
@@ -76,13 +77,13 @@ pub fn discount(tiers: &[VolumeDiscount], tokens: &[TokenUse]) -> Option<Pico> {
         sum = sum.checked_add(fractions.checked_mul(used.unit_price.units())?)?;
         before = after;
     }
-    // A late correction at a higher price could take back more than was ever given.
+    // A late correction at a higher price could otherwise take back more than the discount that was given.
     let sum = sum.max(0);
     Some(Pico::from_units(sum.checked_add(PPM - 1)? / PPM))
 }
 
-/// Returns the discount on the first `count` tokens, in millionths of a token's price: each token above a
-/// threshold counts its fraction.
+/// Returns the discount on the first `count` tokens, in millionths of a token's price: the sum of the
+/// fractions of the tokens above the thresholds.
 fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     let ends = tiers.iter().skip(1).map(|next| i128::from(next.threshold)).chain([i128::MAX]);
     let mut sum = 0_i128;
@@ -93,8 +94,8 @@ fn discounted(tiers: &[VolumeDiscount], count: i128) -> Option<i128> {
     Some(sum)
 }
 
-/// Returns the whole nanos that are credited for a discount: rounded up in the customer's favor, but at most the
-/// charged amount. A discount that is taken back is negative.
+/// Returns the whole nanos that are credited for a discount: rounded up in the customer's favor, but at most
+/// the charged amount. The result is negative if a discount is taken back.
 pub fn credited(discount: Pico, charged: Nano) -> Nano {
     discount.ceil_nano().min(charged.max(Nano::ZERO))
 }
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn tokens_above_a_threshold_cost_less() {
-        // From 100 tokens on a tenth less, from 200 on half.
+        // Above 100 tokens, the discount is a tenth; above 200, it is a half.
         let two = tiers(&[(100, 100_000), (200, 500_000)]);
         let cases: [(&[TokenUse], i128); 11] = [
             (&[], 0),
@@ -137,13 +138,13 @@ mod tests {
             (&[tokens(1, 200, 10)], 100),
             (&[tokens(1, 201, 10)], 105),
             (&[tokens(1, 100, 10), tokens(2, 100, 10)], 100),
-            // The price is another from day 2 on: 100 tokens at the one, 50 and 50 at the other.
+            // The price changes on day 2: 50 discounted tokens at the first price, and 50 at the second.
             (&[tokens(1, 150, 10), tokens(2, 50, 20)], 50 + 100),
             // The order of the usage doesn't matter.
             (&[tokens(2, 50, 20), tokens(1, 150, 10)], 50 + 100),
-            // 101 tokens at 3: three tenths of a pico are one.
+            // With 101 tokens at a price of 3, three tenths of a pico are rounded up to one.
             (&[tokens(1, 101, 3)], 1),
-            // A correction takes back what it gave.
+            // A correction takes back the discount.
             (&[tokens(1, 200, 10), tokens(2, -100, 10)], 0),
             (&[tokens(1, -50, 10), tokens(2, 200, 10)], 50),
         ];
@@ -202,7 +203,8 @@ mod tests {
         #[test]
         fn grows_with_what_is_used(tiers in some_tiers(), mut used in some_tokens(0..40), more in 0_i64..40) {
             let before = discount(&tiers, &used).unwrap();
-            // Used on the last day and at the highest price, these tokens don't move other usage between tiers.
+            // These tokens are used on the last day and at the highest price, so they don't move other usage
+            // between tiers.
             used.push(tokens(9, more, 60));
             prop_assert!(discount(&tiers, &used).unwrap() >= before);
         }

@@ -1,15 +1,15 @@
 //! The model catalog: models with their limits, prices and routes to upstreams, from a TOML file.
 //!
-//! `catalog/default.toml` is built in and shows the format. A file with mistakes is refused as a whole, and each
-//! mistake is reported with its line, the model or upstream, the key and the expected value.
+//! `catalog/default.toml` is built in and shows the format. A file with mistakes is refused as a whole, and
+//! each mistake is reported with its line, the model or upstream, the key and the expected value.
 //!
-//! - [`Catalog`] is a file as it was read, with the credentials of its upstreams. It never changes; a reload
+//! - [`Catalog`] is the content of a file, with the credentials of its upstreams. It is immutable; a reload
 //!   replaces it.
-//! - [`Upstream`] is an inference server, and [`Route`] leads from a model to one.
+//! - [`Upstream`] is an inference server, and [`Route`] connects a model to an upstream.
 //! - [`CurrentCatalog`] holds the catalog in use. [`Catalogs`] is the handle of [`activation`], which puts a
 //!   catalog in force in the database and notifies the other replicas.
-//! - [`PriceBook`] has the versions of all prices and discounts; [`NewVersions`] are those that a catalog adds,
-//!   and [`Difference`] lists the changes of a reload.
+//! - [`PriceBook`] has the versions of all prices and discounts. [`NewVersions`] has the versions that a
+//!   catalog adds, and [`Difference`] lists the changes of a reload.
 //! - [`rate()`] and [`discounts`] compute prices.
 //! - [`store`] holds the SQL.
 
@@ -60,31 +60,32 @@ pub use versions::{FREEZE_MS, NewPrice, NewVersions, StoredState, describe_tiers
 
 const BUILT_IN: &str = include_str!("../../../catalog/default.toml");
 
-/// Maximum price of a single token: 1,000,000 of the currency. It catches a misplaced decimal point, and makes
-/// every price fit the database.
+/// Maximum price of a single token: 1,000,000 of the currency. The limit catches misplaced decimal points,
+/// and ensures that every price fits in the database.
 const MAX_PRICE: Pico = Pico::from_units(1_000_000_000_000_000_000);
 
-/// The models and discounts of a file. It never changes; a reload makes a new one.
+/// The models and discounts of a file. A catalog is immutable; a reload creates a new one.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: HashMap<String, Arc<Model>>,
     by_alias: HashMap<String, Arc<Model>>,
     upstreams: Vec<Arc<Upstream>>,
-    /// Warnings about files of credentials that other users can read.
+    /// Warnings about credential files that other users of the system can read.
     open_files: Vec<String>,
-    /// The discounts of the file, the oldest first.
+    /// The discounts of the file, oldest first.
     discounts: Vec<DiscountVersion>,
     /// The currency that the file names.
     currency: Option<String>,
-    /// Every version: those of the file, until [`Catalog::with_book`] replaces them with the database's.
+    /// Every version: at first the versions of the file, which [`Catalog::with_book`] replaces with the
+    /// database's.
     book: PriceBook,
-    /// See [`Catalog::listing`].
+    /// The cached lists of models; see [`Catalog::listing`].
     listings: [OnceLock<Bytes>; Listing::ALL.len()],
     lines: SourceLines,
 }
 
-/// The lines of a file, for mistakes that are found only after it was read.
+/// The lines of a file, for mistakes that are found only after parsing.
 #[derive(Clone, Default, Debug)]
 struct SourceLines {
     file: String,
@@ -96,7 +97,7 @@ struct SourceLines {
     upstreams: HashMap<String, usize>,
     /// The lines of prices, by model and version.
     prices: HashMap<(String, i64), usize>,
-    /// The first line of the discounts of each instant.
+    /// The first line of the discounts of each effective time.
     discounts: HashMap<Time, usize>,
     currency: Option<usize>,
 }
@@ -106,17 +107,18 @@ impl Catalog {
     /// built-in upstream `demo` serves.
     ///
     /// # Errors
-    /// None in a release: a test reads it.
+    /// Never fails in a release, because a test reads the built-in catalog.
     pub fn built_in() -> Result<Self, CatalogError> {
         let text = format!("{BUILT_IN}\n{}", upstreams::DEMO);
         Self::parse(&text, "catalog/default.toml").map(Self::with_all_routes)
     }
 
-    /// Reads and checks the text of a catalog. `name` is the file name in errors, and relative paths begin at
-    /// its folder.
+    /// Reads and checks the text of a catalog. `name` is the file name in errors, and relative paths are
+    /// relative to its folder.
     ///
     /// # Errors
-    /// The first wrong key or value; if all are right, every violation of the rules that span several values.
+    /// The first invalid key or value; if all are valid, every violation of the rules that span several
+    /// values.
     pub fn parse(text: &str, name: &str) -> Result<Self, CatalogError> {
         Self::parse_with(text, Path::new(name), |name| std::env::var(name))
     }
@@ -124,7 +126,8 @@ impl Catalog {
     /// Reads and checks the text of a catalog. Credentials come from files and from this environment.
     ///
     /// # Errors
-    /// The first wrong key or value; if all are right, every violation of the rules that span several values.
+    /// The first invalid key or value; if all are valid, every violation of the rules that span several
+    /// values.
     pub fn parse_with(text: &str, file: &Path, environment: Environment) -> Result<Self, CatalogError> {
         let name = &file.display().to_string();
         let refused = |mistake: Mistake<'_>| CatalogError {
@@ -165,7 +168,7 @@ impl Catalog {
         if problems.is_empty() { Ok(catalog) } else { Err(CatalogError { problems }) }
     }
 
-    /// A catalog without models and discounts.
+    /// Returns a catalog without models and discounts.
     pub fn empty() -> Self {
         Self {
             models: Vec::new(),
@@ -181,7 +184,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the same models with the prices and discounts of this book instead of those of the file.
+    /// Returns a catalog with the same models, but with the prices and discounts of this book.
     pub fn with_book(&self, book: PriceBook) -> Self {
         let models = self.models.iter().map(|model| {
             let prices = book.prices_of(&model.id);
@@ -207,10 +210,10 @@ impl Catalog {
         }
     }
 
-    /// Refuses a catalog that names another currency than this one.
+    /// Checks that the catalog doesn't name another currency.
     ///
     /// # Errors
-    /// The line, and how to fix it.
+    /// The catalog names another currency. The error has the line and a solution.
     pub fn check_currency(&self, currency: &str) -> Result<(), CatalogError> {
         let Some(own) = self.currency.as_deref().filter(|own| *own != currency) else { return Ok(()) };
         let place = self.lines.place(self.lines.currency.as_ref());
@@ -222,13 +225,13 @@ impl Catalog {
         Err(CatalogError { problems: vec![problem] })
     }
 
-    /// Returns the currency that the file names, if it does.
+    /// Returns the currency that the file names, if any.
     pub fn currency(&self) -> Option<&str> {
         self.currency.as_deref()
     }
 
-    /// Returns a text that is the same for all files with the same models, limits, prices and discounts. Upstreams
-    /// and routes aren't included: each replica has its own.
+    /// Returns a text that is the same for all files with the same models, limits, prices and discounts. It
+    /// doesn't include upstreams and routes, because each replica has its own.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         for model in &self.models {
@@ -244,7 +247,8 @@ impl Catalog {
                 (id, kind, description, owned_by, created, root, parent, max_tokens, dimension, limits)
             )
             .ok();
-            // The text of a model without it is that of earlier versions.
+            // Absent keys add no text, so that the text of a model without them is the same as in earlier
+            // versions.
             if let Some(tokens) = model.context_length {
                 writeln!(text, "context_length {tokens}").ok();
             }
@@ -283,7 +287,7 @@ impl Catalog {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// The file can't be read, or all mistakes in it.
+    /// The file can't be read, or it has mistakes, all of which are reported.
     pub fn load(path: &Path) -> Result<Self, CatalogError> {
         let name = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -333,7 +337,7 @@ impl Catalog {
         self.by_id.get(id).filter(|model| !model.retired)
     }
 
-    /// Returns the model with this id, even if it is retired: its usage may be reported late.
+    /// Returns the model with this id, even if it is retired, because its usage may be reported late.
     pub fn get_any(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id)
     }
@@ -343,23 +347,24 @@ impl Catalog {
         self.find_any(name).filter(|model| !model.retired)
     }
 
-    /// Returns the model with this id or alias, even if it is retired: its usage may be reported late.
+    /// Returns the model with this id or alias, even if it is retired, because its usage may be reported
+    /// late.
     pub fn find_any(&self, name: &str) -> Option<&Arc<Model>> {
         self.by_id.get(name).or_else(|| self.by_alias.get(name))
     }
 
-    /// Returns every model that is offered, in the order of the file.
+    /// Returns all offered models, in the order of the file.
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter().filter(|model| !model.retired)
     }
 
-    /// Returns every model in the file, in its order.
+    /// Returns all models of the file, in its order.
     pub fn all_models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter()
     }
 
-    /// Returns warnings about allowed settings that may be mistakes, with their lines: models that can't be used
-    /// at `now` because they have no price, and dubious upstreams.
+    /// Returns warnings about allowed settings that may be mistakes, with their lines: models without a price
+    /// at `now`, which can't be used, and questionable settings of upstreams.
     pub fn warnings(&self, now: Time) -> Vec<String> {
         let unpriced = self.models().filter(|model| model.price_at(now).is_none());
         let warning = |model: &Arc<Model>| {
@@ -374,8 +379,7 @@ impl Catalog {
         unpriced.map(warning).chain(limited).chain(self.upstream_warnings()).collect()
     }
 
-    /// Returns a warning for a model whose answers may be longer than its context: a call without a limit gets one
-    /// of the context.
+    /// Returns a warning for a model whose answers could be longer than its context.
     fn limit_warning(&self, model: &Model) -> Option<String> {
         let Model { id, max_tokens, .. } = model;
         let context =
@@ -402,8 +406,8 @@ impl Catalog {
         self.lines.place(self.lines.discounts.get(&effective_at))
     }
 
-    /// Returns the list of all models in this form, as JSON. `render` is called once for each form. The texts are
-    /// cached here, so they are replaced together with the models.
+    /// Returns the list of all models in this form, as JSON. `render` is called once for each form. The lists
+    /// are cached in the catalog, so they are replaced together with the models.
     ///
     /// # Errors
     /// The errors of `render`.
@@ -435,13 +439,13 @@ impl Catalog {
         self.book.tiers_at(time)
     }
 
-    /// Returns the discounts of a month: those in force at its first instant.
+    /// Returns the discounts of a month: the discounts in force at its start.
     pub fn tiers_of_month(&self, month: Month) -> &[VolumeDiscount] {
         self.book.tiers_of_month(month)
     }
 }
 
-/// Returns the aliases of a model, each with it.
+/// Returns the aliases of a model, each paired with the model.
 fn aliases_of(model: &Arc<Model>) -> impl Iterator<Item = (String, Arc<Model>)> {
     model.aliases.iter().map(|alias| (alias.clone(), Arc::clone(model)))
 }
@@ -455,7 +459,7 @@ pub enum Listing {
 }
 
 impl Listing {
-    /// Every form, in the order of its number.
+    /// All forms, in the order of their numbers.
     pub const ALL: [Self; 2] = [Self::Models, Self::ModelsAndAliases];
 }
 
@@ -469,7 +473,7 @@ impl SourceLines {
 /// The mistakes that make a catalog unusable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CatalogError {
-    /// A sentence per mistake, with its place and the expected value.
+    /// A sentence for each mistake, with its position and the expected value.
     pub problems: Vec<String>,
 }
 

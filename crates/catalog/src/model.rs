@@ -6,7 +6,7 @@ use super::book;
 use super::{Affinity, CallFacts, Kind, Price, Route};
 use kernel::clock::Time;
 
-/// The handling of a call that asks for more tokens than its key or its model allows.
+/// The handling of a call that requests more tokens than its API key or its model allows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MaxTokensPolicy {
@@ -29,25 +29,25 @@ pub struct Model {
     pub owned_by: String,
     /// The time of the model's creation, in unix seconds.
     pub created: i64,
-    /// The id of the first ancestor of the model; its own id if it isn't derived from another model.
+    /// The id of the model's first ancestor; its own id if it isn't derived from another model.
     pub root: String,
-    /// The id of the model that it was made from.
+    /// The id of the model from which this model was derived.
     pub parent: Option<String>,
     /// Maximum number of tokens of one request.
     pub max_tokens: i64,
-    /// The token limit of a request that sets none; if `None`, `max_tokens` applies.
+    /// The token limit of a request without a limit; if `None`, `max_tokens` applies.
     pub default_max_tokens: Option<i64>,
     pub max_tokens_policy: MaxTokensPolicy,
     /// Maximum number of tokens of a prompt.
     pub context_length: Option<i64>,
-    /// The length of a vector; embedding models only.
+    /// The length of a vector, for embedding models only.
     pub dimension: Option<i64>,
-    /// Maximum number of requests per minute, for each organization.
+    /// Maximum number of requests per minute for each organization.
     pub max_requests_per_min: u32,
-    /// Maximum number of concurrent requests, for each organization.
+    /// Maximum number of concurrent requests for each organization.
     pub max_concurrent_requests: u32,
     /// `true` if the model is no longer offered: calls get the error of an unknown model. Late usage is still
-    /// charged, at the model's prices.
+    /// charged at the model's prices.
     pub retired: bool,
     /// The prices, oldest first; among those with the same effective time, the price without conditions is
     /// last. A model without a price is listed but can't be used.
@@ -59,12 +59,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns the price in force at `time` of a call that meets no condition.
+    /// Returns the price in force at `time` for a call that meets no condition.
     pub fn price_at(&self, time: Time) -> Option<&Price> {
         book::price_at(&self.prices, time)
     }
 
-    /// Returns all prices in force at `time`, the one without conditions last.
+    /// Returns all prices in force at `time`, the price without conditions last.
     pub fn prices_at(&self, time: Time) -> &[Price] {
         book::prices_at(&self.prices, time)
     }

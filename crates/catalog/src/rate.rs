@@ -8,14 +8,15 @@ use kernel::clock::Time;
 use kernel::money::Pico;
 use kernel::secrets::sha256;
 
-/// Maximum price of one call: 1,000,000 of the currency. A daily row then has room for thousands of the most
-/// expensive ones.
+/// Maximum price of one call: 1,000,000 of the currency. A daily row can then hold thousands of the most
+/// expensive calls.
 pub const MAX_CALL_PRICE: Pico = Pico::from_units(1_000_000_000_000_000_000);
 
-/// The prices of the components. A part without a price costs as much as its whole; pieces without one are free.
+/// The prices of the components. A part without a price costs as much as its whole; other components without
+/// a price are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ComponentPrices {
-    /// A token of the prompt, or of the input of an embedding.
+    /// The price of a token of the prompt, or of the input of an embedding.
     pub prompt: Pico,
     pub cached_prompt: Option<Pico>,
     pub completion: Pico,
@@ -23,12 +24,13 @@ pub struct ComponentPrices {
 }
 
 impl ComponentPrices {
-    /// Returns the price of these quantities, in pico of the currency; `None` as in [`rate`].
+    /// Returns the price of these quantities, in pico of the currency. Returns `None` in the same cases as
+    /// [`rate`].
     pub fn rate(&self, tokens: Tokens) -> Option<Pico> {
         rate(&Price::new(BEGINNING, *self), tokens)
     }
 
-    /// Returns the components that have a price of their own, in their order.
+    /// Returns the components that have separate prices, in their order.
     pub fn list(&self) -> Vec<(Component, Pico)> {
         let price = Price::new(BEGINNING, *self);
         let own = Component::ALL.iter().copied();
@@ -39,12 +41,12 @@ impl ComponentPrices {
 }
 
 impl Price {
-    /// A price without conditions.
+    /// Returns a price without conditions.
     pub fn new(effective_at: Time, prices: ComponentPrices) -> Self {
         Self::conditional(effective_at, Conditions::default(), prices)
     }
 
-    /// A price that applies under these conditions.
+    /// Returns a price that applies under these conditions.
     pub fn conditional(effective_at: Time, conditions: Conditions, prices: ComponentPrices) -> Self {
         let ComponentPrices { prompt, cached_prompt, completion, parts } = prices;
         let version = version_of(effective_at, &conditions);
@@ -67,7 +69,7 @@ impl Price {
         }
     }
 
-    /// Returns `true` if this component has a line of its own on bills.
+    /// Returns `true` if this component has a separate line on bills.
     pub fn has(&self, component: Component) -> bool {
         match component {
             Component::Prompt | Component::Completion => true,
@@ -76,15 +78,15 @@ impl Price {
         }
     }
 
-    /// Returns the highest price of a token of the prompt or of the completion, with any part that it can belong
-    /// to.
+    /// Returns the highest price that a token of the prompt or of the completion can have, including the
+    /// prices of its parts.
     pub fn dearest(&self, whole: Component) -> Pico {
         let parts = Component::ALL.iter().filter(|part| part.whole() == Some(whole));
         parts.map(|part| self.of(*part)).fold(self.of(whole), Pico::max)
     }
 
-    /// Returns these quantities as a bill lists them, in the order of its lines: each component that has a price of
-    /// its own, and the rest of its whole. `None` if a difference exceeds 64 bits.
+    /// Returns these quantities as listed on a bill, in the order of its lines: each component with a
+    /// separate price, and the rest of its whole. Returns `None` if a difference exceeds 64 bits.
     pub fn billed(&self, tokens: Tokens) -> Option<Vec<(Component, i64)>> {
         let mut rest = [tokens.prompt, tokens.completion];
         let parts = Component::ALL.iter().copied().filter(|part| self.has(*part));
@@ -110,8 +112,9 @@ impl Price {
     }
 }
 
-/// Returns the number of a price among those of its model, by which usage refers to it: without conditions its
-/// instant in unix milliseconds, otherwise a negative number determined by its instant and its conditions.
+/// Returns the number by which usage refers to a price of a model. Without conditions, it is the effective
+/// time in unix milliseconds; otherwise, it is a negative number derived from the effective time and the
+/// conditions.
 fn version_of(effective_at: Time, conditions: &Conditions) -> i64 {
     if conditions.is_empty() {
         return effective_at.unix_ms();
@@ -137,7 +140,7 @@ impl fmt::Display for Price {
     }
 }
 
-/// The quantities of a call: tokens, their parts, and pieces; negative in corrections.
+/// The quantities of a call: tokens, their parts, and other components; negative in corrections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tokens {
     /// Input tokens.
@@ -150,12 +153,12 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Quantities without other parts.
+    /// Returns quantities without other parts.
     pub fn new(prompt: i64, cached_prompt: i64, completion: i64) -> Self {
         Self { prompt, cached_prompt, completion, parts: Parts::default() }
     }
 
-    /// Returns the quantity of a component; for the prompt and the completion, their parts are included.
+    /// Returns the quantity of a component. The prompt and the completion include their parts.
     pub fn part(&self, component: Component) -> i64 {
         match component {
             Component::Prompt => self.prompt,
@@ -165,17 +168,17 @@ impl Tokens {
         }
     }
 
-    /// Returns the input tokens that are in no part; `None` if that exceeds 64 bits.
+    /// Returns the input tokens that don't belong to any part; `None` if the result exceeds 64 bits.
     pub fn rest_of_prompt(self) -> Option<i64> {
         self.prompt.checked_sub(self.cached_prompt)?.checked_sub(self.parts.sum_of(Component::Prompt)?)
     }
 
-    /// Returns the output tokens that are in no part; `None` if that exceeds 64 bits.
+    /// Returns the output tokens that don't belong to any part; `None` if the result exceeds 64 bits.
     pub fn rest_of_completion(self) -> Option<i64> {
         self.completion.checked_sub(self.parts.sum_of(Component::Completion)?)
     }
 
-    /// Returns `true` if no quantity is negative, and no parts exceed their whole.
+    /// Returns `true` if no quantity is negative and parts don't exceed their whole.
     pub fn is_valid(self) -> bool {
         let Self { prompt, cached_prompt, completion, parts } = self;
         let fits = |rest: Option<i64>| rest.is_some_and(|rest| rest >= 0);
@@ -190,9 +193,9 @@ impl Tokens {
             && fits(self.rest_of_completion())
     }
 
-    /// Returns these quantities without the parts that don't fit in their whole, and those parts, which are then
-    /// charged at the price of their whole. In the order of [`Component::PARTS`], each part takes room from its
-    /// whole; tokens from a cache come first.
+    /// Returns these quantities without the parts that don't fit in their whole, and the removed parts, whose
+    /// tokens are then charged at the price of their whole. Cached tokens are fitted first, then the other
+    /// parts in the order of [`Component::PARTS`].
     #[must_use]
     pub fn fitted(self) -> (Self, Parts) {
         let cached_prompt = self.cached_prompt.min(self.prompt);
@@ -214,7 +217,7 @@ impl Tokens {
         (Self { cached_prompt, parts: fitting, ..self }, left_out)
     }
 
-    /// Returns the sums of both; `None` if one exceeds 64 bits.
+    /// Returns the sum of each quantity; `None` if a sum exceeds 64 bits.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         Some(Self {
             prompt: self.prompt.checked_add(other.prompt)?,
@@ -224,7 +227,7 @@ impl Tokens {
         })
     }
 
-    /// Returns the negative quantities; `None` if one exceeds 64 bits.
+    /// Returns the negated quantities; `None` if one of them exceeds 64 bits.
     pub fn checked_neg(self) -> Option<Self> {
         Some(Self {
             prompt: self.prompt.checked_neg()?,
@@ -237,14 +240,14 @@ impl Tokens {
 
 /// Returns the list price of these quantities, in pico of the currency.
 ///
-/// `None` if they aren't [valid](Tokens::is_valid), or if the sum exceeds 64 bits, in which the databases store
-/// an amount: such usage is refused, never truncated.
+/// Returns `None` if they aren't [valid](Tokens::is_valid), or if the sum exceeds the 64 bits of an amount in
+/// the databases. Such usage is refused, never truncated.
 pub fn rate(price: &Price, tokens: Tokens) -> Option<Pico> {
     let amount = cost(price, tokens).filter(|_| tokens.is_valid())?;
     amount.to_i64().map(|_| amount)
 }
 
-/// Returns the list price of any sums of quantities; `None` if it exceeds 128 bits.
+/// Returns the list price of any sums of quantities; `None` if the price exceeds 128 bits.
 pub fn cost(price: &Price, tokens: Tokens) -> Option<Pico> {
     if tokens.parts.is_empty() {
         let uncached = tokens.prompt.checked_sub(tokens.cached_prompt)?;
@@ -268,11 +271,11 @@ mod tests {
     fn parts_that_do_not_fit_are_left_out_in_order() {
         use Component::{AudioPrompt, CacheWrite1h, CacheWrite5m, ImagePrompt, Reasoning, Request, Search};
         type Listed = &'static [(Component, i64)];
-        // Prompt, tokens from a cache and completion; the parts, and those of them that are left out.
+        // Prompt, cached and completion tokens; the parts; the parts that are left out.
         let cases: [([i64; 3], Listed, Listed); 8] = [
             ([100, 40, 50], &[(CacheWrite5m, 60), (Reasoning, 50), (Search, 9)], &[]),
             ([100, 41, 50], &[(CacheWrite5m, 60), (Reasoning, 51)], &[(CacheWrite5m, 60), (Reasoning, 51)]),
-            // Parts that are left out take no room.
+            // Parts that are left out don't reduce the room for others.
             (
                 [100, 40, 0],
                 &[(CacheWrite5m, 61), (CacheWrite1h, 20), (AudioPrompt, 40), (ImagePrompt, 1)],

@@ -1,5 +1,5 @@
-//! The file of a catalog: its keys, and the rules across them. A mistake has its line, and its model or
-//! upstream.
+//! The file of a catalog: its keys, and the rules that span several keys. A mistake is reported with its
+//! line, and with its model or upstream.
 
 mod costs;
 mod prices;
@@ -52,7 +52,7 @@ pub struct ModelEntry {
     description: String,
     #[serde(deserialize_with = "line::<100, _>")]
     owned_by: String,
-    /// Until the end of the year 9999.
+    /// The time is at most the end of the year 9999.
     #[serde(deserialize_with = "whole::<0, 253_402_300_799, _, _>")]
     created: i64,
     #[serde(default, deserialize_with = "id")]
@@ -122,7 +122,7 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ppm, D::Error>
     decimal(deserializer, "a fraction", Ppm::from_units(1_000_000), "\"0.05\"")
 }
 
-/// Describes a mistake, with the model or upstream that it is in.
+/// Describes a mistake, with its model or upstream.
 pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
     let (table, key) = mistake.key.rsplit_once('.').unwrap_or(("", &mistake.key));
     let label = match table.split('.').next() {
@@ -160,7 +160,7 @@ pub fn describe(mistake: &Mistake<'_>, text: &str) -> String {
     }
 }
 
-/// Returns the name of the last `model` or `upstream` that begins before this place.
+/// Returns the label of the last `model` or `upstream` that begins at or before this position.
 fn label_at(text: &str, at: usize, noun: &str) -> String {
     let table = document::parse(text).unwrap_or_default();
     let entries = table.get(format!("{noun}s").as_str()).and_then(|entries| entries.get_ref().as_array());
@@ -172,7 +172,7 @@ fn label_at(text: &str, at: usize, noun: &str) -> String {
     }
 }
 
-/// The rules across the keys of a file.
+/// A checker of the rules that span several keys of a file.
 pub struct Rules<'a> {
     file: &'a str,
     text: &'a str,
@@ -180,7 +180,7 @@ pub struct Rules<'a> {
     problems: Vec<(usize, String)>,
 }
 
-/// A model of the file with its lines.
+/// A model of the file, with its line numbers.
 pub struct ParsedModel {
     /// The line of the model's table.
     pub line: usize,
@@ -202,7 +202,7 @@ impl<'a> Rules<'a> {
         self.problems.iter().map(|(line, why)| format!("{}:{line}: {why}", self.file)).collect()
     }
 
-    /// Checks a model, whose routes lead to these upstreams.
+    /// Checks a model. Its routes may refer to these upstreams.
     pub fn model(&mut self, entry: Spanned<Table<ModelEntry>>, upstreams: &[Arc<Upstream>]) -> ParsedModel {
         let line = self.line(&entry);
         let Table(entry) = entry.into_inner();
@@ -252,7 +252,7 @@ impl<'a> Rules<'a> {
         ParsedModel { line, model, price_lines, alias_lines }
     }
 
-    /// Checks how many tokens a request may have.
+    /// Checks the token limits of a model.
     fn limits(&mut self, entry: &ModelEntry, line: usize, label: &str) {
         let ModelEntry { kind, max_tokens, default_max_tokens, max_tokens_policy, .. } = entry;
         if *kind == Kind::Embeddings {
@@ -274,7 +274,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Collects the discounts, the oldest version first, each with its first line.
+    /// Collects the versions of the discounts, oldest first, each with its first line.
     pub fn discounts(
         &mut self,
         entries: Vec<Spanned<Table<DiscountEntry>>>,
@@ -304,7 +304,7 @@ impl<'a> Rules<'a> {
         let mut versions: Vec<_> = versions.into_values().collect();
         for (_, version) in &mut versions {
             version.tiers.sort_by_key(|discount| discount.threshold);
-            // A file ends all discounts from an instant on in this way.
+            // A file with only zero discounts from a point in time ends all discounts.
             if version.tiers.iter().all(|tier| tier.discount == Ppm::ZERO) {
                 version.tiers.clear();
             }

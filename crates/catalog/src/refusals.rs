@@ -1,7 +1,7 @@
-//! The operator's event of a catalog file that was refused when it was reloaded
+//! The operator's event for a catalog file that was refused at a reload
 //! (docs/contract/webhooks.md#events-of-the-operator).
 //!
-//! The same mistakes are announced once, no matter how often and by how many servers the file is read.
+//! The same mistakes are announced only once, no matter how often and by how many servers the file is read.
 
 use events::operator::{self, CatalogRefused};
 use events::{EventType, announcements};
@@ -9,7 +9,7 @@ use kernel::error::Error;
 
 use crate::{CatalogError, Catalogs};
 
-/// Maximum number of mistakes in an event, and maximum length of each.
+/// Maximum number of mistakes in an event, and maximum length of each in characters.
 const MAX_MESSAGES: usize = 10;
 const MAX_MESSAGE_CHARS: usize = 300;
 
@@ -32,7 +32,7 @@ pub(crate) async fn announce(catalogs: &Catalogs, refused: &CatalogError) -> Res
     let mut tx = catalogs.db().write().await?;
     announcements::lock(&mut tx).await?;
     if let Some(announced) = announced {
-        // The file has other mistakes now.
+        // The earlier mistakes were replaced by others.
         announcements::forget(&mut tx, of, &announced).await?;
     }
     if announcements::announce(&mut tx, of, &subject, now).await? {
@@ -57,7 +57,7 @@ pub(crate) async fn forget(catalogs: &Catalogs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the event of a refusal: its log messages, shortened.
+/// Returns the event for a refusal, with shortened messages.
 fn event(refused: &CatalogError) -> CatalogRefused {
     let shortened = |text: &String| -> String { text.chars().take(MAX_MESSAGE_CHARS).collect() };
     CatalogRefused {

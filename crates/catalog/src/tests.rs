@@ -1,4 +1,5 @@
-//! The built-in catalog against docs/contract/models.md#built-in-catalog, and the words of every error.
+//! The built-in catalog, compared with docs/contract/models.md#built-in-catalog, and the message of every
+//! error.
 
 mod components;
 mod versions;
@@ -246,7 +247,7 @@ fn price(instant: &str, prompt: i64) -> String {
     format!("{{ effective_at = {instant}, prompt_tokens = {prompt}, completion_tokens = 0 }}")
 }
 
-/// A catalog of models with these changes.
+/// Returns a catalog of models with these changes.
 fn catalog_of(models: &[&str]) -> Catalog {
     let models: Vec<_> = models.iter().map(|changes| model(changes)).collect();
     Catalog::parse(&models.concat(), "c").unwrap()
@@ -370,7 +371,7 @@ fn aliases_have_one_meaning() {
     assert_eq!(catalog.find_any("old").unwrap().id, "r");
 
     let refused = |text: &str| Catalog::parse(text, "c.toml").unwrap_err().problems;
-    // Each table has eleven lines: the aliases stand on the last one.
+    // Each table has eleven lines, and the aliases are on the last one.
     assert_eq!(
         refused(&[named("a", r#""b""#), named("b", "")].concat()),
         ["c.toml:11: model `a`: `aliases`: `b` is the id of the model on line 12"]

@@ -1,5 +1,5 @@
-//! Upstreams, the inference servers that model calls are passed to, and the routes of models to them
-//! (docs/operations.md#upstreams).
+//! Upstreams, the inference servers that model calls are forwarded to, and the routes from models to
+//! upstreams (docs/operations.md#upstreams).
 
 use std::sync::Arc;
 
@@ -14,36 +14,36 @@ use super::{ComponentPrices, Kind};
 /// The upstream of the built-in catalog, which needs no server.
 pub const DEMO: &str = "[[upstreams]]\nid = \"demo\"\nkind = \"demo\"\n";
 
-/// An inference server. Counts are for each replica.
+/// An inference server. The limits apply to each replica separately.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Upstream {
     pub id: String,
     pub kind: UpstreamKind,
-    /// `None` for [`UpstreamKind::Demo`] only.
+    /// The base URL; `None` only for [`UpstreamKind::Demo`].
     pub url: Option<BaseUrl>,
-    /// Sent as `Authorization: Bearer …`; `None` sends no header.
+    /// The credential, which is sent as `Authorization: Bearer …`; if `None`, the header isn't sent.
     pub credential: Option<Secret>,
-    /// Maximum number of calls at once.
+    /// Maximum number of concurrent calls.
     pub max_concurrent: u32,
-    /// Maximum number of calls that wait for one of those to end.
+    /// Maximum number of calls that wait for a free slot.
     pub max_waiting: u32,
-    /// Maximum time for which a call waits for a free slot.
+    /// Maximum time for which a call waits for a free slot, in milliseconds.
     pub max_wait_ms: u64,
-    /// Timeout of a new connection.
+    /// Timeout for opening a connection, in milliseconds.
     pub connect_ms: u64,
-    /// Timeout of the first event of an answer, or of the whole one if it isn't streamed.
+    /// Timeout for the first event of a streamed answer, in milliseconds.
     pub first_event_ms: u64,
-    /// Timeout of each further event.
+    /// Timeout for each further event, in milliseconds.
     pub between_events_ms: u64,
-    /// Timeout of a call from its start to its end.
+    /// Timeout for the whole call, in milliseconds.
     pub total_ms: u64,
     pub on_disconnect: OnDisconnect,
-    /// Fields, tools and references that it gets beyond those of its kind.
+    /// Fields, tools and references that are forwarded in addition to those of the upstream's kind.
     pub allow_fields: Vec<String>,
-    /// The fields that are never sent to it. This list takes precedence over the allowed fields.
+    /// The fields that are never forwarded. This list takes precedence over the allowed fields.
     pub deny_fields: Vec<String>,
     pub media_urls: MediaUrls,
-    /// Callers may learn what is in its cache of prompts.
+    /// `true` if callers may see which tokens of a prompt came from the upstream's cache.
     pub shared_prefix_cache: bool,
 }
 
@@ -58,7 +58,7 @@ pub enum UpstreamKind {
     Tgi,
     /// `OpenAI`, and services with its API.
     Openai,
-    /// No server: answers with a fixed text from within the process.
+    /// No server. The process itself answers with a fixed text.
     Demo,
 }
 
@@ -67,12 +67,12 @@ impl UpstreamKind {
     pub const ALL: [Self; 6] =
         [Self::Vllm, Self::Sglang, Self::Llamacpp, Self::Tgi, Self::Openai, Self::Demo];
 
-    /// Returns the word in the catalog file.
+    /// Returns the name in the catalog file.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Returns `true` if an upstream of this kind can have models of that kind.
+    /// Returns `true` if upstreams of this kind can serve models of that kind.
     pub fn serves(self, kind: Kind) -> bool {
         match kind {
             Kind::Chat => true,
@@ -81,12 +81,12 @@ impl UpstreamKind {
     }
 }
 
-/// The treatment of a streamed call whose client leaves.
+/// The handling of a streamed call whose client disconnects.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDisconnect {
-    /// The answer is read until the upstream has counted the tokens that it has generated; then the connection to
-    /// it is closed.
+    /// The answer is read until the upstream has counted the generated tokens. Then the connection to it is
+    /// closed.
     #[default]
     Count,
     /// The connection to the upstream is closed immediately. Tokens that it hasn't counted are estimated.
@@ -95,11 +95,11 @@ pub enum OnDisconnect {
     Drain,
 }
 
-/// The treatment of images and other media that a call names by their URL.
+/// The handling of images and other media that a call refers to by URL.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MediaUrls {
-    /// They are fetched here, and the upstream gets them inline.
+    /// The gateway fetches them, and sends them to the upstream inline.
     #[default]
     Fetch,
     /// Such a call is refused.
@@ -115,21 +115,22 @@ pub enum Affinity {
     /// By load and weight only.
     #[default]
     None,
-    /// Calls of an organization whose prompts begin alike prefer the same upstream, which has cached it.
+    /// An organization's calls whose prompts begin alike prefer the same upstream, which has cached that
+    /// beginning.
     Prefix,
 }
 
-/// A way to serve a model.
+/// An upstream that serves a model, with the model's name there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
     pub upstream: Arc<Upstream>,
     /// The upstream's name of the model.
     pub model: String,
-    /// The share of calls, relative to the other routes of the tier; 1 at least.
+    /// The share of calls, relative to the other routes of the tier; at least 1.
     pub weight: u32,
-    /// Routes of a higher tier are used while no route of a lower one can be.
+    /// The tier. Routes of a higher tier are used only while no route of a lower tier is usable.
     pub tier: u32,
-    /// The operator's cost of calls here; `None` if it isn't known.
+    /// The operator's cost of calls on this route; `None` if it isn't known.
     pub cost: Option<Arc<ComponentPrices>>,
 }
 

@@ -5,17 +5,17 @@ use super::book::{BEGINNING, DiscountVersion, PriceBook, prices_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};
 use kernel::clock::{MINUTE_MS, Time};
 
-/// The time before its instant from which a version can no longer change, in milliseconds. By then every replica
-/// has received it.
+/// The time before its effective time from which a version can no longer change, in milliseconds. By then,
+/// every replica has received it.
 pub const FREEZE_MS: i64 = MINUTE_MS;
 
-/// The state of the database when a catalog is to be put in force.
+/// The state of the database at the time when a catalog is put in force.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredState<'a> {
     /// The stored versions.
     pub book: &'a PriceBook,
     pub now: Time,
-    /// Whether usage was recorded before: until then no version has had an effect.
+    /// `true` if any usage was recorded. Before that, no version has had an effect.
     pub is_used: bool,
     /// The end of the last month that is closed for any organization.
     pub closed_before: Option<Time>,
@@ -26,7 +26,7 @@ pub struct StoredState<'a> {
 pub struct NewVersions {
     /// The prices that are added or withdrawn, with their models.
     pub prices: Vec<(String, NewPrice)>,
-    /// Instant and tiers; `None` withdraws the version.
+    /// The effective times and tiers of discounts; `None` withdraws the version.
     pub discounts: Vec<(Time, Option<Vec<VolumeDiscount>>)>,
     /// Sentences about allowed settings that may be mistakes.
     pub warnings: Vec<String>,
@@ -44,7 +44,7 @@ impl StoredState<'_> {
         !self.is_used || effective_at > self.now.plus_ms(FREEZE_MS)
     }
 
-    /// Returns the reason why no new version can begin at this instant, if it is in a closed month.
+    /// Returns the reason why no new version can begin at this time, if it is in a closed month.
     fn closed_month(&self, effective_at: Time) -> Option<String> {
         let end = self.closed_before.filter(|end| self.is_used && effective_at < *end)?;
         Some(format!(
@@ -63,7 +63,8 @@ impl Catalog {
     /// Returns the versions of this catalog that the database lacks.
     ///
     /// # Errors
-    /// It changes a version that is in force or past, or adds a version from within a closed month.
+    /// The catalog changes a version that is or was in force, or adds a version that begins in a closed
+    /// month.
     pub fn new_versions(&self, stored: &StoredState<'_>) -> Result<NewVersions, CatalogError> {
         let (mut new, mut problems) = (NewVersions::default(), Vec::new());
         self.new_prices(stored, &mut new, &mut problems);
@@ -185,14 +186,15 @@ impl Catalog {
                 ));
             }
         }
-        // The state before the first discount is a version too: it can't be changed later.
+        // The state before the first discount is also stored as a version, because it can't be changed later.
         if missing(BEGINNING) && known.iter().all(|known| known.effective_at != BEGINNING) {
             new.discounts.push((BEGINNING, Some(Vec::new())));
         }
     }
 }
 
-/// Returns the instant and the conditions of a price, such as `from 2026-12-01T00:00:00.000Z on (flex)`.
+/// Returns the effective time and the conditions of a price, such as `from 2026-12-01T00:00:00.000Z on
+/// (flex)`.
 fn from_text(price: &Price) -> String {
     let at = price.effective_at;
     match price.conditions.is_empty() {

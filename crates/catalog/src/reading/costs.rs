@@ -10,13 +10,13 @@ use super::Rules;
 use super::prices::{TokenPrice, is_too_dear};
 use crate::{BEGINNING, Component, ComponentPrices, Kind, MAX_CALL_PRICE, PartPrices, Price};
 
-/// The table `cost` of a route: costs by the names of components; see [`ComponentPrices`].
+/// The table `cost` of a route, with costs by component name; see [`ComponentPrices`].
 pub type CostEntry = Table<BTreeMap<String, Spanned<TokenPrice>>>;
 
 /// The model of a route whose cost is read.
 #[derive(Clone, Copy)]
 pub struct CostPlace<'a> {
-    /// The model as a mistake names it.
+    /// The name of the model in messages about mistakes.
     pub label: &'a str,
     pub kind: Kind,
     /// Maximum number of tokens of one request.
@@ -26,7 +26,7 @@ pub struct CostPlace<'a> {
 }
 
 impl Rules<'_> {
-    /// Checks the cost of a route, by the rules for prices.
+    /// Checks the cost of a route by the rules for prices.
     pub(super) fn cost(&mut self, Table(entries): CostEntry, place: CostPlace<'_>) -> ComponentPrices {
         let CostPlace { label, kind, max_tokens, line } = place;
         let mut costs: BTreeMap<Component, (usize, Pico)> = BTreeMap::new();
@@ -49,7 +49,7 @@ impl Rules<'_> {
         let prompt = costs.get(&Component::Prompt).map(|(_, cost)| *cost);
         for (component, (line, cost)) in &costs {
             let why = match component {
-                // As for prices, zero is allowed.
+                // Zero is allowed, as for prices.
                 Component::Completion if *cost == Pico::ZERO => None,
                 _ if !component.is_possible(kind) => Some("an embedding model has none, leave it out"),
                 Component::CachedPrompt if prompt.is_some_and(|prompt| *cost > prompt) => {

@@ -27,7 +27,7 @@ pub struct PriceEntry {
     hours: Option<HoursEntry>,
 }
 
-/// The components that have no key in the price itself.
+/// The components without a key in the table of the price.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct ComponentEntries {
@@ -87,7 +87,8 @@ impl<'de> Deserialize<'de> for TokenPrice {
 }
 
 impl Rules<'_> {
-    /// Checks the prices of a model, which are in the order of the file, against each other and its size.
+    /// Checks the prices of a model, given in the order of the file, against each other and against the
+    /// model's token limit.
     pub(super) fn check_prices(&mut self, prices: &[(usize, Price)], max_tokens: i64, label: &str) {
         for (place, (line, price)) in prices.iter().enumerate() {
             let at = price.effective_at;
@@ -186,7 +187,7 @@ impl Rules<'_> {
     }
 }
 
-/// Returns the reason why this can't be a price of a model that takes this many tokens, or `None` if it can.
+/// Returns the reason why the price is invalid for a model with this many tokens; `None` if it is valid.
 fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
     is_too_dear(price, max_tokens).then(|| {
         format!(
@@ -196,7 +197,7 @@ fn price_problem(price: &Price, max_tokens: i64) -> Option<String> {
     })
 }
 
-/// Returns `true` if a call with this many input tokens and as many output tokens would have a price that is too
+/// Returns `true` if the price of a call with this many input tokens and as many output tokens would be too
 /// large to record.
 pub fn is_too_dear(price: &Price, max_tokens: i64) -> bool {
     let of = |whole: Component| price.dearest(whole).checked_mul(max_tokens);

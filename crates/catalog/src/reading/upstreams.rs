@@ -16,10 +16,10 @@ use super::costs::{CostEntry, CostPlace};
 use super::{Rules, id, line};
 use crate::{Kind, MediaUrls, OnDisconnect, Route, Upstream, UpstreamKind};
 
-/// Reads an environment variable.
+/// A function that reads an environment variable.
 pub type Environment = fn(&str) -> Result<String, VarError>;
 
-/// The keys of `[[upstreams]]` whose values must not appear in mistakes: they may contain a secret.
+/// The keys of `[[upstreams]]` whose values must not appear in messages, because they may contain a secret.
 pub const SECRET_KEYS: [&str; 3] = ["url", "credential_file", "credential_env"];
 
 /// A table `[[upstreams]]`; see [`Upstream`].
@@ -58,7 +58,7 @@ pub struct UpstreamEntry {
     shared_prefix_cache: bool,
 }
 
-/// The fields that the gateway reads or writes itself, of one operation or another.
+/// The fields that the gateway reads or writes in any operation.
 const OWN_FIELDS: [&str; 18] = [
     "model",
     "messages",
@@ -126,8 +126,8 @@ fn number<const NUMBER: u32, T: From<u32>>() -> T {
     T::from(NUMBER)
 }
 
-/// Reads the name of a variable. The names of our own configuration are refused: their values include the master
-/// key.
+/// Reads the name of a variable. Names of tollkeeper's configuration are refused, because their values
+/// include the master key.
 fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let what = "the name of an environment variable, 1 to 100 capital letters, digits and `_`, that doesn't \
                 begin with `TOLLKEEPER_`";
@@ -138,16 +138,16 @@ fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Err
     })
 }
 
-/// An upstream of the file with its line.
+/// An upstream of the file, with its line.
 pub struct ParsedUpstream {
     pub line: usize,
     pub upstream: Upstream,
-    /// Other users can read the credential's file.
+    /// A warning that other users of the system can read the credential's file.
     pub warning: Option<String>,
 }
 
 impl Rules<'_> {
-    /// Checks an upstream, and reads its credential. Relative paths begin at `folder`.
+    /// Checks an upstream, and reads its credential. Relative paths are relative to `folder`.
     pub fn upstream(
         &mut self,
         entry: Spanned<Table<UpstreamEntry>>,
@@ -195,7 +195,7 @@ impl Rules<'_> {
         ParsedUpstream { line, upstream, warning }
     }
 
-    /// Checks a list of names of fields.
+    /// Checks a list of field names.
     fn field_names(
         &mut self,
         label: &str,
@@ -302,7 +302,7 @@ impl Rules<'_> {
 fn read_variable(name: &str, environment: Environment) -> Result<Secret, String> {
     let text = match environment(name) {
         Err(VarError::NotPresent) => return Err(format!("the environment variable {name} isn't set")),
-        // A text that isn't UTF-8 is as invalid as an empty one.
+        // A value that isn't UTF-8 is treated like an empty value, which is invalid.
         read => read.unwrap_or_default(),
     };
     files::credential(&text).map_err(|rule| format!("the environment variable {name} must contain {rule}"))

@@ -12,7 +12,7 @@ use kernel::clock::{Month, Time};
 use kernel::futures::BoxFuture;
 use kernel::money::{Pico, Ppm};
 
-/// A row of prices; without amounts, the version is withdrawn.
+/// A row of prices. A row without amounts withdraws the version.
 struct PriceRow {
     model: String,
     price: Option<Price>,
@@ -38,7 +38,8 @@ fn parsed<T>(text: &str, what: &str, parse: fn(&str) -> Option<T>) -> Result<T, 
     parse(text).ok_or_else(|| db::Error::Internal(format!("the {what} of a price are {text:?}")))
 }
 
-/// Every row of prices: those without conditions, which earlier versions know, and those with some.
+/// Every row of prices: prices without conditions, whose table older servers also read, and prices with
+/// conditions.
 const ROWS: &str =
     "SELECT model, effective_at, '' AS conditions, effective_at AS version, revision, prompt_pico,
          cached_prompt_pico, completion_pico, components
@@ -47,7 +48,7 @@ const ROWS: &str =
          completion_pico, components
      FROM conditional_prices";
 
-/// A row of `discount_versions`; without tiers, the version is withdrawn.
+/// A row of `discount_versions`. A row without tiers withdraws the version.
 struct DiscountRow {
     effective_at: Time,
     tiers: Option<Vec<VolumeDiscount>>,
@@ -64,7 +65,7 @@ pub fn book(tx: &mut Tx) -> BoxFuture<'_, Result<PriceBook, db::Error>> {
 }
 
 async fn read_book(tx: &mut Tx) -> Result<PriceBook, db::Error> {
-    // Of each version, the row with the highest revision.
+    // The row with the highest revision of each version counts.
     let prices: Vec<PriceRow> = sql(BOOK.as_str()).all(tx).await?;
     let discounts: Vec<DiscountRow> = sql("SELECT effective_at, tiers FROM discount_versions v
          WHERE revision = (SELECT MAX(revision) FROM discount_versions w
@@ -178,7 +179,7 @@ fn parse_tiers(text: &str) -> Result<Vec<VolumeDiscount>, db::Error> {
     tiers.ok_or_else(|| db::Error::Internal(format!("the tiers of a discount are {text:?}")))
 }
 
-/// Returns the fingerprint of the catalog in force; `None` before the first.
+/// Returns the fingerprint of the catalog in force; `None` if no catalog was ever in force.
 pub async fn newest_catalog(tx: &mut Tx) -> Result<Option<String>, db::Error> {
     let newest: Option<(String,)> =
         sql("SELECT fingerprint FROM catalogs ORDER BY number DESC LIMIT 1").optional(tx).await?;
@@ -194,14 +195,15 @@ pub async fn was_in_force(tx: &mut Tx, fingerprint: &str) -> Result<bool, db::Er
     Ok(found.is_some())
 }
 
-/// Returns the number of the next catalog. No other transaction puts one in force until this one ends.
+/// Returns the number of the next catalog. No other transaction can put a catalog in force until this one
+/// ends.
 pub async fn lock(tx: &mut Tx) -> Result<i64, db::Error> {
     let (number,): (i64,) =
         sql("UPDATE sequences SET last = last + 1 WHERE name = 'catalogs' RETURNING last").one(tx).await?;
     Ok(number)
 }
 
-/// Puts a catalog in force, and announces it unless it is the first.
+/// Puts a catalog in force, and announces it to other replicas unless it is the first one.
 pub async fn insert_catalog(
     tx: &mut Tx,
     number: i64,
@@ -235,12 +237,12 @@ pub async fn closed_before(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
             .heavy()
             .all(tx)
             .await?;
-    // The first open month of a wallet is that of its creation.
+    // The first open month of a wallet is the month of its creation.
     let closed = rows.into_iter().find(|(open, created_at)| created_at.day().month() < *open);
     Ok(closed.map(|(open, _)| open.start()))
 }
 
-/// Returns the number of organizations per other currency than this one.
+/// Returns the number of organizations with each other currency.
 pub async fn other_currencies(tx: &mut Tx, currency: &str) -> Result<Vec<(String, i64)>, db::Error> {
     sql("SELECT currency, COUNT(*) AS count FROM wallets
          WHERE (currency < $1 OR currency > $1) AND organization_id IN (SELECT id FROM organizations)

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A catalog of a model with these prices, each with further keys.
+/// Returns a catalog of a model with these prices, each with further keys.
 fn prices(others: &[&str]) -> Result<Catalog, String> {
     let price = |other: &&str| {
         let comma = if other.is_empty() { "" } else { ", " };
@@ -58,7 +58,7 @@ fn one_price_fits_each_call() {
     assert!(hours.contain(Time::parse("2026-12-04T07:59:00Z").unwrap()), "Thursday's night ends on Friday");
     assert_eq!(model.price_at(NOW).unwrap().conditions, Conditions::default());
     assert_eq!(model.price_of(&call("2023-12-31T23:59:59Z", 1, default)), None);
-    // Each price has its own number; the price without conditions has its instant.
+    // Each price has its own number; the number of the price without conditions is its effective time.
     let versions: std::collections::BTreeSet<_> = model.prices.iter().map(|price| price.version).collect();
     assert_eq!((versions.len(), *versions.last().unwrap()), (8, 1_704_067_200_000));
     assert!(versions.iter().rev().skip(1).all(|version| *version < 0));
@@ -93,8 +93,8 @@ fn components_have_a_price_or_that_of_their_whole() {
     assert_eq!([of(CachedPrompt), of(CacheWrite5m), of(AudioCompletion)], ["0.5", "1", "2"]);
     assert_eq!([of(Reasoning), of(Search), of(Image)], ["3", "0.25", "0"]);
     assert_eq!(price.to_string(), "prompt 1, cached prompt 0.5, completion 2, reasoning 3, search 0.25");
-    // 10 - 4 = 6 x 1, 4 x 0.5, 9 - 5 = 4 x 2, 5 x 3, 2 x 0.25: two tokens were written to a cache, at the prompt's
-    // price.
+    // 10 - 4 = 6 x 1, 4 x 0.5, 9 - 5 = 4 x 2, 5 x 3, 2 x 0.25: the two tokens written to a cache have the
+    // prompt's price.
     let parts = Parts::default().with(Reasoning, 5).with(Search, 2).with(CacheWrite5m, 2);
     let tokens = Tokens { parts, ..Tokens::new(10, 4, 9) };
     assert_eq!(rate(price, tokens).map(|amount| amount.to_string()).as_deref(), Some("31.5"));

@@ -1,8 +1,8 @@
-//! Versions of prices and discounts: those in force never change.
+//! Versions of prices and discounts. Versions in force never change.
 
 use super::*;
 
-/// The versions that a catalog adds to those of `old`, by instant; or the problems.
+/// Returns the versions that a catalog adds to the versions of `old`, or the problems.
 fn added(
     new: &Catalog,
     old: &Catalog,
@@ -21,12 +21,13 @@ fn price_in_force_never_changes() {
     let with = |prices: &[String]| catalog_of(&[&format!("prices = [{}]", prices.join(", "))]);
     let old = with(&[price(past, 1), price(present, 2), price(soon, 3), price(future, 4)]);
     let all = |last: &[String]| [&[price(past, 1), price(present, 2), price(soon, 3)][..], last].concat();
-    // Lines that are refused; else versions that are added or taken back, and warnings.
+    // The expected result: the number of refused lines, or the numbers of added or withdrawn versions and of
+    // warnings.
     let cases = [
         (all(&[price(future, 4)]), Ok((0, 0))),
         (all(&[price(future, 5)]), Ok((1, 0))),
         (all(&[]), Ok((1, 0))),
-        // A price that is in force or will be in a minute, and a price that no longer is.
+        // The file lacks a price that is in force or will be within a minute, and a price that no longer is.
         (vec![price(past, 1), price(soon, 3), price(future, 4)], Ok((0, 1))),
         (vec![price(past, 1), price(present, 2), price(future, 4)], Ok((0, 1))),
         (vec![price(present, 2), price(soon, 3), price(future, 4)], Ok((0, 0))),
@@ -66,7 +67,7 @@ fn closed_months_get_no_new_versions() {
         2026-11-30T23:59:59.999Z on: give it a later `effective_at`";
     assert_eq!(added(&late, &old, true, since).unwrap_err(), problems);
     assert!(added(&late, &old, true, None).is_ok());
-    // A model without a price can't have been used.
+    // A model that had no price can't have been used.
     let priced = catalog_of(&["", &format!("id = \"new\"\nprices = [{}]", price(closed, 1))]);
     assert_eq!(added(&priced, &catalog_of(&[""]), true, since).unwrap().prices.len(), 1);
 }
@@ -79,7 +80,7 @@ fn month_has_the_discounts_of_its_first_instant() {
         let tiers = catalog.tiers_of_month(Month::from_unix_months(672 + month)).iter();
         tiers.map(|tier| tier.threshold).collect::<Vec<_>>()
     };
-    // A version that begins within February applies from March on, which has no tiers.
+    // A version that begins within February applies from March on. That version has no tiers.
     assert_eq!(
         [tiers(-600), tiers(0), tiers(1), tiers(2), tiers(3)],
         [vec![5, 9], vec![5, 9], vec![5, 9], vec![], vec![]]
@@ -139,7 +140,7 @@ fn price_of_cached_tokens_belongs_to_its_version() {
              and can't change: keep it, and add one with a different `effective_at`"
         )
     };
-    // A version that was stored before such prices existed has none.
+    // A version that was stored before such prices existed doesn't have them.
     let refused = added(&half, &none, true, None).unwrap_err();
     assert_eq!(refused, expected("prompt 2, completion 3"));
     let refused = added(&none, &half, true, None).unwrap_err();
@@ -148,7 +149,7 @@ fn price_of_cached_tokens_belongs_to_its_version() {
     assert_eq!(added(&half, &half, true, None).unwrap().prices, []);
     assert_eq!(added(&half, &none, false, None).unwrap().prices.len(), 1);
     assert_eq!(half.changes_from(&none).changed, ["m"]);
-    // The text of a catalog without such prices is that of earlier versions.
+    // The text of a catalog without such prices is the same as in earlier versions.
     assert_eq!(half.canonical().replace("cached_prompt 500000000000\n", ""), none.canonical());
     assert!(none.canonical().ends_with("(1704067200000, 2000000000000, 3000000000000)\n"));
 }

@@ -1,4 +1,4 @@
-//! Upstreams and routes: defaults, credentials, and the words of every mistake and warning.
+//! Upstreams and routes: defaults, credentials, and the message of every mistake and warning.
 
 use std::env::VarError;
 use std::ffi::OsString;
@@ -49,18 +49,18 @@ fn parse(text: &str) -> Result<Catalog, CatalogError> {
     Catalog::parse_with(text, Path::new("c"), ENVIRONMENT)
 }
 
-/// An upstream of kind vllm with further keys.
+/// Returns an upstream of kind `vllm` with further keys.
 fn upstream(id: &str, keys: &str) -> String {
     format!("[[upstreams]]\nid = \"{id}\"\nkind = \"vllm\"\nurl = \"http://10.0.0.5:8000/v1\"\n{keys}\n")
 }
 
-/// A model with these routes, each an inner part of a table.
+/// Returns a model with these routes, each given as the keys of an inline table.
 fn routed(routes: &[&str]) -> String {
     let routes: Vec<_> = routes.iter().map(|route| format!("{{ {route} }}")).collect();
     model(&format!("routes = [{}]", routes.join(", ")))
 }
 
-/// Every key of an upstream that has a default, with another value.
+/// Every key of an upstream that has a default, with a value other than the default.
 const EVERY_KEY: &str = r#"max_concurrent = 1
 max_waiting = 0
 max_wait_ms = 2
@@ -74,7 +74,7 @@ deny_fields = ["seed"]
 media_urls = "pass"
 shared_prefix_cache = true"#;
 
-/// A route without a cost.
+/// Returns a route without a cost.
 fn route(upstream: &Arc<Upstream>, model: &str, weight: u32, tier: u32) -> Route {
     Route { upstream: Arc::clone(upstream), model: model.to_owned(), weight, tier, cost: None }
 }
@@ -162,7 +162,7 @@ fn built_in_models_are_served_by_the_demo() {
     }
     assert!(catalog.uses_demo() && catalog.with_book(catalog.book().clone()).uses_demo());
     assert_eq!(catalog.warnings(NOW), Vec::<String>::new());
-    // A copy of the file has no upstream but those that it names.
+    // A copy of the file has only the upstreams that it names.
     let copy = parse(crate::BUILT_IN).unwrap();
     assert!(!copy.uses_demo() && copy.upstreams().is_empty());
     assert_eq!(copy.canonical(), catalog.canonical());
@@ -334,7 +334,7 @@ fn all_breaches_of_rules_are_reported_at_once() {
         error.ends_with("unknown upstream `vllm_a` (did you mean `vllm-a`?): the upstreams are `vllm-a`"),
         "{error}"
     );
-    // A model that is out of use may keep its routes.
+    // A retired model may keep its routes.
     parse(&format!("{}{}retired = true\n", upstream("a", ""), routed(&["upstream = \"a\""]))).unwrap();
 }
 
@@ -436,7 +436,7 @@ fn routes_and_upstreams_are_differences_without_a_fingerprint() {
     let changed =
         none.changes_from(&parse(&(upstream("a", "") + &model("") + &model("id = \"n\""))).unwrap());
     assert_eq!((changed.changed.len(), changed.upstreams), (0, vec!["a".to_owned()]));
-    // Like other limits, the length of the context is that of the whole installation.
+    // Like other limits, the context length applies to the whole installation.
     assert_ne!(
         parse(&model("context_length = 9")).unwrap().canonical(),
         parse(&model("")).unwrap().canonical()

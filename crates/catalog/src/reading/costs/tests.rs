@@ -1,4 +1,4 @@
-//! Costs of routes: what is read, and the words of every mistake.
+//! Costs of routes: the accepted values, and the message of every mistake.
 
 use crate::tests::model;
 use crate::{Catalog, Component, PartPrices};
@@ -6,7 +6,7 @@ use kernel::money::Pico;
 
 const UPSTREAM: &str = "[[upstreams]]\nid = \"a\"\nkind = \"demo\"\n";
 
-/// A model with a route that has this cost, on line 14 of the file.
+/// Returns a model with a route that has this cost, on line 14 of the file.
 fn routed(kind: &str, cost: &str) -> String {
     let route = format!("routes = [{{ upstream = \"a\", cost = {{ {cost} }} }}]");
     let more = if kind == "embeddings" { "dimension = 3\nprices = []\n" } else { "" };
@@ -41,7 +41,7 @@ fn costs_are_those_of_the_file() {
         "search 0",
     ];
     assert_eq!(listed, expected);
-    // Each replica has its own costs: they aren't part of the catalog in force.
+    // Costs aren't part of the catalog in force, because each replica has its own.
     let without = parse(&routed("chat", "prompt = 0, completion = 0")).unwrap();
     let other = parse(&routed("chat", "prompt = 1, completion = 1")).unwrap();
     assert_eq!(without.canonical(), other.canonical());
@@ -98,7 +98,7 @@ fn mistakes_name_line_model_key_and_the_expected_value() {
         parse(&text).unwrap_err(),
         ["c:14: model `m`: `cost`: expected a table such as `{ request = \"0.001\" }`, found 1"]
     );
-    // Each mistake of a cost has its own line.
+    // Each mistake in a cost is reported with its own line.
     let text = UPSTREAM.to_owned()
         + &model("")
         + "[[models.routes]]\nupstream = \"a\"\n[models.routes.cost]\nprompt = 1\ncached_prompt = 2\nnothing = 1\n";
