@@ -1,4 +1,4 @@
-//! Scopes of API keys: the right to an action depends on the key's project and on the key's creator.
+//! Scopes of API keys. The right to an action depends on the key's project and its creator.
 
 use crate::Keys;
 use crate::rules::api_keys::Bounds;
@@ -15,17 +15,18 @@ use tenants::access::{
 use tenants::roles::{OrganizationRole, ProjectAction};
 use trail::Trail;
 
-/// An action on an API key. Each needs the right to manage the project's keys.
+/// An action on an API key. Every action needs the right to manage the project's keys.
 ///
-/// A change or a rotation also needs at least the current roles of the key's creator, because the key acts with
-/// those. Deleting the key or ending its previous secret doesn't: every caller who manages keys can stop one.
+/// A change or a rotation also needs at least the current roles of the key's creator, because the key acts
+/// with those roles. Deleting the key or ending its previous secret doesn't, so that every caller who manages
+/// keys can disable one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyAction {
     /// Reads the key.
     Read,
     /// Changes its name, permissions or restrictions.
     Update,
-    /// Gives it a new secret.
+    /// Replaces its secret.
     Rotate,
     /// Ends its previous secret.
     EndRotation,
@@ -68,7 +69,7 @@ impl KeyScope {
         })
     }
 
-    /// Returns `true` if the caller may also do this to the key.
+    /// Returns `true` if the caller may also perform this action on the key.
     ///
     /// # Errors
     /// The database fails.
@@ -99,13 +100,13 @@ impl KeyScope {
     pub fn organization_id(&self) -> OrganizationId {
         self.project.organization_id()
     }
-    /// The caller's data for the audit trail.
+    /// Returns the caller's data for the audit trail.
     pub fn trail(&self) -> &Trail {
         self.project.trail()
     }
 
-    /// Takes the organization's lock and repeats the check of `admit`. Removing the project or the organization
-    /// takes the same lock, so that deadlocks over the rows of keys are impossible.
+    /// Takes the organization's lock and repeats the check of `admit`. Removing the project or the
+    /// organization takes the same lock, so that deadlocks on the rows of keys are impossible.
     ///
     /// # Errors
     /// 404 and 403, as from `admit`.
@@ -118,10 +119,11 @@ impl KeyScope {
         Ok((tx, key))
     }
 
-    /// Like [`Self::lock_and_recheck`], with the sealed copy of the key's current secret, if one was kept.
+    /// Locks and checks like [`Self::lock_and_recheck`], and also returns the sealed copy of the key's
+    /// current secret, if one was kept.
     ///
     /// # Errors
-    /// Those of [`KeyScope::lock_and_recheck`].
+    /// The errors of [`KeyScope::lock_and_recheck`].
     pub async fn lock_and_recheck_with_secret<'t>(
         &self,
         tx: &'t mut Tx,
@@ -141,7 +143,7 @@ impl KeyScope {
         Ok((tx, rotation))
     }
 
-    /// Refuses a calling API key that would give this one wider restrictions or a longer life than its own.
+    /// Refuses a calling API key that would give this key weaker restrictions or a later expiry than its own.
     ///
     /// # Errors
     /// 403 `key_exceeds_caller`.
@@ -159,16 +161,16 @@ fn roles_of<T>(held: &LockedProject<T>) -> Roles {
 pub struct Rotation {
     /// The key, with the sealed copy of its current secret.
     pub found: ApiKeyAndSecret,
-    /// The person who rotates it, if that isn't its creator: the new secret is also bound to this person's
-    /// roles.
+    /// The user who rotates the key, if not its creator. The new secret is also limited to this user's roles.
     pub rotated_by: Option<UserId>,
-    /// `true` if the person may see the current secret: the key's creator and the organization's owners may.
+    /// `true` if the user may see the current secret, which the key's creator and the organization's owners
+    /// may.
     pub may_see_previous: bool,
 }
 
 impl KeyAction {
-    /// Refuses a key that is the caller itself, and a key whose creator has higher roles than the caller. To a
-    /// calling key it also refuses the rotation of a key with wider restrictions than its own.
+    /// Refuses an action on the calling key itself, and on a key whose creator has higher roles than the
+    /// caller. A calling key also can't rotate a key with weaker restrictions than its own.
     async fn check(
         self,
         tx: &mut Tx,
@@ -208,11 +210,11 @@ impl ApiKey {
 }
 
 impl LiveKey {
-    /// Returns the key as a caller of management endpoints. `may_manage` is `true` if the configuration lets
-    /// keys make this request.
+    /// Returns the key as a caller of management endpoints. `may_manage` is `true` if the configuration
+    /// allows keys to make this request.
     ///
-    /// A key that it creates doesn't outlive the secret either: a secret that ends soon after a rotation leaves
-    /// nothing behind that lasts longer.
+    /// A key that it creates can't outlive the calling secret, so that a secret that ends soon after a
+    /// rotation can't leave a longer-lived key behind.
     pub fn caller(&self, may_manage: bool) -> Caller {
         let ends = [self.expires_at, self.secret_ends_at];
         let key = KeyLimits {

@@ -1,4 +1,4 @@
-//! Operations on API keys. Each checks the caller's right again under the lock that it needs, and adds an audit
+//! Operations on API keys. Each operation checks the caller's right again under a lock, and adds an audit
 //! entry. The functions of [`crate::store::api_keys`] that write also announce the change to every replica.
 
 use crate::rules::rotation::grace_period_end;
@@ -37,16 +37,16 @@ pub struct New {
 /// A key that was just created.
 pub struct Created {
     pub api_key: ApiKey,
-    /// The secret, which is shown only this once.
+    /// The secret, which is shown only once.
     pub secret: ApiKeySecret,
 }
 
 /// Creates a key.
 ///
 /// # Errors
-/// 403 without the right, or if the key would exceed the calling API key; 404 if the project no longer exists;
-/// 412 if a key with this id was already created; 409 if its name is taken or the project has reached its
-/// maximum number of keys.
+/// 403 without the right, or if the key would exceed the calling API key; 404 if the project no longer
+/// exists; 412 if a key with this id was already created; 409 if its name is taken or the project has reached
+/// its maximum number of keys.
 pub fn create<'a>(
     keys: &'a Keys,
     scope: &'a ProjectScope,
@@ -91,7 +91,7 @@ pub fn create<'a>(
     })
 }
 
-/// Refuses an id that a key has or had.
+/// Refuses an id that another key has or had.
 async fn check_is_new(tx: &mut Tx, chosen_id: Option<ApiKeyId>) -> Result<(), Error> {
     match chosen_id {
         Some(id) if store::api_keys::has_existed(tx, id).await? => Err(Code::PreconditionFailed.into()),
@@ -106,7 +106,7 @@ pub struct KeyList {
     pub api_keys: Vec<ApiKey>,
     /// The number of keys on all pages.
     pub total: i64,
-    /// The instant that decides which keys have expired.
+    /// The time that determines which keys have expired.
     pub now: Time,
 }
 
@@ -143,8 +143,8 @@ pub struct Changed {
 /// Changes a key, and returns it after the change. A change to the same values writes nothing.
 ///
 /// # Errors
-/// 403 without the right, or if the key would exceed the calling API key; 404 if the key no longer exists; 412
-/// if it doesn't have the expected version; 409 if its name is taken.
+/// 403 without the right, or if the key would exceed the calling API key; 404 if the key no longer exists;
+/// 412 if it doesn't have the expected version; 409 if its name is taken.
 pub fn update<'a>(
     keys: &'a Keys,
     scope: &'a KeyScope,
@@ -169,18 +169,18 @@ pub fn update<'a>(
     })
 }
 
-/// Facts about a key's secrets.
+/// The version and times of a key's secrets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secrets {
-    /// The version of the current one; each rotation creates a new version.
+    /// The version of the current secret; each rotation creates a new version.
     pub version: Version,
-    /// The time at which the current one was created.
+    /// The time at which the current secret was created.
     pub created_at: Time,
-    /// The end of the previous one, while it is valid.
+    /// The end of the previous secret, while it is valid.
     pub previous_ends_at: Option<Time>,
 }
 
-/// Returns the facts about a key's secrets.
+/// Returns the version and times of a key's secrets.
 ///
 /// # Errors
 /// 404 if the key no longer exists; the database fails.
@@ -199,23 +199,23 @@ pub async fn secrets(keys: &Keys, scope: &KeyScope) -> Result<Secrets, Error> {
 pub struct Rotated {
     /// The new secret, which is shown only this once.
     pub secret: ApiKeySecret,
-    /// The previous secret. Only its beginning if just hashes are kept, or if the caller is neither the key's
+    /// The previous secret. It is shortened if only hashes are kept, or if the caller is neither the key's
     /// creator nor an owner of the organization.
     pub previous: String,
-    /// When the key was rotated.
+    /// The time of the rotation.
     pub rotated_at: Time,
-    /// When the previous secret ends.
+    /// The end of the previous secret.
     pub previous_ends_at: Time,
 }
 
-/// Gives a key a new secret and leaves everything else unchanged. The previous secret stays valid for
-/// `grace_seconds`, checked by [`check_grace`](crate::rules::rotation::check_grace), or with `None` for the
-/// configured grace period. Concurrent rotations run one after the other, so each answer is true when it is
-/// sent. `expected` is the version of the current secret ([`Secrets`]).
+/// Replaces the secret of a key, and leaves everything else unchanged. The previous secret stays valid for
+/// `grace_seconds`, checked by [`check_grace`](crate::rules::rotation::check_grace), or for the configured
+/// grace period if `None`. Concurrent rotations run one after the other. `expected` is the version of the
+/// current secret ([`Secrets`]).
 ///
 /// # Errors
-/// 403 without the right, 404 if the key no longer exists, 412 if its secret doesn't have the expected version,
-/// 409 if it has expired.
+/// 403 without the right, 404 if the key no longer exists, 412 if its secret doesn't have the expected
+/// version, 409 if it has expired.
 pub fn rotate<'a>(
     keys: &'a Keys,
     scope: &'a KeyScope,
@@ -246,11 +246,11 @@ pub fn rotate<'a>(
     })
 }
 
-/// Ends the previous secret of a rotated key. From the commit on, only the current one is valid.
+/// Ends the previous secret of a rotated key. From the commit on, only the current secret is valid.
 ///
 /// # Errors
-/// 403 without the right, 404 if the key no longer exists, 409 if it has no previous secret, or if that has
-/// ended.
+/// 403 without the right, 404 if the key no longer exists, 409 if it has no previous secret, or if the
+/// previous secret has already ended.
 pub fn end_rotation<'a>(
     keys: &'a Keys,
     scope: &'a KeyScope,

@@ -1,4 +1,4 @@
-//! Keys of an organization that end soon: expiring keys, and secrets that a rotation has replaced.
+//! Keys of an organization that end soon: expiring keys, and keys with a previous secret.
 
 use crate::Keys;
 use crate::store::api_keys::endings::{self, Ending};
@@ -8,7 +8,7 @@ use kernel::ids::{ApiKeyId, ProjectId};
 use tenants::access::OrgScope;
 use tenants::roles::{ProjectAction, effective_project_role};
 
-/// The time before its end from which a key ends soon.
+/// The time before its end from which a key counts as ending soon.
 const SOON_MS: i64 = 14 * DAY_MS;
 
 /// Maximum number of keys that are read of each kind.
@@ -21,11 +21,11 @@ pub struct EndingKey {
     pub name: String,
     pub project_id: ProjectId,
     pub project_name: String,
-    /// The first instant at which it no longer works.
+    /// The time from which the key or the secret no longer works.
     pub ends_at: Time,
 }
 
-/// Keys and secrets that end soon, the next first.
+/// Keys and secrets that end soon, the earliest end first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Endings {
     /// Keys that expire within 14 days.
@@ -34,7 +34,8 @@ pub struct Endings {
     pub rotating: Vec<EndingKey>,
 }
 
-/// Lists the soon-ending keys and secrets that the caller may manage, the next first, at most 200 of each kind.
+/// Lists the keys and secrets that end soon and that the caller may manage: at most 200 of each kind, the
+/// earliest end first.
 ///
 /// # Errors
 /// The database fails.
@@ -42,7 +43,7 @@ pub async fn list(keys: &Keys, scope: &OrgScope) -> Result<Endings, Error> {
     let now = keys.clock.now();
     let (id, user_id) = (scope.organization_id(), scope.user_id());
     let managed = |row: Ending| {
-        // A viewer through an open project manages no key, so that role isn't read.
+        // The role that an open project gives isn't read, because viewers don't manage keys.
         let role = effective_project_role(Some(scope.role()), row.role, false);
         let may_manage = role.is_some_and(|role| role.allows(ProjectAction::ManageApiKeys));
         let is_in_reach = scope.only_project().is_none_or(|only| only == row.project_id);

@@ -6,13 +6,13 @@ use events::data::ApiKeyExpiring;
 use kernel::clock::DAY_MS;
 use kernel::error::Error;
 
-/// The time before its end from which a key expires soon.
+/// The time before its expiry from which a key counts as expiring soon.
 const SOON_MS: i64 = 7 * DAY_MS;
-/// Maximum number of keys that one read finds.
+/// Maximum number of keys per read.
 const MAX_AT_ONCE: i64 = 100;
 
-/// Notifies webhooks once of every key that expires within a week. Returns the number of keys; replicas that
-/// run at the same time notify of each key only once. The caller trusts the clock.
+/// Notifies webhooks once of every key that expires within a week. Returns the number of keys. Even with
+/// several replicas, webhooks are notified only once per key. The caller must have checked the clock.
 ///
 /// # Errors
 /// The database fails.

@@ -51,7 +51,7 @@ impl JsonSchema for Permissions {
     }
 }
 
-/// A grace period in seconds. Its bound is configured, so the code that has the configuration checks it, with
+/// A grace period in seconds. Its maximum is configured, so the operation checks it with
 /// [`check_grace`](crate::rules::rotation::check_grace).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GraceSeconds(pub i64);

@@ -1,9 +1,9 @@
-//! The cache of API keys, so that a model call doesn't wait for a query.
+//! A cache of API keys, so that model calls don't wait for a query.
 //!
-//! A key is read on first use and cached until a change of it, its project or its organization arrives through
-//! [`cluster::feed`]. Its expiry and the end of its secret are checked at every use. Unknown keys are
-//! remembered in a separate cache for [`UNKNOWN_KEY_MS`], so that a flood of them evicts no known key, and many
-//! concurrent calls with one key cost one query.
+//! A key is read on first use, and cached until a change of the key, its project or its organization arrives
+//! through [`cluster::feed`]. The expiry and the end of the secret are checked at every use. Unknown keys are
+//! remembered in a separate cache for [`UNKNOWN_KEY_MS`], so that a flood of them doesn't evict known keys.
+//! Many concurrent calls with the same key cost one query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,17 +27,18 @@ use crate::store::api_keys::LiveKey;
 /// The time for which an unknown key is remembered as unknown, in milliseconds.
 pub const UNKNOWN_KEY_MS: i64 = 1_000;
 
-/// Maximum memory of cached keys, in bytes; beyond it the least used ones are evicted. A key without
-/// restrictions takes about 400.
+/// Maximum memory of cached keys, in bytes; beyond it, the least used keys are evicted. A key without
+/// restrictions takes about 400 bytes.
 const CAPACITY_BYTES: u64 = 512 << 20;
-/// The estimated number of cached keys, which sizes the cache's record of evicted ones.
+/// The estimated number of cached keys, which determines the size of the cache's record of evicted keys.
 const CAPACITY_KEYS: usize = 1_000_000;
 /// Maximum number of unknown keys that are remembered, at about 100 bytes each.
 pub const MAX_UNKNOWN_KEYS: usize = 16_384;
 
 impl LiveKey {
-    /// Refuses an address that isn't allowed, and, if the key has a list of addresses, an unknown address. Each
-    /// use checks this first, because an allowed address is stored as the origin of the use.
+    /// Refuses an address that isn't allowed. If the key has a list of addresses, an unknown address is
+    /// refused, too. Each use of a key begins with this check, because it stores an allowed address as the
+    /// origin of the use.
     pub fn admit_address(&self, address: Option<IpAddr>) -> Result<(), Error> {
         if allowed_ips::ip_allowed(self.allowed_ips.as_ref(), address) {
             self.last_use.set_address(address);
@@ -92,7 +93,7 @@ impl CachedKey {
     }
 }
 
-/// Weighs cached keys in bytes.
+/// A weighter that measures cached keys in bytes.
 #[derive(Clone, Copy)]
 struct ByteWeighter;
 
@@ -116,8 +117,8 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Returns an empty keyring. It reads keys from this database on first use, and caches them while the feed
-    /// reports no change of them.
+    /// Returns an empty keyring. It reads keys from this database on first use, and caches them until the
+    /// feed reports a change.
     pub fn new(db: Db, feed: Arc<Feed>, prefix: String) -> Self {
         Self {
             db,
@@ -131,10 +132,10 @@ impl Keyring {
     /// Returns the live key of this secret.
     ///
     /// # Errors
-    /// 401 if no key has this secret, with a separate code if the key has expired; 503 if the database can't be
-    /// read.
+    /// 401 if no key has this secret, with a separate code if the key has expired; 503 if the database can't
+    /// be read.
     pub async fn authenticate(&self, secret: &str, now: Time) -> Result<Arc<LiveKey>, Error> {
-        // The checksum refuses typos and random texts without a lookup.
+        // The checksum detects typos and random text without a lookup.
         let secret = ApiKeySecret::parse(&self.prefix, secret).ok_or(Code::InvalidApiKey)?;
         let hash = secret.hash();
         let key = match self.cached_key(&hash, now) {
@@ -184,8 +185,8 @@ impl Keyring {
             }
             match self.cache.get_value_or_guard_async(&hash).await {
                 Ok(cached) if cached.is_current(&self.feed) => return Ok(Some(cached.key)),
-                // Remove the outdated entry, so that one of many concurrent callers reads the key again and the
-                // others wait for it.
+                // Remove the outdated entry, so that one of many concurrent callers rereads the key and the
+                // others wait.
                 Ok(_) => {
                     self.cache.remove_if(&hash, |cached| !cached.is_current(&self.feed));
                 }
@@ -203,7 +204,7 @@ impl Keyring {
                 }
             }
         }
-        // The cache can't be trusted now, so each caller reads the key.
+        // The cache can't be trusted at the moment, so each caller reads the key.
         if self.is_unknown(&hash, now) {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! The last uses of keys, with deferred writes: stored in memory at each use, written every few seconds and at
-//! shutdown. A crash loses only the last seconds.
+//! The last uses of keys, with deferred writes. A use is stored in memory, and written within a few seconds
+//! or at shutdown. A crash loses only the last seconds.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ impl LastUses {
         Self { db, queue: Mutex::default() }
     }
 
-    /// Stores a use. Only a key's first use since the last write takes the lock of the queue.
+    /// Stores a use. The lock of the queue is taken only for a key's first use since the last write.
     pub fn note(&self, key: &Arc<LiveKey>, now: Time) {
         if key.last_use.mark_used(now) {
             self.push(Arc::clone(key));
@@ -47,7 +47,7 @@ impl LastUses {
         (self.len(), CAPACITY)
     }
 
-    /// Returns `true` if no key waits.
+    /// Returns `true` if no key waits to be written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -64,7 +64,7 @@ impl LastUses {
         };
         let mut waiting: Vec<_> = queued.into_iter().map(|key| (key.last_use.take(key.id), key)).collect();
         // All replicas write in the same order, to prevent deadlocks; chunks are taken from the end. If a key
-        // was read again in the meantime, the later use wins.
+        // is queued twice because it was reread, the later use wins.
         waiting.sort_unstable_by_key(|(used, _)| Reverse((used.api_key_id.as_u128(), used.at)));
         waiting.dedup_by_key(|(used, _)| used.api_key_id);
         let mut unwritten = UnwrittenUses { uses: self, waiting };

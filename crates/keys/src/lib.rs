@@ -1,17 +1,17 @@
 //! API keys. [`Keys`] is the handle; operations are functions that take it.
 //!
-//! * [`access`] creates the scopes of keys: the right to read, change, rotate or delete one.
+//! * [`access`] creates the scopes of keys: the right to read, change, rotate or delete a key.
 //! * [`api_keys`] holds the operations: create, list, change, rotate, end a rotation and delete.
 //! * [`expiring`] notifies webhooks of keys that expire soon.
 //! * [`makers`] lists the keys that a member has created.
-//! * [`new_ids`] gives a form the id of the key that it will create.
-//! * [`uses`] is the path of a call with a key: the key is found, its rate is counted, its use is stored. A
-//!   cached key costs no query and no allocation.
-//! * [`model_callers`] finds the caller of a model: a key, or a person.
-//! * [`reclaiming`] deletes the keys that were created with an account before its owner took it over; [`seals`] reseals
-//!   stored secrets under a new master key.
-//! * Memory holds the keys ([`keyring`]), their last uses ([`last_uses`]) and the request rates that replicas
-//!   share ([`rates`]).
+//! * [`new_ids`] returns the id of the key that a form will create.
+//! * [`uses`] handles a call with a key: it looks up the key, counts the request against its rate, and stores
+//!   the use. For a cached key, this needs no query and no allocation.
+//! * [`model_callers`] finds the caller of a model: a key or a user.
+//! * [`reclaiming`] deletes the keys that were created with an account before its owner took it over;
+//!   [`seals`] reseals stored secrets under a new master key.
+//! * [`keyring`] caches keys, [`last_uses`] defers the writes of their last uses, and [`rates`] has the
+//!   request rates that replicas share.
 //!
 //! [`secret`] is the format of a secret, [`fields`] reads permissions from input, [`rules`] holds the pure
 //! rules and [`store`] the SQL.
@@ -60,12 +60,12 @@ pub struct Keys(Arc<Parts>);
 
 /// The parts of [`Keys`].
 pub struct Parts {
-    /// Checks the access tokens of people who call models.
+    /// The accounts, for checking the access tokens of users who call models.
     pub accounts: Accounts,
     pub(crate) db: Db,
     pub clock: Clock,
     pub random: Random,
-    /// Seals secrets, so that a rotation can return the previous one.
+    /// The sealer of secrets, so that a rotation can return the previous secret.
     pub sealer: Arc<Sealer>,
     /// The table `api_keys` of the configuration.
     pub settings: Settings,
@@ -87,7 +87,7 @@ impl Deref for Keys {
 
 /// The parts that keys share with other subjects.
 pub struct Shared {
-    /// Accounts, for the access tokens of people who call models.
+    /// The accounts, for checking the access tokens of users who call models.
     pub accounts: Accounts,
     /// The database.
     pub db: Db,
@@ -95,11 +95,11 @@ pub struct Shared {
     pub clock: Clock,
     /// The source of randomness.
     pub random: Random,
-    /// The change feed, which ends cached keys.
+    /// The change feed, which invalidates cached keys.
     pub feed: Arc<Feed>,
     /// The request limiter of this replica.
     pub limiter: Arc<Limiter>,
-    /// Seals secrets.
+    /// The sealer of secrets.
     pub sealer: Arc<Sealer>,
 }
 

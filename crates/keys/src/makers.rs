@@ -1,5 +1,5 @@
-//! The keys that members have created. They keep working when their creator leaves, so the people who remove
-//! members see them.
+//! The keys that members have created. They keep working when their creator leaves, so they are shown to
+//! users who remove members.
 
 use kernel::error::Error;
 use tenants::access::{MemberScope, ProjectMemberScope};
@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 50;
 /// Keys that a member has created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MadeKeys {
-    /// At most 50 keys, the newest first.
+    /// At most 50 keys, newest first.
     pub shown: Vec<MadeKey>,
     /// `true` if the member has created more keys.
     pub has_more: bool,

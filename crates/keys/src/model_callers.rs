@@ -1,7 +1,7 @@
-//! The caller of a model, found by the credential that an inference server or a proxy received.
+//! The caller of a model, determined by the credential that an inference server or a proxy received.
 //!
-//! That isn't the caller of the listener, so no scope exists; but the credential, and a person's role, are
-//! still checked.
+//! The caller of the listener is someone else, so no scope exists. The credential and a user's role are still
+//! checked.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use super::Keys;
 /// The credential of a model call.
 #[derive(Clone, Copy)]
 pub enum Credential<'a> {
-    /// An API key or an access token, as it was sent.
+    /// An API key or an access token, as sent by the client.
     Bearer(&'a str),
-    /// A person whose session the gate of the console has just checked.
+    /// A user whose session the console has just checked.
     Person(Session),
 }
 
 impl Credential<'_> {
-    /// Returns a person whose session the gate has just checked.
+    /// Returns the credential of a user whose session has just been checked.
     pub fn person(user_id: UserId, session_id: SessionId) -> Self {
         Self::Person(Session { id: session_id, user_id })
     }
@@ -37,7 +37,7 @@ impl Credential<'_> {
 pub enum ModelCaller {
     /// An API key; its restrictions are not checked yet.
     KeyAction(Arc<LiveKey>),
-    /// A person, for instance in a browser, whose role in the project allows model calls.
+    /// A user, for instance in a browser, whose role in the project allows model calls.
     Person {
         user_id: UserId,
         organization_id: OrganizationId,
@@ -63,7 +63,7 @@ impl ModelCaller {
         }
     }
 
-    /// Returns the person, or the creator of the key.
+    /// Returns the user, or the creator of the key.
     pub fn user_id(&self) -> UserId {
         match self {
             Self::KeyAction(key) => key.created_by,
@@ -71,7 +71,7 @@ impl ModelCaller {
         }
     }
 
-    /// Returns the key, if the caller is one.
+    /// Returns the key, if the caller is a key.
     pub fn key(&self) -> Option<&Arc<LiveKey>> {
         match self {
             Self::KeyAction(key) => Some(key),
@@ -80,11 +80,11 @@ impl ModelCaller {
     }
 }
 
-/// Finds the caller of a model. A cached API key costs no query; a person's roles are read each time.
+/// Finds the caller of a model. A cached API key costs no query; a user's roles are read each time.
 ///
 /// # Errors
 /// 401 for an invalid credential, 403 for a key of another organization or project than the named one. For a
-/// person: 400 without an organization and a project, 404 for unknown ones, 403 without the role.
+/// user: 400 without an organization and a project, 404 if they are unknown, 403 without the role.
 pub async fn find(
     keys: &Keys,
     credential: Credential<'_>,
@@ -101,7 +101,7 @@ pub async fn find(
     // Only access tokens contain a period. Another service's key has none, so its caller gets the error about
     // an unknown key.
     if !keys.is_key(credential) && credential.contains('.') {
-        // Boxed, so that the common call with a key doesn't carry this state.
+        // The future is boxed to keep the common case, a call with a key, small.
         let person = async {
             let session = keys.accounts.live_session(credential, TokenKind::Access).await?;
             find_person(keys, session, organization, project).await

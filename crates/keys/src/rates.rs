@@ -1,17 +1,18 @@
 //! Request rates of API keys and of models, shared by all replicas.
 //!
-//! On SQLite only one server exists, and its own [`Limiter`] decides: nothing here costs a query. On PostgreSQL
-//! a row of `rate_meters` decides ([`Pool`], which also explains why all replicas together keep to the limit).
-//! A replica borrows a few requests at a time and counts calls against them without a query; at the next
-//! exchange it reports the number used. It borrows between one request and the rate of five seconds, depending
-//! on its recent use. A lease lasts for five seconds. Its unused rest is then returned, by
-//! [`Rates::return_leases`] if no call comes first.
+//! On SQLite, only one server exists, and its own [`Limiter`] decides without a query. On PostgreSQL, a row
+//! of `rate_meters` decides. [`Pool`] explains why all replicas together keep to the limit. A replica borrows
+//! a few requests at a time and counts calls against them without a query; at the next exchange, it reports
+//! the number used. It borrows between one request and the rate of five seconds, depending on its recent use.
+//! A lease lasts for five seconds. Then its unused rest is returned with the next exchange, or by
+//! [`Rates::return_leases`] if no call arrives.
 //!
-//! One call at a time queries the database for a meter, the others wait for it. A lease that is nearly used up
-//! is renewed while the rest of it is used. If the pool has nothing to lend, the meter read there gives the
-//! time until it has, and until then calls are refused without a query.
+//! One call at a time queries the database for a meter, and the others wait for the result. A lease that is
+//! nearly used up is renewed while its rest is being used. If the pool has nothing to lend, the meter that
+//! was read determines when it will, and until then calls are refused without a query.
 //!
-//! While the database can't be reached, each replica counts for itself: a limit must not become an outage.
+//! While the database can't be reached, each replica counts separately, so that the limit doesn't cause an
+//! outage.
 
 mod share;
 
@@ -31,20 +32,21 @@ use kernel::futures::BoxFuture;
 use kernel::limiter::{Limiter, Shards};
 use kernel::rates::Allowance;
 
-/// The time that a call waits for the database before it is decided locally.
+/// Maximum time for which a call waits for the database before it is decided locally.
 const DATABASE_TIMEOUT: Duration = Duration::from_millis(500);
-/// The time that the database isn't queried after a failure, in milliseconds.
+/// The time after a failure during which the database isn't queried, in milliseconds.
 const RETRY_AFTER_FAILURE_MS: i64 = SECOND_MS;
-/// The time that an unused shared meter is kept, in milliseconds: by then it has been empty for a while.
+/// The time for which an unused shared meter is kept, in milliseconds. By then, it has been empty for a
+/// while.
 const UNUSED_METER_RETENTION_MS: i64 = 2 * MINUTE_MS;
-/// The number of locks, and so of meters that can be queried at the same time.
+/// The number of locks, and therefore of meters that can be queried at the same time.
 const METER_LOCKS: usize = 256;
 
 /// The request rates of keys and models.
 pub struct Rates {
     db: Db,
     clock: Clock,
-    /// The limiter that decides alone if no other replicas exist.
+    /// The limiter that decides if no other replicas exist.
     limiter: Arc<Limiter>,
     shares: Shards<Share>,
     /// Locks by meter, held during an exchange with the database.
@@ -123,11 +125,11 @@ impl Rates {
         let now_ms = now.unix_ms();
         let result =
             self.with_share(key, per_minute, now_ms, |share| share.check_locally(per_minute, now_ms));
-        // Unreachable, because every meter has a shard. Refusing every call would be worse.
+        // The default is unreachable, because every meter has a shard. Refusing every call would be worse.
         result.unwrap_or(Ok(Allowance { remaining: 0, reset_ms: 0 }))
     }
 
-    /// Returns `true` if the database may be queried: during an outage, one call per second tries.
+    /// Returns `true` if the database may be queried. During an outage, one call per second tries.
     fn may_query(&self, now: Time) -> bool {
         let (failed_at, now_ms) = (self.failed_at_ms.load(Ordering::SeqCst), now.unix_ms());
         if failed_at == NEVER {
@@ -172,7 +174,8 @@ impl Rates {
         }
         match self.decide_locally(key, per_minute, now) {
             Some(result) => result,
-            // Boxed: the state of a query would make every call's future large, and futures are moved.
+            // `borrow_and_decide` boxes its future: the state of a query would make every call's future
+            // large.
             None => self.borrow_and_decide(key, per_minute).await,
         }
     }
@@ -194,7 +197,7 @@ impl Rates {
         }
     }
 
-    /// Takes back a request that [`Rates::take`] has admitted and that was not carried out.
+    /// Returns a request that [`Rates::take`] has admitted and that wasn't executed.
     pub fn give_back(&self, key: u128, now: Time) {
         if !self.is_shared() {
             return self.limiter.give_back(key, now);
@@ -205,8 +208,8 @@ impl Rates {
         }
     }
 
-    /// Returns the unused rest of lapsed leases, or of `all` leases; returns the number of meters concerned. A
-    /// rest that can't be returned counts as used a few seconds later.
+    /// Returns the unused rest of lapsed leases, or of `all` leases, to the database. Returns the number of
+    /// affected meters. A rest that can't be returned counts as used a few seconds later.
     pub async fn return_leases(&self, all: bool) -> usize {
         let now = self.clock.now();
         let mut due = Vec::new();
@@ -248,7 +251,7 @@ impl Rates {
             return result;
         }
         let is_renewed = self.renew(key, per_minute, true, now).await;
-        // If nothing was lent because everything is used, the share can decide now.
+        // If nothing was lent because the limit is used up, the share can decide now.
         let result = if is_renewed { self.decide_locally(key, per_minute, now) } else { None };
         result.unwrap_or_else(|| self.check_locally(key, per_minute, now))
     }
@@ -271,7 +274,7 @@ impl Rates {
         }
     }
 
-    /// Borrows again; returns `true` if the database answered.
+    /// Borrows a new lease. Returns `true` if the database answered.
     async fn renew(&self, key: u128, per_minute: u32, call_waits: bool, now: Time) -> bool {
         let now_ms = now.unix_ms();
         let request = if self.may_query(now) {
@@ -290,7 +293,7 @@ impl Rates {
         lent.is_some()
     }
 
-    /// Reports to the pool and borrows from it. `None` if the database doesn't answer.
+    /// Reports to the pool and borrows from it. Returns `None` if the database doesn't answer.
     async fn exchange(
         &self,
         key: u128,
@@ -322,7 +325,7 @@ impl Rates {
         request: PoolRequest,
         now: Time,
     ) -> Result<(Pool, Loan), db::Error> {
-        // A crash of the database may lose this write: a second of a few meters.
+        // A crash of the database may lose this write, which concerns a second of a few meters.
         let mut tx = self.db.write_behind().await?;
         let mut pool = store::rate_meters::lock(&mut tx, key, per_minute, now).await?;
         let loan = request.apply(&mut pool, per_minute, now.unix_ms());

@@ -14,8 +14,8 @@ use trail::{Action, Event, Trail};
 /// Maximum number of organizations that the e-mail to the owner lists.
 const MAX_LISTED_ORGANIZATIONS: usize = 50;
 
-/// Deletes the API keys that were created with an account and ends the invitations that were sent with it;
-/// returns the organizations that the account belongs to, one line each.
+/// Deletes the API keys that were created with an account, and ends the invitations that were sent with it.
+/// Returns the organizations that the account belongs to, one line each.
 ///
 /// # Errors
 /// The database fails.

@@ -12,7 +12,7 @@ use super::Keys;
 /// Maximum number of secrets that are read at a time.
 const PAGE_SIZE: i64 = 500;
 
-/// Counts of secrets by whether they had to be resealed.
+/// The numbers of secrets that were resealed or unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resealed {
     /// Signing keys that were resealed.
@@ -29,7 +29,7 @@ pub struct Resealed {
     pub unchanged: u64,
 }
 
-/// Reseals every secret that isn't sealed with the current master key: all of them or none.
+/// Reseals every secret that isn't sealed with the current master key, in one transaction.
 ///
 /// # Errors
 /// A secret can't be opened, or the database fails.

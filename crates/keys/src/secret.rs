@@ -1,16 +1,16 @@
-//! The text of an API key: prefix, 43 base62 characters of secret, 6 of checksum
+//! The text of an API key: the prefix, 43 base62 characters of secret, and 6 base62 characters of checksum
 //! (docs/contract/api-keys.md#format).
 //!
-//! The checksum lets a scanner and the server recognize a typo without a query.
+//! With the checksum, scanners and the server can recognize typos without a query.
 
 use std::fmt;
 
 use kernel::random::Random;
 use kernel::secrets::{SECRET_BYTES, base62, sha256};
 
-/// Base62 characters of 32 bits.
+/// The number of base62 characters for 32 bits.
 const CHECKSUM_CHARS: usize = 6;
-/// Characters of the secret that [`ApiKeySecret::redacted`] shows at each end.
+/// The number of characters of the secret that [`ApiKeySecret::redacted`] shows at each end.
 const SHOWN_CHARS: usize = 4;
 
 /// The full text of an API key.
@@ -26,11 +26,11 @@ impl ApiKeySecret {
         Self::from_secret(prefix, random.bytes())
     }
 
-    /// Parses a key with this prefix, exactly as [`ApiKeySecret::generate`] writes one; `None` for a typo or
-    /// any other text. A refusal allocates nothing.
+    /// Parses a key with this prefix, in the exact format of [`ApiKeySecret::generate`]. Returns `None` for a
+    /// typo or any other text, without an allocation.
     ///
-    /// The 43 characters could encode a number of 2^256 or more, which no generated key has: the lookup then
-    /// finds no key.
+    /// The 43 characters could encode a number of 2^256 or more, which no generated key has. Then the lookup
+    /// doesn't find a key.
     pub fn parse(prefix: &str, text: &str) -> Option<Self> {
         if text.len() != prefix.len() + base62::SECRET_CHARS + CHECKSUM_CHARS {
             return None;
@@ -46,24 +46,24 @@ impl ApiKeySecret {
         Some(Self { text: text.to_owned(), prefix_len: prefix.len() })
     }
 
-    /// Returns the SHA-256 of the whole text, by which the database finds a key.
+    /// Returns the SHA-256 of the whole text, by which the database stores a key.
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.text.as_bytes())
     }
 
-    /// Returns the whole text: for its owner, once, and for sealing.
+    /// Returns the whole text, which is shown to its owner once, and sealed.
     pub fn expose(&self) -> &str {
         &self.text
     }
 
-    /// Returns enough of the text to recognize the key, and far too little to use it: `tk_AbCd…6789`.
+    /// Returns enough of the text to recognize the key, but far too little to use it, such as `tk_AbCd…6789`.
     pub fn redacted(&self) -> String {
         let head = self.text.get(..self.prefix_len + SHOWN_CHARS).unwrap_or_default();
         let tail = self.text.get(self.text.len().saturating_sub(SHOWN_CHARS)..).unwrap_or_default();
         format!("{head}…{tail}")
     }
 
-    /// Returns the text shown for a key of which only the hash is known: `tk_…`.
+    /// Returns the text that is shown if only the hash of a key is known: `tk_…`.
     pub fn masked(prefix: &str) -> String {
         format!("{prefix}…")
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn known_keys_parse() {
-        // Computed by an independent program: int.from_bytes, zlib.crc32 and divmod by 62.
+        // The values were computed with Python's `int.from_bytes`, `zlib.crc32` and `divmod` by 62.
         let counting: [u8; 32] = std::array::from_fn(|i| u8::try_from(i).unwrap());
         let cases = [
             ([0; 32], "tk_00000000000000000000000000000000000000000001LBmmQ"),
@@ -143,7 +143,7 @@ mod tests {
         {
             assert!(!parses(&bad), "{bad:?}");
         }
-        // Multi-byte characters at every border keep the right length in bytes.
+        // A multi-byte character at any position leaves the length in bytes unchanged.
         for at in 0..good.len() - 1 {
             let bad = format!("{}é{}", &good[..at], &good[at + 2..]);
             assert!(!parses(&bad), "{bad}");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::rules::rotation::MAX_GRACE_HOURS;
 use kernel::document::values::{text, whole, word};
 
-/// Table `api_keys`.
+/// The table `api_keys` of the configuration.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -15,9 +15,10 @@ pub struct Settings {
     /// The prefix of new keys.
     #[serde(deserialize_with = "prefix")]
     pub prefix: String,
-    /// `true` if a sealed copy of a key's secret is kept, so that a rotation can return the previous one.
+    /// `true` if a sealed copy of each key's secret is kept, so that a rotation can return the previous
+    /// secret.
     pub keep_sealed: bool,
-    /// The time that the previous secret of a rotated key stays valid, in hours.
+    /// The time for which the previous secret of a rotated key stays valid, in hours.
     #[serde(deserialize_with = "whole::<0, MAX_GRACE_HOURS, _, _>")]
     pub rotation_grace_hours: u32,
 }
@@ -46,10 +47,10 @@ fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Management {
-    /// The rights of their creator.
+    /// The rights of the key's creator.
     Full,
     /// Only reads.
     Read,
-    /// Nothing.
+    /// No access.
     None,
 }

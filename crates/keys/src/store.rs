@@ -1,4 +1,5 @@
-//! The SQL of API keys, one file for each family of tables. Every function takes the transaction first.
+//! The SQL of API keys, one file per group of tables. The transaction is the first parameter of every
+//! function.
 
 pub mod api_keys;
 pub mod rate_meters;

@@ -1,4 +1,4 @@
-//! The use of a key: it is found, its rate is counted, and the use is stored.
+//! The use of a key: looks up the key, counts the request against its rate, and stores the use.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::Keys;
 pub struct RemainingRate {
     /// Requests per minute.
     pub limit: u32,
-    /// The requests that remain after the one that was just admitted.
+    /// The requests that remain after the admitted request.
     pub allowed: Allowance,
 }
 
@@ -22,8 +22,8 @@ impl Keys {
     /// Returns the live key of this secret.
     ///
     /// # Errors
-    /// 401 if no key has this secret, with a separate code if the key has expired; 503 if the database can't be
-    /// read.
+    /// 401 if no key has this secret, with a separate code if the key has expired; 503 if the database can't
+    /// be read.
     pub fn authenticate(
         &self,
         secret: &str,
@@ -37,18 +37,18 @@ impl Keys {
         credential.starts_with(&self.settings.prefix)
     }
 
-    /// Counts one request against the key's own rate, and stores the use of the key.
+    /// Counts one request against the key's rate, and stores the use of the key.
     ///
     /// # Errors
-    /// 429 if the rate is used up; then no use is stored.
+    /// 429 if the rate is used up. In that case, no use is stored.
     pub async fn admit_rate(&self, key: &Arc<LiveKey>, now: Time) -> Result<(), Error> {
         self.take_rate(key, now).await?;
         self.note_use(key, now);
         Ok(())
     }
 
-    /// Counts one request against the key's own rate. Returns the remaining part; `None` if the key has no
-    /// rate.
+    /// Counts one request against the key's rate. Returns the remaining rate; `None` if the key has no rate
+    /// limit.
     ///
     /// # Errors
     /// 429 if the rate is used up.
@@ -62,7 +62,7 @@ impl Keys {
         Ok(Some(RemainingRate { limit, allowed }))
     }
 
-    /// Takes back a request that [`Keys::take_rate`] has counted, because the call is refused for another
+    /// Returns a request that [`Keys::take_rate`] has counted, because the call is refused for another
     /// reason.
     pub fn give_rate_back(&self, key: &LiveKey, now: Time) {
         if key.rate_limit.is_some() {
@@ -70,7 +70,7 @@ impl Keys {
         }
     }
 
-    /// Stores a use of the key; it is written a few seconds later.
+    /// Stores a use of the key, which is written a few seconds later.
     pub fn note_use(&self, key: &Arc<LiveKey>, now: Time) {
         self.last_uses.note(key, now);
     }

@@ -4,8 +4,8 @@ use crate::rules::rate_pool::{LEASE_MS, Loan, Pool, Report, max_lease};
 use kernel::error::RateLimit;
 use kernel::rates::{Allowance, Meter, REQUEST, STEP_BACK_MS};
 
-/// A lease is renewed when only one part in this many is left. A smaller lease is used up first: calls are few,
-/// and no more may follow.
+/// A lease is renewed when only an eighth of it is left. A lease of fewer than eight requests is used up
+/// first, because calls are rare then and no further call may follow.
 const RENEWAL_DIVISOR: u32 = 8;
 /// The factor by which a lease may exceed the previous one.
 const MAX_GROWTH: u32 = 4;
@@ -13,14 +13,14 @@ const MAX_GROWTH: u32 = 4;
 /// A replica's share of a shared rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// The whole rate as far as this replica knows: the requests that all replicas have used or borrowed,
-    /// without the unused rest of its own leases.
+    /// The rate of all replicas as known to this replica: the requests that all replicas have used or
+    /// borrowed, without the unused rest of its own leases.
     meter: Meter,
     /// The older lease, which is used up first.
     old: Lease,
     new: Lease,
     is_renewing: bool,
-    /// Calls that were admitted without a lease, and not reported yet.
+    /// The number of calls that were admitted without a lease and not reported yet.
     unleased: u32,
 }
 
@@ -30,9 +30,9 @@ struct Lease {
     until_ms: i64,
     size: u32,
     left: u32,
-    /// Requests that are not used yet but already counted as used in the pool.
+    /// The number of requests that are unused, but already counted as used in the pool.
     precounted: u32,
-    /// Used requests that are not reported yet.
+    /// The number of used requests that aren't reported yet.
     unreported: u32,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Decision {
     Borrow,
 }
 
-/// A request to the pool: reports, and the wanted lease.
+/// A request to the pool: reports, and the size of the wanted lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PoolRequest {
     wanted: u32,
@@ -81,7 +81,7 @@ impl Share {
         self.meter.per_minute
     }
 
-    /// Counts a call, if it can be decided by the leases.
+    /// Counts a call, if the leases can decide it.
     pub fn check(&mut self, per_minute: u32, now_ms: i64) -> Decision {
         let mut after = self.meter_at(per_minute, now_ms);
         let allowed = match after.take(now_ms) {
@@ -108,7 +108,7 @@ impl Share {
         Decision::Final(Ok(allowed))
     }
 
-    /// Counts a call with only the knowledge of this replica.
+    /// Counts a call with only the data of this replica.
     pub fn check_locally(&mut self, per_minute: u32, now_ms: i64) -> Result<Allowance, RateLimit> {
         self.meter = self.meter_at(per_minute, now_ms);
         let allowed = self.meter.take(now_ms)?;
@@ -116,7 +116,7 @@ impl Share {
         Ok(allowed)
     }
 
-    /// Takes a call back.
+    /// Returns a request that wasn't executed.
     pub fn give_back(&mut self, now_ms: i64) {
         self.meter.give_back(now_ms);
         let mut leases = [&mut self.old, &mut self.new].into_iter();
@@ -134,12 +134,12 @@ impl Share {
         self.is_renewing
     }
 
-    /// Returns the request to the pool, with reports. The caller has to [`settle`](Self::settle) it, or to
-    /// [give it up](Self::give_up).
+    /// Returns the request to the pool, with reports. The caller must call [`settle`](Self::settle) or
+    /// [`give_up`](Self::give_up) afterwards.
     pub fn request(&mut self, call_waits: bool, now_ms: i64) -> PoolRequest {
         let wanted = self.next_lease_size(now_ms);
         self.meter.drain(now_ms);
-        // Calls from long ago have drained from the meter.
+        // Older calls have already drained from the meter.
         let in_meter = u32::try_from(self.meter.level.div_ceil(REQUEST)).unwrap_or(u32::MAX);
         PoolRequest {
             wanted,
@@ -149,8 +149,8 @@ impl Share {
         }
     }
 
-    /// Returns the report for the pool if a lease has lapsed with unused requests, or if `all` leases must be
-    /// returned.
+    /// Returns the report for the pool if a lease has lapsed with unused requests. `all`: leases that haven't
+    /// lapsed are returned, too.
     pub fn return_lapsed(&mut self, all: bool, now_ms: i64) -> Option<PoolRequest> {
         let is_due = |lease: &Lease| lease.left > 0 && (all || !lease.is_current(now_ms));
         if !is_due(&self.old) && !is_due(&self.new) {
@@ -180,8 +180,8 @@ impl Share {
         self.meter = Meter { level: pool.taken().saturating_sub(ours), ..pool.meter };
     }
 
-    /// Drops all leases after an exchange with an unknown outcome: any requests that the pool has lent
-    /// eventually count as used there.
+    /// Drops all leases after an exchange with an unknown outcome. If the pool has lent requests, they
+    /// eventually count as used.
     pub fn give_up(&mut self) {
         self.is_renewing = false;
         (self.old, self.new) = (Lease::default(), Lease::default());
@@ -199,8 +199,8 @@ impl Share {
         meter
     }
 
-    /// Returns the size of the next lease: the recent number of requests in the time of a lease. Requests that
-    /// one replica borrows but doesn't use are missing for the others in the meantime.
+    /// Returns the size of the next lease: the recent number of requests per duration of a lease. A larger
+    /// lease would withhold unused requests from the other replicas.
     fn next_lease_size(&self, now_ms: i64) -> u32 {
         let lease = &self.new;
         let used = i64::from(lease.size - lease.left.min(lease.size));
@@ -216,8 +216,8 @@ impl Lease {
         self.left > 0 && self.is_current(now_ms)
     }
 
-    /// Returns `true` if the lease has neither lapsed nor lies in the future, which happens if the clock was
-    /// set back.
+    /// Returns `true` if the lease hasn't lapsed and doesn't lie in the future, as it would after the clock
+    /// was set back.
     fn is_current(&self, now_ms: i64) -> bool {
         (1..=LEASE_MS + STEP_BACK_MS).contains(&self.until_ms.saturating_sub(now_ms))
     }

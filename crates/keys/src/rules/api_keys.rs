@@ -1,4 +1,4 @@
-//! Rules of an API key's expiry and models.
+//! Rules for the expiry and the models of API keys.
 
 use catalog::Catalog;
 use kernel::clock::Time;
@@ -17,8 +17,8 @@ pub fn check_expiry(expires_at: Time, now: Time) -> Result<(), Problem> {
     })
 }
 
-/// Returns the models that the catalog lacks, each with its index in the list: a key can only be restricted to
-/// models of the catalog.
+/// Returns the models that the catalog lacks, each with its index in the list. A key can be restricted only
+/// to models of the catalog.
 pub fn unknown_models(catalog: &Catalog, models: &[String]) -> Vec<(usize, Problem)> {
     let unknown = models.iter().enumerate().filter(|(_, id)| catalog.get(id).is_none());
     unknown.map(|(index, id)| (index, unknown_model(id))).collect()

@@ -23,7 +23,7 @@ impl Permission {
     /// Every permission, in the order used in lists.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// Returns the word in JSON.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -43,12 +43,12 @@ impl Permission {
 pub struct Permissions(u8);
 
 impl Permissions {
-    /// Returns `true` if it contains every permission.
+    /// Returns `true` if the set contains every permission.
     pub fn is_all(self) -> bool {
         self == Self::all()
     }
 
-    /// The set of all permissions.
+    /// Returns the set of all permissions.
     pub fn all() -> Self {
         Permission::ALL.iter().copied().collect()
     }
@@ -68,7 +68,7 @@ impl Permissions {
         Permission::ALL.iter().copied().filter(move |permission| self.contains(*permission))
     }
 
-    /// Parses words separated by single spaces; `None` if one is unknown.
+    /// Parses words separated by single spaces. Returns `None` if a word is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::default());

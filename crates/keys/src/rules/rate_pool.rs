@@ -1,28 +1,29 @@
-//! A rate that several replicas share: the used requests, and those lent to replicas.
+//! A rate that several replicas share: the used requests, and the requests lent to replicas.
 //!
-//! A replica borrows a few requests at a time, admits calls with them, and later reports the number used. Used
-//! requests drain as in any meter. Lent ones don't until they are reported, so a late report gains nothing.
-//! Lent requests that aren't reported count as used at the end of the term after the one in which they were
-//! lent: a replica that has fallen silent blocks its share for between one and two times `TERM_MS`, no longer.
+//! A replica borrows a few requests at a time, admits calls with them, and later reports the number used.
+//! Used requests drain as in any meter. Lent requests don't drain until they are reported, so a late report
+//! has no advantage. Lent requests that aren't reported count as used at the end of the term after the term
+//! in which they were lent. So a replica that stops reporting blocks its share for at most two times
+//! `TERM_MS`.
 //!
-//! **Proof that replicas keep to the limit.** Let U be the level of a single meter that sees each call when it
-//! is admitted. At all times U ≤ `level` + requests that are lent and used: lending adds to neither, a call
-//! adds one to both, a report moves used requests from one part of the right side to the other, and time takes
-//! from U at least as much as from `level`. And `level` + `lent` + `lent_before` ≤ limit + `MAX_ADVANCE_MS` of
-//! the rate, because [`Pool::lend`] lends no more and nothing else raises the sum except [`Pool::catch_up`],
-//! after an outage. So all replicas together admit as many calls as one would, plus at most two seconds of the
-//! rate: less than one lease, which is five.
+//! **Proof that replicas keep to the limit.** Let U be the level of a single meter that sees each call when
+//! it is admitted. At all times, U ≤ `level` + the number of requests that are lent and used: lending changes
+//! neither side, a call adds one to both, a report moves used requests from one term of the right side to the
+//! other, and time reduces U at least as much as `level`. And `level` + `lent` + `lent_before` ≤ limit +
+//! `MAX_ADVANCE_MS` of the rate, because [`Pool::lend`] lends no more and nothing else raises the sum except
+//! [`Pool::catch_up`], after an outage. So all replicas together admit as many calls as a single meter would,
+//! plus at most two seconds of the rate. That is less than one lease, which is five seconds of the rate.
 
 use kernel::clock::{MINUTE_MS, SECOND_MS};
 use kernel::rates::{Meter, REQUEST, capacity};
 
-/// The time that a replica may use a lease, in milliseconds.
+/// The time for which a replica may use a lease, in milliseconds.
 pub const LEASE_MS: i64 = 5 * SECOND_MS;
-/// The length of a term, in milliseconds: longer than a lease, to leave time for the report, and to allow for
-/// clocks that differ a little.
+/// The length of a term, in milliseconds. It is longer than a lease, to leave time for the report and for
+/// small differences between clocks.
 const TERM_MS: i64 = 6 * SECOND_MS;
-/// The time by which requests are lent in advance when all are used, in milliseconds. Under a flood of calls, a
-/// replica then borrows at most twice per second, and not for each request that becomes free.
+/// The duration whose requests are lent in advance when all are used, in milliseconds. So under a flood of
+/// calls, a replica borrows at most twice per second, and not for each request that becomes free.
 const MAX_ADVANCE_MS: u64 = 2_000;
 
 /// Returns the maximum number of requests in one lease: the rate of [`LEASE_MS`], at least one.
@@ -35,16 +36,16 @@ pub fn max_lease(per_minute: u32) -> u32 {
 pub struct Pool {
     /// The used requests, as far as they were reported.
     pub meter: Meter,
-    /// Requests that were lent in the term of `meter.at_ms` and are not reported yet.
+    /// The number of requests that were lent in the term of `meter.at_ms` and aren't reported yet.
     pub lent: u32,
-    /// Requests that were lent in the term before and are not reported yet.
+    /// The number of requests that were lent in the term before and aren't reported yet.
     pub lent_before: u32,
 }
 
 /// A report about lent requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The term in which they were lent.
+    /// The term in which the requests were lent.
     pub term: i64,
     /// The number of requests that admitted a call.
     pub used: u32,
@@ -55,10 +56,10 @@ pub struct Report {
 /// Requests that were lent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Loan {
-    /// Their number.
+    /// The number of requests.
     pub granted: u32,
-    /// The number of them that are already counted as used: the one of a waiting call, if it may proceed
-    /// immediately.
+    /// The number of these requests that are already counted as used: 1 if a waiting call may proceed
+    /// immediately, otherwise 0.
     pub precounted: u32,
 }
 
@@ -73,8 +74,8 @@ impl Pool {
         self.meter.at_ms.div_euclid(TERM_MS)
     }
 
-    /// Advances the time. It never goes back, although clocks of replicas may, unless it is more than a minute ahead of
-    /// this clock.
+    /// Advances the pool's time. Although the clocks of replicas differ, the time isn't set back, unless it
+    /// is more than a minute ahead of `now_ms`.
     pub fn advance(&mut self, now_ms: i64) {
         if self.meter.at_ms > now_ms.saturating_add(MINUTE_MS) {
             self.meter.at_ms = now_ms;
@@ -93,7 +94,7 @@ impl Pool {
         }
     }
 
-    /// Adds a report. Requests that are reported too late have already been counted as used.
+    /// Adds a report. Requests that are reported too late were already counted as used.
     pub fn settle(&mut self, report: Report) {
         let term = self.term();
         let lent = match term.saturating_sub(report.term) {
@@ -106,8 +107,9 @@ impl Pool {
         self.add_used(used);
     }
 
-    /// Lends up to `wanted` requests, one of them to a waiting call, if any. A replica that wants several,
-    /// because it has that many calls, gets some in advance, to be used when their time has come.
+    /// Lends up to `wanted` requests, including one for a waiting call. A replica that wants several
+    /// requests, because it has many calls, gets some in advance. They can be used only once the rate
+    /// permits.
     pub fn lend(&mut self, wanted: u32, call_waits: bool) -> Loan {
         let per_minute = self.meter.per_minute;
         let ahead = match wanted {
@@ -128,7 +130,7 @@ impl Pool {
         self.meter.level.saturating_add(self.total_lent() * REQUEST)
     }
 
-    /// Counts calls that were admitted without a lease, while the database could not be reached.
+    /// Counts calls that were admitted without a lease, while the database couldn't be reached.
     pub fn catch_up(&mut self, calls: u32) {
         self.add_used(calls);
         self.meter.level = self.meter.level.min(capacity(self.meter.per_minute));
@@ -147,7 +149,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    /// A pool at this time, with this level in requests.
+    /// Returns a pool at this time, with this level in requests.
     fn pool(at_ms: i64, level: u64, lent: u32, lent_before: u32) -> Pool {
         Pool { meter: Meter { level: level * REQUEST, at_ms, per_minute: 60 }, lent, lent_before }
     }
@@ -173,7 +175,7 @@ mod tests {
             (5_999, pool(5_999, 0, 2, 3)),
             (6_000, pool(6_000, 3, 0, 2)),
             (7_000, pool(7_000, 2, 0, 2)),
-            // Six of them have drained in the meantime.
+            // Six requests have drained in the meantime.
             (12_000, pool(12_000, 2, 0, 0)),
             (13_000, pool(13_000, 1, 0, 0)),
         ] {
@@ -209,7 +211,7 @@ mod tests {
             (58, 1, true, 1, 1),
             (59, 1, true, 1, 1),
             (60, 1, true, 0, 0),
-            // Lent in advance, so the waiting call can't proceed yet.
+            // The requests are lent in advance, so the waiting call can't proceed yet.
             (60, 2, true, 2, 0),
             (60, 5, true, 2, 0),
             (59, 5, true, 3, 1),

@@ -4,12 +4,12 @@ use kernel::clock::{HOUR_MS, SECOND_MS, Time};
 use kernel::error::{Code, Error};
 use kernel::naming::Problem;
 
-/// The longest grace period that can be configured, in hours: 30 days.
+/// Maximum grace period that can be configured, in hours: 30 days.
 pub const MAX_GRACE_HOURS: i64 = 30 * 24;
-/// The same in seconds.
+/// Maximum grace period that can be configured, in seconds.
 pub const MAX_GRACE_SECONDS: i64 = MAX_GRACE_HOURS * HOUR_MS / SECOND_MS;
 
-/// Checks the requested grace period of a rotation: it may be at most the configured one
+/// Checks the requested grace period of a rotation, which may be at most the configured grace period
 /// (docs/contract/api-keys.md#rotation).
 pub fn check_grace(grace_seconds: i64, configured_hours: u32) -> Result<(), Problem> {
     let max_seconds = i64::from(configured_hours) * HOUR_MS / SECOND_MS;
@@ -26,7 +26,7 @@ pub fn check_grace(grace_seconds: i64, configured_hours: u32) -> Result<(), Prob
 /// (docs/contract/api-keys.md#rotation).
 ///
 /// # Errors
-/// 409 `key_expired`: an expired key gets no new secret.
+/// 409 `key_expired`, because the secret of an expired key can't be rotated.
 pub fn grace_period_end(now: Time, grace_ms: i64, expires_at: Option<Time>) -> Result<Time, Error> {
     if expires_at.is_some_and(|at| at <= now) {
         return Err(Code::KeyExpired.into());

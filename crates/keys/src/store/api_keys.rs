@@ -1,4 +1,4 @@
-//! API keys as they are managed; as the keyring caches them in `live`; their secrets in `secrets`.
+//! API keys for management. The module `live` has the keys for the keyring, and `secrets` has the secrets.
 
 pub mod endings;
 pub mod listing;
@@ -56,7 +56,7 @@ pub struct Restrictions {
 }
 
 impl Restrictions {
-    /// Returns those to compare with those of a calling key.
+    /// Returns the restrictions to compare with those of a calling key.
     pub fn bounds(&self, expires_at: Option<Time>) -> Bounds<'_> {
         Bounds { allowed_ips: self.allowed_ips.as_ref(), rate_limit: self.rate_limit, expires_at }
     }
@@ -69,7 +69,7 @@ pub struct ApiKey {
     pub attributes: Attributes,
     pub restrictions: Restrictions,
     pub created_at: Time,
-    /// The last change by a person.
+    /// The time of the last change by a user.
     pub updated_at: Time,
     pub expires_at: Option<Time>,
     pub last_used_at: Option<Time>,
@@ -107,7 +107,7 @@ impl ApiKey {
     }
 }
 
-/// The columns of an [`ApiKey`], of the tables `k`, `l` and `u`.
+/// The columns of an [`ApiKey`], from the tables `k`, `l` and `u`.
 pub const COLUMNS: &str = "k.id, k.name, k.name_folded, k.description, k.permissions, k.allowed_ips, k.rate_limit, k.max_tokens, k.models,
      k.created_at, k.updated_at, k.expires_at, k.last_used_at, k.last_used_ip, k.created_by,
      l.last_used_at AS noted_at, l.last_used_ip AS noted_ip, u.email AS created_by_email, u.username AS created_by_username";
@@ -144,8 +144,8 @@ impl FromRow for ApiKey {
     }
 }
 
-/// Reads time and address of the last use. They are in `api_key_last_uses`, or in the key's own row if a server
-/// version from before that table wrote a later use.
+/// Reads the time and the address of the last use. They are in `api_key_last_uses`, or in the key's own row
+/// if an older server without that table has written a later use.
 fn last_use(row: &Row) -> Result<(Option<Time>, Option<String>), db::Error> {
     let noted: Option<Time> = row.get("noted_at")?;
     let own: Option<Time> = row.get("last_used_at")?;
@@ -165,14 +165,14 @@ fn string_list(row: &Row, column: &str) -> Result<Option<Vec<String>>, db::Error
 }
 
 fn allowed_ips(row: &Row) -> Result<Option<AllowedIps>, db::Error> {
-    // A list that can't be read must not turn into no restriction.
+    // A list that can't be read must not be treated as no restriction.
     string_list(row, "allowed_ips")?
         .map(|texts| AllowedIps::parse(&texts, "allowed_ips"))
         .transpose()
         .map_err(|_| db::Error::Internal("allowed_ips can't be read".into()))
 }
 
-/// Adds a key without a secret; [`insert_secret`] adds that.
+/// Adds a key without a secret; [`insert_secret`] adds the secret.
 ///
 /// # Errors
 /// `Unique` with `ApiKeyName`.
@@ -245,8 +245,8 @@ pub async fn update(tx: &mut LockedTx<'_>, key: &ApiKey) -> Result<(), db::Error
     changes::record(tx, Change::ApiKey(key.id), key.updated_at).await
 }
 
-/// Removes a key with its secrets, and announces it. A trigger keeps its name for reports. The caller has read
-/// the key while holding the organization's lock.
+/// Removes a key with its secrets, and announces the change. A trigger keeps the name for reports. The caller
+/// has read the key while holding the organization's lock.
 pub async fn delete(
     tx: &mut LockedTx<'_>,
     project_id: ProjectId,
@@ -261,7 +261,7 @@ pub async fn delete(
     changes::record(tx, Change::ApiKey(api_key_id), now).await
 }
 
-/// Returns the organizations in which a person has created keys that still exist, in locking order.
+/// Returns the organizations in which a user has created keys that still exist, in locking order.
 pub async fn organizations_with_keys_of(
     tx: &mut Tx,
     creator: UserId,
@@ -274,8 +274,8 @@ pub async fn organizations_with_keys_of(
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
-/// Removes every key that a person has created, as [`delete`] does for one; returns each with its organization
-/// and project. Only one change per organization is announced. The caller holds the locks of
+/// Removes every key that a user has created, like [`delete`], and returns each key with its organization and
+/// project. Announces only one change per organization. The caller holds the locks of
 /// [`organizations_with_keys_of`].
 pub async fn delete_created_by(
     tx: &mut Tx,

@@ -14,7 +14,8 @@ impl FromRow for Pool {
     }
 }
 
-/// Locks and returns a pool. A missing row is created. The row stays locked until the transaction ends.
+/// Locks and returns a pool, and creates the row if it doesn't exist. The row stays locked until the
+/// transaction ends.
 pub async fn lock(tx: &mut Tx, meter: u128, per_minute: u32, now: Time) -> Result<Pool, db::Error> {
     sql("INSERT INTO rate_meters (meter, per_minute, level, at, lent, lent_before) VALUES ($1, $2, 0, $3, 0, 0)
          ON CONFLICT (meter) DO UPDATE SET at = rate_meters.at
@@ -26,7 +27,7 @@ pub async fn lock(tx: &mut Tx, meter: u128, per_minute: u32, now: Time) -> Resul
     .await
 }
 
-/// Writes the changed pool.
+/// Writes a changed pool.
 pub async fn set(tx: &mut Tx, meter: u128, pool: &Pool) -> Result<(), db::Error> {
     let level = i64::try_from(pool.meter.level).unwrap_or(i64::MAX);
     sql("UPDATE rate_meters SET per_minute = $2, level = $3, at = $4, lent = $5, lent_before = $6 WHERE meter = $1")
@@ -41,8 +42,8 @@ pub async fn set(tx: &mut Tx, meter: u128, pool: &Pool) -> Result<(), db::Error>
     Ok(())
 }
 
-/// Removes meters without a use since `time`; returns the number removed. A meter without a use for a minute
-/// and two terms is empty.
+/// Removes meters that haven't been used since `time`, and returns their number. A meter is empty after a
+/// minute and two terms without use.
 pub async fn remove_unused_since(tx: &mut Tx, time: Time) -> Result<u64, db::Error> {
     sql("DELETE FROM rate_meters WHERE at < $1").bind(time).execute(tx).await
 }

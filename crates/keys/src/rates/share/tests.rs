@@ -1,5 +1,5 @@
-//! Tests with replicas, their pool and a reference that sees every call, in one thread: calls, pauses and
-//! failures in any order.
+//! Tests of replicas, their pool and a reference meter that counts every call, in one thread, with calls,
+//! pauses and failures in any order.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 const START: i64 = 1_700_000_000_000;
 const SECOND: i64 = 1_000;
 
-/// The textbook form of a single meter: the theoretical arrival time, in 1/rate of a millisecond, so that
-/// nothing is rounded.
+/// The textbook form of a single meter: the theoretical arrival time. Its unit is a millisecond divided by
+/// the rate, so that it isn't rounded.
 struct Reference {
     rate: i128,
     arrival: i128,
@@ -21,7 +21,7 @@ impl Reference {
         Self { rate: i128::from(rate), arrival: 0 }
     }
 
-    /// Counts a call unconditionally; returns the excess over the limit, in milliseconds of the rate.
+    /// Counts a call unconditionally. Returns the excess over the limit, in milliseconds of the rate.
     fn count(&mut self, now_ms: i64) -> i128 {
         let now = i128::from(now_ms) * self.rate;
         self.arrival = self.arrival.max(now) + Self::MINUTE;
@@ -76,7 +76,7 @@ impl Replicas {
         }
     }
 
-    /// Makes one call; if it is `slow`, the answer to a renewal arrives later.
+    /// Makes one call. If it is `slow`, the answer to a renewal arrives later.
     fn call(&mut self, replica: usize, slow: bool) -> Result<Allowance, RateLimit> {
         let mut decision = self.shares[replica].check(self.rate, self.now);
         if decision == Decision::Borrow {
@@ -158,7 +158,7 @@ proptest! {
         prop_assert!(replicas.max_excess <= 2_000, "{} ms of the rate beyond the limit", replicas.max_excess);
     }
 
-    /// Calls that are so rare that each borrows for itself are counted exactly from the first one on, with any
+    /// Calls that are so rare that each one borrows are counted exactly from the first call on, with any
     /// number of replicas.
     #[test]
     fn rare_calls_are_exact(rate in 1_u32..13, calls in prop::collection::vec((0_usize..3, 0_i64..40_000), 1..100)) {
@@ -170,7 +170,8 @@ proptest! {
         }
     }
 
-    /// A single replica counts like a single meter, as long as that doesn't run empty in the meantime.
+    /// A single replica counts like a single meter, as long as the meter doesn't become empty in the
+    /// meantime.
     #[test]
     fn one_replica_is_exact(rate in 1_u32..1_000, waits in prop::collection::vec(0_i64..300, 1..400)) {
         let mut replicas = Replicas::new(1, rate);
@@ -191,7 +192,7 @@ proptest! {
     }
 }
 
-/// Makes `per_second` calls each second on each replica, evenly, for `seconds` seconds. Returns the numbers of
+/// Makes `per_second` evenly spaced calls on each replica, for `seconds` seconds. Returns the numbers of
 /// admitted calls and of exchanges.
 fn run(rate: u32, per_second: &[i64], seconds: i64) -> (u32, u32) {
     let mut replicas = Replicas::new(per_second.len(), rate);
@@ -213,26 +214,27 @@ fn run(rate: u32, per_second: &[i64], seconds: i64) -> (u32, u32) {
 
 #[test]
 fn every_replica_gets_its_share_with_few_exchanges() {
-    // Within the limit every call is admitted, however calls are distributed.
+    // Within the limit, every call is admitted, no matter how calls are distributed.
     for per_second in [&[10][..], &[5, 5], &[9, 1], &[3, 3, 4]] {
         let (admitted, exchanges) = run(600, per_second, 60);
         assert_eq!(admitted, 600, "{per_second:?}");
         assert!(exchanges <= 17 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
     }
-    // Beyond the limit: the burst and the rate, less one lease for each replica.
+    // Beyond the limit, at least the burst and the rate are admitted, minus one lease for each replica.
     for per_second in [&[100][..], &[50, 50], &[90, 10], &[100, 100, 100]] {
         let (admitted, exchanges) = run(600, per_second, 60);
         let expected = 600 + 600 - max_lease(600) * u32::try_from(per_second.len()).unwrap();
         assert!(admitted >= expected, "{per_second:?}: {admitted}");
         assert!(exchanges <= 60 * u32::try_from(per_second.len()).unwrap(), "{per_second:?}: {exchanges}");
     }
-    // A few calls cost one exchange each, and no unused lease.
+    // A few calls cost one exchange each, and leave no unused lease.
     assert_eq!(run(60, &[1], 120).0, 120);
 }
 
 #[test]
 fn bursts_waste_nothing() {
-    // 22 calls at once every 2.5 s on one replica, every 4 s on another: 858 per minute, with a limit of 1,000.
+    // The first replica gets 22 calls at once every 2.5 s, and the second every 4 s. These are 858 calls per
+    // minute, with a limit of 1,000.
     let mut replicas = Replicas::new(2, 1_000);
     for ms in (0..300 * SECOND).step_by(500) {
         replicas.now = START + ms;
@@ -253,8 +255,8 @@ fn lease_of_a_silent_replica_counts_as_used() {
     for _ in 0..25 {
         replicas.call(0, false).unwrap();
     }
-    // The first replica has borrowed 71 requests, used 25, and reports nothing more. The other replica gets the
-    // rest immediately, and later the requests that drain.
+    // The first replica has borrowed 71 requests, used 25, and doesn't report anything else. The other
+    // replica gets the rest immediately, and later the requests that drain.
     let mut rest = 0;
     while replicas.call(1, false).is_ok() {
         rest += 1;

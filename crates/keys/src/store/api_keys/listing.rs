@@ -9,7 +9,7 @@ use kernel::ids::ProjectId;
 
 use super::{ApiKey, COLUMNS, JOINED};
 
-/// A status of keys, computed from the clock, so that it never waits for a job
+/// A status of keys, computed from the clock, so that it doesn't depend on a job
 /// (docs/contract/api-keys.md#api-key).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -28,15 +28,15 @@ pub struct Filter {
     pub search_folded: String,
     /// The status that a key must have; `None` for all.
     pub status: Option<StatusFilter>,
-    /// The time that decides the status.
+    /// The time that determines the status.
     pub now: Time,
 }
 
-/// All keys of a project, newest first. The index skips the rows before the page, and the table is read only
-/// for the page. `CROSS JOIN` makes SQLite keep this order.
+/// Selects a page of all keys of a project, newest first. The rows before the page are skipped in the index,
+/// and the table is read only for the page. `CROSS JOIN` forces SQLite to join in this order.
 pub static FROM_START: LazyLock<String> = LazyLock::new(|| all_from("created_at DESC, id"));
 
-/// Like [`FROM_START`], skipping the rows after the page.
+/// Selects the same as [`FROM_START`], but skips the rows after the page.
 pub static FROM_END: LazyLock<String> = LazyLock::new(|| all_from("created_at, id DESC"));
 
 fn all_from(order: &str) -> String {
@@ -44,9 +44,9 @@ fn all_from(order: &str) -> String {
     of_page(&page)
 }
 
-/// Returns the statement of the keys of a page, whose ids another statement selects, newest first. The limit is
-/// the maximum page size as a literal: PostgreSQL doesn't know the parameter when it makes its plan, and would
-/// expect a tenth of all keys.
+/// Returns the statement that reads the keys of a page, newest first; `page` is the statement that selects
+/// their ids. The limit is the maximum page size as a literal, because PostgreSQL plans without the value of
+/// a parameter, and would expect a tenth of all keys.
 fn of_page(page: &str) -> String {
     format!(
         "SELECT {COLUMNS} FROM (SELECT id FROM ({page}) of_page LIMIT 100) page CROSS JOIN {JOINED}
@@ -54,21 +54,21 @@ fn of_page(page: &str) -> String {
     )
 }
 
-/// The number of all keys of a project: its row has their count.
+/// Selects the number of all keys of a project, which is stored in its row.
 const TOTAL: &str = "SELECT api_keys_count FROM projects WHERE id = $1";
 
 const MATCHING: &str = "FROM api_keys m WHERE m.project_id = $1 AND m.name_folded LIKE $2 ESCAPE '\\'
        AND ($3 = '' OR CASE WHEN m.expires_at IS NOT NULL AND m.expires_at <= $4 THEN 'expired' ELSE 'active' END = $3)";
 
-/// The keys that match, newest first.
+/// Selects a page of the matching keys, newest first.
 pub static FILTERED: LazyLock<String> = LazyLock::new(|| {
     of_page(&format!("SELECT m.id {MATCHING} ORDER BY m.created_at DESC, m.id LIMIT $5 OFFSET $6"))
 });
 
-/// The number of keys that match.
+/// Selects the number of matching keys.
 pub static FILTERED_COUNT: LazyLock<String> = LazyLock::new(|| format!("SELECT COUNT(*) {MATCHING}"));
 
-/// Returns the number of the keys, and one page of them, newest first.
+/// Returns the total number of keys, and one page of them, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, page: Page) -> Result<(i64, Vec<ApiKey>), db::Error> {
     if filter.search_folded.is_empty() && filter.status.is_none() {
         let total: Option<(i64,)> = sql(TOTAL).bind(filter.project_id).optional(tx).await?;

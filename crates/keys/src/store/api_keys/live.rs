@@ -1,4 +1,4 @@
-//! An API key as the keyring caches it, and its last use.
+//! An API key in the keyring, and its last use.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -13,7 +13,7 @@ use tenants::rules::allowed_ips::AllowedIps;
 
 use super::{allowed_ips, permissions, string_list};
 
-/// An API key as the keyring caches it: everything that decides a call.
+/// An API key in the keyring, with all data that a call depends on.
 #[derive(Debug)]
 pub struct LiveKey {
     pub id: ApiKeyId,
@@ -21,26 +21,26 @@ pub struct LiveKey {
     pub project_id: ProjectId,
     /// The creator, with whose roles the key acts.
     pub created_by: UserId,
-    /// The person who created this secret by a rotation, if that isn't the creator: the lower roles of both
-    /// apply.
+    /// The user who created this secret by a rotation, if not the key's creator. The lower of both users'
+    /// roles apply.
     pub rotated_by: Option<UserId>,
     pub permissions: Permissions,
     pub allowed_ips: Option<AllowedIps>,
-    /// Requests per minute.
+    /// Maximum number of requests per minute; `None` for no limit.
     pub rate_limit: Option<u32>,
     /// Maximum number of tokens per request.
     pub max_tokens: Option<i64>,
-    /// Models that the key may use.
+    /// The models that the key may use; `None` for all.
     pub models: Option<Vec<String>>,
     pub expires_at: Option<Time>,
-    /// The end of this secret of the key, after a rotation.
+    /// The end of this secret, if a rotation has replaced it.
     pub secret_ends_at: Option<Time>,
-    /// The last use, as far as it isn't written yet.
+    /// The last use, which may not be written yet.
     pub last_use: LastUse,
 }
 
 impl LiveKey {
-    /// Returns `true` if neither the key has expired nor this secret of it has ended.
+    /// Returns `true` if the key hasn't expired and this secret hasn't ended.
     pub fn is_alive(&self, now: Time) -> bool {
         [self.expires_at, self.secret_ends_at].into_iter().flatten().all(|at| at > now)
     }
@@ -74,7 +74,7 @@ impl FromRow for LiveKey {
     }
 }
 
-/// Returns the key that this secret belongs to.
+/// Returns the key with this secret.
 pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option<LiveKey>, db::Error> {
     sql("SELECT k.id, k.organization_id, k.project_id, k.created_by, k.permissions, k.allowed_ips, k.rate_limit,
                 k.max_tokens, k.models, k.expires_at, s.ends_at AS secret_ends_at,
@@ -86,7 +86,7 @@ pub async fn by_secret_hash(tx: &mut Tx, secret_hash: [u8; 32]) -> Result<Option
     .await
 }
 
-/// The last use of a key until it is written. Storing a use never waits.
+/// The last use of a key, until it is written. Storing a use never blocks.
 #[derive(Debug)]
 pub struct LastUse {
     at_ms: AtomicI64,
@@ -101,21 +101,21 @@ impl Default for LastUse {
 }
 
 impl LastUse {
-    /// Stores the address of a call. If two calls do so at the same instant, one address is kept.
+    /// Stores the address of a call. If two calls do so at the same time, one address is kept.
     pub fn set_address(&self, address: Option<IpAddr>) {
         if let Ok(mut stored) = self.address.try_lock() {
             *stored = address;
         }
     }
 
-    /// Stores the time of a use. Returns `true` if it is the first since [`LastUse::take`], so that the key
-    /// must be queued.
+    /// Stores the time of a use. Returns `true` if this is the first use since [`LastUse::take`], so that the
+    /// key must be queued.
     pub fn mark_used(&self, now: Time) -> bool {
         self.at_ms.fetch_max(now.unix_ms(), Ordering::SeqCst);
         !self.is_queued.load(Ordering::SeqCst) && !self.is_queued.swap(true, Ordering::SeqCst)
     }
 
-    /// Returns the stored use. Later uses must be queued again.
+    /// Returns the stored use. The next use must be queued again.
     pub fn take(&self, api_key_id: ApiKeyId) -> KeyUse {
         self.is_queued.store(false, Ordering::SeqCst);
         KeyUse {
@@ -137,13 +137,14 @@ pub struct KeyUse {
 
 /// The statements of [`write_key_uses`].
 static WRITE_KEY_USES: LazyLock<Sizes> = LazyLock::new(|| key_uses_texts(""));
-/// The same for PostgreSQL, where a key that is deleted between its check and the insertion would fail the whole
-/// transaction: the check waits for the deletion, and prevents later ones.
+/// The same statements for PostgreSQL, with a lock on the key. Without it, a deletion of the key between the
+/// check and the insertion would fail the whole transaction.
 static WRITE_KEY_USES_LOCKED: LazyLock<Sizes> = LazyLock::new(|| key_uses_texts("FOR KEY SHARE"));
 
 fn key_uses_texts(lock: &str) -> Sizes {
     Sizes::new(|rows| {
-        // PostgreSQL can't infer the types of a bare list of values; those of the first row apply to all.
+        // PostgreSQL can't infer the types of a bare list of values. The types of the first row apply to all
+        // rows.
         let rows = values(rows, 3).replacen(
             "($1, $2, $3)",
             "(CAST($1 AS TEXT), CAST($2 AS BIGINT), CAST($3 AS TEXT))",
@@ -160,8 +161,8 @@ fn key_uses_texts(lock: &str) -> Sizes {
     })
 }
 
-/// Writes uses of different keys, except for deleted keys and where a later use is already written. The
-/// caller passes them in the order of the keys' ids, so that two transactions can't deadlock.
+/// Writes uses of different keys. Deleted keys and keys with a later stored use are skipped. The uses must be
+/// ordered by key id, so that two transactions can't deadlock.
 pub async fn write_key_uses(tx: &mut Tx, uses: &[KeyUse], is_postgres: bool) -> Result<(), db::Error> {
     let texts = if is_postgres { &WRITE_KEY_USES_LOCKED } else { &WRITE_KEY_USES };
     for (text, chunk) in texts.chunks(uses) {

@@ -16,18 +16,18 @@ pub struct MadeKey {
 
 db::row!(MadeKey { id, name, project_id, project });
 
-/// The creator of keys, and where they are.
+/// A filter of keys by creator, organization and project.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter {
     pub organization_id: OrganizationId,
     /// The project; `None` for the whole organization.
     pub project_id: Option<ProjectId>,
     pub maker: UserId,
-    /// Only keys that haven't expired at this time.
+    /// The time at which the keys must not have expired.
     pub now: Time,
 }
 
-/// Returns at most `limit` keys, the newest first.
+/// Returns at most `limit` keys, newest first.
 pub async fn list(tx: &mut Tx, filter: &Filter, limit: i64) -> Result<Vec<MadeKey>, db::Error> {
     let project_id = filter.project_id.map_or_else(String::new, |id| id.to_string());
     sql(LIST)
@@ -40,7 +40,7 @@ pub async fn list(tx: &mut Tx, filter: &Filter, limit: i64) -> Result<Vec<MadeKe
         .await
 }
 
-/// The statement of [`list`]. It reads the keys of the creator.
+/// The statement of [`list`]. It uses the index on the creator.
 pub const LIST: &str = "SELECT k.id, k.name, k.project_id, p.name AS project
      FROM api_keys k /*+ INDEXED BY api_keys_created_by */ CROSS JOIN projects p
      WHERE k.created_by = $2 AND k.organization_id = $1 AND ($3 = '' OR k.project_id = $3)

@@ -1,5 +1,5 @@
-//! The secrets of API keys: the current one, and after a rotation the previous one until it ends. A secret is
-//! found by its SHA-256; the sealed copy is for `previous_key` of the next rotation.
+//! The secrets of API keys: the current secret, and after a rotation the previous secret until it ends. A
+//! secret is looked up by its SHA-256. The sealed copy is needed for `previous_key` of the next rotation.
 
 use cluster::changes::{self, Change};
 use db::{Tx, sql};
@@ -14,7 +14,7 @@ pub struct NewSecret<'a> {
     pub hash: [u8; 32],
     /// The sealed secret; `None` if only hashes are kept.
     pub sealed: Option<&'a [u8]>,
-    /// The person who created it by a rotation, if that isn't the key's creator.
+    /// The user who created the secret by a rotation, if not the key's creator.
     pub rotated_by: Option<UserId>,
 }
 
@@ -36,10 +36,11 @@ pub async fn insert_secret(
     .await
 }
 
-/// Gives a key a new secret, and announces it. The current secret ends at `previous_ends_at`, older ones
-/// immediately. The sealed copy of the current secret is removed, because it is no longer needed.
+/// Replaces the secret of a key, and announces the change. The current secret ends at `previous_ends_at`, and
+/// older secrets end immediately. The sealed copy of the current secret is removed, because it is no longer
+/// needed.
 ///
-/// A secret that ends now is removed, because the clock of another replica may be behind.
+/// A secret that ends now is removed immediately, because the clock of another replica may be behind.
 pub async fn replace_secret(
     tx: &mut LockedTx<'_>,
     api_key_id: ApiKeyId,
@@ -69,7 +70,7 @@ pub async fn replace_secret(
 pub struct ShownSecret {
     pub secret_hash: Vec<u8>,
     pub created_at: Time,
-    /// The time of its end; `None` for the current one.
+    /// The end of the secret; `None` for the current secret.
     pub ends_at: Option<Time>,
 }
 
@@ -83,7 +84,8 @@ pub async fn of_key(tx: &mut Tx, api_key_id: ApiKeyId) -> Result<Vec<ShownSecret
         .await
 }
 
-/// Removes the previous secret of a key, and announces it; `false` if it has none, or if that has ended.
+/// Removes the previous secret of a key, and announces the change. Returns `false` if the key has no previous
+/// secret, or if it has already ended.
 pub async fn end_previous_secret(
     tx: &mut LockedTx<'_>,
     api_key_id: ApiKeyId,
@@ -110,7 +112,8 @@ pub struct SealedSecret {
 
 db::row!(SealedSecret { secret_hash, api_key_id, sealed: "sealed_secret" });
 
-/// Returns at most `limit` secrets with a sealed copy, ordered by hash, after this one.
+/// Returns at most `limit` secrets with a sealed copy whose hash is greater than `secret_hash`, ordered by
+/// hash.
 pub async fn fetch_sealed(
     tx: &mut Tx,
     secret_hash: &[u8],

@@ -1,4 +1,4 @@
-//! API keys, read in one statement with a person's standing in their project.
+//! API keys, read in one statement together with a user's standing in the project.
 
 use std::sync::LazyLock;
 
@@ -30,7 +30,7 @@ impl Extra for ApiKey {
     }
 }
 
-/// A key, and the sealed copy of its current secret; never shown.
+/// A key and the sealed copy of its current secret, which is never shown.
 #[derive(Clone)]
 pub struct ApiKeyAndSecret {
     pub key: ApiKey,
