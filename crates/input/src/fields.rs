@@ -1,4 +1,5 @@
-//! The fields of an object, read by name. All problems are collected; reading doesn't stop at the first one.
+//! The fields of an object, read by name. Reading doesn't stop at the first problem, but collects all of
+//! them.
 
 use std::borrow::Cow;
 
@@ -12,18 +13,18 @@ use kernel::spelling::closest;
 
 /// An object that is read field by field.
 ///
-/// Declare one with [`record!`](macro@crate::record). In a manual implementation, a field that is read after a
-/// `?` would not be described, and its problems would not be reported.
+/// Declare one with [`record!`](macro@crate::record). A manual implementation must read all fields before it
+/// uses `?`. Otherwise later fields aren't described, and their problems aren't reported.
 ///
-/// `S` is the program's state, for fields that are checked against the clock or other data.
+/// `S` is the program's state, for fields that are checked with the clock or other data.
 pub trait Record<S>: Sized + Send + 'static {
-    /// Reads all fields; `None` if one of them is invalid, which is then one of the problems.
+    /// Reads all fields. Returns `None` if one of them is invalid, and adds its problems.
     fn read(fields: &mut Fields<'_, S>) -> Option<Self>;
 }
 
 /// The type of a field.
 pub trait Field: Sized {
-    /// Reads the value; `None` if it is invalid, which is then one of the problems.
+    /// Reads the value. Returns `None` if it is invalid, and adds the problem.
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self>;
     /// Returns the JSON schema, with an example.
     fn schema() -> Value;
@@ -32,13 +33,13 @@ pub trait Field: Sized {
 /// The source of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A JSON body: types are exact, unknown fields are refused.
+    /// A JSON body. Types must match exactly, and unknown fields are refused.
     Body,
-    /// The query string or an HTML form: every value is text, unknown fields are ignored.
+    /// The query string or an HTML form. Every value is text, and unknown fields are ignored.
     Query,
 }
 
-/// The values that were sent. A name in both is read from the body.
+/// The values that were sent. If a name is in both, the value of the body is used.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sent<'a> {
     pub query: Members<'a>,
@@ -46,7 +47,7 @@ pub struct Sent<'a> {
 }
 
 impl<'a> From<Members<'a>> for Sent<'a> {
-    /// The members of a body.
+    /// Creates the values from the members of a body.
     fn from(body: Members<'a>) -> Self {
         Self { query: Vec::new(), body }
     }
@@ -60,10 +61,11 @@ pub struct Location<'a> {
     pub origin: Origin,
 }
 
-/// Maximum number of unknown fields that are reported by name: finding the closest known name takes time.
+/// Maximum number of unknown fields that are reported by name. It is limited because finding the closest
+/// known name takes time.
 pub const MAX_UNKNOWN_FIELDS: usize = 20;
 
-/// The problems of an input, up to the number that an error can list.
+/// The problems of an input, up to the maximum number that an error can list.
 #[derive(Debug, Default)]
 pub struct Problems {
     details: Vec<Detail>,
@@ -71,7 +73,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Adds a problem, and returns `None`, so that `problems.add(…)` can be returned in place of a value.
+    /// Adds a problem, and returns `None`, so that a reader can return `problems.add(…)`.
     pub fn add<T>(&mut self, at: &Location<'_>, code: &'static str, message: impl Into<String>) -> Option<T> {
         // Stores one more than an error lists, so that the error can note that its list is incomplete.
         if self.details.len() <= MAX_DETAILS {
@@ -108,17 +110,18 @@ pub struct Fields<'a, S> {
     names: Vec<&'static str>,
     /// The description of the next field.
     description: &'static str,
-    /// Set only while the fields are described, because a schema costs more than reading the field.
+    /// The schema, which is set only while the fields are described, because a schema costs more than reading
+    /// the field.
     schema: Option<ObjectSchema>,
 }
 
 impl<'a, S> Fields<'a, S> {
-    /// Returns the program's state; `None` while the fields are only described.
+    /// Returns the program's state; `None` while the fields are only being described.
     pub fn state(&self) -> Option<&'a S> {
         self.state
     }
 
-    /// Describes the field that is read next.
+    /// Sets the description of the next field.
     pub fn described(&mut self, description: &'static str) -> &mut Self {
         self.description = description;
         self
@@ -144,7 +147,7 @@ impl<'a, S> Fields<'a, S> {
         }
     }
 
-    /// Reads a field that may be absent or null. The outer `None` means that it is invalid.
+    /// Reads a field that may be absent or null. The outer `None` means that the value is invalid.
     #[allow(clippy::option_option, reason = "invalid, absent and present are three cases")]
     pub fn optional<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
         self.optional_as(name, || nullable(T::schema()))
@@ -171,7 +174,7 @@ impl<'a, S> Fields<'a, S> {
         self.optional(name).map(|value| value.unwrap_or(default))
     }
 
-    /// Reads an object inside this one; absent or null reads like `{}`.
+    /// Reads a nested object. An absent or null object is read like `{}`.
     pub fn object<T: Record<S>>(&mut self, name: &'static str) -> Option<T> {
         self.object_as(name, || nullable(describe::<S, T>().to_value()))
     }
@@ -189,13 +192,14 @@ impl<'a, S> Fields<'a, S> {
         read_at(self.state, members.into(), &format!("{path}."), self.problems)
     }
 
-    /// Reads a field of a merge patch that can be cleared (RFC 7396): absent keeps it, null clears it.
+    /// Reads a field of a merge patch that can be cleared (RFC 7396). An absent field is kept, and null
+    /// clears it.
     pub fn patch<T: Field>(&mut self, name: &'static str) -> Option<Patch<T>> {
         let null = self.is_null(name);
         self.optional(name).map(|value| Patch::of(value, null))
     }
 
-    /// Reads a field of a merge patch that can't be cleared: absent keeps it, null is refused.
+    /// Reads a field of a merge patch that can't be cleared. An absent field is kept, and null is refused.
     #[allow(clippy::option_option, reason = "invalid, absent and present are three cases")]
     pub fn change<T: Field>(&mut self, name: &'static str) -> Option<Option<T>> {
         let null = self.is_null(name);
@@ -210,8 +214,8 @@ impl<'a, S> Fields<'a, S> {
         Some(Patch::of((!absent && !null).then_some(value), null))
     }
 
-    /// Reads an object of a merge patch that can't be cleared as a whole: absent reads like `{}`, null is
-    /// refused.
+    /// Reads an object of a merge patch that can't be cleared as a whole. An absent object is read like `{}`,
+    /// and null is refused.
     pub fn change_object<T: Record<S>>(&mut self, name: &'static str) -> Option<T> {
         let null = self.is_null(name);
         let value = self.object_as(name, || describe::<S, T>().to_value());
@@ -234,7 +238,7 @@ impl<'a, S> Fields<'a, S> {
         self.sent.body.iter().all(|(other, _)| other != name)
     }
 
-    /// Adds a problem of a field that was found outside its own reader, for instance one that concerns several
+    /// Adds a problem of a field that its reader can't find, for instance a problem that concerns several
     /// fields.
     pub fn problem<T>(&mut self, name: &str, code: &'static str, message: impl Into<String>) -> Option<T> {
         let path = self.path(name);
@@ -245,7 +249,7 @@ impl<'a, S> Fields<'a, S> {
         self.names.push(name);
         let description = std::mem::take(&mut self.description);
         if let Some(schema_so_far) = &mut self.schema {
-            // A line of a doc comment begins with a space.
+            // The text of a doc comment begins with a space.
             let (schema, description) = (schema(), description.trim_start());
             schema_so_far.properties.push(Property { name, schema, is_required, description });
         }
@@ -266,7 +270,7 @@ impl<'a, S> Fields<'a, S> {
         })
     }
 
-    /// Refuses unknown fields; a misspelled `restrictions` must not create an unrestricted key.
+    /// Refuses unknown fields, so that a misspelled `restrictions` can't create an unrestricted key.
     fn finish(mut self) {
         let mut unknown = std::mem::take(&mut self.sent.body);
         unknown.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -315,7 +319,7 @@ pub fn describe<S, T: Record<S>>() -> ObjectSchema {
         description: "",
         schema: Some(ObjectSchema::default()),
     };
-    // Reading without values visits every field; the problems that it finds don't matter here.
+    // Reading without values visits every field. The problems that it finds are ignored.
     drop(T::read(&mut fields));
     fields.schema.unwrap_or_default()
 }
@@ -333,7 +337,7 @@ fn read_at<S, T: Record<S>>(
     value
 }
 
-/// Reads a body without the program's state: rules that need the state aren't checked.
+/// Reads a body without the program's state. Rules that need the state aren't checked.
 pub fn read_without_state<S, T: Record<S>>(bytes: &[u8]) -> Option<T> {
     let members = object(bytes).ok()?;
     let mut problems = Problems::default();
@@ -345,8 +349,8 @@ fn truncated(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// Parses the members of a JSON object. An empty body is an empty object, so that the error names the missing
-/// fields.
+/// Parses the members of a JSON object. An empty body is treated as an empty object, so that the error names
+/// the missing fields.
 pub fn object(bytes: &[u8]) -> Result<Members<'_>, Error> {
     if bytes.is_empty() {
         return Ok(Members::new());

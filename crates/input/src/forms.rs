@@ -1,15 +1,17 @@
-//! Converts an HTML form to the equivalent object.
+//! Conversion of HTML forms to equivalent objects.
 //!
-//! A form contains only texts. The schema of a record determines the type of each: `restrictions.rate_limit=60`
-//! is a number in an object, `permissions=chat&permissions=models` an array. So one record reads both a JSON
-//! body and the form of the same operation, with the same mistakes under the same paths.
+//! A form contains only strings. The schema of a record determines the type of each value:
+//! `restrictions.rate_limit=60` becomes a number in an object, and `permissions=chat&permissions=models`
+//! becomes an array. So the same record reads both the JSON body and the form of an operation, and reports
+//! the same mistakes under the same paths.
 //!
-//! * An absent field is absent in the object; an empty text is null.
+//! * An absent field is absent in the object, and an empty string becomes null.
 //! * A field of an array has one value per line, and may be sent several times.
-//! * Browsers don't send unchecked boxes. A form names its boxes in fields called [`SHOWN`]: a box that was
-//!   shown and not sent is `false`, and a group of boxes of which none was sent is an empty array.
+//! * Browsers don't send unchecked boxes. A form lists the names of its boxes in fields named [`SHOWN`]. A
+//!   box that was shown and not sent becomes `false`, and a group of boxes of which none was sent becomes an
+//!   empty array.
 //! * A field `was.NAME` has the initial value of the field NAME. If the same value was sent, the field is
-//!   absent, so a change doesn't set fields that the user left alone.
+//!   absent, so that a change doesn't set fields that the user hasn't edited.
 //! * Fields that the record doesn't have are dropped.
 
 use std::borrow::Cow;
@@ -18,7 +20,7 @@ use serde_json::Value;
 
 use crate::json::{Json, Members};
 
-/// The name of the fields that name the checkboxes of a form.
+/// The name of the fields that list the checkboxes of a form.
 pub const SHOWN: &str = "shown";
 
 /// The prefix of the names of fields that contain other fields' initial values.
@@ -62,7 +64,7 @@ fn object(schema: &Value, prefix: &str, form: &Pairs) -> Members<'static> {
     properties.into_iter().flatten().filter_map(member).collect()
 }
 
-/// The type of the value that a text is converted to.
+/// The type of value to which a text is converted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Object,
@@ -124,7 +126,7 @@ fn value(kind: Kind, path: &str, form: &Pairs) -> Option<Json<'static>> {
         },
         Kind::Text | Kind::Object => match last {
             None | Some("") => Json::Null,
-            // HTML forms send lines with CR LF.
+            // HTML forms send line ends as CR LF.
             Some(words) => text(&words.replace("\r\n", "\n")),
         },
     })
@@ -134,7 +136,7 @@ fn text(words: &str) -> Json<'static> {
     Json::Text(Cow::Owned(words.to_owned()))
 }
 
-/// Returns a number, or the text if it isn't one, so that the record reports the mistake.
+/// Returns a number, or the text if it isn't a number, so that the record reports the mistake.
 fn number(literal: &str) -> Json<'static> {
     let is_literal = literal.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+'));
     if let Ok(whole) = literal.parse() {

@@ -1,5 +1,5 @@
-//! A JSON parser that refuses duplicate keys, which would let two readers of one body disagree (RFC 8259,
-//! section 4).
+//! A JSON parser that refuses duplicate keys, because parsers interpret them differently (RFC 8259, section
+//! 4).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,17 +11,17 @@ use kernel::error::{Code, Detail, Error};
 
 /// Maximum number of members of an object.
 pub const MAX_MEMBERS: usize = 256;
-/// The start of the parser's message about an object with more members; no other message starts like this.
+/// The start of the parser's message about an object with more members. No other message starts with it.
 const TOO_MANY: &str = "an object has more than";
 
-/// A JSON value. Texts without an escape are parts of the parsed text.
+/// A JSON value. Strings without escapes borrow from the parsed text.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Json<'a> {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A whole number that fits 64 bits.
+    /// A whole number that fits in 64 bits.
     Integer(i64),
     /// Any other number.
     Float(f64),
@@ -37,7 +37,7 @@ pub enum Json<'a> {
 pub type Members<'a> = Vec<(Cow<'a, str>, Json<'a>)>;
 
 impl Json<'_> {
-    /// Returns the name of its type, with an article, for messages.
+    /// Returns the name of the value's type, with an article, for messages.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -51,8 +51,8 @@ impl Json<'_> {
     }
 }
 
-/// Parses one JSON value and nothing after it. The parser refuses nesting deeper than 128, and an object as
-/// soon as it has more than [`MAX_MEMBERS`] members.
+/// Parses one JSON value, which nothing may follow. The parser refuses values nested deeper than 128, and
+/// objects with more than [`MAX_MEMBERS`] members.
 pub fn parse(bytes: &[u8]) -> Result<Json<'_>, Error> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Error::new(Code::InvalidJson)
@@ -75,10 +75,10 @@ impl<'de> Deserialize<'de> for Json<'de> {
     }
 }
 
-/// Up to this number, the keys of an object are compared one by one; hashing so few costs more.
+/// Maximum number of keys of an object that are compared one by one. For so few keys, hashing is slower.
 const MAX_COMPARED_KEYS: usize = 16;
 
-/// The capacity for the members of an object whose number isn't known yet.
+/// The initial capacity for the members of an object.
 pub(crate) const USUAL_MEMBERS: usize = 12;
 
 /// The name of a member.
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(error.code, Code::InvalidJson, "{bad:.20}");
         }
         assert!(parse(b"{\"a\":1,\"a\":1}").unwrap_err().public_message().contains("\"a\" appears twice"));
-        // A small object, the sizes around the limit, and a large one, with any key repeated at the end.
+        // A small object, objects around the limit, and a large object, with any key repeated at the end.
         for size in [2, MAX_COMPARED_KEYS, MAX_COMPARED_KEYS + 1, MAX_COMPARED_KEYS + 2, MAX_MEMBERS - 1] {
             let members: Vec<_> = (0..size).map(|index| format!("\"k{index}\":1")).collect();
             assert!(parse(format!("{{{}}}", members.join(",")).as_bytes()).is_ok());
@@ -210,7 +210,7 @@ mod tests {
         assert!(parse(object(MAX_MEMBERS).as_bytes()).is_ok());
         assert!(parse(format!("[{0},{0}]", object(MAX_MEMBERS)).as_bytes()).is_ok());
         let large = object(MAX_MEMBERS + 1);
-        // At any depth, and without reading the rest.
+        // Such an object is refused at any depth, and without reading the rest.
         for text in [large.clone(), format!("{{\"a\":[{large}]}}"), large.replace('}', ",}")] {
             let error = parse(text.as_bytes()).unwrap_err();
             assert_eq!((error.code, error.param.as_deref()), (Code::InvalidRequest, Some("body")));

@@ -27,7 +27,7 @@ impl Field for AnyObject {
     }
 }
 
-/// Returns the value in the library's own type. The parser has bounded its depth.
+/// Returns the value as `serde_json`'s type. The parser has already limited the depth.
 fn plain(value: Json<'_>) -> Value {
     match value {
         Json::Null => Value::Null,

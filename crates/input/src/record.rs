@@ -1,12 +1,12 @@
 //! The macro that declares a record together with its reader.
 
-/// Declares a struct that is read field by field. `Record::read` reads exactly the fields of the struct, and reads
-/// all of them before it fails because of one.
+/// Declares a struct that is read field by field. `Record::read` reads exactly the fields of the struct, and
+/// reads all of them even if one is invalid.
 ///
-/// Each field names the method of [`Fields`](crate::fields::Fields) that reads it, and its default where the
-/// method takes one. Its doc comment describes it in the schema. Fields in `reads` are read like the others but not
-/// kept. `check` sees every field as an `Option`, `None` where it is invalid, and reports problems that concern
-/// several fields or the program's state.
+/// Each field has the method of [`Fields`](crate::fields::Fields) that reads it, with a default if the method
+/// takes one. Its doc comment is its description in the schema. Fields in `reads` are read like the others,
+/// but not stored. In `check`, every field is an `Option`, which is `None` if the field is invalid. `check`
+/// reports problems that concern several fields or the program's state.
 ///
 /// ```
 /// # use input::{fields::Fields, record, types::Text};

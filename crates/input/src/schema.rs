@@ -14,10 +14,10 @@ pub struct ObjectSchema {
 #[derive(Debug)]
 pub struct Property {
     pub name: &'static str,
-    /// The schema of its type.
+    /// The schema of the field's type.
     pub schema: Value,
     pub is_required: bool,
-    /// The meaning of the field; empty if the schema of its type has it.
+    /// The meaning of the field; empty if the schema of its type describes it.
     pub description: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Types of fields. Each reads a value, and describes the expected value in its errors.
+//! Types of fields. Each type reads a value, and describes the expected value in its errors.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub struct Text<const MAX: usize>(pub String);
 
 impl<const MAX: usize> std::fmt::Debug for Text<MAX> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Passwords and tokens have this type.
+        // Passwords and tokens have this type, so the text isn't printed.
         f.write_str("***")
     }
 }
@@ -31,7 +31,7 @@ impl<const MAX: usize> Field for Text<MAX> {
             return problems.add(at, "too_long", format!("`{}` may have at most {MAX} characters.", at.path));
         }
         if text.contains('\0') {
-            // PostgreSQL doesn't store NUL in texts.
+            // PostgreSQL can't store NUL in text.
             return problems.add(at, "invalid_characters", format!("`{}` must not contain NUL.", at.path));
         }
         Some(Self(text.into_owned()))
@@ -68,7 +68,7 @@ impl<const MIN: i64, const MAX: i64> Field for Integer<MIN, MAX> {
     fn read(value: Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Self> {
         let number = match &value {
             Json::Integer(number) => Some(*number),
-            // JSON has one type of number: 3.0 is an integer too.
+            // JSON has only one type of number, so 3.0 is an integer, too.
             Json::Float(number) => to_integer(*number),
             Json::Text(text) if at.origin == super::fields::Origin::Query => match text.parse() {
                 Ok(number) => Some(number),
@@ -100,8 +100,8 @@ const MAX_NUMBER_DIGITS: usize = 15;
 /// Maximum of an [`Amount`], in nano: 9,000,000,000 of the currency.
 const MAX_AMOUNT: Nano = Nano::from_units(9_000_000_000_000_000_000);
 
-/// An amount of money, more than 0, with at most nine decimals: a number, or a string if it has more digits
-/// than programs keep in a number.
+/// An amount of money, more than 0, with at most nine decimals. It is a number, or a string if it has more
+/// digits than all JSON parsers keep in a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amount(pub Nano);
 
@@ -130,7 +130,7 @@ impl Field for Amount {
     }
 }
 
-/// Like [`Amount`], but it may also be 0 or less.
+/// An amount of money like [`Amount`], which may also be 0 or less.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignedAmount(pub Nano);
 
@@ -160,7 +160,7 @@ impl Field for SignedAmount {
     }
 }
 
-/// Reads a decimal; `Some(None)` if it isn't one with at most nine decimals.
+/// Reads a decimal number. Returns `Some(None)` if the value isn't a number with at most nine decimals.
 fn amount(value: &Json<'_>, at: &Location<'_>, problems: &mut Problems) -> Option<Option<Nano>> {
     let literal = match value {
         Json::Integer(number) => number.to_string(),
@@ -417,7 +417,7 @@ impl Field for ModelIds {
     }
 }
 
-/// Reads the items of an array, each at its own path.
+/// Reads the items of an array, each with its own path.
 pub fn items<'a, T>(
     value: Json<'a>,
     at: &Location<'_>,
