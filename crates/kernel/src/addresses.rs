@@ -1,4 +1,4 @@
-//! E-mail addresses: when two are equal, and which ones mail can reach.
+//! E-mail addresses: when two addresses are equal, and which addresses can receive mail.
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use lettre::Address;
@@ -13,7 +13,8 @@ const MAX_DOMAIN_BYTES: usize = 4 * 253;
 ///
 /// The domain is mapped by UTS 46 without its transitional rules and written in Unicode: `xn--…` equals the
 /// letters that it encodes, while `οδοσ.gr` and `οδος.gr` differ, as they do in the DNS. The part before the
-/// `@` is folded like any name ([`texts::fold`]). So is an invalid domain, which earlier versions accepted.
+/// `@` is folded like any name ([`texts::fold`]). An invalid domain, which earlier versions accepted, is
+/// folded in the same way.
 pub fn fold(address: &str) -> String {
     let Some((local, domain)) = address.rsplit_once('@') else {
         return texts::fold(address);
@@ -22,12 +23,12 @@ pub fn fold(address: &str) -> String {
     format!("{}@{domain}", texts::fold(local))
 }
 
-/// The mailbox that an address most likely belongs to, in a plain form: folded as by [`fold`], without quotes
-/// and without the tag that many servers ignore. `"ada"@example.com`, `Ada+shop@example.com` and
-/// `ada@example.com` all map to the same one.
+/// The mailbox that an address most likely belongs to: the address folded by [`fold`], without quotes and
+/// without the tag that many servers ignore. `"ada"@example.com`, `Ada+shop@example.com` and
+/// `ada@example.com` have the same mailbox.
 ///
-/// Use it only for counting, such as limits per mailbox. Never use it to identify the owner of an account: on
-/// some servers these are different people.
+/// Use it only for counting, such as limits per mailbox. Never use it to identify the owner of an account,
+/// because on some servers these addresses belong to different people.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PlainMailbox(String);
 
@@ -98,7 +99,7 @@ mod tests {
             ("a@BÜCHER.example", "a@XN--BCHER-KVA.example"),
             ("a@straße.example", "a@xn--strae-oqa.example"),
             ("a@例子\u{3002}广告", "a@例子.广告"),
-            // Before the `@`, a capital sigma equals both small ones.
+            // Before the `@`, a capital sigma equals both small sigmas.
             ("ΟΔΟΣ@example.org", "οδος@example.org"),
             ("οδοσ@example.org", "οδος@example.org"),
         ] {
@@ -145,7 +146,7 @@ mod tests {
             ("\"ada\"+b@example.com", "ada@example.com"),
             ("a.da@example.com", "a.da@example.com"),
             ("ada@xn--bcher-kva.example", "ada@bücher.example"),
-            // Without a name before it, `+…` is the name.
+            // If no name precedes it, `+…` is the name.
             ("+ada@example.com", "+ada@example.com"),
             ("\"+\"@example.com", "+@example.com"),
             ("\"\"@example.com", "\"\"@example.com"),

@@ -3,13 +3,14 @@
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinError;
 
-/// The niceness that is added, from 0 to 19: each step gives a thread a fifth less of a contested processor (nice(2)).
+/// The increment of the niceness, from 0 to 19. With each step, a thread gets about a fifth less of a
+/// contended processor (nice(2)).
 pub const NICENESS: i32 = 10;
 
-/// Threads of a lower priority, started on demand. They do no other work.
+/// Threads with a lower priority, started on demand, for background work only.
 #[derive(Debug)]
 pub struct BackgroundThreads {
-    /// `None` if the system refuses to create one, and while this is dropped.
+    /// The runtime; `None` if it couldn't be created, and during drop.
     runtime: Option<Runtime>,
 }
 
@@ -24,10 +25,10 @@ impl BackgroundThreads {
         Self { runtime: runtime.ok() }
     }
 
-    /// Runs `work` as soon as a thread is free. The work runs to its end even if this future is dropped.
+    /// Runs `work` as soon as a thread is free. The work is completed even if this future is dropped.
     ///
     /// # Errors
-    /// `None` if no threads could be started. The `JoinError` if the work panics.
+    /// `None` if no threads could be started, and the `JoinError` if the work panics.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -59,7 +60,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn threads_have_a_lower_priority() {
-        /// The 19th word of `/proc/…/stat`, the 17th after the name (proc(5)).
+        /// Returns the 19th word of `/proc/…/stat`, which is the 17th word after the name (proc(5)).
         fn niceness() -> i32 {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! A verifier of TLS certificates, for connections whose server isn't checked.
+//! A verifier of TLS certificates, for connections that don't check the server's identity.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls12_signature, verif
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, DigitallySignedStruct, SignatureScheme};
 
-/// Accepts any certificate whose private key the server has.
+/// A verifier that accepts any certificate whose private key the server has.
 #[derive(Debug)]
 pub struct AnyCertificate(pub Arc<CryptoProvider>);
 

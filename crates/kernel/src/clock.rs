@@ -1,7 +1,7 @@
 //! Times, days and months in UTC, and the injected clock.
 //!
-//! No other code reads the machine's clock (clippy forbids it), so that tests can move time over month ends,
-//! expiries and grace periods.
+//! No other code reads the machine's clock (clippy forbids it), so that tests can advance time past month
+//! ends, expiries and grace periods.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,18 +13,18 @@ use jiff::fmt::temporal::Pieces;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-/// Milliseconds in a second.
+/// The number of milliseconds in a second.
 pub const SECOND_MS: i64 = 1_000;
-/// Milliseconds in a minute.
+/// The number of milliseconds in a minute.
 pub const MINUTE_MS: i64 = 60 * SECOND_MS;
-/// Milliseconds in an hour.
+/// The number of milliseconds in an hour.
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
-/// Milliseconds in a day.
+/// The number of milliseconds in a day.
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// An instant in UTC with millisecond precision, between the years 0001 and 9999.
+/// A point in time in UTC with millisecond precision, between the years 0001 and 9999.
 ///
-/// Written as RFC 3339 with `Z` and exactly three decimals (docs/contract/README.md#times).
+/// The text form is RFC 3339 with `Z` and exactly three decimals (docs/contract/README.md#times).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Time(i64);
 
@@ -32,7 +32,7 @@ const EARLIEST_MS: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000Z
 const LATEST_MS: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999Z
 
 impl Time {
-    /// The instant `unix_ms` milliseconds after 1970-01-01T00:00:00Z, clamped to the years 0001 to 9999.
+    /// Returns the time `unix_ms` milliseconds after 1970-01-01T00:00:00Z, clamped to the years 0001 to 9999.
     pub const fn from_unix_ms(unix_ms: i64) -> Self {
         if unix_ms < EARLIEST_MS {
             Self(EARLIEST_MS)
@@ -43,40 +43,40 @@ impl Time {
         }
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z.
     pub const fn unix_ms(self) -> i64 {
         self.0
     }
 
-    /// Whole seconds since 1970-01-01T00:00:00Z, rounded down.
+    /// Returns the whole seconds since 1970-01-01T00:00:00Z, rounded down.
     pub const fn unix_seconds(self) -> i64 {
         self.0.div_euclid(SECOND_MS)
     }
 
-    /// Returns this instant plus `ms` milliseconds, which may be negative.
+    /// Returns this time plus `ms` milliseconds, which may be negative.
     pub const fn plus_ms(self, ms: i64) -> Self {
         Self::from_unix_ms(self.0.saturating_add(ms))
     }
 
-    /// Formats the value of the header `date`, in whole seconds.
+    /// Formats the time as the value of the header `date`, in whole seconds.
     pub fn to_http_date(self) -> String {
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
         let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
         printer.timestamp_to_rfc9110_string(&at).unwrap_or_default()
     }
 
-    /// Reads a time as headers of HTTP have it, such as `Sat, 31 Jan 2026 09:30:00 GMT`.
+    /// Parses a time in the format of HTTP headers, such as `Sat, 31 Jan 2026 09:30:00 GMT`.
     pub fn parse_http_date(text: &str) -> Option<Self> {
         let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
         Some(Self::from_unix_ms(at.as_millisecond()))
     }
 
-    /// The UTC day of this instant.
+    /// Returns the UTC day of this time.
     pub const fn day(self) -> Day {
         Day(self.0.div_euclid(DAY_MS))
     }
 
-    /// Reads RFC 3339 with any offset; digits beyond milliseconds are dropped.
+    /// Parses RFC 3339 with any offset. Digits beyond milliseconds are dropped.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         // jiff also reads looser forms of ISO 8601.
@@ -103,14 +103,15 @@ impl fmt::Display for Time {
 }
 
 impl Time {
-    /// Formats without `fmt`, which is slower: most responses have some times, and each log line has one.
+    /// Formats the time without `fmt`, which is slower. Most responses contain times, and each log line
+    /// contains one.
     fn text(self) -> [u8; 24] {
         let mut text = *b"0000-00-00T00:00:00.000Z";
         let (year, month, day) = self.day().civil();
         let ms_of_day = self.0.rem_euclid(DAY_MS);
         let (hour, minute) = (ms_of_day / HOUR_MS, ms_of_day / MINUTE_MS % 60);
         let (second, ms) = (ms_of_day / SECOND_MS % 60, ms_of_day % SECOND_MS);
-        // Each number with the index after its last digit.
+        // Each entry is a number with the index after its last digit.
         for (end, number) in
             [(4, year), (7, month), (10, day), (13, hour), (16, minute), (19, second), (23, ms)]
         {
@@ -147,22 +148,22 @@ impl JsonSchema for Time {
     }
 }
 
-/// A calendar day in UTC, counted from 1970-01-01. Written as `YYYY-MM-DD`.
+/// A calendar day in UTC, counted from 1970-01-01. The text form is `YYYY-MM-DD`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Day(i64);
 
 impl Day {
-    /// The day `unix_days` days after 1970-01-01.
+    /// Returns the day `unix_days` days after 1970-01-01.
     pub const fn from_unix_days(unix_days: i64) -> Self {
         Self(unix_days)
     }
 
-    /// Days since 1970-01-01.
+    /// Returns the days since 1970-01-01.
     pub const fn unix_days(self) -> i64 {
         self.0
     }
 
-    /// The day's first instant.
+    /// Returns the start of the day.
     pub const fn start(self) -> Time {
         Time::from_unix_ms(self.0.saturating_mul(DAY_MS))
     }
@@ -172,19 +173,19 @@ impl Day {
         Self(self.0.saturating_add(days))
     }
 
-    /// The first day of this day's calendar month.
+    /// Returns the first day of this day's calendar month.
     pub fn month_start(self) -> Self {
         let (_, _, day_of_month) = self.civil();
         self.plus(1 - day_of_month)
     }
 
-    /// The first day of the next calendar month.
+    /// Returns the first day of the next calendar month.
     pub fn next_month_start(self) -> Self {
-        // The longest month has 31 days, so 31 days after the first always lies in the next month.
+        // The longest month has 31 days, so 31 days after the first day is always in the next month.
         self.month_start().plus(31).month_start()
     }
 
-    /// Reads `YYYY-MM-DD`.
+    /// Parses `YYYY-MM-DD`.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 10 {
             return None;
@@ -199,16 +200,17 @@ impl Day {
         Some(Self(days_of(date)))
     }
 
-    /// The calendar month of this day.
+    /// Returns the calendar month of this day.
     pub fn month(self) -> Month {
         let (year, month, _) = self.civil();
         Month((year - 1970) * 12 + month - 1)
     }
 
-    /// Year, month (1 to 12) and day of the month (1 to 31) in the proleptic Gregorian calendar.
+    /// Returns the year, the month (1 to 12) and the day of the month (1 to 31) in the proleptic Gregorian
+    /// calendar.
     fn civil(self) -> (i64, i64, i64) {
-        // In eras of 400 years (146,097 days) that begin on 0000-03-01, so that leap days are at the end of a
-        // year.
+        // The calculation uses eras of 400 years (146,097 days) that begin on March 1, so that leap days are
+        // at the end of a year.
         let shifted = self.0.saturating_add(719_468);
         let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year_of_era =
@@ -223,7 +225,7 @@ impl Day {
 
 const EPOCH: civil::Date = civil::date(1970, 1, 1);
 
-/// Days from 1970-01-01 to this date.
+/// Returns the number of days from 1970-01-01 to this date.
 fn days_of(date: civil::Date) -> i64 {
     date.duration_since(EPOCH).as_hours() / 24
 }
@@ -255,22 +257,22 @@ impl JsonSchema for Day {
     }
 }
 
-/// A calendar month in UTC, counted from 1970-01. Written as `YYYY-MM`.
+/// A calendar month in UTC, counted from 1970-01. The text form is `YYYY-MM`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Month(i64);
 
 impl Month {
-    /// The month `unix_months` months after 1970-01.
+    /// Returns the month `unix_months` months after 1970-01.
     pub const fn from_unix_months(unix_months: i64) -> Self {
         Self(unix_months)
     }
 
-    /// Months since 1970-01.
+    /// Returns the months since 1970-01.
     pub const fn unix_months(self) -> i64 {
         self.0
     }
 
-    /// Reads `YYYY-MM`.
+    /// Parses `YYYY-MM`.
     pub fn parse(text: &str) -> Option<Self> {
         Day::parse(&format!("{text}-01")).map(Day::month)
     }
@@ -281,7 +283,8 @@ impl Month {
     }
 
     pub fn first_day(self) -> Day {
-        // By the average length of a month, 30.436875 days, plus 15 days: always a day of this month.
+        // The average length of a month is 30.436875 days. The number of months times this length, plus 15
+        // days, is always a day of this month.
         Day(self.0.saturating_mul(30_436_875).div_euclid(1_000_000).saturating_add(15)).month_start()
     }
 
@@ -289,7 +292,7 @@ impl Month {
         self.first_day().start()
     }
 
-    /// The first instant of the next month.
+    /// Returns the start of the next month.
     pub fn end(self) -> Time {
         self.plus(1).start()
     }
@@ -307,12 +310,12 @@ impl fmt::Display for Month {
 pub enum Clock {
     /// The machine's clock.
     System,
-    /// A clock for tests, in Unix milliseconds, which stands still until it is moved.
+    /// A clock for tests, in Unix milliseconds, which doesn't advance until it is moved.
     Fixed(Arc<AtomicI64>),
 }
 
 impl Clock {
-    /// A clock that shows `time` until [`Clock::advance_ms`] moves it.
+    /// Returns a clock that shows `time` until [`Clock::advance_ms`] moves it.
     pub fn fixed(time: Time) -> Self {
         Self::Fixed(Arc::new(AtomicI64::new(time.unix_ms())))
     }
@@ -325,8 +328,8 @@ impl Clock {
         }
     }
 
-    /// Milliseconds of a monotonic clock, which on Linux also counts while the machine is suspended. A fixed
-    /// clock returns its own time.
+    /// Returns the milliseconds of a monotonic clock, which on Linux also advances while the machine is
+    /// suspended. A fixed clock returns its own time.
     pub fn steady_ms(&self) -> i64 {
         match self {
             Self::System => machine_steady_ms(),
@@ -334,12 +337,12 @@ impl Clock {
         }
     }
 
-    /// Returns `true` for a clock of tests, which can't be compared with other clocks.
+    /// Returns `true` for a fixed clock, which can't be compared with other clocks.
     pub const fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed(_))
     }
 
-    /// Moves a fixed clock by `ms` milliseconds; no effect on the machine's clock.
+    /// Moves a fixed clock by `ms` milliseconds. Has no effect on the machine's clock.
     pub fn advance_ms(&self, ms: i64) {
         if let Self::Fixed(unix_ms) = self {
             unix_ms.fetch_add(ms, Ordering::SeqCst);
@@ -405,7 +408,7 @@ mod tests {
     fn times_print_like_jiff() {
         let mut ms = EARLIEST_MS;
         let mut seen = 0;
-        // The step shares no divisor with the units, so that every part of a time takes every value.
+        // The step and the units have no common divisor, so that every part of a time takes every value.
         while ms < LATEST_MS {
             let expected = jiff::Timestamp::from_millisecond(ms).unwrap();
             assert_eq!(Time(ms).to_string(), expected.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string());

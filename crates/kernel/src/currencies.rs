@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::money::{Nano, Pico};
 
-/// The codes in use, by the digits of their minor unit.
+/// The codes in use, by the number of decimals of their minor unit.
 const CODES: [(u32, &str); 4] = [
     (0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF"),
     (
@@ -23,7 +23,7 @@ const CODES: [(u32, &str); 4] = [
 /// The most common codes, preferred in suggestions.
 const COMMON: [&str; 10] = ["USD", "EUR", "GBP", "JPY", "CNY", "CHF", "CAD", "AUD", "INR", "BRL"];
 
-/// The digits of the minor unit of a currency that is no longer known.
+/// The number of decimals of an unknown currency, such as a withdrawn one.
 const DEFAULT_DIGITS: u32 = 2;
 
 fn codes() -> impl Iterator<Item = (&'static str, u32)> {
@@ -34,13 +34,13 @@ fn codes() -> impl Iterator<Item = (&'static str, u32)> {
 
 /// Returns the number of decimals of the smallest payment in this currency; `None` for an unknown currency.
 pub fn minor_digits(code: &str) -> Option<u32> {
-    // Pages and reports format hundreds of amounts.
+    // The map is built once, because pages and reports format hundreds of amounts.
     static DIGITS: LazyLock<HashMap<&str, u32>> = LazyLock::new(|| codes().collect());
     DIGITS.get(code).copied()
 }
 
-/// Currencies by the order of magnitude of one dollar in them: from half of that power of ten to five times as
-/// much, at the rates of 2026.
+/// Currencies by the order of magnitude of one dollar in them. A dollar is worth from half to five times the
+/// power of ten, at the rates of 2026.
 const MAGNITUDES: [(i64, &str); 5] = [
     (
         10,
@@ -62,13 +62,14 @@ const MAGNITUDES: [(i64, &str); 5] = [
 
 /// Returns the power of ten of a currency that is worth about one dollar; 1 if the currency is unknown.
 ///
-/// Use it for amounts of similar size in all currencies, such as bounds of payments. It isn't an exchange rate.
+/// Use it for amounts of similar size in all currencies, such as bounds of payments. It isn't an exchange
+/// rate.
 pub fn magnitude(code: &str) -> i64 {
     let is_it = |codes: &str| codes.split_ascii_whitespace().any(|other| other == code);
     MAGNITUDES.iter().find(|(_, codes)| is_it(codes)).map_or(1, |(magnitude, _)| *magnitude)
 }
 
-/// Returns the code that an invalid one was probably meant to be.
+/// Returns the code that an invalid code was probably meant to be.
 pub fn closest(wrong: &str) -> Option<&'static str> {
     let wrong = wrong.trim().to_ascii_uppercase();
     let letters = |code: &str| {
@@ -104,17 +105,19 @@ pub fn payable(amount: Nano, code: &str) -> Nano {
     Nano::from_units(if short == 0 { amount.units() } else { amount.units() - short + step })
 }
 
-/// Currencies whose digits the card processor counts differently.
+/// Currencies for which the card processor uses another number of decimals.
 const CHARGED_DIFFERENTLY: [(&str, u32); 3] = [("ISK", 2), ("MGA", 0), ("UGX", 2)];
-/// The maximum number of digits of an amount that can be charged to a card.
+/// Maximum number of decimals of an amount that can be charged to a card.
 const MAX_CHARGE_DIGITS: u32 = 2;
 
-/// The unit in which a card processor counts a currency, as Stripe does: its minor unit, with three exceptions.
+/// The unit of amounts of a card processor such as Stripe: the minor unit of the currency, with three
+/// exceptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChargeUnit {
-    /// The digits of the unit.
+    /// The number of decimals of the unit.
     digits: u32,
-    /// The digits of the smallest amount that can be charged: at most two, and at most those of the currency.
+    /// The number of decimals of the smallest amount that can be charged: at most two, and at most the
+    /// currency's.
     charged_digits: u32,
 }
 
@@ -132,21 +135,20 @@ impl ChargeUnit {
         Nano::from_units(i128::from(units) * nanos(self.digits))
     }
 
-    /// Returns the units of the smallest amount that can be charged: charges are multiples of it.
+    /// Returns the smallest amount that can be charged, in units. Charges are multiples of it.
     pub fn step(self) -> i64 {
         10_i64.pow(self.digits - self.charged_digits)
     }
 
-    /// Returns the units of the smallest amount that can be charged and covers `amount`; `None` if they
-    /// exceed 64 bits.
+    /// Returns the smallest chargeable amount that covers `amount`, in units; `None` if it exceeds 64 bits.
     pub fn covering(self, amount: Nano) -> Option<i64> {
         let step = nanos(self.charged_digits);
         let steps = amount.units().div_euclid(step) + i128::from(amount.units().rem_euclid(step) != 0);
         i64::try_from(steps.checked_mul(step)? / nanos(self.digits)).ok()
     }
 
-    /// Returns the units of an amount; `None` if it isn't a multiple of the smallest charge, or if they
-    /// exceed 64 bits.
+    /// Returns an amount in units; `None` if it isn't a multiple of the smallest charge, or if it exceeds 64
+    /// bits.
     pub fn exactly(self, amount: Nano) -> Option<i64> {
         self.covering(amount).filter(|units| self.amount(*units) == amount)
     }
@@ -157,8 +159,8 @@ fn nanos(digits: u32) -> i128 {
     10_i128.pow(9_u32.saturating_sub(digits))
 }
 
-/// Formats an amount with separated thousands and at least the digits of the minor unit. Finer digits are kept,
-/// because they count.
+/// Formats an amount with separated thousands and at least the decimals of the minor unit. Further decimals
+/// are kept.
 pub fn format(amount: Pico, code: &str) -> String {
     let digits = usize::try_from(minor_digits(code).unwrap_or(DEFAULT_DIGITS)).unwrap_or(2);
     let text = amount.to_string();
@@ -221,7 +223,7 @@ mod tests {
     fn closest_code_is_suggested() {
         let cases = [
             ("usd", Some("USD")),
-            ("mad", Some("MAD")), // and not AMD, which has the same letters
+            ("mad", Some("MAD")), // not AMD, which has the same letters
             ("EUX", Some("EUR")),
             ("UDS", Some("USD")),
             ("GPB", Some("GBP")),
@@ -261,10 +263,10 @@ mod tests {
             ("25.001", "USD", None),
             ("25", "JPY", Some(25)),
             ("25.5", "JPY", None),
-            // Thousandths, of which only whole tens can be charged.
+            // The unit is a thousandth, but only whole hundredths can be charged.
             ("1.23", "KWD", Some(1_230)),
             ("1.234", "KWD", None),
-            // No minor unit, but counted in hundredths.
+            // ISK and UGX have no minor unit, but are counted in hundredths. MGA is counted in whole units.
             ("5", "ISK", Some(500)),
             ("5.5", "ISK", None),
             ("7", "UGX", Some(700)),

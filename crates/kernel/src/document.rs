@@ -1,7 +1,8 @@
 //! TOML documents that are read into structs with `serde`: the configuration and the catalog.
 //!
-//! A mistake has its line, its key and the expected value. Its message never quotes the text, which may contain
-//! a secret. [`values`] reads texts, numbers and lists, and explains wrong ones.
+//! A mistake is reported with its line, its key and the expected value. The message never quotes the text,
+//! which may contain a secret. [`values`] reads strings, numbers and lists, and describes the expected values
+//! in its errors.
 
 pub mod values;
 
@@ -13,13 +14,13 @@ pub use toml::de::{DeTable, DeValue};
 
 use crate::spelling::closest;
 
-/// A mistake in a document. It can't be printed, because the value that was found may be a secret.
+/// A mistake in a document. It can't be printed, because the value may be a secret.
 pub struct Mistake<'t> {
-    /// The place in the text, in bytes.
+    /// The position in the text, in bytes.
     pub at: usize,
     /// The line, counted from 1.
     pub line: usize,
-    /// The key with those of the tables around it, such as `limits.enabled`.
+    /// The key with the keys of the enclosing tables, such as `limits.enabled`.
     pub key: String,
     pub kind: MistakeKind<'t>,
 }
@@ -28,23 +29,23 @@ pub struct Mistake<'t> {
 pub enum MistakeKind<'t> {
     /// The text isn't TOML, for this reason.
     Syntax(String),
-    /// The key is unknown in this place; the known ones are given.
+    /// The key is unknown in this table. The known keys are given.
     UnknownKey(Vec<String>),
     /// A required key is missing.
     MissingKey,
-    /// The value is wrong. `expected` describes a valid one.
+    /// The value is invalid. `expected` describes a valid value.
     Wrong { expected: String, found: DeValue<'t> },
 }
 
-/// The start of serde's message about a key that a struct doesn't have.
+/// The start of serde's message about an unknown key.
 const UNKNOWN_KEY: &str = "unknown field `";
-/// The start of serde's message about a key that a struct needs.
+/// The start of serde's message about a missing key.
 const MISSING_KEY: &str = "missing field `";
 
 /// Parses a text.
 ///
 /// # Errors
-/// It isn't TOML.
+/// The text isn't TOML.
 pub fn parse(text: &str) -> Result<DeTable<'_>, Mistake<'_>> {
     DeTable::parse(text).map(Spanned::into_inner).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -65,7 +66,7 @@ pub fn read<'t, T: DeserializeOwned>(table: &DeTable<'_>, text: &'t str) -> Resu
 impl<'t> Mistake<'t> {
     fn new(error: &toml::de::Error, text: &'t str) -> Self {
         let (message, span) = (error.message(), error.span().unwrap_or_default());
-        // Only the text of the error has the keys, after the message.
+        // The keys are available only in the text of the error, after the message.
         let keys = error
             .to_string()
             .strip_prefix(message)
@@ -105,7 +106,7 @@ pub fn line(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
 
-/// Returns the value of a key, which may have dots.
+/// Returns the value of a key, which may contain dots.
 pub fn find<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t Spanned<DeValue<'a>>> {
     match key.split_once('.') {
         Some((name, rest)) => find(table.get(name)?.get_ref().as_table()?, rest),
@@ -113,7 +114,7 @@ pub fn find<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t Spanned<DeV
     }
 }
 
-/// Sets the value of a key, which may have dots.
+/// Sets the value of a key, which may contain dots.
 pub fn set<'a>(table: &mut DeTable<'a>, key: &str, value: DeValue<'a>) {
     let new = |name: &str| Spanned::new(0..0, Cow::Owned(name.to_owned()));
     let Some((name, rest)) = key.split_once('.') else {
@@ -126,13 +127,13 @@ pub fn set<'a>(table: &mut DeTable<'a>, key: &str, value: DeValue<'a>) {
     }
 }
 
-/// Returns ``" (did you mean `x`?)"`` with the candidate that is closest to the word, or an empty text if
-/// none is close.
+/// Returns ``" (did you mean `x`?)"`` with the candidate that is closest to the word, or an empty string if
+/// no candidate is close.
 pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     closest(word, candidates).map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"))
 }
 
-/// Returns the environment variable of a key of the configuration: `limits.enabled` is
+/// Returns the environment variable of a key of the configuration. For `limits.enabled`, it is
 /// `TOLLKEEPER_LIMITS__ENABLED`.
 pub fn variable(key: &str) -> String {
     format!("TOLLKEEPER_{}", key.replace('.', "__").to_uppercase())
@@ -197,7 +198,7 @@ mod tests {
         decimal(deserializer, "a part", Ppm::from_units(1_000_000), "\"0.5\"")
     }
 
-    /// Reads a text; a mistake is a line.
+    /// Reads a text. A mistake is returned as one line.
     fn read_file(text: &str) -> Result<File, String> {
         super::read(&parse(text).ok().unwrap(), text).map_err(|Mistake { line, key, kind, .. }| match kind {
             MistakeKind::UnknownKey(known) => format!("{line} {key}: unknown, known are {}", known.join(" ")),

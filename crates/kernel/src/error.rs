@@ -1,7 +1,7 @@
 //! The error of every endpoint, with its table of codes (docs/contract/README.md#errors).
 //!
 //! A [`Code`] fixes the HTTP status, the `type` and the message. An [`Error`] adds the field, the details and
-//! an internal cause, which goes to the log and never to the caller.
+//! an internal cause, which is logged and never sent to the caller.
 
 mod codes;
 
@@ -31,7 +31,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The value of `error.type`.
+    /// Returns the value of `error.type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request_error",
@@ -45,12 +45,12 @@ impl Type {
 }
 
 impl Code {
-    /// The index of this code in [`Code::ALL`].
+    /// Returns the index of this code in [`Code::ALL`].
     pub const fn number(self) -> usize {
         self as usize
     }
 
-    /// The value of `error.code`: lower_snake and stable.
+    /// Returns the value of `error.code`, a stable word in snake case.
     pub const fn as_str(self) -> &'static str {
         self.row().1
     }
@@ -59,7 +59,7 @@ impl Code {
         StatusCode::from_u16(self.row().0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The `type` that belongs to this code.
+    /// Returns the `type` of this code.
     pub const fn error_type(self) -> Type {
         if matches!(self, Self::InsufficientQuota | Self::BudgetExceeded) {
             return Type::InsufficientQuota;
@@ -73,34 +73,34 @@ impl Code {
         }
     }
 
-    /// The default message.
+    /// Returns the default message.
     pub const fn message(self) -> &'static str {
         self.row().2
     }
 }
 
-/// The maximum number of entries in `error.details`.
+/// Maximum number of entries in `error.details`.
 pub const MAX_DETAILS: usize = 100;
 
 /// An invalid field: one entry of `error.details`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Detail {
-    /// JSON path of the field, for instance `restrictions.allowed_ips[2]`.
+    /// The JSON path of the field, for instance `restrictions.allowed_ips[2]`.
     pub param: String,
-    /// A stable lower_snake code, for instance `too_long`.
+    /// A stable code in snake case, for instance `too_long`.
     pub code: &'static str,
-    /// The broken rule.
+    /// The violated rule, as a sentence.
     pub message: String,
 }
 
 /// The state of an exhausted rate limit, for the headers of a 429.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RateLimit {
-    /// Requests per minute.
+    /// Maximum number of requests per minute.
     pub limit: u32,
-    /// Milliseconds until the next request is allowed.
+    /// The time until the next request is allowed, in milliseconds.
     pub retry_after_ms: i64,
-    /// Milliseconds until the whole limit is available again.
+    /// The time until the whole limit is available again, in milliseconds.
     pub reset_ms: i64,
 }
 
@@ -108,24 +108,24 @@ pub struct RateLimit {
 #[derive(Debug)]
 pub struct Error {
     pub code: Code,
-    /// JSON path of the invalid field, if any.
+    /// The JSON path of the invalid field, if any.
     pub param: Option<Cow<'static, str>>,
-    /// Replaces the code's default message.
+    /// The message; if `None`, the code's default message applies.
     pub message: Option<String>,
     /// The invalid fields, one entry each.
     pub details: Vec<Detail>,
     /// The exhausted limit, for a 429.
     pub rate_limit: Option<RateLimit>,
-    /// Seconds after which the call may be retried, where the code's default is too short.
+    /// The number of seconds after which the call may be retried, if the code's default is too short.
     pub retry_after_s: Option<u64>,
-    /// The content codings that the path accepts, as a header lists them, for a 415.
+    /// The content codings that the path accepts, in the form of a header, for a 415.
     pub accept_encoding: Option<&'static str>,
-    /// The cause, for the log only.
+    /// The cause, only for the log.
     pub internal: Option<String>,
 }
 
 impl Error {
-    /// An error with the code's default message.
+    /// Returns an error with the code's default message.
     pub const fn new(code: Code) -> Self {
         Self {
             code,
@@ -139,13 +139,13 @@ impl Error {
         }
     }
 
-    /// An internal error (500); `cause` goes to the log only.
+    /// Returns an internal error (500). `cause` is only logged.
     pub fn internal(cause: impl fmt::Display) -> Self {
         Self { internal: Some(cause.to_string()), ..Self::new(Code::Internal) }
     }
 
-    /// Returns an `invalid_request` error with all `details`; the path of the first becomes `param`. A list
-    /// longer than [`MAX_DETAILS`] is truncated, and its last entry notes it.
+    /// Returns an `invalid_request` error with all `details`. The path of the first one becomes `param`. A
+    /// list longer than [`MAX_DETAILS`] is truncated, which its last entry reports.
     pub fn invalid(mut details: Vec<Detail>) -> Self {
         if details.len() > MAX_DETAILS {
             details.truncate(MAX_DETAILS - 1);
@@ -174,7 +174,7 @@ impl Error {
         self
     }
 
-    /// The message shown to the caller.
+    /// Returns the message for the caller.
     pub fn public_message(&self) -> &str {
         self.message.as_deref().unwrap_or(self.code.message())
     }

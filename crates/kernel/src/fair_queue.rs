@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 
-/// A bounded queue that serves its groups in turns, and each group in order.
+/// A bounded queue that serves its groups in turn, and the entries of each group in order.
 #[derive(Debug)]
 pub struct FairQueue<G, T> {
     max: usize,
@@ -33,7 +33,7 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
     }
 
     /// Adds an entry. If the queue is full, the newest entry of the largest group is displaced, provided that
-    /// this group has at least two more entries than the new one's. Otherwise returns `None`.
+    /// this group has at least two more entries than the new entry's group. Otherwise, returns `None`.
     pub fn push(&mut self, group: G, entry: T) -> Option<Displaced<T>> {
         let mut displaced = None;
         if self.len >= self.max {
@@ -60,22 +60,22 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
         Some(displaced)
     }
 
-    /// Removes the next entry: the oldest one of the group with the smallest number, and among equals of the
-    /// group whose turn it is. Groups without a number are skipped.
+    /// Removes the next entry: the oldest entry of the group with the smallest number. Among groups with the
+    /// same number, the first in turn is chosen. Groups without a number are skipped.
     pub fn pop_of_least<N: Ord>(&mut self, number: impl Fn(&G) -> Option<N>) -> Option<(G, T)> {
         let numbers = self.turns.iter().enumerate().filter_map(|(at, group)| Some((number(group)?, at)));
         let (_, at) = numbers.min()?;
         self.take(at)
     }
 
-    /// Removes the next entry: the oldest one of the first group in turn whose entry may be removed now.
+    /// Removes the next entry: the oldest entry of the first group in turn whose entry may be removed now.
     pub fn pop_where(&mut self, may: impl Fn(&G, &T) -> bool) -> Option<(G, T)> {
         let oldest = |group: &G| self.groups.get(group).and_then(VecDeque::front);
         let at = self.turns.iter().position(|group| oldest(group).is_some_and(|entry| may(group, entry)))?;
         self.take(at)
     }
 
-    /// Removes the oldest entry of the group at this place in the turns.
+    /// Removes the oldest entry of the group at this position in the order of turns.
     fn take(&mut self, at: usize) -> Option<(G, T)> {
         let group = self.turns.remove(at)?;
         let entries = self.groups.get_mut(&group)?;
@@ -89,12 +89,12 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
         Some((group, entry?))
     }
 
-    /// Removes the oldest entry of the group whose turn it is.
+    /// Removes the oldest entry of the first group in turn.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_of_least(|_| Some(0)).map(|(_, entry)| entry)
     }
 
-    /// Removes the first entry with this property, if any.
+    /// Removes an entry for which `is_it` returns `true`, if any.
     pub fn remove_where(&mut self, is_it: impl Fn(&T) -> bool) -> Option<T> {
         let found =
             self.groups.iter().find_map(|(group, entries)| Some((*group, entries.iter().position(&is_it)?)));
@@ -109,7 +109,7 @@ impl<G: Copy + Eq + Hash, T> FairQueue<G, T> {
         entry
     }
 
-    /// Removes the entries for which this is false.
+    /// Removes the entries for which `keep` returns `false`.
     pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         for entries in self.groups.values_mut() {
             entries.retain(&keep);
@@ -142,7 +142,7 @@ mod tests {
             assert_eq!(queue.push('a', entry), Some(None));
         }
         assert_eq!(queue.push('a', 4), None);
-        // The newest entry of the largest group is displaced, as long as that makes the queue fairer.
+        // The newest entry of the largest group is displaced, if that makes the queue fairer.
         assert_eq!(queue.push('b', 5), Some(Some(3)));
         assert_eq!(queue.push('b', 6), None, "2 of a, 1 of b: no fairer the other way round");
         assert_eq!(queue.push('c', 7), Some(Some(2)));

@@ -1,15 +1,15 @@
-//! Files that appear completely or not at all.
+//! Writing of files as a whole: a file appears completely or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Result};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Links the content of `temporary` to the name `file`, unless that exists, and syncs both to disk. Returns
-/// `false` if `file` exists already, and leaves it unchanged. The caller removes `temporary`.
+/// Links the content of `temporary` to the name `file`, and syncs both to disk. Returns `false` if `file`
+/// already exists, and leaves it unchanged. The caller must remove `temporary`.
 ///
 /// # Errors
-/// Those of the file system.
+/// The errors of the file system.
 pub fn publish(temporary: &Path, file: &Path) -> Result<bool> {
     File::open(temporary)?.sync_all()?;
     let published = match std::fs::hard_link(temporary, file) {
@@ -20,17 +20,17 @@ pub fn publish(temporary: &Path, file: &Path) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
         other => other?,
     }
-    // The folder's entry must also survive a power failure.
+    // The entry in the folder must also survive a power failure.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()?;
     Ok(true)
 }
 
-/// Renames `temporary` to `file`, and syncs both to disk. Returns `false` if `file` has that content already,
-/// and leaves it unchanged. `temporary` no longer exists afterwards.
+/// Renames `temporary` to `file`, and syncs both to disk. Returns `false` if `file` already has that content,
+/// and leaves it unchanged. In both cases, `temporary` no longer exists afterwards.
 ///
 /// # Errors
-/// Those of the file system.
+/// The errors of the file system.
 pub fn replace(temporary: &Path, file: &Path) -> Result<bool> {
     if is_same(temporary, file)? {
         std::fs::remove_file(temporary)?;

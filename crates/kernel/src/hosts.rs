@@ -1,11 +1,11 @@
-//! Hosts: whether a name or an address leads to this machine, a private network or the public Internet.
+//! Hosts: whether a name or an address belongs to this machine, a private network or the public Internet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// The ranges outside the public Internet: the registries of special addresses (RFC 6890), multicast, reserved
-/// addresses, and IPv6 addresses that represent an IPv4 address.
+/// The ranges outside the public Internet: the registries of special addresses (RFC 6890), multicast,
+/// reserved addresses, and IPv6 addresses that represent an IPv4 address.
 const NOT_PUBLIC: &[IpNet] = &[
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -24,10 +24,10 @@ const NOT_PUBLIC: &[IpNet] = &[
     v4([203, 0, 113, 0], 24),
     v4([224, 0, 0, 0], 4),
     v4([240, 0, 0, 0], 4),
-    // A public address that Azure's machines use to reach their host.
+    // A public address that virtual machines in Azure use to reach their host.
     v4([168, 63, 129, 16], 32),
-    // All but 2000::/3, the only global unicast of IPv6: loopback, mapped, NAT64, unique local, link-local,
-    // multicast and addresses that aren't assigned.
+    // Everything outside 2000::/3, the only global unicast range of IPv6: loopback, mapped, NAT64, unique
+    // local, link-local, multicast and unassigned addresses.
     v6([0, 0], 3),
     v6([0x4000, 0], 2),
     v6([0x8000, 0], 1),
@@ -40,7 +40,7 @@ const NOT_PUBLIC: &[IpNet] = &[
 ];
 
 /// Addresses shared by networks behind carrier-grade NAT (RFC 6598). One cloud also has its metadata service
-/// here.
+/// in this range.
 const SHARED: IpNet = v4([100, 64, 0, 0], 10);
 
 const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> IpNet {
@@ -55,14 +55,16 @@ const fn v6([a, b]: [u16; 2], prefix: u8) -> IpNet {
 /// documentation, multicast and reserved addresses don't, nor do IPv6 addresses that represent an IPv4
 /// address (mapped, NAT64, 6to4, Teredo).
 ///
-/// Customers may only choose public addresses. Otherwise they could reach services that only this server can
-/// reach: its own, those in its network, and its cloud's metadata (docs/contract/webhooks.md#addresses).
+/// Customers may choose only public addresses. Otherwise, they could reach services that only this server can
+/// reach: services on the machine, in its network, and its cloud's metadata
+/// (docs/contract/webhooks.md#addresses).
 pub fn is_public(address: IpAddr) -> bool {
     !NOT_PUBLIC.iter().any(|range| range.contains(&address))
 }
 
-/// Returns `true` if a host is this machine or in a private network, judging by its name. This isn't the opposite
-/// of [`is_public`]: both return `false` for documentation, multicast, NAT64 and other special ranges.
+/// Returns `true` if a host's name or address shows that it is this machine or in a private network. This
+/// isn't the opposite of [`is_public`]: both return `false` for documentation, multicast, NAT64 and other
+/// special ranges.
 pub fn is_private(host: &str) -> bool {
     match address(host).map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => {
@@ -151,7 +153,7 @@ mod tests {
         ),
     ];
 
-    /// Returns an address with its representations in IPv6.
+    /// Returns an address and its representations in IPv6.
     fn forms(address: IpAddr) -> Vec<IpAddr> {
         let IpAddr::V4(v4) = address else { return vec![address] };
         let bits = u128::from(u32::from(v4));

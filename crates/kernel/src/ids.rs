@@ -1,8 +1,8 @@
 //! Identifiers: TypeIDs, a type prefix and a `UUIDv7` in base32 (`org_01h…`; TypeID specification 0.3, RFC
 //! 9562).
 //!
-//! Ids of different kinds are different types. A malformed id reads as `None`; to callers it is an unknown
-//! id.
+//! Ids of different kinds are different types. A malformed id is parsed as `None`, and treated like an
+//! unknown id.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use crate::clock::Time;
 use crate::random::Random;
 
-/// The type of object that an id names.
+/// The type of object that an id identifies.
 pub trait Kind: Send + Sync + 'static {
     /// The part before the underscore.
     const PREFIX: &'static str;
@@ -25,21 +25,21 @@ pub trait Kind: Send + Sync + 'static {
 pub mod kind {
     use super::Kind;
 
-    /// A person's account.
+    /// A user's account.
     pub enum User {}
     /// An organization.
     pub enum Organization {}
     /// A connection of an account with a provider.
     pub enum Connection {}
-    /// A project inside an organization.
+    /// A project of an organization.
     pub enum Project {}
-    /// An API key inside a project.
+    /// An API key of a project.
     pub enum ApiKey {}
     /// An invitation into an organization.
     pub enum Invitation {}
     /// A login session.
     pub enum Session {}
-    /// A passkey of a person.
+    /// A passkey of a user.
     pub enum Passkey {}
     /// A request to this service.
     pub enum Request {}
@@ -148,7 +148,7 @@ pub mod kind {
     }
 }
 
-/// The id of a person's account, `user_…`.
+/// The id of a user's account, `user_…`.
 pub type UserId = Id<kind::User>;
 /// The id of an organization, `org_…`.
 pub type OrganizationId = Id<kind::Organization>;
@@ -158,13 +158,13 @@ pub type ProjectId = Id<kind::Project>;
 pub type ApiKeyId = Id<kind::ApiKey>;
 /// The id of an invitation into an organization, `inv_…`.
 pub type InvitationId = Id<kind::Invitation>;
-/// The id of a login session, `sess_…`: the `sid` of its tokens.
+/// The id of a login session, `sess_…`, which is the `sid` of its tokens.
 pub type SessionId = Id<kind::Session>;
-/// The id of a passkey, `passkey_…`; not that of its credential.
+/// The id of a passkey, `passkey_…`, which differs from the id of its credential.
 pub type PasskeyId = Id<kind::Passkey>;
 /// The id of a connection of an account with a provider, `con_…`.
 pub type ConnectionId = Id<kind::Connection>;
-/// The id of one request to this service, `req_…`: the header `x-request-id`.
+/// The id of a request to this service, `req_…`, which is sent in the header `x-request-id`.
 pub type RequestId = Id<kind::Request>;
 
 /// The id of an access or refresh token, `jti_…`.
@@ -179,10 +179,10 @@ pub type LedgerTransactionId = Id<kind::LedgerTransaction>;
 pub type CreditId = Id<kind::Credit>;
 /// The id of a reservation of money for a call, `res_…`.
 pub type ReservationId = Id<kind::Reservation>;
-/// The id of a model call through the gateway, `call_…`: the header `x-tollkeeper-call-id`, and the id of the
-/// call's usage event.
+/// The id of a model call through the gateway, `call_…`, which is sent in the header `x-tollkeeper-call-id`.
+/// It is also the id of the call's usage event.
 pub type ModelCallId = Id<kind::ModelCall>;
-/// The id of an invoice, `invoice_…`; not its number.
+/// The id of an invoice, `invoice_…`, which differs from its number.
 pub type InvoiceId = Id<kind::Invoice>;
 /// The id of a credit note, `credit_note_…`.
 pub type CreditNoteId = Id<kind::CreditNote>;
@@ -190,7 +190,7 @@ pub type CreditNoteId = Id<kind::CreditNote>;
 pub type BudgetId = Id<kind::Budget>;
 /// The id of an endpoint that receives events, `webhook_…`.
 pub type WebhookId = Id<kind::Webhook>;
-/// The id of an event for webhooks, `event_…`: the header `webhook-id` of each of its deliveries.
+/// The id of an event for webhooks, `event_…`, which is the header `webhook-id` of each of its deliveries.
 pub type EventId = Id<kind::Event>;
 /// The id of a delivery of an event to a webhook, `delivery_…`.
 pub type DeliveryId = Id<kind::Delivery>;
@@ -199,22 +199,22 @@ pub type PaymentId = Id<kind::Payment>;
 /// The id of a refund of a payment, `refund_…`.
 pub type RefundId = Id<kind::Refund>;
 
-/// The caller of a model, to which its usage is attributed: an API key, or a person with an access token.
+/// The caller of a model, to which usage is attributed: an API key, or a user with an access token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CallerId {
     /// An API key.
     ApiKey(ApiKeyId),
-    /// A person.
+    /// A user.
     User(UserId),
 }
 
 impl CallerId {
-    /// Reads the id of either kind.
+    /// Parses the id of an API key or a user.
     pub fn parse(text: &str) -> Option<Self> {
         ApiKeyId::parse(text).map(Self::ApiKey).or_else(|| UserId::parse(text).map(Self::User))
     }
 
-    /// The time at which the key or the account was created.
+    /// Returns the time at which the key or the account was created.
     pub fn created_at(self) -> Time {
         match self {
             Self::ApiKey(id) => id.created_at(),
@@ -222,7 +222,7 @@ impl CallerId {
         }
     }
 
-    /// The id as text, without allocating.
+    /// Returns the id as text, without allocating.
     pub fn short_text(self) -> IdText {
         match self {
             Self::ApiKey(id) => id.short_text(),
@@ -254,12 +254,12 @@ const DIGITS: [u8; 256] = digits();
 const SUFFIX_LEN: usize = 26;
 
 impl<K: Kind> Id<K> {
-    /// A new id: 48 bits of `now` in milliseconds, so that ids sort by age, and 74 random bits.
+    /// Returns a new id: 48 bits of `now` in milliseconds, so that ids sort by age, and 74 random bits.
     pub fn new(now: Time, random: &Random) -> Self {
         Self::from_parts(now, u128::from_be_bytes(random.bytes()))
     }
 
-    /// The `UUIDv7` with this time and these random bits (RFC 9562, section 5.7).
+    /// Returns the `UUIDv7` with this time and these random bits (RFC 9562, section 5.7).
     pub fn from_parts(now: Time, random: u128) -> Self {
         let ms = u128::try_from(now.unix_ms()).unwrap_or(0) & 0xffff_ffff_ffff;
         let rand_a = (random >> 64) & 0x0fff;
@@ -268,32 +268,32 @@ impl<K: Kind> Id<K> {
         Self { uuid, kind: PhantomData }
     }
 
-    /// Reads the one canonical form of an id; anything else is `None`.
+    /// Parses the canonical form of an id. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let suffix = text.strip_prefix(K::PREFIX)?.strip_prefix('_')?.as_bytes();
         let suffix: &[u8; SUFFIX_LEN] = suffix.try_into().ok()?;
         let (top, rest) = suffix.split_at_checked(SUFFIX_LEN - 2 * WORD_LEN)?;
         let (middle, low) = rest.split_at_checked(WORD_LEN)?;
-        // 26 characters have 130 bits: the first one may use only three of its five.
+        // 26 characters have 130 bits, so the first character may use only three of its five bits.
         let top = read_word(top).filter(|top| *top <= 0xff)?;
         let (middle, low) = (read_word(middle)?, read_word(low)?);
         let uuid = (u128::from(top) << (2 * WORD_BITS)) | (u128::from(middle) << WORD_BITS) | u128::from(low);
         Some(Self { uuid, kind: PhantomData })
     }
 
-    /// The time in the id: its creation.
+    /// Returns the time of creation, which the id contains.
     pub fn created_at(self) -> Time {
         // The upper 48 bits always fit.
         Time::from_unix_ms(i64::try_from(self.uuid >> 80).unwrap_or(i64::MAX))
     }
 
-    /// The id as a number, for maps in memory.
+    /// Returns the id as a number, for maps in memory.
     pub const fn as_u128(self) -> u128 {
         self.uuid
     }
 }
 
-/// Characters that are read and written as one `u64`: 128 bits don't fit a register.
+/// The number of characters that are read and written as one `u64`, because 128 bits don't fit in a register.
 const WORD_LEN: usize = 12;
 const WORD_BITS: u32 = 60;
 
@@ -317,12 +317,12 @@ fn write_word(characters: &mut [u8], word: u128) {
 }
 
 impl<K: Kind> Id<K> {
-    /// The id as text; faster than `to_string`.
+    /// Returns the id as text, faster than `to_string`.
     pub fn text(self) -> String {
         self.short_text().as_str().to_owned()
     }
 
-    /// The id as text, without allocating.
+    /// Returns the id as text, without allocating.
     pub fn short_text(self) -> IdText {
         const { assert!(K::PREFIX.len() + 1 + SUFFIX_LEN <= MAX_TEXT_LEN, "the prefix is too long") };
         let prefix = K::PREFIX.as_bytes();
@@ -391,7 +391,7 @@ impl<K> PartialEq for Id<K> {
     }
 }
 impl<K> Eq for Id<K> {}
-/// By age; the same order as that of the texts.
+/// Orders ids by age, which is the same order as that of their texts.
 impl<K> Ord for Id<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.uuid.cmp(&other.uuid)

@@ -1,7 +1,7 @@
-//! Turns for the bytes of a connection: a task that moves many bytes lets others run in between.
+//! Turns for large transfers: a task that moves many bytes lets other tasks run in between.
 //!
-//! A task that has moved [`MAX_TURN_BYTES`] in a short time waits in a line with other such tasks. The line
-//! lets one of them continue for each thread of the runtime, and the next one after all other ready tasks have
+//! A task that has moved [`MAX_TURN_BYTES`] in a short time waits in a line with other such tasks. For each
+//! thread of the runtime, the line lets one task continue, and the next one after all other ready tasks have
 //! run. So a thousand large transfers delay a small call by a few turns, not by a thousand.
 
 use std::fmt;
@@ -15,32 +15,32 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// The maximum number of bytes that a task moves in one direction before the other ready tasks run. The runtime
-/// itself counts operations, each of which may move megabytes.
+/// Maximum number of bytes that a task moves in one direction before the other ready tasks run. The runtime
+/// only limits the number of operations, each of which may move megabytes.
 pub const MAX_TURN_BYTES: usize = 64 * 1024;
 
-/// The number of bytes from which a turn is timed, so that small requests and answers don't read the clock.
+/// The number of bytes from which a turn is timed. Small requests and answers don't read the clock.
 const TIMED_FROM_BYTES: usize = MAX_TURN_BYTES / 4;
-/// A turn that took longer than this belongs to a slow transfer, such as a stream of events, which skips the
-/// line.
+/// The duration from which a turn belongs to a slow transfer, such as a stream of events. Slow transfers skip
+/// the line.
 const SLOW_TURN: Duration = Duration::from_millis(100);
-/// The longest that a task waits in the line. A task that isn't polled when its turn comes would block the
-/// others.
+/// Maximum time for which a task waits in the line. Without it, a task that isn't polled when its turn comes
+/// would block the others.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// The line of large transfers, with a place at its head for each thread of the runtime that first uses it.
+/// The line of large transfers. One transfer per thread of the runtime may be at its head.
 static LINE: LazyLock<Semaphore> = LazyLock::new(|| {
     let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
     Semaphore::new(threads.max(1))
 });
 
-/// The bytes moved in one direction since other tasks ran.
+/// The number of bytes moved in one direction since other tasks ran.
 #[derive(Default)]
 pub struct IoTurn {
     moved: usize,
-    /// The time at which [`TIMED_FROM_BYTES`] of them had been moved.
+    /// The time at which [`TIMED_FROM_BYTES`] bytes had been moved.
     since: Option<Instant>,
-    /// The line; `None` for the one of the process.
+    /// The line; `None` for the line of the process.
     line: Option<&'static Semaphore>,
     /// `Some` while the task waits in the line.
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
@@ -70,7 +70,7 @@ impl IoTurn {
         is_waiting
     }
 
-    /// Returns the part of these bytes that may be moved in this turn: at least one byte, unless they are
+    /// Returns the part of these bytes that may be moved in this turn: at least one byte, unless `bytes` is
     /// empty.
     pub fn part<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let left = MAX_TURN_BYTES.saturating_sub(self.moved).max(1);
@@ -86,7 +86,7 @@ impl IoTurn {
         }
     }
 
-    /// Notes that no bytes could be moved: the task waits, so others run.
+    /// Notes that no bytes could be moved. The task waits, so other tasks run.
     pub fn end(&mut self) {
         self.moved = 0;
         self.waiting = None;
@@ -99,12 +99,11 @@ impl fmt::Debug for IoTurn {
     }
 }
 
-/// Waits until it is this task's turn among the large transfers, and until the other ready tasks have run. Then
-/// the next turn begins.
+/// Waits for this task's turn among the large transfers, and then until the other ready tasks have run.
 async fn stand_in(line: &'static Semaphore) {
     let place = tokio::time::timeout(LONGEST_WAIT, line.acquire()).await;
     tokio::task::yield_now().await;
-    // A timeout is treated like a place in the line.
+    // A timeout is treated like a turn.
     drop(place);
 }
 
@@ -117,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A separate line for a test.
+    /// Returns a separate line for a test.
     fn line() -> &'static Semaphore {
         Box::leak(Box::new(Semaphore::new(1)))
     }
@@ -126,7 +125,7 @@ mod tests {
         IoTurn { line: Some(line), ..IoTurn::default() }
     }
 
-    /// Moves bytes as a socket that is always ready.
+    /// Moves bytes like a socket that is always ready.
     async fn transfer(bytes: usize, line: &'static Semaphore, moved: &AtomicUsize) {
         let (mut turn, mut left) = (turn_in(line), bytes);
         poll_fn(|cx| {
@@ -164,7 +163,7 @@ mod tests {
         })
         .await;
         assert!(polls.load(Ordering::Relaxed) > 1, "others were to run first");
-        // A waiting task has had no turn.
+        // A task that has waited for data begins a new turn.
         turn.note(MAX_TURN_BYTES);
         turn.end();
         poll_fn(|cx| {
@@ -174,7 +173,7 @@ mod tests {
         .await;
     }
 
-    /// Fifty transfers let a small task run after a few turns, and not after fifty.
+    /// With fifty transfers, a small task runs after a few turns, not after fifty.
     #[tokio::test]
     async fn large_transfers_take_turns() {
         let (line, moved) = (line(), Arc::new(AtomicUsize::new(0)));
@@ -184,7 +183,7 @@ mod tests {
                 tokio::spawn(async move { transfer(10 * MAX_TURN_BYTES, line, &moved).await })
             })
             .collect();
-        // Each transfer begins with a turn, because it isn't known to be large yet.
+        // Each transfer begins with a turn, because its size isn't known yet.
         while moved.load(Ordering::Relaxed) < 50 * MAX_TURN_BYTES {
             tokio::task::yield_now().await;
         }

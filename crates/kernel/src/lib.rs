@@ -1,7 +1,8 @@
-//! Building blocks of every subject: time, randomness, typed ids, exact money, the table of errors, secrets
-//! that don't print, names, addresses and URLs, versions, rate limits, shared bounds and turns, threads of a lower priority, TOML documents, lines of CSV.
+//! Building blocks for all subjects: time, randomness, typed ids, exact money, the table of errors, secrets
+//! that don't print, names, addresses and URLs, versions, rate limits, shared bounds and turns, threads with
+//! a lower priority, TOML documents, and lines of CSV.
 //!
-//! No I/O, except for the files of [`secrets::files`].
+//! This crate does no I/O, except for the files of [`secrets::files`] and [`files`].
 
 pub mod addresses;
 pub mod authorities;

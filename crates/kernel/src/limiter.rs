@@ -2,11 +2,11 @@
 //! requests.
 //!
 //! Each key has a meter. A request fills it by one, time drains it at the limit's rate, and a request that
-//! would overfill it is refused. An empty meter equals no meter, so it is dropped without loss: memory holds
-//! only keys that were used within about the last minute.
+//! would overfill it is refused. An empty meter is equivalent to no meter, so it is dropped. Memory therefore
+//! contains only keys that were used within about the last minute.
 //!
-//! These meters belong to one replica: management calls by caller, logins and registrations by address.
-//! Limits that replicas share are leased through the database, outside of this crate.
+//! These meters belong to one replica. They limit management calls by caller, and logins and registrations by
+//! address. Limits that replicas share are leased through the database, outside of this crate.
 
 mod shards;
 
@@ -35,12 +35,12 @@ impl Limiter {
     /// Counts a request of `key` (see [`key_for`]) against a limit of `per_minute` requests; 0 counts as 1.
     ///
     /// # Errors
-    /// The limit is used up: `retry_after_ms` is the shortest wait after which a request is allowed, provided
-    /// that no other request comes first. A refused request doesn't count.
+    /// The limit is used up. `retry_after_ms` is the wait after which a request is allowed, if no other
+    /// request arrives before. A refused request doesn't count.
     pub fn check(&self, key: u128, per_minute: u32, now: Time) -> Result<Allowance, RateLimit> {
         let now_ms = now.unix_ms();
         let Some(mut shard) = self.shards.of(key) else {
-            // Unreachable, because every key has a shard. Refusing every request would be worse.
+            // This is unreachable, because every key has a shard. Refusing every request would be worse.
             return Ok(Allowance { remaining: 0, reset_ms: 0 });
         };
         shard.sweep_when_due(now_ms, Meter::is_used);
@@ -50,7 +50,8 @@ impl Limiter {
         meter.take(now_ms)
     }
 
-    /// Undoes a request that [`Limiter::check`] has allowed, for instance because another limit refused it.
+    /// Undoes a request that [`Limiter::check`] has allowed, for instance because another limit has refused
+    /// it.
     pub fn give_back(&self, key: u128, now: Time) {
         let Some(mut shard) = self.shards.of(key) else { return };
         if let Some(meter) = shard.entries.get_mut(&key) {
@@ -58,13 +59,13 @@ impl Limiter {
         }
     }
 
-    /// Drops all empty meters. [`Limiter::check`] does so in passing; a server without requests frees memory
-    /// only by this call.
+    /// Drops all empty meters. [`Limiter::check`] also drops empty meters, but without requests, only this
+    /// call frees memory.
     pub fn sweep(&self, now: Time) {
         self.shards.sweep(now.unix_ms(), Meter::is_used);
     }
 
-    /// The number of keys in memory.
+    /// Returns the number of keys in memory.
     pub fn len(&self) -> usize {
         self.shards.len()
     }
@@ -79,18 +80,18 @@ impl Limiter {
 pub enum Subject<'a> {
     /// An id as a number.
     Id(u128),
-    /// A text, for instance an e-mail address.
+    /// A string, for instance an e-mail address.
     Text(&'a str),
-    /// A text inside an id, for instance a model in an organization.
+    /// A string that belongs to an id, for instance a model of an organization.
     Within(u128, &'a str),
-    /// A client's address. An IPv6 address counts as its /64, the smallest network that one customer gets:
-    /// the client could take a fresh address for each attempt. All clients without a known address count as
-    /// one.
+    /// A client's address. An IPv6 address counts as its /64, the smallest network that a customer of a
+    /// provider gets, because a client could use a new address for each attempt. All clients without a known
+    /// address count as one.
     Address(Option<IpAddr>),
 }
 
-/// Returns the limiter's key for a limit and a subject: 128 bits of SHA-256, so that no caller can deliberately
-/// collide with another. Ids are random and can't be chosen, so they need no digest.
+/// Returns the limiter's key for a limit and a subject: 128 bits of SHA-256, so that no caller can
+/// deliberately collide with another. Ids are random and can't be chosen, so they don't need a digest.
 pub fn key_for(scope: &str, subject: Subject<'_>) -> u128 {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(scope.as_bytes());
@@ -122,7 +123,7 @@ pub fn key_for(scope: &str, subject: Subject<'_>) -> u128 {
     u128::from_be_bytes(key)
 }
 
-/// Returns the FNV-1a hash of a scope, by which the same id has different keys in different limits.
+/// Returns the FNV-1a hash of a scope, which gives the same id different keys in different limits.
 fn fnv1a(scope: &str) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -188,7 +189,7 @@ mod tests {
             allowed
         };
         assert_eq!(count(0), 1_000_000);
-        // 16 2/3 per millisecond: 50 in every three milliseconds.
+        // The rate is 16 2/3 requests per millisecond, or 50 in every three milliseconds.
         assert_eq!((1..=30).map(count).sum::<u32>(), 500);
         assert_eq!(count(60_030), 1_000_000);
     }
@@ -205,7 +206,7 @@ mod tests {
     fn meter_follows_large_steps_back_of_the_clock() {
         let limiter = Limiter::new();
         assert!(limiter.check(1, 2, at(10_000_000)).is_ok());
-        // A large step: the meter follows the clock, so the wait is the usual one.
+        // After a large step back, the meter follows the clock, so the wait is the usual one.
         assert!(limiter.check(1, 2, at(0)).is_ok());
         assert_eq!(limiter.check(1, 2, at(0)).unwrap_err().retry_after_ms, 30_000);
         assert!(limiter.check(1, 2, at(29_999)).is_err());
@@ -247,7 +248,7 @@ mod tests {
                 let (taken, due) = (limiter.check(1, 60, at(ms)), reference.check(1, 60, at(ms)));
                 assert_eq!(taken, due, "{ms}");
             }
-            // Undone late, after the request has fully drained.
+            // A request is undone after part of it has drained.
             limiter.check(2, 60, at(ms)).unwrap();
             limiter.give_back(2, at(ms + 500));
             assert_eq!(limiter.check(2, 60, at(ms + 500)).map(|allowed| allowed.remaining), Ok(59));
@@ -275,7 +276,7 @@ mod tests {
             limiter.check(key, 60, at(0)).unwrap();
         }
         assert!((max * 9 / 10..=max).contains(&limiter.len()), "{}", limiter.len());
-        // Keys that are still in memory are still counted.
+        // Keys that remain in memory are still counted.
         let refused = (0..61).filter(|_| limiter.check(last, 60, at(0)).is_err()).count();
         assert!((1..=2).contains(&refused), "{refused}");
     }
@@ -323,8 +324,8 @@ mod tests {
         assert_eq!(keys[10], key_for("login", address("2001:db8::ffff:2")));
     }
 
-    /// GCRA in its textbook form, by theoretical arrival time: in 1/rate of a nanosecond, so that nothing is
-    /// rounded.
+    /// GCRA in its textbook form, with the theoretical arrival time. Its unit is a nanosecond divided by the
+    /// rate, so that it isn't rounded.
     struct Reference {
         rate: i128,
         arrival: i128,
@@ -343,7 +344,7 @@ mod tests {
         }
     }
 
-    /// The vectors of the algorithm's authors.
+    /// The test vectors are from the algorithm's authors.
     #[test]
     fn scopes_have_known_hashes() {
         assert_eq!(fnv1a(""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);

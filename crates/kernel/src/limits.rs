@@ -1,10 +1,10 @@
-//! Limits of the actions of a caller, account or tenant: the table `limits` of the configuration.
+//! Limits on the actions of a caller, account or tenant: the table `limits` of the configuration.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::document::values::whole;
 
-/// Table `limits`. Restrictions of API keys apply whether it is enabled or not.
+/// The table `limits` of the configuration. Restrictions of API keys apply even if the table is disabled.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -28,8 +28,8 @@ pub struct Limits {
     /// Failed logins of an account from one network before the waits begin.
     #[serde(deserialize_with = "whole::<1, 1_000, _, _>")]
     pub login_failures: u32,
-    /// Failed logins of an account from all networks without a successful login, before the waits of all of
-    /// these begin.
+    /// Failed logins of an account from all networks without a successful login, before the waits begin for
+    /// all networks.
     #[serde(deserialize_with = "whole::<1, 100_000, _, _>")]
     pub login_failures_all_networks: u32,
     /// Unknown API keys and wrong service tokens, per minute and client network.
@@ -41,13 +41,13 @@ pub struct Limits {
     /// E-mails other than resets and verifications, per hour and e-mail address.
     #[serde(deserialize_with = "count")]
     pub mails_per_recipient_hour: u32,
-    /// E-mails that a person causes per hour, including those that their API keys cause.
+    /// E-mails that a user causes per hour, including e-mails caused by the user's API keys.
     #[serde(deserialize_with = "count")]
     pub mails_per_account_hour: u32,
     /// E-mails caused from a client address, per hour.
     #[serde(deserialize_with = "count")]
     pub mails_per_address_hour: u32,
-    /// Existing organizations that a person has created.
+    /// Existing organizations that a user has created.
     #[serde(deserialize_with = "count")]
     pub organizations_per_person: u32,
     /// Projects of an organization.
@@ -65,7 +65,7 @@ pub struct Limits {
     /// Changes of an account's password, per hour.
     #[serde(deserialize_with = "count")]
     pub password_changes_per_hour: u32,
-    /// Live sessions of a person; a login beyond that ends the oldest.
+    /// Live sessions of a user. A login beyond the limit ends the oldest session.
     #[serde(deserialize_with = "whole::<1, 10_000, _, _>")]
     pub sessions_per_person: u32,
 }

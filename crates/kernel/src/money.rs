@@ -1,6 +1,6 @@
 //! Exact money in whole numbers: pico (1e-12) for prices and rated usage, nano (1e-9) for balances.
 //!
-//! No amount ever passes through a float. JSON numbers are exact decimal literals without an exponent
+//! Amounts are never converted to floats. JSON numbers are exact decimal literals without an exponent
 //! (docs/contract/README.md#money).
 
 use std::borrow::Cow;
@@ -10,7 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A decimal number with `SCALE` digits after the point, kept as a whole number of units of the last digit.
+/// A decimal number with `SCALE` digits after the decimal point, stored as a whole number of units of the
+/// last digit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Decimal<const SCALE: u32>(i128);
 
@@ -24,38 +25,38 @@ pub type Ppm = Decimal<6>;
 impl<const SCALE: u32> Decimal<SCALE> {
     pub const ZERO: Self = Self(0);
 
-    /// The number of `units` units of the last digit.
+    /// Returns the number with this many units of the last digit.
     pub const fn from_units(units: i128) -> Self {
         Self(units)
     }
 
-    /// The number in units of the last digit.
+    /// Returns the number in units of the last digit.
     pub const fn units(self) -> i128 {
         self.0
     }
 
-    /// The units as stored in the databases; `None` if they exceed 64 bits.
+    /// Returns the units as stored in the databases; `None` if they exceed 64 bits.
     pub fn to_i64(self) -> Option<i64> {
         i64::try_from(self.0).ok()
     }
 
-    /// The sum; `None` if it exceeds 128 bits.
+    /// Returns the sum; `None` if it exceeds 128 bits.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// The difference; `None` if it exceeds 128 bits.
+    /// Returns the difference; `None` if it exceeds 128 bits.
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// The product; `None` if it exceeds 128 bits.
+    /// Returns the product; `None` if it exceeds 128 bits.
     pub fn checked_mul(self, times: i64) -> Option<Self> {
         self.0.checked_mul(i128::from(times)).map(Self)
     }
 
-    /// Reads a plain decimal such as `25`, `-0.5` or `0.000002`: no exponent, no sign `+`, at most `SCALE`
-    /// digits after the point, not counting trailing zeros.
+    /// Parses a plain decimal such as `25`, `-0.5` or `0.000002`: no exponent, no `+` sign, and at most
+    /// `SCALE` digits after the decimal point, not counting trailing zeros.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -91,7 +92,7 @@ impl Pico {
 }
 
 impl Nano {
-    /// The same amount in pico; `None` if it exceeds 128 bits.
+    /// Returns the same amount in pico; `None` if it exceeds 128 bits.
     pub fn to_pico(self) -> Option<Pico> {
         self.0.checked_mul(PICO_PER_NANO).map(Decimal)
     }

@@ -1,4 +1,4 @@
-//! Rules for names and e-mail addresses, and when two are equal (docs/contract/README.md#names,
+//! Rules for names and e-mail addresses, and for their equality (docs/contract/README.md#names,
 //! docs/contract/accounts.md#usernames, docs/contract/accounts.md#e-mail-addresses).
 
 use unicode_normalization::UnicodeNormalization;
@@ -11,12 +11,12 @@ use super::{addresses, usernames};
 
 pub use super::texts::{Problem, fold};
 
-/// A name in the form that is shown and the form that is compared.
+/// A name in its displayed form and in the form for comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {
-    /// As the user wrote it, trimmed.
+    /// The name as entered by the user, trimmed.
     pub display: String,
-    /// Independent of case, see [`fold`]: for the unique column.
+    /// The case-insensitive form for the unique column, see [`fold`].
     pub folded: String,
 }
 
@@ -27,7 +27,7 @@ impl Name {
     }
 }
 
-/// Written in the form that is shown.
+/// Serializes the displayed form.
 impl Serialize for Name {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.display)
@@ -39,10 +39,10 @@ const MAX_DESCRIPTION_CHARS: usize = 1_000;
 const MIN_USERNAME_CHARS: usize = 3;
 const MAX_USERNAME_CHARS: usize = 64;
 const MAX_FULL_NAME_CHARS: usize = 200;
-/// The 256 octets of RFC 5321, section 4.5.3.1.3, less two angle brackets (RFC 3696, erratum 1690).
+/// The 256 octets of RFC 5321, section 4.5.3.1.3, minus two angle brackets (RFC 3696, erratum 1690).
 const MAX_EMAIL_BYTES: usize = 254;
 
-/// Reads the name of an organization, a project or a key: 1 to 100 characters after trimming.
+/// Checks the name of an organization, a project or a key: 1 to 100 characters after trimming.
 ///
 /// # Errors
 /// `required`, `too_long` or `invalid_characters`.
@@ -56,7 +56,7 @@ pub fn name(text: &str) -> Result<Name, Problem> {
     Ok(Name::of(text))
 }
 
-/// Reads a description: up to 1000 characters, line breaks and tabs allowed, not trimmed.
+/// Checks a description: up to 1,000 characters, including line breaks and tabs, not trimmed.
 ///
 /// # Errors
 /// `too_long` or `invalid_characters`.
@@ -66,17 +66,17 @@ pub fn description(text: &str) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-/// Reads a username: 3 to 64 letters or digits of any script and `. _ -`.
+/// Checks a username: 3 to 64 letters or digits of any script and `. _ -`.
 ///
 /// Many scripts write vowels as combining marks, so these are allowed after a letter. Invisible letters and
-/// marks aren't: they would make two usernames that look the same.
+/// marks aren't allowed, because two usernames could then look the same.
 ///
 /// # Errors
 /// `too_short`, `too_long`, `invalid_characters`, or an error of [`usernames::check`].
 pub fn username(text: &str) -> Result<Name, Problem> {
     let name = Name::of(text);
-    // NFKC can shorten and lengthen (ﬁ becomes fi, ﷺ four words): both the shown and the stored form must
-    // fit.
+    // NFKC can change the length of a text (ﬁ becomes fi, and ﷺ becomes four words). Both the displayed and
+    // the folded form must fit.
     for form in [&name.display, &name.folded] {
         let starts_well = form.chars().next().is_none_or(|c| !is_combining_mark(c));
         if !starts_well || !form.chars().all(is_username_char) {
@@ -97,7 +97,7 @@ pub fn username(text: &str) -> Result<Name, Problem> {
     Ok(name)
 }
 
-/// Reads a person's name: up to 200 characters after trimming; may be empty.
+/// Checks a user's full name: up to 200 characters after trimming; may be empty.
 ///
 /// # Errors
 /// `too_long` or `invalid_characters`.
@@ -108,11 +108,11 @@ pub fn full_name(text: &str) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-/// Reads an e-mail address: at most 254 bytes, without display name, comment or domain literal.
+/// Checks an e-mail address: at most 254 bytes, without a display name, comment or domain literal.
 ///
-/// It is kept in NFC (RFC 6532, section 3.1) and compared in the form of [`addresses::fold`]. Compatibility
-/// look-alikes, such as full-width letters, are refused: they would fold to another person's address. So are
-/// addresses that no e-mail can reach.
+/// The address is stored in NFC (RFC 6532, section 3.1) and compared in the form of [`addresses::fold`].
+/// Compatibility look-alikes, such as full-width letters, are refused, because they would fold to another
+/// user's address. Addresses that no e-mail can reach are refused, too.
 ///
 /// # Errors
 /// `too_long` or `invalid_email`.
@@ -315,7 +315,8 @@ mod tests {
 
     #[test]
     fn email_length_counts_the_composed_form() {
-        // Composed, each of these letters is two of two bytes instead of one of three.
+        // In NFC, each of these letters becomes two characters of two bytes each, instead of one character of
+        // three bytes.
         let pointed = |domain: &str| format!("{}@{domain}.org", "\u{fb1d}".repeat(16));
         let domain = [&*"d".repeat(60); 3].join(".");
         assert_eq!((pointed(&domain).len(), code(email(&pointed(&domain)))), (235, "ok"));

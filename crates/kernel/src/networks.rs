@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// The network of a client's address: a /24 of IPv4, a /64 of IPv6.
 ///
-/// A client may change its address within its network at will, so limits for a client count the network.
+/// A client can choose any address within its network, so limits on clients count by network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Network {
     /// The first three bytes of an IPv4 address.

@@ -3,11 +3,11 @@
 /// The effect of a merge patch on one field (RFC 7396).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Patch<T> {
-    /// The field was absent: it keeps its value.
+    /// The field was absent and keeps its value.
     Keep,
-    /// The field was null: it is cleared.
+    /// The field was null and is cleared.
     Clear,
-    /// A new value.
+    /// The field gets a new value.
     Set(T),
 }
 
@@ -21,7 +21,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// The field after the patch.
+    /// Returns the field's value after the patch.
     pub fn onto(self, before: Option<T>) -> Option<T> {
         match self {
             Self::Keep => before,
@@ -30,7 +30,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// The same patch, with `f` applied to its value.
+    /// Returns the same patch with `f` applied to its value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Patch<U> {
         match self {
             Self::Keep => Patch::Keep,

@@ -1,18 +1,18 @@
-//! Telephone numbers of any country, in the one form in which they are kept (ITU-T E.164).
+//! Telephone numbers of any country, in their canonical form (ITU-T E.164).
 
 use crate::texts::Problem;
 
-/// Digits of a number with its country code. E.164 defines only a maximum; 7 is the shortest that any country
-/// assigns.
+/// The number of digits, including the country code. E.164 defines only a maximum; 7 is the minimum that any
+/// country assigns.
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
-/// The maximum length of a text that is parsed: 15 digits, however they are grouped.
+/// Maximum length of a text that is parsed: 15 digits in any grouping.
 const LONGEST_TEXT: usize = 40;
 
-/// Reads a number with `+` and country code, as people write it: spaces, dashes, dots, slashes and brackets are
-/// dropped, and so is the `(0)` that only callers inside the country dial. Returns `+` and digits.
+/// Parses a number with `+` and a country code in any common notation. Spaces, dashes, dots, slashes and
+/// brackets are dropped, as is the `(0)` that is dialed only within the country. Returns `+` and digits.
 ///
-/// Only the length is checked. Country codes, and the lengths and areas of each country, change over time, and a
-/// server that isn't updated as often would refuse people their new numbers.
+/// Only the length is checked. Country codes and the number formats of each country change over time, and a
+/// server that isn't updated would refuse valid new numbers.
 ///
 /// # Errors
 /// `invalid_phone`.
@@ -34,7 +34,7 @@ pub fn phone(text: &str) -> Result<String, Problem> {
     if !DIGITS.contains(&digits.len()) {
         return problem("must have 7 to 15 digits, the country code included");
     }
-    // No country code begins with 0: it is the prefix of a call to another country or region.
+    // No country code begins with 0, which is the prefix for calls to another country or region.
     if digits.starts_with('0') {
         return problem("must begin with a country code, for instance +1, +44 or +380");
     }
@@ -42,7 +42,7 @@ pub fn phone(text: &str) -> Result<String, Problem> {
 }
 
 fn is_separator(c: char) -> bool {
-    // Includes the spaces and dashes that typesetters and word processors insert.
+    // This includes the spaces and dashes that typesetters and word processors insert.
     matches!(
         c,
         ' ' | '-' | '.' | '/' | '(' | ')' | '\u{a0}' | '\u{2009}' | '\u{202f}' | '\u{2010}'
@@ -54,7 +54,7 @@ fn is_separator(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// A number of each country, as written there.
+    /// A number of each country, in its local notation.
     const COUNTRIES: [(&str, &str, &str); 62] = [
         ("Argentina", "+54 9 11 2345-6789", "+5491123456789"),
         ("Australia", "+61 412 345 678", "+61412345678"),

@@ -1,6 +1,6 @@
-//! Results that come out of order.
+//! Results that arrive out of order.
 
-/// Returns values in the order of their places.
+/// Returns values in the order of their positions.
 pub fn in_order<T>(mut values: Vec<(usize, T)>) -> Vec<T> {
     values.sort_unstable_by_key(|(place, _)| *place);
     values.into_iter().map(|(_, value)| value).collect()

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// An address (as a range of one) or a CIDR range. A range of IPv4-mapped IPv6 addresses is read as the IPv4
-/// range that it stands for, because clients' mapped addresses are too.
+/// Parses an address (as a range of one) or a CIDR range. A range of IPv4-mapped IPv6 addresses is converted
+/// to the IPv4 range, because mapped addresses of clients are converted, too.
 pub fn parse_range(text: &str) -> Option<IpNet> {
     let range = match text.parse::<IpAddr>() {
         Ok(address) => IpNet::from(address),
@@ -18,12 +18,12 @@ pub fn parse_range(text: &str) -> Option<IpNet> {
     }
 }
 
-/// Returns the address of the client behind the trusted proxies: the right-most hop that isn't one of them.
-/// `None` if a trusted proxy doesn't send the client's address, or sends an unreadable one.
+/// Returns the address of the client behind the trusted proxies: the rightmost hop that isn't a trusted
+/// proxy. Returns `None` if a trusted proxy doesn't send the client's address, or sends an invalid one.
 ///
 /// `forwarded_for` contains every `X-Forwarded-For` value in the order of the headers. It counts only if the
-/// TCP peer is trusted, because anyone can send the header. The peer's own address never replaces an unreadable
-/// hop: otherwise a client could pass as the proxy.
+/// TCP peer is trusted, because anyone can send the header. The peer's address never replaces an invalid hop.
+/// Otherwise, a client could appear as the proxy.
 pub fn client_address<'a>(
     peer: IpAddr,
     forwarded_for: impl DoubleEndedIterator<Item = &'a [u8]>,
@@ -36,10 +36,11 @@ pub fn client_address<'a>(
     forwarded_address(forwarded_for, trusted)
 }
 
-/// Like [`client_address`], for the header of a proxy that is already trusted, for instance by its token.
+/// Returns the address of the client like [`client_address`], for the header of a proxy that is already
+/// trusted, for instance by its token.
 ///
-/// The values are bytes, because a header may contain any. Each hop is read separately, so that bytes sent by a
-/// client can't hide the hop that the proxy added.
+/// The values are bytes, because a header may contain any bytes. Each hop is parsed separately, so that bytes
+/// sent by a client can't hide the hop that the proxy added.
 pub fn forwarded_address<'a>(
     forwarded_for: impl DoubleEndedIterator<Item = &'a [u8]>,
     trusted: &[IpNet],
@@ -59,7 +60,7 @@ fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|range| range.contains(&address))
 }
 
-/// Parses a hop: an address, which some proxies put in brackets or write with a port.
+/// Parses a hop: an address, which some proxies write in brackets or with a port.
 fn parse_hop(hop: &str) -> Option<IpAddr> {
     let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     if let Some(inner) = bare {
@@ -132,7 +133,7 @@ mod tests {
             let trusted = [parse_range("10.0.0.0/8").unwrap()];
             let proxy = IpAddr::from([10, 0, 0, 1]);
             let client = IpAddr::from(client);
-            // As from `$proxy_add_x_forwarded_for`, and from a proxy that adds its own header.
+            // The proxy appends to the header, like `$proxy_add_x_forwarded_for`, or adds its own header.
             let own = client.to_string().into_bytes();
             let mut values = sent.clone();
             match values.last_mut().filter(|_| is_appended) {
@@ -146,8 +147,8 @@ mod tests {
             if !is_trusted(client, &trusted) {
                 proptest::prop_assert_eq!(found, Some(client));
             }
-            // Without the proxy's hop, the client is never taken for the proxy itself, unless the header names
-            // the proxy's address.
+            // Without the proxy's hop, the client is never taken for the proxy itself, unless the header
+            // names the proxy's address.
             let found = client_address(proxy, sent.iter().map(Vec::as_slice), &trusted);
             let says_so = sent.concat().windows(8).any(|part| part == b"10.0.0.1");
             proptest::prop_assert!(found != Some(proxy) || says_so);

@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 pub struct Random(SystemRandom);
 
 impl Random {
-    /// The operating system's generator.
+    /// Returns the operating system's generator.
     #[allow(clippy::disallowed_methods, reason = "the one place that asks the operating system")]
     pub fn system() -> Self {
         Self(SystemRandom::new())
@@ -16,7 +16,8 @@ impl Random {
     /// Returns `N` random bytes.
     ///
     /// # Panics
-    /// If the operating system has no randomness: nothing this service does is safe then.
+    /// Panics if the operating system returns no random bytes, because nothing in this service would be
+    /// secure then.
     #[allow(clippy::panic, reason = "without randomness no key, token or nonce is safe")]
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];

@@ -3,48 +3,48 @@
 use crate::clock::SECOND_MS;
 use crate::error::RateLimit;
 
-/// The units that one request adds to a meter. Each millisecond drains `per_minute` units: as a minute has
-/// 60,000 milliseconds, every rate is a whole number, even those that don't divide a minute's nanoseconds.
+/// The units that one request adds to a meter. Each millisecond drains `per_minute` units. Because a minute
+/// has 60,000 milliseconds, every rate is a whole number of units per millisecond.
 pub const REQUEST: u64 = 60_000;
-/// The maximum step back of the clock, in milliseconds, that a meter ignores. Threads that read the clock a
-/// moment apart look like small steps back; following those would drain the meter twice for the same
-/// millisecond.
+/// Maximum step back of the clock that a meter ignores, in milliseconds. Threads that read the clock at
+/// slightly different times cause small steps back. If the meter followed them, it would drain twice for the
+/// same millisecond.
 pub const STEP_BACK_MS: i64 = SECOND_MS;
 
 /// The answer to an allowed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    /// Further requests that would be allowed now.
+    /// The number of further requests that would be allowed now.
     pub remaining: u32,
-    /// Milliseconds until the whole limit is available again.
+    /// The time until the whole limit is available again, in milliseconds.
     pub reset_ms: i64,
 }
 
 /// The used part of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meter {
-    /// In units of 1/60,000 request; at most `per_minute` requests.
+    /// The level, in units of 1/60,000 request; at most `per_minute` requests.
     pub level: u64,
-    /// Unix milliseconds of the last change.
+    /// The time of the last change, in Unix milliseconds.
     pub at_ms: i64,
-    /// Requests per minute.
+    /// The limit, in requests per minute.
     pub per_minute: u32,
 }
 
 impl Meter {
-    /// An unused meter; a rate of 0 counts as 1.
+    /// Returns an unused meter. A rate of 0 counts as 1.
     pub fn empty(per_minute: u32, now_ms: i64) -> Self {
         Self { level: 0, at_ms: now_ms, per_minute: per_minute.max(1) }
     }
 
-    /// Returns `true` unless the meter has drained by now.
+    /// Returns `true` unless the meter has drained completely by now.
     pub fn is_used(&self, now_ms: i64) -> bool {
         let mut later = *self;
         later.drain(now_ms);
         later.level > 0
     }
 
-    /// Changes the limit and keeps the used share, so that no caller waits longer than a minute.
+    /// Changes the limit and keeps the used fraction, so that no caller waits longer than a minute.
     pub fn set_rate(&mut self, per_minute: u32) {
         if per_minute != self.per_minute {
             let scaled = u128::from(self.level) * u128::from(per_minute);
@@ -54,7 +54,7 @@ impl Meter {
         }
     }
 
-    /// Drains the meter by the time that has passed.
+    /// Drains the meter by the elapsed time.
     pub fn drain(&mut self, now_ms: i64) {
         let passed = now_ms.saturating_sub(self.at_ms);
         if passed > 0 {
@@ -72,7 +72,8 @@ impl Meter {
     /// The request would exceed the limit.
     pub fn take(&mut self, now_ms: i64) -> Result<Allowance, RateLimit> {
         let rate = u64::from(self.per_minute);
-        // After a small step back of the clock, the meter is ahead and drains only from then on.
+        // After a small step back of the clock, the meter's time is ahead, and the meter drains only from
+        // that time on.
         let ahead_ms = self.at_ms.saturating_sub(now_ms).max(0);
         let wait_ms =
             |amount: u64| i64::try_from(amount.div_ceil(rate)).unwrap_or(i64::MAX).saturating_add(ahead_ms);
@@ -93,12 +94,12 @@ impl Meter {
     /// Undoes a request.
     pub fn give_back(&mut self, now_ms: i64) {
         self.drain(now_ms);
-        // Part of the request may have drained since.
+        // Part of the request may have drained in the meantime.
         self.level = self.level.saturating_sub(REQUEST);
     }
 }
 
-/// The level of a full meter.
+/// Returns the level of a full meter.
 pub fn capacity(per_minute: u32) -> u64 {
     u64::from(per_minute) * REQUEST
 }
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(full.take(0), allowed(0, 60_000));
         let refused = RateLimit { limit: 3, retry_after_ms: 20_000, reset_ms: 60_000 };
         assert_eq!((full.take(0), full.level), (Err(refused), capacity(3)));
-        // For a thread with a clock that is 7 ms behind, the wait is that much longer.
+        // For a thread whose clock is 7 ms behind, the wait is 7 ms longer.
         assert_eq!(full.take(-7), Err(RateLimit { retry_after_ms: 20_007, reset_ms: 60_007, ..refused }));
         full.drain(19_999);
         assert_eq!(full.take(19_999), Err(RateLimit { retry_after_ms: 1, reset_ms: 40_001, ..refused }));
@@ -166,7 +167,7 @@ mod tests {
             (6 * REQUEST, 12, 6 * REQUEST),
             (6 * REQUEST, 24, 12 * REQUEST),
             (6 * REQUEST, 6, 3 * REQUEST),
-            // Rounded up.
+            // The level is rounded up.
             (7, 11, 7),
             (12 * REQUEST, 1, REQUEST),
             (0, 24, 0),

@@ -1,7 +1,7 @@
-//! Secrets: texts that don't print, tokens, encryption, and the files that hold keys.
+//! Secrets: strings that don't print, tokens, encryption, and the files that contain keys.
 //!
-//! A type that holds a secret prints as `***` in logs and errors. Its text comes from `expose` only, so that
-//! a search for that word finds every place where a secret leaves its wrapper.
+//! A type that contains a secret prints as `***` in logs and errors. Only `expose` returns its text, so that
+//! a search for that word finds all code that uses the text of a secret.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ pub mod files;
 pub mod sealing;
 pub mod token;
 
-/// Shown in place of a secret.
+/// The text that is shown in place of a secret.
 pub const HIDDEN: &str = "***";
 
-/// Random bytes in every generated secret: 256 bits.
+/// The number of random bytes in every generated secret: 256 bits.
 pub const SECRET_BYTES: usize = 32;
 
-/// A text that must not be printed. Comparisons take constant time.
+/// A string that must not be printed. Comparisons take constant time.
 #[derive(Clone)]
 pub struct Secret(String);
 
@@ -28,12 +28,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Returns the text, which must not get into logs, errors or pages.
+    /// Returns the text, which must not appear in logs, errors or pages.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Returns `true` if the secret is `text`, in constant time.
+    /// Returns `true` if the secret equals `text`, in constant time.
     pub fn matches(&self, text: &str) -> bool {
         self.0.as_bytes().ct_eq(text.as_bytes()).into()
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Secret {
 }
 
 impl PartialEq for Secret {
-    /// Takes constant time for texts of the same length; the length itself isn't secret.
+    /// Compares in constant time for texts of the same length. The length isn't secret.
     fn eq(&self, other: &Self) -> bool {
         self.matches(&other.0)
     }
@@ -54,7 +54,8 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// SHA-256 (FIPS 180-4). Suitable for storing secrets of 256 random bits; passwords need a slow hash.
+/// Returns the SHA-256 of the bytes (FIPS 180-4). It is suitable for storing secrets of 256 random bits;
+/// passwords need a slow hash.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());

@@ -1,4 +1,4 @@
-//! Bounds that all callers share and none can exhaust alone.
+//! Bounds that all callers share and that no single caller can exhaust.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,31 +7,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The holder of a part of a [`SharedBound`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
-    /// An inference server, or the service itself: it may take everything.
+    /// An inference server or the service itself, which may take everything.
     Trusted,
-    /// A caller with a credential: an API key of an organization, or a session of a person.
+    /// A caller with a credential: an API key of an organization, or a session of a user.
     Member {
-        /// The organization, or the person.
+        /// The organization or the user.
         group: u128,
-        /// The key, or the session.
+        /// The key or the session.
         member: u128,
     },
-    /// A caller without a credential, by the network of the address. `None`: the address isn't known.
+    /// A caller without a credential, identified by the network of its address; `None` if the address isn't
+    /// known.
     Network(Option<IpAddr>),
 }
 
 impl Holder {
-    /// Returns the group. `None` for a holder that may take everything.
+    /// Returns the group; `None` for a holder that may take everything.
     pub(crate) fn group(self) -> Option<Group> {
         self.ids().map(|(group, _)| group)
     }
 
-    /// Returns the group and the member. `None` for a holder that may take everything.
+    /// Returns the group and the member; `None` for a holder that may take everything.
     fn ids(self) -> Option<(Group, u128)> {
         match self {
             Self::Trusted => None,
             Self::Member { group, member } => Some((Group::Id(group), member)),
-            // An IPv6 network gives its machines more addresses than could be counted.
+            // A machine can use any address of its IPv6 network, so addresses aren't counted individually.
             Self::Network(Some(IpAddr::V6(address))) => Some((Group::Network(address.to_bits() >> 64), 0)),
             Self::Network(Some(IpAddr::V4(address))) => {
                 Some((Group::Network(u128::from(address.to_bits()) | 1 << 127), 0))
@@ -47,13 +48,13 @@ pub(crate) enum Group {
     Network(u128),
 }
 
-/// A bound on a shared resource: bytes, places, tasks.
+/// A bound on a shared resource, such as bytes, slots or tasks.
 ///
-/// A group (an organization, a person, a network) may hold at most as much as it leaves free, and a member of
-/// it (a key, a session) at most as much as it leaves free for its group. A group alone therefore gets half of
-/// the bound, and a member a third. The next caller always finds room: with two groups a third of the bound
-/// stays free, with nine a tenth. Nothing is reserved for absent callers. The rule is that of dynamic
-/// thresholds in switches (Choudhury and Hahne, 1998).
+/// A group (an organization, a user, a network) may hold at most as much as remains free, and a member of a
+/// group (a key, a session) at most as much as it leaves free for its group. A single group can therefore get
+/// half of the bound, and a single member a third. Room always remains for the next caller: with two groups,
+/// a third of the bound stays free, and with nine groups, a tenth. Nothing is reserved for absent callers.
+/// The rule is known from dynamic thresholds in switches (Choudhury and Hahne, 1998).
 #[derive(Debug)]
 pub struct SharedBound {
     max: usize,
@@ -72,12 +73,12 @@ struct HeldByGroup {
     members: HashMap<u128, usize>,
 }
 
-/// A part of a [`SharedBound`], given back when it is dropped.
+/// A part of a [`SharedBound`], which is returned when the permit is dropped.
 #[derive(Debug)]
 pub struct Permit {
     bound: Arc<SharedBound>,
     holder: Holder,
-    /// The maximum that all holders together may hold while this permit grows.
+    /// The maximum total of all holders up to which this permit may grow.
     ceiling: usize,
     amount: usize,
 }
@@ -88,13 +89,13 @@ impl SharedBound {
         Arc::new(Self { max, state: Mutex::default() })
     }
 
-    /// Takes a part. `None` if too little is left for this holder.
+    /// Takes a part. Returns `None` if too little is left for this holder.
     pub fn try_take(self: &Arc<Self>, holder: Holder, amount: usize) -> Option<Permit> {
         self.try_take_within(holder, amount, self.max)
     }
 
-    /// Takes a part, like [`try_take`](Self::try_take), as if the bound were this ceiling: less important work
-    /// leaves room for the rest.
+    /// Takes a part like [`try_take`](Self::try_take), as if the bound were only `ceiling`. Less important
+    /// work uses it to leave room for other work.
     pub fn try_take_within(
         self: &Arc<Self>,
         holder: Holder,
@@ -106,12 +107,12 @@ impl SharedBound {
         permit.grow_to(amount).then_some(permit)
     }
 
-    /// Returns a permit that has taken nothing yet.
+    /// Returns a permit with an amount of 0.
     pub fn none(self: &Arc<Self>, holder: Holder) -> Permit {
         Permit { bound: Arc::clone(self), holder, ceiling: self.max, amount: 0 }
     }
 
-    /// Returns the amount taken and the maximum.
+    /// Returns the used amount and the maximum.
     pub fn load(&self) -> (usize, usize) {
         (self.state().used, self.max)
     }
@@ -122,7 +123,7 @@ impl SharedBound {
 }
 
 impl State {
-    /// Takes more, unless that leaves too little for others.
+    /// Takes more, unless that leaves too little for other holders.
     fn take(&mut self, holder: Holder, more: usize, ceiling: usize) -> bool {
         let Some(used) = self.used.checked_add(more).filter(|used| *used <= ceiling) else { return false };
         if let Some((group, member)) = holder.ids() {
@@ -165,7 +166,7 @@ impl Permit {
         self.holder
     }
 
-    /// Grows to this amount, if it is smaller. Returns `false` if too little is left.
+    /// Grows to this amount, if the permit is smaller. Returns `false` if too little is left.
     pub fn grow_to(&mut self, amount: usize) -> bool {
         let more = amount.saturating_sub(self.amount);
         if more == 0 {
@@ -178,7 +179,7 @@ impl Permit {
         is_taken
     }
 
-    /// Gives back everything above this amount.
+    /// Returns everything above this amount to the bound.
     pub fn shrink_to(&mut self, amount: usize) {
         let less = self.amount.saturating_sub(amount);
         if less > 0 {
@@ -204,25 +205,26 @@ mod tests {
         Holder::Member { group, member }
     }
 
-    /// Takes 1 as often as possible.
+    /// Takes 1 as many times as possible.
     fn fill(bound: &Arc<SharedBound>, holder: Holder) -> Vec<Permit> {
         std::iter::from_fn(|| bound.try_take(holder, 1)).collect()
     }
 
     #[test]
     fn who_comes_next_finds_room() {
-        // By hand: a member gets a third of 120, its group with a second member two fifths, …
+        // A member gets a third of 120.
         let bound = SharedBound::new(120);
         let first = fill(&bound, member(1, 1));
         assert_eq!(first.len(), 40);
-        // 80 are free. With s for the second member: its group holds 40 + s, of 80 - s that are free; s ≤ 40 - 2 s.
+        // 80 are free. If the second member holds s, its group holds 40 + s, and 80 - s are free, so s ≤ (80
+        // - s) - (40 + s) = 40 - 2 s.
         let second = fill(&bound, member(1, 2));
         assert_eq!(second.len(), 13);
-        // 67 are free, of which a member of another group gets a third.
+        // 67 are free, and a member of another group gets a third of them.
         let other = fill(&bound, member(2, 1));
         assert_eq!(other.len(), 22);
         assert_eq!(bound.load(), (75, 120));
-        // A trusted holder gets everything that is left, and then nothing remains for others.
+        // A trusted holder gets the entire rest, so nothing remains for others.
         let trusted = fill(&bound, Holder::Trusted);
         assert_eq!((trusted.len(), bound.load().0), (45, 120));
         assert!(bound.try_take(member(3, 1), 1).is_none());
@@ -240,7 +242,7 @@ mod tests {
             assert!(!permits.is_empty(), "group {group} finds nothing");
             held.push(permits);
         }
-        // Each of the nine groups, in turn, left twice as much as it took.
+        // Each of the nine groups, in turn, has left twice as much free as it took.
         let taken: Vec<_> = held.iter().map(Vec::len).collect();
         assert_eq!(taken, [333, 222, 148, 99, 66, 44, 29, 19, 13]);
     }

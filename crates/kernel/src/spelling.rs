@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// The maximum number of characters of a name that are compared.
+/// Maximum number of characters of a name that are compared.
 const MAX_CHARS: usize = 64;
 
 /// Returns the candidate that a misspelled name was probably meant to be: at most a third of its letters

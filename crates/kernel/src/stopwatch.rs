@@ -1,8 +1,8 @@
-//! Measures durations, independently of the injected clock.
+//! Measurement of durations, independent of the injected clock.
 
 use std::time::Instant;
 
-/// Measures the time since its start.
+/// A stopwatch, which measures the time since its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
@@ -15,7 +15,7 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     pub fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

@@ -1,11 +1,11 @@
-//! Texts from users: how they are compared, and how a broken rule is described.
+//! Text from users: its form for comparison, and the description of violated rules.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// A broken rule. It doesn't name the field, which the caller knows.
+/// A violated rule. The field isn't included, because the caller knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// A stable lower_snake code, for instance `too_long`.
+    /// A stable code in snake case, for instance `too_long`.
     pub code: &'static str,
     /// The rule, for instance `must be at most 100 characters`.
     pub message: String,
@@ -19,15 +19,15 @@ impl Problem {
 
 /// Returns the form in which two texts are compared, ignoring case: NFKC, lower case, NFKC.
 ///
-/// Characters are lower-cased one by one, and a final sigma becomes an ordinary one, so that the end of a word
-/// makes no difference.
+/// Characters are lowercased one by one, and a final sigma becomes an ordinary sigma, so that the result
+/// doesn't depend on the position in a word.
 pub fn fold(text: &str) -> String {
     let lower = text.nfkc().flat_map(char::to_lowercase).map(|c| if c == 'ς' { 'σ' } else { c });
     lower.nfkc().collect()
 }
 
 /// Returns `true` for control characters, line and paragraph separators, and the marks that override the
-/// direction of text, which can make one text read as another (Unicode TR 36, section 2.6).
+/// direction of text, which can make a text look like another one (Unicode TR 36, section 2.6).
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

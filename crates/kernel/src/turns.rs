@@ -1,4 +1,4 @@
-//! Shared processor time: work that keeps a thread busy for long is done in turns.
+//! Shared processor time: work that occupies a thread for a long time is done in turns.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,11 +9,12 @@ use crate::background::BackgroundThreads;
 use crate::fair_queue::FairQueue;
 use crate::shares::{Group, Holder};
 
-/// Turns for work that the threads of the runtime do for all callers: a few at a time, and each group in turn.
+/// Turns for work that the threads of the runtime do for all callers: a few pieces of work at a time, and
+/// each group in turn.
 ///
-/// Ready tasks run one after the other. If one organization has sixty tasks, each with a large piece of work, a
-/// task of another organization waits for all sixty at each of its steps. With turns, the sixty wait for each
-/// other instead.
+/// Ready tasks run one after the other. If an organization has sixty tasks, each with a large piece of work,
+/// a task of another organization waits for all sixty at each of its steps. With turns, the sixty tasks wait
+/// for each other instead.
 #[derive(Debug)]
 pub struct Turns {
     state: Mutex<State>,
@@ -26,16 +27,16 @@ struct State {
     waiting: FairQueue<Option<Group>, oneshot::Sender<Turn>>,
 }
 
-/// A turn, which ends when it is dropped.
+/// A turn, which ends when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the turn ends when this is dropped"]
 pub struct Turn {
-    /// `None` once the turn was passed on.
+    /// `None` once the turn was passed to another task.
     turns: Option<Arc<Turns>>,
 }
 
 impl Turns {
-    /// Returns as many concurrent turns as the machine has processors.
+    /// Returns turns of which as many can be taken at the same time as the machine has processors.
     pub fn per_processor() -> Arc<Self> {
         Self::with_places(std::thread::available_parallelism().map_or(1, usize::from))
     }
@@ -59,14 +60,14 @@ impl Turns {
                 state.waiting.push(holder.group(), sender);
                 receiver
             };
-            // The queue has room for all tasks, so none is displaced.
+            // The queue is unbounded, so no task is displaced.
             if let Ok(turn) = receiver.await {
                 return turn;
             }
         }
     }
 
-    /// Does a piece of work in a turn, on this thread.
+    /// Runs a piece of work in a turn, on this thread.
     pub async fn run<T>(self: &Arc<Self>, holder: Holder, work: impl FnOnce() -> T) -> T {
         let turn = self.take(holder).await;
         let done = work();
@@ -74,20 +75,22 @@ impl Turns {
         done
     }
 
-    /// Does a large piece of work in a turn, on a separate thread with a lower priority. `None` if it panics.
+    /// Runs a large piece of work in a turn, on a separate thread with a lower priority. Returns `None` if
+    /// the work panics.
     pub async fn run_aside<T: Send + 'static>(
         self: &Arc<Self>,
         holder: Holder,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let turn = self.take(holder).await;
-        // The processor is busy until the work is done, even if the caller no longer waits for it.
+        // The turn lasts until the work is done, even if the caller no longer waits for it, because the
+        // processor is still busy.
         let (done, turn) = self.threads.run(move || (work(), turn)).await?.ok()?;
         turn.end().await;
         Some(done)
     }
 
-    /// Passes a turn on to the next waiting task.
+    /// Passes a turn to the next waiting task.
     fn give_back(self: &Arc<Self>) {
         loop {
             let next = {
@@ -99,7 +102,7 @@ impl Turns {
             let Some(next) = next else { return };
             match next.send(Turn { turns: Some(Arc::clone(self)) }) {
                 Ok(()) => return,
-                // The waiting task was dropped: the next one gets the turn.
+                // The waiting task was dropped, so the next one gets the turn.
                 Err(mut turn) => drop(turn.turns.take()),
             }
         }
@@ -132,7 +135,7 @@ mod tests {
     const A: Holder = Holder::Member { group: 1, member: 1 };
     const B: Holder = Holder::Member { group: 2, member: 1 };
 
-    /// Notes what was done, in order.
+    /// A log of the executed steps, in order.
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<&'static str>>>);
 
@@ -183,7 +186,7 @@ mod tests {
             task.await.unwrap();
         }
         light.await.unwrap();
-        // Without turns, the steps would come after a3.
+        // Without turns, the steps would run after a3.
         log.is(&["a1", "one", "two", "a2", "three", "a3"]);
     }
 
@@ -205,7 +208,7 @@ mod tests {
         stays.await.unwrap();
         assert_eq!(turns.state().free, 1);
         assert!(turns.state().waiting.is_empty());
-        // A task that is dropped after it was given the turn gives it back.
+        // A task that is dropped after it got the turn returns it.
         let first = turns.take(A).await;
         let mut late = Box::pin(turns.take(B));
         assert!(is_pending(&mut late).await);

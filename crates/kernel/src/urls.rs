@@ -1,4 +1,4 @@
-//! URLs with `http` or `https`, of the configuration and of customers, and their origins.
+//! URLs with `http` or `https` from the configuration and from customers, and their origins.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::document::values::text;
 use crate::hosts;
 
-/// A URL: `http` or `https` with a host, without a login or fragment. Its text is kept unchanged.
+/// A URL with `http` or `https` and a host, without a login or fragment. Its text is kept unchanged.
 ///
-/// It prints without its path, which may contain a secret.
+/// It is printed without its path, which may contain a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpUrl {
     text: String,
@@ -20,7 +20,7 @@ pub struct HttpUrl {
 }
 
 impl HttpUrl {
-    /// Reads a URL of at most `max_bytes` bytes.
+    /// Parses a URL of at most `max_bytes` bytes.
     pub fn parse(text: &str, max_bytes: usize) -> Option<Self> {
         if text.len() > max_bytes || text.contains('#') {
             return None;
@@ -35,14 +35,14 @@ impl HttpUrl {
         is_whole.then(|| Self { text: text.to_owned(), uri })
     }
 
-    /// Reads a URL that a customer chose. Characters outside ASCII must be encoded, as browsers send them, and the
-    /// host has no final dot, with which certificates don't match.
+    /// Parses a URL that a customer has chosen. Characters outside ASCII must be encoded, as in browsers. The
+    /// host must not end with a dot, because certificates wouldn't match.
     pub fn parse_of_customer(text: &str, max_bytes: usize) -> Option<Self> {
         let url = Self::parse(text, max_bytes)?;
         (text.bytes().all(|byte| byte.is_ascii_graphic()) && !url.host().ends_with('.')).then_some(url)
     }
 
-    /// Reads a URL without a query, to which paths are appended, and drops its trailing slashes.
+    /// Parses a URL without a query, to which paths are appended, and drops its trailing slashes.
     fn parse_base(text: &str, max_bytes: usize) -> Option<Self> {
         let url = Self::parse(text, max_bytes).filter(|url| url.uri.query().is_none())?;
         Some(Self { text: text.trim_end_matches('/').to_owned(), ..url })
@@ -53,7 +53,7 @@ impl HttpUrl {
         &self.text
     }
 
-    /// Returns the URL with its parts.
+    /// Returns the parsed URL.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
@@ -62,7 +62,7 @@ impl HttpUrl {
         self.uri.scheme_str() == Some("https")
     }
 
-    /// Returns `true` if the host is this machine or in a private network, judging by its name.
+    /// Returns `true` if the host's name or address shows that it is this machine or in a private network.
     pub fn is_private(&self) -> bool {
         hosts::is_private(self.host())
     }
@@ -72,7 +72,7 @@ impl HttpUrl {
         self.uri.host().unwrap_or_default().trim_matches(['[', ']'])
     }
 
-    /// Returns the address that the host is written as; `None` for a name.
+    /// Returns the host's IP address if the URL contains one; `None` for a name.
     pub fn address(&self) -> Option<IpAddr> {
         hosts::address(self.host())
     }
@@ -82,19 +82,20 @@ impl HttpUrl {
         self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
-    /// Returns `true` if the port is the default of the scheme, or one that no system service uses.
+    /// Returns `true` if the port is the scheme's default, or at least 1024 and thus not reserved for system
+    /// services.
     pub fn has_usual_port(&self) -> bool {
         let port = self.port();
         port == if self.is_https() { 443 } else { 80 } || port >= 1_024
     }
 
-    /// Returns the `host` header, without the default port, as HTTP clients send it.
+    /// Returns the value of the `host` header, without the default port.
     pub fn host_header(&self) -> &str {
         let authority = self.uri.authority().map_or("", |authority| authority.as_str());
         authority.strip_suffix(if self.is_https() { ":443" } else { ":80" }).unwrap_or(authority)
     }
 
-    /// Returns the target of a request: the path with the query.
+    /// Returns the target of a request: the path and the query.
     pub fn target(&self) -> &str {
         self.uri.path_and_query().map_or("/", |target| target.as_str())
     }
@@ -118,10 +119,10 @@ impl fmt::Debug for HttpUrl {
 pub struct PublicUrl(String);
 
 impl PublicUrl {
-    /// Maximum length. Every token holds the URL twice, and the length of tokens is limited too.
+    /// Maximum length. Every token contains the URL twice, and the length of tokens is limited, too.
     pub const MAX_BYTES: usize = 256;
 
-    /// Reads a URL with a host and optionally a port and a path, but no login, query or fragment.
+    /// Parses a URL with a host and optionally a port and a path, but no login, query or fragment.
     pub fn parse(text: &str) -> Option<Self> {
         HttpUrl::parse_base(text, Self::MAX_BYTES).map(|url| Self(url.text))
     }
@@ -138,8 +139,8 @@ impl<'de> Deserialize<'de> for PublicUrl {
     }
 }
 
-/// The URL below which another server has its operations, such as `http://10.0.0.5:8000/v1`: `http` or `https`,
-/// without a trailing slash.
+/// The base URL of another server's operations, such as `http://10.0.0.5:8000/v1`: `http` or `https`, without
+/// a trailing slash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl(HttpUrl);
 
@@ -147,7 +148,7 @@ impl BaseUrl {
     /// Maximum length.
     pub const MAX_BYTES: usize = 1_024;
 
-    /// Reads a URL with a host and optionally a port and a path, but no login, query or fragment.
+    /// Parses a URL with a host and optionally a port and a path, but no login, query or fragment.
     pub fn parse(text: &str) -> Option<Self> {
         HttpUrl::parse_base(text, Self::MAX_BYTES).map(Self)
     }
@@ -179,14 +180,15 @@ impl<'de> Deserialize<'de> for BaseUrl {
     }
 }
 
-/// Reads an origin as browsers send it, for instance `https://app.example.com`, and returns it in lower case.
+/// Parses an origin in the form that browsers send, for instance `https://app.example.com`, and returns it in
+/// lower case.
 pub fn parse_origin(text: &str) -> Option<String> {
     let uri = HttpUrl::parse(text, usize::MAX)?.uri;
     let origin = format!("{}://{}", uri.scheme_str()?, uri.authority()?).to_lowercase();
     (origin == text.to_lowercase()).then_some(origin)
 }
 
-/// Returns the origin of a URL as browsers write it (RFC 6454, section 6.2).
+/// Returns the origin of a URL in the form that browsers send (RFC 6454, section 6.2).
 pub fn origin_of(url: &str) -> Option<String> {
     let url: Uri = url.parse().ok()?;
     let scheme = url.scheme_str()?;

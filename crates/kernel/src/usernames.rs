@@ -1,11 +1,11 @@
-//! Usernames that are refused: those that suggest the service itself, and those with mixed scripts, which can
+//! Usernames that are refused: names that suggest the service itself, and names with mixed scripts, which can
 //! look like another username (docs/contract/accounts.md#usernames).
 
 use unicode_script::{Script, ScriptExtension, UnicodeScript};
 
 use super::texts::Problem;
 
-/// Names that suggest the service, its operators or the system. Sorted, and without `.`, `_` and `-`.
+/// Names that suggest the service, its operators or the system, sorted, and without `.`, `_` and `-`.
 const RESERVED: &[&str] = &[
     "abuse",
     "account",
@@ -65,8 +65,8 @@ pub fn check(folded: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns `true` if all letters belong to one script, or to scripts that are written together: Latin with
-/// those of Japanese, Chinese or Korean ("highly restrictive" of UTS 39, section 5.2).
+/// Returns `true` if all letters belong to one script, or to scripts that are commonly mixed: Latin with the
+/// scripts of Japanese, Chinese or Korean ("highly restrictive" in UTS 39, section 5.2).
 fn is_of_one_writing_system(text: &str) -> bool {
     let (mut all, mut without_latin) = (Scripts::any(), Scripts::any());
     for c in text.chars() {
@@ -79,7 +79,7 @@ fn is_of_one_writing_system(text: &str) -> bool {
     !all.is_empty() || without_latin.written_with_han()
 }
 
-/// The scripts and the multi-script writing systems that a text may be in (the augmented script set of
+/// The scripts and the multi-script writing systems that a text may belong to (the augmented script set of
 /// UTS 39, section 5.1).
 struct Scripts {
     one: ScriptExtension,

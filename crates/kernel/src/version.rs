@@ -1,5 +1,5 @@
-//! Versions of objects that callers read and change, so that a change can be refused if another one came first
-//! (docs/contract/README.md#concurrent-changes).
+//! Versions of objects that callers read and change, so that a change can be refused if another change came
+//! first (docs/contract/README.md#concurrent-changes).
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use serde::Serialize;
 use crate::error::{Code, Error};
 use crate::secrets::sha256;
 
-/// The version of an object: a digest of its visible values. Each change makes another version.
+/// The version of an object: a digest of its visible values. Each change results in another version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version(u128);
 
 impl Version {
-    /// Returns the version of an object that shows these values: 128 bits of the SHA-256 of their JSON.
+    /// Returns the version of an object with these visible values: 128 bits of the SHA-256 of their JSON.
     ///
     /// # Errors
-    /// They can't be written as JSON.
+    /// The values can't be written as JSON.
     pub fn of(shown: &impl Serialize) -> Result<Self, Error> {
         let json = serde_json::to_vec(shown).map_err(Error::internal)?;
         let half = sha256(&json).into_iter().take(16);
         Ok(Self(half.fold(0, |number, byte| number << 8 | u128::from(byte))))
     }
 
-    /// Parses the text of a version; `None` if the text isn't one.
+    /// Parses the text of a version. Returns `None` if it isn't valid.
     pub fn parse(text: &str) -> Option<Self> {
         let version = Self(u128::from_str_radix(text, 16).ok()?);
         (version.to_string() == text).then_some(version)

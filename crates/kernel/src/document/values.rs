@@ -1,5 +1,5 @@
-//! Readers of texts, numbers and lists in a document, for `#[serde(deserialize_with = "…")]` and for custom
-//! types. An error describes the expected value, and never the value that was found.
+//! Readers of strings, numbers and lists in a document, for `#[serde(deserialize_with = "…")]` and for custom
+//! types. An error describes the expected value, never the actual value.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::currencies;
 use crate::money::Decimal;
 use crate::secrets::{HIDDEN, Secret};
 
-/// A struct that is written as a table. On its own, serde would also accept a list of its values.
+/// A struct that must be written as a table. By default, serde would also accept a list of its values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table<T>(pub T);
 
@@ -41,12 +41,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
 /// Reads a [`Table`].
 ///
 /// # Errors
-/// It isn't a table, or a value in it is wrong.
+/// The value isn't a table, or a value in the table is invalid.
 pub fn table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Table::deserialize(deserializer).map(|Table(value)| value)
 }
 
-/// Reads any value. A number beyond 64 bits becomes an empty table, which is equally invalid everywhere.
+/// Reads any value. A number that exceeds 64 bits becomes an empty table, which is invalid everywhere, too.
 fn any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Value::deserialize(deserializer).or_else(|error| match error.to_string() {
         message if message.starts_with(MISSING_KEY) => Err(error),
@@ -58,11 +58,11 @@ fn expected<T, E: Error>(what: impl Display) -> Result<T, E> {
     Err(E::custom(format_args!("expected {what}")))
 }
 
-/// Reads a text with `parse`, whose error describes the expected text. `parse` must refuse the empty text,
-/// which stands for a value that isn't a text.
+/// Reads a string with `parse`, whose error describes the expected string. `parse` must refuse the empty
+/// string, which stands for a value that isn't a string.
 ///
 /// # Errors
-/// That of `parse`.
+/// The error of `parse`.
 pub fn parsed<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -71,10 +71,10 @@ pub fn parsed<'de, D: Deserializer<'de>, T>(
     parse(value.as_str().unwrap_or_default()).map_err(D::Error::custom)
 }
 
-/// Reads a text with `parse`, which must refuse the empty text.
+/// Reads a string with `parse`, which must refuse the empty string.
 ///
 /// # Errors
-/// `parse` returns `None`: `what` is expected.
+/// `parse` returns `None`. The error describes the expected string as `what`.
 pub fn text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     what: &str,
@@ -86,16 +86,17 @@ pub fn text<'de, D: Deserializer<'de>, T>(
 /// Reads one of the words of an enum.
 ///
 /// # Errors
-/// It is another value.
+/// The value isn't valid.
 pub fn word<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
     let word = |text: &str| T::deserialize(text.into_deserializer());
     parsed(deserializer, |text| word(text).map_err(|error: serde::de::value::Error| error.to_string()))
 }
 
-/// Reads a list of texts, or one text separated by commas.
+/// Reads a list of strings, or one string with entries separated by commas.
 ///
 /// # Errors
-/// It is neither, or `parse` returns `None` for an entry: `what` is expected.
+/// The value is neither, or `parse` returns `None` for an entry. The error describes the expected list as
+/// `what`.
 pub fn list<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     what: &str,
@@ -119,7 +120,7 @@ pub fn list<'de, D: Deserializer<'de>, T>(
 /// Reads a whole number from `MIN` to `MAX`.
 ///
 /// # Errors
-/// It is another value.
+/// The value isn't valid.
 pub fn whole<'de, const MIN: i64, const MAX: i64, D: Deserializer<'de>, T: TryFrom<i64>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -130,11 +131,11 @@ pub fn whole<'de, const MIN: i64, const MAX: i64, D: Deserializer<'de>, T: TryFr
     }
 }
 
-/// Reads an exact decimal from 0 to `max`: a whole number, or a text with a point. A float is refused,
-/// because it isn't exact. `what` and `example` are for the error.
+/// Reads an exact decimal from 0 to `max`: a whole number, or a string with a decimal point. A float is
+/// refused, because it isn't exact. `what` and `example` are used in the error.
 ///
 /// # Errors
-/// It is another value.
+/// The value isn't valid.
 pub fn decimal<'de, const SCALE: u32, D: Deserializer<'de>>(
     deserializer: D,
     what: &str,
@@ -158,7 +159,7 @@ pub fn decimal<'de, const SCALE: u32, D: Deserializer<'de>>(
 /// Reads the code of a currency in use, which may be optional.
 ///
 /// # Errors
-/// It is another text.
+/// The string isn't such a code.
 pub fn currency<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> Result<T, D::Error> {
     parsed(deserializer, |code| {
         if currencies::minor_digits(code).is_some() {
@@ -169,10 +170,10 @@ pub fn currency<'de, D: Deserializer<'de>, T: From<String>>(deserializer: D) -> 
     })
 }
 
-/// Reads an instant, as a text or as a TOML datetime, which may be optional.
+/// Reads a time, as a string or as a TOML datetime, which may be optional.
 ///
 /// # Errors
-/// It is another value.
+/// The value isn't valid.
 pub fn time<'de, D: Deserializer<'de>, T: From<Time>>(deserializer: D) -> Result<T, D::Error> {
     let time = match any(deserializer)? {
         Value::String(text) => Time::parse(&text),
@@ -188,24 +189,24 @@ pub fn time<'de, D: Deserializer<'de>, T: From<Time>>(deserializer: D) -> Result
 /// Reads the path of a file or folder, which may be optional.
 ///
 /// # Errors
-/// It isn't a text, or an empty one.
+/// The value isn't a string, or it is empty.
 pub fn path<'de, D: Deserializer<'de>, T: From<PathBuf>>(deserializer: D) -> Result<T, D::Error> {
     let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text).into());
     text(deserializer, "a path that is not empty", path)
 }
 
-/// Writes a value as the text that it displays as.
+/// Writes a value as the string of its `Display` form.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn as_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-/// Writes `***` for a secret that is set.
+/// Writes `***` if the secret is set.
 ///
 /// # Errors
-/// Those of the serializer.
+/// The errors of the serializer.
 pub fn hidden<S: Serializer>(secret: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
     match secret {
         Some(_) => serializer.serialize_str(HIDDEN),

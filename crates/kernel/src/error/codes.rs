@@ -13,7 +13,7 @@ macro_rules! codes {
             /// Every code, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// HTTP status, `error.code` and default message.
+            /// Returns the HTTP status, `error.code` and the default message.
             pub(super) const fn row(self) -> (u16, &'static str, &'static str) {
                 match self {
                     $(Self::$name => ($status, $word, $sentence),)*

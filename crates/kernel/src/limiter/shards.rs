@@ -1,4 +1,4 @@
-//! A concurrent map that drops unused entries in passing.
+//! A concurrent map that drops unused entries while it is used.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -8,23 +8,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::clock::MINUTE_MS;
 
 pub(super) const SHARDS: usize = 64;
-/// Maximum number of entries in a shard; a million in all. Past it, each new entry evicts an arbitrary one: a
-/// flood of addresses then resets the meters of some others, and takes no more memory.
+/// Maximum number of entries in a shard; a million in total. Beyond it, each new entry evicts an arbitrary
+/// one, so a flood of addresses resets some other meters, but doesn't take more memory.
 pub(super) const MAX_ENTRIES: usize = 1 << 14;
-/// A shard with fewer entries is swept by time only.
+/// The number of entries below which a shard is swept only by time.
 pub(super) const MIN_SWEEP_LEN: usize = 64;
 
-/// A map from `u128`, split into parts with a lock each.
+/// A map from `u128`, split into shards, each with its own lock.
 #[derive(Debug)]
 pub struct Shards<T> {
     shards: Vec<Mutex<Shard<T>>>,
     hasher: RandomState,
 }
 
-/// A part of [`Shards`].
+/// A shard of [`Shards`].
 #[derive(Debug)]
 pub struct Shard<T> {
-    /// Add entries by [`Shard::entry`] only, which keeps their number bounded.
+    /// The entries. Add entries only with [`Shard::entry`], which bounds their number.
     pub entries: HashMap<u128, T>,
     sweep_at_len: usize,
     swept_at_ms: i64,
@@ -38,14 +38,14 @@ impl<T> Default for Shards<T> {
 }
 
 impl<T> Shards<T> {
-    /// Locks and returns the part that holds `key`.
+    /// Locks and returns the shard that contains `key`.
     pub fn of(&self, key: u128) -> Option<MutexGuard<'_, Shard<T>>> {
         let shards = u64::try_from(self.shards.len()).ok()?;
         let index = self.hasher.hash_one(key).checked_rem(shards)?;
         self.shards.get(usize::try_from(index).ok()?).map(lock)
     }
 
-    /// Locks and returns each part in turn.
+    /// Locks and returns each shard in turn.
     pub fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Shard<T>>> {
         self.shards.iter().map(lock)
     }
@@ -55,7 +55,7 @@ impl<T> Shards<T> {
         self.each().for_each(|mut shard| shard.sweep(now_ms, is_used));
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.each().map(|shard| shard.entries.len()).sum()
     }
@@ -67,7 +67,7 @@ impl<T> Shards<T> {
 }
 
 fn lock<T>(shard: &Mutex<Shard<T>>) -> MutexGuard<'_, Shard<T>> {
-    // A panic leaves no entry half changed.
+    // Changes of an entry are atomic, so the shard is valid even after a panic.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -83,7 +83,8 @@ impl<T> Shard<T> {
         self.entries.entry(key)
     }
 
-    /// Drops unused entries if the last sweep is a minute ago, or if the shard has doubled since.
+    /// Drops unused entries if the last sweep was at least a minute ago, or if the shard has doubled since
+    /// then.
     pub fn sweep_when_due(&mut self, now_ms: i64, is_used: impl Fn(&T, i64) -> bool) {
         let long_ago = now_ms.abs_diff(self.swept_at_ms) >= MINUTE_MS.unsigned_abs();
         if long_ago || self.entries.len() >= self.sweep_at_len {
@@ -93,7 +94,8 @@ impl<T> Shard<T> {
 
     fn sweep(&mut self, now_ms: i64, is_used: impl Fn(&T, i64) -> bool) {
         self.entries.retain(|_, entry| is_used(entry, now_ms));
-        // The next sweep waits until the shard has doubled, which keeps the cost per request constant.
+        // The next sweep by size occurs when the shard has doubled, which keeps the cost per request
+        // constant.
         self.sweep_at_len = self.entries.len().saturating_mul(2).max(MIN_SWEEP_LEN);
         self.swept_at_ms = now_ms;
         self.entries.shrink_to(self.sweep_at_len);

@@ -3,14 +3,14 @@
 use super::SECRET_BYTES;
 
 pub const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Base62 characters for 256 bits: 62^43 is just above 2^256.
+/// The number of base62 characters for 256 bits: 62^43 is slightly more than 2^256.
 pub const SECRET_CHARS: usize = 43;
 
 /// Encodes a big-endian number of 256 bits as 43 base62 characters, padded with `0` on the left.
 pub fn encode(mut number: [u8; SECRET_BYTES]) -> String {
     let mut characters = [b'0'; SECRET_CHARS];
     for slot in characters.iter_mut().rev() {
-        // Long division by 62: the remainder is the next digit from the right.
+        // This is a long division by 62, whose remainder is the next digit from the right.
         let mut remainder: u32 = 0;
         for byte in &mut number {
             let dividend = remainder * 256 + u32::from(*byte);

@@ -1,9 +1,9 @@
 //! The two secrets that the service keeps in files, the master key and the service token
-//! (docs/contract/operators.md#secret-files), and credentials that operators put into files.
+//! (docs/contract/operators.md#secret-files), and credentials that operators store in files.
 //!
-//! Both are created at the first start, readable only by the owner. Processes that start at the same time agree
-//! on one secret: a new one is written to a temporary file and then hard-linked to its path, which fails if
-//! that exists.
+//! Both files are created at the first start, readable only by the owner. Processes that start at the same
+//! time use the same secret: a new secret is written to a temporary file and then hard-linked to its path,
+//! which fails if the path exists.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -19,20 +19,20 @@ use crate::random::Random;
 use crate::secrets::token::MailToken;
 use crate::secrets::{SECRET_BYTES, Secret, base62};
 
-/// The maximum number of bytes read from a secret file; a secret is a single line.
+/// Maximum number of bytes that are read from a secret file. A secret is a single line.
 const MAX_FILE_BYTES: u64 = 4_096;
-/// The rule for a service token, for error messages. A shorter token could be guessed.
+/// The rule for service tokens, for error messages. A shorter token could be guessed.
 pub const SERVICE_TOKEN_RULE: &str = "a secret of at least 20 characters (for instance from \
      `openssl rand -hex 24`): letters, digits and ASCII signs, without spaces, at most 512";
 /// The length of a service token.
 const SERVICE_TOKEN_CHARS: RangeInclusive<usize> = 20..=512;
-/// The rule for a credential, for error messages.
+/// The rule for credentials, for error messages.
 pub const CREDENTIAL_RULE: &str = "one line of 1 to 8192 letters, digits and ASCII signs, without spaces";
 /// Maximum length of a credential.
 const MAX_CREDENTIAL_BYTES: usize = 8_192;
 
-/// Returns the master key: from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`), else
-/// from `file`, else a new one, which is written to `file`.
+/// Returns the master key from the environment (`env_base64`, the value of `TOLLKEEPER_MASTER_KEY`) or from
+/// `file`. If neither exists, a new key is written to `file`.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -50,7 +50,7 @@ pub fn load_or_create_master_key(
     key_from_file(&content, "master key", file)
 }
 
-/// Returns the master key that is being replaced, if one is configured: from the environment or from `file`,
+/// Returns the master key that is being replaced, if one is configured, from the environment or from `file`,
 /// which must exist.
 ///
 /// # Errors
@@ -83,8 +83,8 @@ fn key_from_file(content: &[u8], what: &str, file: &Path) -> Result<[u8; SECRET_
     })
 }
 
-/// Returns the service token: the `configured` one, else from `file`, else a new one (`svc_` and 43 base62
-/// characters), which is written to `file` with a newline.
+/// Returns the `configured` service token or the token in `file`. If neither exists, a new token (`svc_` and
+/// 43 base62 characters) is written to `file` with a newline.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -104,7 +104,8 @@ pub fn load_or_create_service_token(
         .map_err(|problem| format!("service token file {}: expected {problem}", file.display()))
 }
 
-/// Returns the token of the first account from `file`, else a new one, which is written to `file` with a newline.
+/// Returns the token of the first account from `file`. If the file doesn't exist, a new token is written to
+/// it with a newline.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -116,7 +117,7 @@ pub fn load_or_create_first_account_token(file: &Path, random: &Random) -> Resul
     })
 }
 
-/// Returns the token of the first account from `file`; `None` without the file, or without a token in it.
+/// Returns the token of the first account from `file`; `None` if the file doesn't exist or contains no token.
 ///
 /// # Errors
 /// A sentence for the operator.
@@ -134,12 +135,12 @@ fn first_account_token(content: &[u8]) -> Option<MailToken> {
     std::str::from_utf8(content).ok().and_then(|text| MailToken::parse(text.trim_end()))
 }
 
-/// Reads a token for the service listener.
+/// Checks a token for the service listener.
 ///
 /// # Errors
 /// [`SERVICE_TOKEN_RULE`].
 pub fn service_token(text: &str) -> Result<Secret, &'static str> {
-    // The token is sent in a header (RFC 6750, section 2.1), which doesn't take other characters.
+    // The token is sent in a header (RFC 6750, section 2.1), which doesn't allow other characters.
     if !SERVICE_TOKEN_CHARS.contains(&text.len()) || !text.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(SERVICE_TOKEN_RULE);
     }
@@ -158,10 +159,10 @@ pub fn read_credential(file: &Path) -> Result<(Secret, Option<String>), String> 
         .map_err(failed)?
         .map(|mode| format!("the file {name} is open to other users (mode {mode:o}): `chmod 600` it"));
     let mut content = String::new();
-    // Allows a line end of up to two bytes, plus one byte to detect content that is too long.
+    // The limit allows a line end of up to two bytes, plus one byte to detect content that is too long.
     let most = u64::try_from(MAX_CREDENTIAL_BYTES).unwrap_or(u64::MAX).saturating_add(3);
     match opened.take(most).read_to_string(&mut content) {
-        // Content that isn't UTF-8 isn't a credential.
+        // Content that isn't UTF-8 is treated as empty, which is invalid.
         Err(error) if error.kind() == ErrorKind::InvalidData => content.clear(),
         read => drop(read.map_err(failed)?),
     }
@@ -170,7 +171,7 @@ pub fn read_credential(file: &Path) -> Result<(Secret, Option<String>), String> 
     secret.map(|secret| (secret, warning)).map_err(|rule| format!("the file {name} must contain {rule}"))
 }
 
-/// Reads a credential for another server.
+/// Checks a credential for another server.
 ///
 /// # Errors
 /// [`CREDENTIAL_RULE`].
@@ -183,7 +184,7 @@ pub fn credential(text: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(text))
 }
 
-/// Reads 32 bytes in base64, standard or URL-safe, with or without padding.
+/// Decodes 32 bytes from base64, standard or URL-safe, with or without padding.
 pub fn key_from_base64(text: &[u8]) -> Option<[u8; SECRET_BYTES]> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let alphabets = [&alphabet::STANDARD, &alphabet::URL_SAFE];
@@ -206,7 +207,7 @@ fn read_or_create(file: &Path, what: &str, new: &[u8], random: &Random) -> Resul
     if create(file, new, random).map_err(failed)? {
         tracing::info!(file = %file.display(), "created a new {what}");
     }
-    // If another process was first, its secret is used.
+    // If another process has created the file first, its secret is used.
     read(file, what).map_err(failed)
 }
 
@@ -223,7 +224,7 @@ fn read(file: &Path, what: &str) -> std::io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the mode of a file that is open to other users.
+/// Returns the mode of a file if other users can access it.
 fn open_mode(file: &File) -> std::io::Result<Option<u32>> {
     let mode = file.metadata()?.permissions().mode() & 0o777;
     Ok((mode & 0o077 != 0).then_some(mode))

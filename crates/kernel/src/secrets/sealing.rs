@@ -1,9 +1,9 @@
-//! Sealing: authenticated encryption under the master key, for secrets in the database.
+//! Sealing: authenticated encryption with the master key, for secrets in the database.
 //!
-//! AES-256-GCM (NIST SP 800-38D). A sealed secret is one format byte, a nonce of 12 random bytes, the
-//! ciphertext and a tag of 16 bytes. The format byte and the associated text are also authenticated, so that a
-//! sealed secret can't be moved to another row. Random nonces are safe for 2^32 encryptions per key (NIST SP
-//! 800-38D, section 8.3).
+//! The cipher is AES-256-GCM (NIST SP 800-38D). A sealed secret consists of one format byte, a nonce of 12
+//! random bytes, the ciphertext and a tag of 16 bytes. The format byte and the associated text are also
+//! authenticated, so that a sealed secret can't be moved to another row. Random nonces are safe for 2^32
+//! encryptions per key (NIST SP 800-38D, section 8.3).
 
 use std::fmt;
 
@@ -15,15 +15,16 @@ use crate::random::Random;
 
 const FORMAT: u8 = 1;
 
-/// Seals under the master key, and opens secrets sealed under it or under the previous master key.
+/// A sealer, which seals with the master key, and opens secrets sealed with it or with the previous master
+/// key.
 pub struct Sealer {
     key: Option<LessSafeKey>,
     previous: Option<LessSafeKey>,
     derivation: hmac::Key,
 }
 
-/// A key for one purpose, derived from the master key: the same on every server with that key and after every
-/// restart.
+/// A key for one purpose, derived from the master key. It is the same on every server with that key and after
+/// every restart.
 #[derive(Clone)]
 pub struct DerivedKey(hmac::Key);
 
@@ -48,7 +49,7 @@ impl fmt::Debug for DerivedKey {
 pub enum SealError {
     /// The format byte is missing or unknown.
     UnknownFormat,
-    /// The sealed secret was changed, cut, or sealed under another master key or associated text.
+    /// The sealed secret was changed, truncated, or sealed with another master key or associated text.
     NotAuthentic,
     /// The text is longer than the cipher allows.
     TooLong,
@@ -70,7 +71,7 @@ impl fmt::Display for SealError {
 impl std::error::Error for SealError {}
 
 impl From<SealError> for Error {
-    /// Always an internal error.
+    /// Converts the error to an internal error.
     fn from(error: SealError) -> Self {
         Self::internal(format_args!("sealed secret: {error}"))
     }
@@ -84,23 +85,23 @@ impl fmt::Debug for Sealer {
 
 impl Sealer {
     pub fn new(key: [u8; 32]) -> Self {
-        // ring refuses only keys of another length, which the type rules out.
+        // ring refuses only keys of another length, which the type prevents.
         Self { key: cipher(&key), previous: None, derivation: hmac::Key::new(hmac::HMAC_SHA256, &key) }
     }
 
-    /// Derives a key for a purpose. A different master key derives a different one.
+    /// Derives a key for a purpose. A different master key results in a different key.
     pub fn derive(&self, purpose: &str) -> DerivedKey {
         let seed = hmac::sign(&self.derivation, format!("tollkeeper derived key: {purpose}").as_bytes());
         DerivedKey(hmac::Key::new(hmac::HMAC_SHA256, seed.as_ref()))
     }
 
-    /// Adds a previous key, which only opens and never seals, while the master key is being replaced.
+    /// Adds a previous key, which is only used to open secrets, while the master key is being replaced.
     #[must_use]
     pub fn with_previous(self, previous: [u8; 32]) -> Self {
         Self { previous: cipher(&previous), ..self }
     }
 
-    /// Seals a secret of the previous key under the master key; `None` if it already is.
+    /// Reseals a secret with the master key. Returns `None` if it is already sealed with that key.
     ///
     /// # Errors
     /// Neither key opens it.
@@ -117,8 +118,8 @@ impl Sealer {
         }
     }
 
-    /// Seals `plain`. The text `associated` names the place where it is kept, for instance by the id of the
-    /// row, and is needed to open it.
+    /// Seals `plain`. The text `associated` identifies where the secret is stored, for instance by the id of
+    /// the row, and is needed to open it.
     ///
     /// # Errors
     /// [`SealError::TooLong`] if `plain` is longer than GCM allows (64 GiB).

@@ -1,8 +1,8 @@
 //! Mail tokens: the secrets in verification, reset and invitation links
 //! (docs/contract/accounts.md#mail-tokens).
 //!
-//! A token is 32 random bytes as base64url. Only its hash is stored, so that a stolen database reveals no
-//! link.
+//! A token is 32 random bytes as base64url. Only its hash is stored, so that a stolen database doesn't reveal
+//! any link.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::random::Random;
 use crate::secrets::{SECRET_BYTES, sha256};
 
-/// Characters of a token: 32 bytes in base64url without padding.
+/// The number of characters of a token: 32 bytes in base64url without padding.
 pub const TOKEN_CHARS: usize = 43;
 
 /// A mail token.
@@ -20,13 +20,13 @@ pub const TOKEN_CHARS: usize = 43;
 pub struct MailToken(String);
 
 impl MailToken {
-    /// A new token with 256 random bits.
+    /// Returns a new token with 256 random bits.
     pub fn generate(random: &Random) -> Self {
         let secret: [u8; SECRET_BYTES] = random.bytes();
         Self(URL_SAFE_NO_PAD.encode(secret))
     }
 
-    /// Reads a token in the form of [`MailToken::generate`]; `None` for anything else.
+    /// Parses a token in the form of [`MailToken::generate`]. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != TOKEN_CHARS {
             return None;
@@ -35,12 +35,12 @@ impl MailToken {
         Some(Self(text.to_owned()))
     }
 
-    /// SHA-256 of the text, as stored in the database.
+    /// Returns the SHA-256 of the text, as stored in the database.
     pub fn hash(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
 
-    /// The text, which goes into the e-mail and nowhere else.
+    /// Returns the text, which may be used only in the e-mail.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -75,7 +75,7 @@ mod tests {
             "A".repeat(42),
             "A".repeat(44),
             "A".repeat(1 << 20),
-            // The last character holds four bits: its low two must be zero.
+            // The last character has only four significant bits. Its two low bits must be zero.
             format!("{}B", "A".repeat(42)),
             format!("{}=", "A".repeat(42)),
             format!("{}+", "A".repeat(42)),
