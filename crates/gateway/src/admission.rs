@@ -207,7 +207,7 @@ pub(crate) async fn admit<'a>(
     let model = current.find_any(&request.model).or_else(|| catalog.find_any(&request.model));
     let model = model.cloned().ok_or(Code::ModelNotFound)?;
     let max_tokens = checked.max_tokens().unwrap_or(model.max_tokens);
-    // A limit added here must be one that the model's server accepts.
+    // A limit that the gateway adds must be one that the model's server accepts.
     let context = model.context_length.filter(|_| is_limit_ours(&request, &model));
     let max_tokens = context.map_or(max_tokens, |context| max_tokens.min(context));
     let answers = if request.operation.limit().is_some() { request.generated } else { 0 };

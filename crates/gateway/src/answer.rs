@@ -1,7 +1,7 @@
 //! Answers of upstreams, prepared for the client, and their usage.
 //!
-//! * [`StreamCleaner`] counts the events of a stream, and removes what the client didn't ask for.
-//! * [`PlainAnswer`] does the same with an answer that isn't a stream.
+//! * [`StreamCleaner`] counts the events of a stream, and removes data that the client didn't request.
+//! * [`PlainAnswer`] does the same for an answer that isn't a stream.
 
 pub(crate) mod chunk;
 mod messages;

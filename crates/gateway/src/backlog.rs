@@ -29,7 +29,7 @@ pub(crate) struct Backlog {
     /// The bytes that the client has taken so far.
     taken: usize,
     bound: Arc<SharedBound>,
-    /// The memory of small pieces; large ones have memory of their own.
+    /// The memory of small pieces. Large pieces have separate memory.
     memory: Permit,
     /// The total size of the small pieces.
     small_bytes: usize,
@@ -46,7 +46,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Notes the bytes that a client has taken. `has_room`: more may be read for it.
+    /// Begins or ends the watch of a client, depending on its backlog. `has_room` is `true` if more may be
+    /// read for it.
     pub(crate) fn note(&mut self, now: Instant, backlog: &Backlog, has_room: bool) {
         if backlog.is_empty() {
             self.watched = None;
@@ -72,7 +73,7 @@ impl Pace {
     }
 }
 
-/// The client has stopped taking its stream.
+/// The error for a client that has disconnected from its stream.
 #[derive(Debug)]
 pub(crate) struct ClientLeft;
 

@@ -195,7 +195,7 @@ impl From<String> for ReadError {
 pub(crate) enum NoMemory {
     /// More is needed than the holder can ever get.
     TooMuch,
-    /// Other calls use it.
+    /// Other calls use the memory.
     Busy,
 }
 
@@ -208,8 +208,8 @@ async fn take(memory: &mut Permit, capacity: usize) -> Result<bool, ReadError> {
     }
 }
 
-/// Takes this much memory once it is free. Meanwhile the answer stays at the upstream, which has its own
-/// deadline.
+/// Waits until this much memory is free, and takes it. Meanwhile, the rest of the answer isn't read. The call
+/// has a separate deadline.
 ///
 /// # Errors
 /// The holder can never get that much, or doesn't get it in time.
@@ -232,7 +232,7 @@ pub(crate) async fn wait_to_grow(memory: &mut Permit, length: usize) -> Result<(
     wait_for_memory(memory, grown(length) + PIECE_BYTES).await
 }
 
-/// An answer with its memory, until its last byte is written.
+/// An answer that holds its memory until its last byte is written.
 struct HeldAnswer {
     body: Bytes,
     _memory: Permit,

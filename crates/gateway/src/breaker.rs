@@ -28,7 +28,7 @@ struct Pause {
 /// A change of a breaker that is reported to the operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    /// The upstream isn't called for this long, in milliseconds.
+    /// The upstream isn't called for this duration, in milliseconds.
     Opened { pause_ms: i64 },
     /// The upstream answers again.
     Closed,

@@ -49,8 +49,8 @@ pub enum AnswerBody {
 /// Makes a model call. The client has left if the future is dropped.
 ///
 /// # Errors
-/// 400 for a request that can't be read, the refusals of [`billing::decision::decide`], and failures of
-/// upstreams before the answer has begun.
+/// 400 for an invalid request, the refusals of [`billing::decision::decide`], and failures of upstreams
+/// before the answer has begun.
 pub async fn call(gateway: &Gateway, call: ModelCall) -> Result<Answer, Error> {
     let (request, memory) = read_request(gateway, &call).await?;
     let open = gateway.open_call();
@@ -135,7 +135,7 @@ async fn serve(
         }
         Some(Ok(Opened::Stream { relay, is_demo, .. })) => {
             let sender = client.stream(|events| begun(is_demo, AnswerBody::Stream(events)));
-            // The prompt may be large, and the stream long.
+            // The request is dropped early, because the prompt may be large and the stream may be long.
             drop((admitted, call, ids, memory));
             Box::pin(relay.run(&gateway, hold, sender, record)).await;
         }

@@ -1,4 +1,5 @@
-//! The tokens used by an upstream: the counts that it reports, or estimates where it reports none.
+//! The tokens used by an upstream: the counts that it reports, or estimates for counts that it doesn't
+//! report.
 //!
 //! | received | charged |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | a `usage` object with one readable count | that count, and an estimate of the other |
 //! | no `usage` object | an estimate: a token for each event with text, or the tokens of the text if they are more |
 //!
-//! A `usage` object may come without choices, next to a choice, or inside one; the module `usage` reads every
-//! form. Counts that are larger than the visible text are accepted, because hidden reasoning is normal.
+//! A `usage` object may arrive without choices, next to a choice, or inside one; the module `usage` reads
+//! every form. Counts that are larger than the visible text are accepted, because hidden reasoning is normal.
 //! Nothing exceeds the [`Bounds`] of the call.
 //!
 //! The parts of both counts, and searches, are the components that have prices
@@ -66,7 +67,7 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Returns these counts without zeros, which count nothing.
+    /// Returns these counts. Zeros are treated as missing.
     pub(crate) fn new(
         prompt: Option<i64>,
         completion: Option<i64>,
@@ -123,7 +124,7 @@ impl Usage {
         self.settle_within(bounds.counted_prompt_tokens, bounds)
     }
 
-    /// Returns the charge for a prompt whose tokens are estimated here.
+    /// Returns the charge for a prompt whose tokens the gateway has estimated.
     pub fn settle_estimate(self, bounds: Bounds) -> Settled {
         Settled { estimated: true, ..self.settle_within(bounds.reserved_prompt_tokens, bounds) }
     }
@@ -147,7 +148,7 @@ fn known_parts(said: &ReportedParts) -> Parts {
     said.fold(Parts::default(), |parts, (part, quantity)| parts.with(part, quantity))
 }
 
-/// Returns parts with the searches found in an answer, if they are more than its usage reports.
+/// Returns parts with the searches found in an answer, if these are more than the usage reports.
 pub(crate) fn with_searches(parts: ReportedParts, searches: i64) -> ReportedParts {
     let searches = Some(searches).filter(|searches| *searches > 0);
     parts.with(Component::Search, parts.get(Component::Search).max(searches))

@@ -65,8 +65,8 @@ struct Request {
     encoding_format: Option<String>,
 }
 
-/// Answers the body of a request. Vectors have the dimension of the model, unless the request sets another
-/// one. Returns `None` if the body can't be read.
+/// Returns the answer to the body of a request. Vectors have the dimension of the model, unless the request
+/// sets another one. Returns `None` if the body can't be read.
 pub(crate) fn answer(
     operation: Operation,
     body: &[u8],

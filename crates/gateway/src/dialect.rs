@@ -14,7 +14,7 @@ pub struct Dialect {
     pub is_provider: bool,
     /// `true` for the upstream within this process.
     pub is_demo: bool,
-    /// The path of its health check, from the root of the server.
+    /// The path of the health check, from the root of the server.
     pub health_path: Option<&'static str>,
     /// The path below the upstream's URL that counts the tokens of a message's prompt.
     pub prompt_count_path: Option<&'static str>,

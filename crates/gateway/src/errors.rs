@@ -95,7 +95,7 @@ fn detail(value: &[u8]) -> Option<String> {
 fn presentable(text: &str, mut secrets: Vec<&str>) -> Option<String> {
     let visible = text.chars().filter_map(|character| match character {
         '\n' | '\r' | '\t' => Some(' '),
-        // Marks that reorder a line, or that are invisible, could also split an address.
+        // Marks that are invisible or reorder text are removed, because they could also split an address.
         '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'

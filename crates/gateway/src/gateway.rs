@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     balances: SeenBalances,
 }
 
-/// A call that isn't settled yet, until it is dropped.
+/// A call that isn't settled yet. It counts as open until this value is dropped.
 pub(crate) struct OpenCall(Gateway);
 
 impl Gateway {

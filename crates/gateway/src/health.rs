@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout of a request for the models.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Checks the upstreams of the current catalog, forever.
+/// Checks the upstreams of the current catalog periodically, forever.
 pub async fn watch(gateway: Gateway) {
     loop {
         check_all(&gateway).await;
@@ -99,7 +99,7 @@ struct ListedModel {
 
 #[derive(Default)]
 struct ModelMeta {
-    /// The context of each of its slots.
+    /// The context of each slot of the server.
     n_ctx: Context,
 }
 

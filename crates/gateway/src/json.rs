@@ -189,7 +189,7 @@ impl Object {
     }
 }
 
-/// Reads a value as laxly as [`Object::read_lax`] reads a text; `None` if it can't be read.
+/// Parses a value with the laxity of [`Object::read_lax`]; returns `None` if it can't be parsed.
 pub(crate) fn read_lax_value<T: for<'a> Deserialize<'a>>(value: &[u8]) -> Option<T> {
     let strict = serde_json::from_slice(value);
     strict.ok().or_else(|| serde_json::from_slice(&lax::readable(value, Laxity::Everything)?).ok())
@@ -234,7 +234,7 @@ fn end_of_string(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// Notes members while reading an object.
+/// A visitor that notes the members of an object.
 struct Reader<'a, T> {
     text: &'a str,
     names: &'static [&'static str],

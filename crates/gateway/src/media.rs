@@ -40,7 +40,7 @@ const MAX_LOADS: usize = 64;
 /// Maximum number of characters of a URL.
 const MAX_URL_CHARS: usize = 8_192;
 
-/// Loads media.
+/// A loader of remote media.
 pub struct MediaLoader {
     dialer: Dialer,
     places: Arc<SharedBound>,
@@ -48,10 +48,10 @@ pub struct MediaLoader {
 
 /// The content loaded from a URL.
 struct Content {
-    /// The media type without parameters: `image/png`.
+    /// The media type without parameters, such as `image/png`.
     media_type: String,
     bytes: Vec<u8>,
-    /// The memory of the bytes.
+    /// The memory that the bytes occupy.
     _memory: Permit,
 }
 

@@ -1,4 +1,4 @@
-//! Names of JSON members, compared as a lenient JSON parser would compare them.
+//! Names of JSON members, compared in the way of lenient JSON parsers.
 //!
 //! Go's `encoding/json` accepts a name in any case, even with characters of other scripts that fold to an
 //! ASCII letter, and uses the last of several members. Other case-insensitive parsers accept a few more
@@ -76,7 +76,7 @@ pub(crate) fn misspelled(within: &str, name: &str, meant: &str) -> Error {
     unsupported(format!("{within}{name}"), message)
 }
 
-/// Returns 400 `unsupported_parameter`.
+/// Returns the error 400 `unsupported_parameter`.
 pub(crate) fn unsupported(param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Error {
     let mut error = Error::new(Code::UnsupportedParameter).message(message);
     error.param = Some(param.into());

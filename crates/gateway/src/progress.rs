@@ -41,7 +41,7 @@ impl Progress {
     }
 }
 
-/// Extends the reservation of a call, four times per lifetime of a reservation.
+/// The extensions of a call's reservation, four per lifetime of a reservation.
 pub(crate) struct Extensions {
     billing: Billing,
     call_id: ModelCallId,

@@ -93,7 +93,7 @@ const RESPONSE_NAMES: &[&str] = &[
     "cache_salt",
 ];
 /// The members of a request for a response that refer to a conversation or a prompt stored at an upstream.
-/// The gateway knows neither its number of tokens nor its owner.
+/// The gateway can determine neither its number of tokens nor its owner.
 const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
 /// The members of `stream_options` that are forwarded. Other members could change how an upstream counts
@@ -339,7 +339,7 @@ impl ModelRequest {
         rest.get(..MAX_BYTES).unwrap_or(rest)
     }
 
-    /// Fails if an upstream of this dialect doesn't have the operation, or would count only one of several
+    /// Fails if an upstream of this dialect doesn't support the operation, or would count only one of several
     /// answers.
     ///
     /// # Errors
@@ -408,7 +408,7 @@ const fn names(operation: Operation) -> &'static [&'static str] {
     }
 }
 
-/// Returns a body that was already read as text.
+/// Returns a body that has already been parsed, as a string.
 fn text_of(body: &Bytes) -> Result<&str, Error> {
     std::str::from_utf8(body).map_err(|error| refuse(JsonError::NotUtf8 { at: error.valid_up_to() }))
 }

@@ -32,7 +32,7 @@ impl std::error::Error for TooLong {}
 /// An event: everything up to and including a blank line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The bytes as they arrived.
+    /// The unchanged bytes of the event.
     pub bytes: Bytes,
     /// The lines of `data:`, joined by LF; `None` if the event has no such line, like a comment.
     pub data: Option<Bytes>,
@@ -53,9 +53,9 @@ impl Default for Framer {
 /// A parser that splits a body into frames.
 #[derive(Debug)]
 pub struct Framer {
-    /// The beginning of the current event, from pieces that have ended.
+    /// The beginning of the current event, from earlier pieces.
     carried: Vec<u8>,
-    /// The pieces that follow.
+    /// The pieces after the carried bytes.
     pieces: VecDeque<Bytes>,
     scanner: Scanner,
     has_started: bool,

@@ -37,8 +37,8 @@ use reader::{NO_MEMORY, Reader};
 /// Maximum number of pieces in the channel to a client. Pieces that don't fit wait in the client's
 /// [`Backlog`]. A piece has the events of one read from the upstream.
 const MAX_WAITING_PIECES: usize = 4;
-/// Minimum time that a client gets to receive the rest of its stream, and again for the last event, once its
-/// call is settled.
+/// The minimum time for sending the rest of a stream once its call is settled, and the timeout for sending
+/// its last event.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The time between two comments.

@@ -9,7 +9,7 @@ use crate::json::{JsonError, Object};
 use crate::lenient::{Gather, Lenient, Name};
 use crate::revealing_names::with_revealing_names;
 
-/// The members of an answer, streamed or plain, that are read besides `choices`.
+/// The members of an answer, streamed or plain, that are read in addition to `choices`.
 const NAMES: &[&str] = with_revealing_names!["model", "usage", "service_tier", "timings", "error", "object"];
 
 /// A chunk of a streamed answer, or a whole answer.

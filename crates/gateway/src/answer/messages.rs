@@ -67,8 +67,8 @@ impl StreamCleaner {
         Cleaned::Forward(edited(frame, &edit))
     }
 
-    /// Replaces the usage of an event, or of its message, with one without cached tokens, if they are hidden
-    /// from the client.
+    /// Removes cached tokens from the `usage` object of an event or of its message, if they are hidden from
+    /// the client.
     fn hide_cached(&self, object: &Object, edit: &mut Edit<'_>) {
         if let Some(usage) =
             object.get("usage").filter(|usage| self.options.hides_cached && *usage != b"null")

@@ -155,7 +155,7 @@ fn read_partial(value: &[u8], operation: Operation) -> Partial {
     }
 }
 
-/// The body of an answer.
+/// The parsed body of an answer.
 struct Parsed {
     object: Object,
     usage: Option<Usage>,

@@ -27,7 +27,7 @@ pub(super) struct AnswerOptions {
     has_usage: bool,
     has_continuous_usage: bool,
     has_timings: bool,
-    /// `true` if the client mustn't learn how many tokens came from a cache.
+    /// `true` if cached tokens are hidden from the client.
     pub(super) hides_cached: bool,
 }
 
@@ -73,7 +73,7 @@ pub enum Cleaned {
     Invalid,
 }
 
-/// Counts the events of a stream, and removes what the client didn't ask for.
+/// A cleaner, which counts the events of a stream, and removes data that the client didn't request.
 #[derive(Debug)]
 pub struct StreamCleaner {
     operation: Operation,
@@ -150,7 +150,7 @@ impl StreamCleaner {
         }
     }
 
-    /// Handles `[DONE]`, which ends streams of chunks and means nothing in other streams.
+    /// Handles `[DONE]`, which ends streams of chunks and has no meaning in other streams.
     fn done(&mut self, frame: &Frame) -> Cleaned {
         if !self.operation.has_chunks() {
             return Cleaned::Drop;

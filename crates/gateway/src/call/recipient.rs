@@ -33,11 +33,11 @@ pub(super) enum Recipient {
 }
 
 impl Recipient {
-    /// Waits for the beginning of the answer. If that takes long, the client's answer begins with comments,
-    /// so that no proxy in between considers the connection dead.
+    /// Waits for the beginning of the answer. If it takes long, the client's answer begins with comments, so
+    /// that proxies don't consider the connection dead.
     ///
-    /// Returns `None` if the client has left and the answer isn't awaited: no upstream has the call, or the
-    /// one that has it doesn't report usage after a disconnect.
+    /// Returns `None` if the client has left and the answer isn't awaited: no upstream has the request, or
+    /// the upstream doesn't report usage after a disconnect.
     pub(super) async fn wait_for(
         &mut self,
         mut opening: Pin<Box<impl Future<Output = Result<Opened, Error>>>>,

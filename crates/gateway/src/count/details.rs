@@ -153,7 +153,7 @@ impl<'de> Gather<'de> for Details {
     }
 }
 
-/// vLLM's tokens of media in a prompt.
+/// vLLM's token counts of media in a prompt.
 #[derive(Default)]
 struct ByMedium {
     audio: Option<i64>,
@@ -192,7 +192,7 @@ impl<'de> Gather<'de> for Searches {
     }
 }
 
-/// The split of the tokens written to Anthropic's cache by how long they are kept.
+/// The tokens written to Anthropic's cache, split by the time for which they are kept.
 #[derive(Default)]
 pub(super) struct CacheCreation {
     minutes_5: Option<i64>,
@@ -234,7 +234,7 @@ impl Gather<'_> for Tier {
     }
 }
 
-/// Reads the `service_tier` of an answer; `None` if it names none.
+/// Reads the `service_tier` of an answer; returns `None` if the value isn't a string.
 pub(crate) fn service_tier(value: &[u8]) -> Option<ServiceTier> {
     serde_json::from_slice::<Lenient<Tier>>(value).ok().and_then(|Lenient(Tier(tier))| tier)
 }

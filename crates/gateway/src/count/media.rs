@@ -30,7 +30,7 @@ const UNKNOWN_IMAGE_TOKENS: i64 = 765;
 const PIXELS_PER_TOKEN: usize = 750;
 const AUDIO_TOKENS_PER_S: i64 = 20;
 const VIDEO_TOKENS_PER_S: i64 = 250;
-/// The bytes of a second of compressed audio, and of a video.
+/// The assumed number of bytes of a second of compressed audio, and of a second of video.
 const AUDIO_BYTES_PER_S: i64 = 16_000;
 const VIDEO_BYTES_PER_S: i64 = 250_000;
 /// The assumed length of remote audio and videos.
@@ -41,7 +41,7 @@ const PAGE_TOKENS: i64 = 1_500;
 /// before the size.
 const MAX_HEADER_CHARS: usize = 64 << 10;
 
-/// Accepts base64 with or without padding.
+/// A base64 engine that accepts input with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -50,7 +50,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl MediaKind {
-    /// Returns the approximate number of tokens. `content` is a data URL, base64, or an address.
+    /// Returns the approximate number of tokens. `content` is a data URL, base64, or a URL.
     pub(crate) fn tokens(self, content: &str) -> TextTokens {
         let Some(data) = Data::of(content) else { return TextTokens::new(self.unknown_tokens()) };
         match self {
@@ -68,7 +68,7 @@ impl MediaKind {
         }
     }
 
-    /// Returns the tokens of a medium whose content isn't known.
+    /// Returns the tokens of media whose content isn't known.
     const fn unknown_tokens(self) -> i64 {
         match self {
             Self::Image => UNKNOWN_IMAGE_TOKENS,
@@ -136,7 +136,7 @@ impl<'a> Data<'a> {
         (!content.is_empty() && !is_address).then_some(Self { media_type: "", base64: content })
     }
 
-    /// The number of bytes.
+    /// Returns the approximate number of bytes.
     fn length(&self) -> i64 {
         i64::try_from(self.base64.len() / 4).unwrap_or(i64::MAX).saturating_mul(3)
     }

@@ -1,4 +1,4 @@
-//! Readers of JSON that estimate the tokens of what they read.
+//! JSON deserializers that estimate the tokens of the values that they read.
 
 use std::marker::PhantomData;
 

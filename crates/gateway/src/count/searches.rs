@@ -7,8 +7,8 @@ use crate::lenient::{Gather, Lenient, Name};
 /// The type of a search item.
 const CALL: &str = "web_search_call";
 
-/// Finished searches: an item of a response's output, or all of them. An item that opens a page or searches
-/// within a page isn't counted, because OpenAI charges only for searches.
+/// The number of finished searches in an item of a response's output, or in all items. An item that opens a
+/// page or searches within a page isn't counted, because OpenAI charges only for searches.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Searches(i64);
 

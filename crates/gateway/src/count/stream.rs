@@ -119,7 +119,7 @@ enum Counted {
     Choice,
 }
 
-/// Counts the tokens of a stream as events arrive.
+/// A counter of the tokens of a stream, which is updated as events arrive.
 #[derive(Clone, Debug)]
 pub struct StreamCounter {
     /// The number of requested choices.
@@ -260,7 +260,7 @@ impl StreamCounter {
         self.service_tier
     }
 
-    /// Counts searches that were finished.
+    /// Adds finished searches.
     pub(crate) fn add_searches(&mut self, searches: Searches) {
         self.searches = self.searches.saturating_add(searches.count());
     }
@@ -298,8 +298,8 @@ impl StreamCounter {
         self.awaits_usage = false;
     }
 
-    /// Returns `true` if the upstream has counted every prompt and everything that it has generated: all text
-    /// received and, once the client has left, the tokens without visible text before that.
+    /// Returns `true` if the upstream has counted every prompt and all generated tokens: all received text
+    /// and, if the client has left before any text, the earlier tokens without visible text.
     pub fn is_counted(&self) -> bool {
         let has_all = match self.last {
             None => false,
@@ -333,7 +333,7 @@ impl StreamCounter {
         self.finished.len() >= self.choices
     }
 
-    /// Returns whether the answer is complete: the stream has its end, and every choice that has begun has a
+    /// Returns whether the answer is complete: the stream has ended, and every choice that has begun has a
     /// finish reason. Some servers generate only one answer, no matter how many are requested.
     pub fn is_complete(&self) -> bool {
         self.is_done && !self.finished.is_empty() && self.finished.len() == self.begun.len()

@@ -16,7 +16,7 @@ fn usage(prompt: i64, completion: i64, cached: Option<i64>) -> Usage {
     }
 }
 
-/// Returns a `usage` object without parts, which have tests of their own.
+/// Returns usage without parts, which have separate tests.
 fn without_parts(usage: Option<Usage>) -> Option<Usage> {
     usage.map(|usage| Usage { parts: ReportedParts::default(), ..usage })
 }
@@ -150,8 +150,8 @@ fn usage_of_embeddings_is_read() {
     }
 }
 
-/// The counts next to Anthropic's iterations don't include those that compact the conversation, which are
-/// billed.
+/// The counts next to Anthropic's iterations don't include iterations that compact the conversation, which
+/// are billed, too.
 #[test]
 fn iterations_of_a_message_are_charged() {
     let total = |text: &str| MessageUsage::read(text.as_bytes()).total();
@@ -299,7 +299,7 @@ fn running_usage_counts_at_a_cut() {
     assert_eq!(settled(1, &[role, &text(0, "a", ""), &text(0, "b", "")]), (9, 2, None, true));
     // Eleven letters are 2.53 tokens.
     assert_eq!(settled(1, &[chunks[1], &text(0, "abcdefghijk", "")]), (9, 7, None, true));
-    // A `usage` object with the last finish reason, as some servers send it, covers the whole.
+    // A `usage` object with the last finish reason, as some servers send it, covers the whole answer.
     let last = STOP.replace("]}", &format!("]{}}}", running(9, 700)));
     assert_eq!(settled(1, &[&text(0, "a", ""), &last]), (9, 700, None, false));
     // Timings of llama.cpp.

@@ -1,6 +1,6 @@
 //! Readers of token counts, in all forms that servers send.
 //!
-//! | place or count | members |
+//! | source or count | members |
 //! |---|---|
 //! | chats, completions, embeddings | `prompt_tokens`, `completion_tokens`, `total_tokens` |
 //! | responses | `input_tokens`, `output_tokens`, `total_tokens` |

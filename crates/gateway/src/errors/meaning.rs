@@ -1,4 +1,4 @@
-//! The meaning of an upstream's error: its status, and whether its code is known to clients.
+//! The meaning of an upstream's error, and the error that the client gets.
 
 use hyper::body::Bytes;
 use kernel::error::{Code, Error};
@@ -82,7 +82,8 @@ pub struct UpstreamError {
 }
 
 impl UpstreamError {
-    /// Reads the body of an error, or an event with one. `secrets` are as for [`message`](super::message).
+    /// Reads the body of an error, or an event with one. `secrets` is the same as for
+    /// [`message`](super::message).
     pub fn read<S: AsRef<str>>(body: &Bytes, secrets: &[S]) -> Self {
         const NAMES: &[&str] = &["error", "type", "code", "param", "status"];
         let message = super::message(body, secrets);
@@ -95,7 +96,8 @@ impl UpstreamError {
         if let Some(Lenient(members)) = inner {
             found.add(members);
         }
-        // The event of a failed response, and flat forms of older servers.
+        // In the event of a failed response and in flat forms of older servers, the members are outside of
+        // `error`.
         let outer = serde_json::from_slice::<Lenient<Members>>(object.readable());
         found.add(outer.map_or_else(|_| Members::default(), |Lenient(members)| members));
         found
@@ -181,7 +183,7 @@ impl UpstreamError {
     }
 }
 
-/// The members of an error that show its meaning.
+/// The members of an error that determine its meaning.
 #[derive(Default)]
 struct Members {
     code: Option<String>,

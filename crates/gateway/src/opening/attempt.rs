@@ -53,7 +53,7 @@ pub(super) struct Times {
 /// The beginning of a stream.
 enum First {
     Event(Box<Relay>),
-    /// An error that names an added field that the upstream doesn't accept, with the fields to add instead.
+    /// An error about an injected field that the upstream doesn't accept, with the fields to inject next.
     FieldRefused(Place, Injection),
 }
 
@@ -122,8 +122,8 @@ impl Attempt<'_> {
         self.transport.probe_outcomes().injection(operation, &self.route.model, now_ms)
     }
 
-    /// Sends the request until a response begins successfully. Returns its body, and the fields added to the
-    /// request.
+    /// Sends the request, with adjusted fields if necessary, until a response begins successfully. Returns
+    /// its body, and the fields added to the request.
     async fn begin(&self, mut inject: Injection) -> Result<(UpstreamBody, Injection), Failure> {
         let mut limit = None;
         loop {
@@ -150,7 +150,7 @@ impl Attempt<'_> {
         learning::after_refusal(field, sent, learned, self.transport.dialect())
     }
 
-    /// Reads a stream to its first event, which may be an error.
+    /// Reads a stream up to its first event, which may be an error.
     async fn read_first(
         &self,
         body: UpstreamBody,

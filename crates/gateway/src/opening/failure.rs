@@ -1,4 +1,4 @@
-//! Failed attempts, by the status of an upstream's refusal.
+//! Failed attempts, classified by the status of an upstream's refusal.
 
 use crate::errors::UpstreamError;
 use kernel::error::{Code, Error};
@@ -6,7 +6,7 @@ use kernel::error::{Code, Error};
 /// A failed attempt.
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// `true` if another upstream may be asked.
+    /// `true` if another upstream may be tried.
     pub(super) may_move_on: bool,
     pub(super) verdict: Verdict,
     /// The refusal of the upstream. It is logged only if the attempt fails because of it, since the upstream
@@ -35,7 +35,7 @@ pub(super) enum Fault {
     Account,
 }
 
-/// The state of an upstream, as far as a failed attempt shows it.
+/// The state of an upstream, derived from a failed attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// The upstream works, and the request is wrong.
@@ -71,7 +71,7 @@ impl Failure {
                 (Fault::Request, Self::last(error.of_client(Code::InvalidRequest)).with(Verdict::Works))
             }
             413 => (Fault::Request, Self::last(error.of_client(Code::PayloadTooLarge)).with(Verdict::Works)),
-            // The upstream has no such path or model.
+            // The upstream doesn't have the path or the model.
             404 | 405 | 410 | 501 => {
                 (Fault::Route, Self::moving_on(Code::ModelNotServed).with(Verdict::Works))
             }

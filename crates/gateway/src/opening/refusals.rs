@@ -11,7 +11,7 @@ use crate::request::{InjectedField, Injection, refused_field};
 use kernel::error::Code;
 
 impl Attempt<'_> {
-    /// Translates a status that isn't 200.
+    /// Returns the response for a status other than 200.
     pub(super) fn refused(
         &self,
         status: StatusCode,
@@ -66,7 +66,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Logs the upstream's refusal. The client only learns of its own mistakes.
+    /// Logs the upstream's refusal. The client is informed only about its own mistakes.
     pub(super) fn log(&self, failure: &Failure) {
         let Some(Refusal { status, how, message, fault }) = failure.refusal.as_deref() else { return };
         let (call_id, upstream, model) = (self.call.call_id, &self.route.upstream.id, &self.route.model);

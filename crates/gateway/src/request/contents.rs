@@ -126,8 +126,8 @@ impl Parts {
         self.remote += more.remote;
     }
 
-    /// Returns the kind of part for a name: the type of a part, or the name of the member with its content,
-    /// because some upstreams read a part without its type.
+    /// Returns the kind of part for a name, which is the type of a part or the name of the member with its
+    /// content. Both are accepted, because some upstreams read a part without its type.
     fn of(name: &str) -> Self {
         let none = Self::default();
         match name {
@@ -213,7 +213,7 @@ impl<'de> Gather<'de> for Item {
     }
 }
 
-/// `true` for a token of a text.
+/// `true` if the value is a token of a text.
 #[derive(Default)]
 struct IsToken(bool);
 

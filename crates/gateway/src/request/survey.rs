@@ -39,7 +39,7 @@ const MAX_USES: usize = 64;
 /// don't define it.
 const CONTENTS: [&str; 4] = ["messages", "input", "prompt", "system"];
 
-/// The names of all members of requests that the gateway knows.
+/// The names of all known members of requests.
 static KNOWN: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     super::NAMES.iter().chain(&CONTENTS).chain(&["tools"]).copied().chain(listed()).collect()
 });
@@ -96,7 +96,7 @@ impl Survey {
     }
 }
 
-/// Reads one request.
+/// A walker through the JSON of one request.
 struct Walker<'a> {
     operation: Operation,
     text: &'a str,

@@ -325,7 +325,7 @@ fn texts_are_counted() {
         assert_eq!((completions.prompts, completions.asked_tokens()), (texts, Some(7)));
         assert_eq!((completions.choices, completions.generated), (2 * texts, 3 * texts), "{value}");
     }
-    // 43 bytes, and 16 for each text.
+    // The bound is 43 for the bytes, and 16 for each text.
     let request = read_as(Operation::Embeddings, r#""input":["one","two","three"]"#).unwrap();
     assert_eq!((request.object.text().len(), request.prompt_tokens_bound()), (43, 43 + 48));
 }

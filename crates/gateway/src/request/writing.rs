@@ -145,7 +145,7 @@ pub struct TargetOptions<'a> {
     pub drops_searches: bool,
     /// The salt that separates the upstream's prompt cache by organization.
     pub cache_salt: Option<&'a str>,
-    /// `true` if the client mustn't learn how many tokens came from a cache.
+    /// `true` if cached tokens are hidden from the client.
     pub hides_cached_tokens: bool,
 }
 

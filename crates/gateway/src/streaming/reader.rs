@@ -40,7 +40,7 @@ pub(super) const NO_MEMORY: &str = "other calls leave no memory for its next eve
 pub(super) struct Reader {
     pub(super) body: UpstreamBody,
     pub(super) framer: Framer,
-    /// A large event that waits for its turn, because parsing it takes long.
+    /// A large event that waits for its turn, because parsing takes a long time.
     pub(super) large: Option<Frame>,
     /// The memory of large, incomplete events.
     pub(super) memory: Permit,

@@ -150,7 +150,7 @@ fn other_lines_of_an_event_stay() {
         run("id: 1\r\ndata:{\"model\":\"x\"}\r\nevent: chunk\r\n\r\n"),
         "id: 1\r\ndata:{\"model\":\"tk-chat\"}\r\nevent: chunk\r\n\r\n"
     );
-    // Data of several lines becomes one.
+    // Data of several lines becomes one line.
     assert_eq!(run("data: {\"model\":\ndata: \"x\"\ndata: }\n\n"), "data: {\"model\": \"tk-chat\" }\n\n");
     assert_eq!(run(": ping\n\n\nretry: 5\n\ndata:\n\n"), ": ping\n\n\nretry: 5\n\n");
     let quoted = StreamCleaner::new(&request(PLAIN), &upstream(Openai), Vec::new());
@@ -176,7 +176,7 @@ fn what_is_only_measured_passes_as_it_came() {
     ] {
         assert_eq!(one(data, Vllm, PLAIN), forward(data), "{data}");
     }
-    // The same applies where a member is edited.
+    // The same applies if a member is edited.
     for rest in [
         r#""choices":[{"index":0,"delta":{"content":"\ud83d"}}]}"#,
         "\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\tb\"}}]}",
@@ -255,7 +255,7 @@ fn plain_answers_are_cleaned() {
     let with_timings = PlainAnswer::read(&body, &request(r#","timings_per_token":true"#), none).unwrap();
     assert!(with_timings.body.ends_with(br#""predicted_n":2}}"#));
 
-    // Without a `usage` object: three for the message and one for its text, 8 × 0.23 for the answer.
+    // Without a `usage` object, the message has three tokens and its text one, and the answer has 8 × 0.23.
     let body = Bytes::from_static(
         br#"{"choices":[{"message":{"role":"assistant","content":"abcdefgh"}}],"usage":null}"#,
     );
@@ -427,7 +427,7 @@ fn cached_tokens_are_not_revealed_by_lax_answers_either() {
         let shown = hidden(*operation, event, USAGE);
         assert!(!shown.contains("74"), "{event}: {shown}");
     }
-    // Text isn't lost.
+    // The text of such an event isn't lost.
     let twice =
         format!(r#"{{"model":"a","model":"b","choices":[{{"delta":{{"content":"Hello"}},{usage}}}]}}"#);
     assert!(hidden(Operation::ChatCompletions, &twice, USAGE).contains("Hello"));

@@ -118,7 +118,7 @@ fn refused_fields_are_left_out() {
     ] {
         assert_eq!(rewritten(stream, kind, inject), format!("{head}{rest}}}"), "{kind:?} {inject:?}");
     }
-    // The client's own members stay.
+    // The client's members are kept.
     let own = format!(r#"{stream},"stream_options":{{"include_usage":false}}"#);
     let kept = format!(r#"{head},"stream_options":{{"include_usage":false}}}}"#);
     assert_eq!(rewritten(&own, Tgi, all.without(InjectedField::IncludeUsage)), kept);

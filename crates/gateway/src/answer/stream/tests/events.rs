@@ -30,7 +30,7 @@ fn completions_count_each_prompt_once() {
     ]
     .concat();
     let cut = run_as(Operation::Completions, PROMPTS, Vllm, &body);
-    // 3 + 5; 2 + 2 + 1.
+    // The prompts have 3 + 5 tokens, and the answers 2 + 2 + 1.
     assert_eq!((cut.settled, cut.is_complete), ((8, 5, None, false), false));
     assert_eq!(cut.forwarded.matches(r#""model":"tk-chat""#).count(), 4);
     assert!(!cut.forwarded.contains("usage"));
@@ -198,7 +198,7 @@ fn plain_answers_of_each_operation_are_counted() {
     let response = r#"{"model":"org/Model","object":"response","status":"completed","error":null,"output":[{"content":[{"type":"output_text","text":"abcdefgh"}]}],"usage":{"input_tokens":20,"output_tokens":3,"input_tokens_details":{"cached_tokens":2}}}"#;
     assert_eq!(read(Operation::Responses, INPUT, response), (20, 3, Some(2), false));
     let without = response.replace("usage", "others");
-    // 0.24 + 4 × 0.23 for the text, and three for the message; 8 × 0.23.
+    // The prompt has 0.24 + 4 × 0.23 tokens for its text, and three for the message. The answer has 8 × 0.23.
     assert_eq!(read(Operation::Responses, INPUT, &without), (5, 2, None, true));
     let message = r#"{"type":"message","model":"org/Model","content":[{"type":"text","text":"1234"},{"type":"tool_use","id":"x","name":"f","input":{"a":"b12"}}],"usage":{"cache_read_input_tokens":19,"input_tokens":1,"output_tokens":3}}"#;
     assert_eq!(read(Operation::Messages, MESSAGES, message), (20, 3, Some(19), false));

@@ -52,7 +52,7 @@ fn finished_searches_of_a_response_are_counted() {
     let two = (2, ServiceTier::Flex);
     assert_eq!(plain(Operation::Responses, &response(&all, "")), two);
     assert_eq!(plain(Operation::Responses, &response("null", "")), (0, ServiceTier::Flex));
-    // The provider's own count isn't added to the searches counted here.
+    // The provider's count isn't added to the searches that are counted from the items.
     let counted = |count: i64| format!(r#","server_side_tool_usage_details":{{"web_search_calls":{count}}}"#);
     assert_eq!(plain(Operation::Responses, &response(&all, &counted(1))), two);
     assert_eq!(plain(Operation::Responses, &response(&all, &counted(3))), (3, ServiceTier::Flex));

@@ -105,7 +105,7 @@ fn sglang_with_two_choices() {
     // Two tokens of each choice.
     let outcome = run(&events[..3].concat(), Sglang, members);
     assert_eq!((outcome.settled, outcome.is_complete), ((7, 4, None, false), false));
-    // A choice without its end.
+    // The second choice has no finish reason.
     let outcome = run(&[&events[..4], &events[5..]].concat().concat(), Sglang, members);
     assert!(!outcome.is_complete);
 }
@@ -173,7 +173,8 @@ data:{"object":"chat.completion.chunk","id":"","created":1,"model":"org/Model","
 fn tgi_without_usage() {
     let outcome = run(TGI, Tgi, PLAIN);
     assert_eq!(outcome.forwarded, TGI.replace("org/Model", "tk-chat"));
-    // "Hello" and " you": 0.24 + 4 × 0.23, and 3 × 0.23; three for the message, and one for its text.
+    // "Hello" and " you" are 0.24 + 4 × 0.23 and 3 × 0.23 tokens. The prompt has three for the message, and
+    // one for its text.
     assert_eq!((outcome.settled, outcome.is_complete), ((4, 2, None, true), true));
     let first = TGI.split_inclusive("\n\n").next().unwrap();
     let outcome = run(first, Tgi, PLAIN);

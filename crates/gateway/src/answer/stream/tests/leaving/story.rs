@@ -194,7 +194,8 @@ impl Story {
     }
 }
 
-/// The price of a call when a token of the answer costs ten times as much as one of the prompt.
+/// Returns the price of a call in which a token of the answer costs ten times as much as a token of the
+/// prompt.
 fn price(prompt: i64, completion: i64) -> i64 {
     prompt + 10 * completion
 }
