@@ -5,7 +5,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::Kind;
 use kernel::money::Pico;
 
-/// A component of a price, in the order of an invoice's lines.
+/// A component of a price. The variants are in the order of an invoice's lines.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, EnumString, IntoStaticStr, VariantArray,
 )]
@@ -209,7 +209,7 @@ impl<T: Copy + Default + PartialEq> PerPart<T> {
         self.0.iter().fold(true, |is_empty, value| is_empty & (*value == T::default()))
     }
 
-    /// Returns the stored form of the parts: `cache_write_5m:12 reasoning:30`.
+    /// Returns the stored form of the parts, such as `cache_write_5m:12 reasoning:30`.
     fn text_of(&self, number: impl Fn(T) -> String) -> String {
         let mut text = String::with_capacity(48);
         for (part, value) in self.iter() {

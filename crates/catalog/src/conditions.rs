@@ -37,7 +37,7 @@ impl ServiceTier {
     }
 }
 
-/// The minutes of a week, which begins on Monday at 00:00 UTC.
+/// The number of minutes of a week. Weeks begin on Monday at 00:00 UTC.
 const WEEK: u16 = 7 * DAY;
 const DAY: u16 = 24 * 60;
 

@@ -36,7 +36,7 @@ pub struct Status {
     pub last_in_force: Option<String>,
     /// `true` if another catalog is in force now.
     pub is_outdated: bool,
-    /// `true` if organizations have another currency than this server.
+    /// `true` if organizations have a currency other than this server's.
     pub has_wrong_currency: bool,
 }
 
@@ -76,8 +76,8 @@ impl CurrentCatalog {
         self.file.as_ref()
     }
 
-    /// Returns `true` while the built-in catalog is in force, whose models the built-in demo serves. It ends
-    /// when any replica puts a catalog file in force, as soon as this replica is notified.
+    /// Returns `true` while the built-in catalog is in force, whose models the built-in demo serves. Returns
+    /// `false` once any replica has put a catalog file in force and this replica was notified.
     pub fn is_demo(&self) -> bool {
         self.file.is_none() && !self.is_outdated()
     }
@@ -131,8 +131,8 @@ impl CurrentCatalog {
         self.outdated.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if organizations had another currency than this server when the catalog was last read.
-    /// In that case, no usage is rated.
+    /// Returns `true` if organizations had a currency other than this server's when the catalog was last
+    /// read. In that case, no usage is rated.
     pub fn has_wrong_currency(&self) -> bool {
         self.wrong_currency.load(Ordering::Relaxed)
     }

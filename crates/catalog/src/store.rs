@@ -1,3 +1,4 @@
-//! SQL, one file per family of tables. Every function takes a transaction first.
+//! The SQL of the catalog, one file per group of tables. The transaction is the first parameter of every
+//! function.
 
 pub mod prices;

@@ -5,8 +5,8 @@ use super::book::{BEGINNING, DiscountVersion, PriceBook, prices_at};
 use super::{Catalog, CatalogError, Price, VolumeDiscount};
 use kernel::clock::{MINUTE_MS, Time};
 
-/// The time before its effective time from which a version can no longer change, in milliseconds. By then,
-/// every replica has received it.
+/// The duration before the effective time of a version during which it can no longer change, in milliseconds.
+/// Within this duration, every replica receives the version.
 pub const FREEZE_MS: i64 = MINUTE_MS;
 
 /// The state of the database at the time when a catalog is put in force.

@@ -83,7 +83,7 @@ const OWN_FIELDS: [&str; 18] = [
 /// Maximum number of names in a list of fields.
 const MAX_FIELD_NAMES: usize = 100;
 
-/// The name of a field, a tool or a reference: `tools.web_search`.
+/// The name of a field, a tool or a reference, such as `tools.web_search`.
 #[derive(Deserialize)]
 struct FieldName(#[serde(deserialize_with = "field_name")] String);
 
