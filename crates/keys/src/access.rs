@@ -163,8 +163,7 @@ pub struct Rotation {
     pub found: ApiKeyAndSecret,
     /// The user who rotates the key, if not its creator. The new secret is also limited to this user's roles.
     pub rotated_by: Option<UserId>,
-    /// `true` if the user may see the current secret, which the key's creator and the organization's owners
-    /// may.
+    /// `true` if the user may see the current secret. The key's creator and the organization's owners may.
     pub may_see_previous: bool,
 }
 

@@ -130,7 +130,7 @@ pub fn list<'a>(
     })
 }
 
-/// A change of a key: sets some of its values. The expiry can't be changed.
+/// A change of a key, which sets some of its values. The expiry can't be changed.
 pub type Change = Box<dyn FnOnce(&mut Attributes, &mut Restrictions) + Send>;
 
 /// A key that was just changed.
@@ -183,7 +183,7 @@ pub struct Secrets {
 /// Returns the version and times of a key's secrets.
 ///
 /// # Errors
-/// 404 if the key no longer exists; the database fails.
+/// 404 if the key no longer exists, or the database fails.
 pub async fn secrets(keys: &Keys, scope: &KeyScope) -> Result<Secrets, Error> {
     let now = keys.clock.now();
     let found = store::api_keys::of_key(&mut keys.db.read().await?, scope.api_key_id()).await?;
@@ -197,9 +197,9 @@ pub async fn secrets(keys: &Keys, scope: &KeyScope) -> Result<Secrets, Error> {
 
 /// The outcome of a rotation.
 pub struct Rotated {
-    /// The new secret, which is shown only this once.
+    /// The new secret, which is shown only once.
     pub secret: ApiKeySecret,
-    /// The previous secret. It is shortened if only hashes are kept, or if the caller is neither the key's
+    /// The previous secret. It is masked if only hashes are kept, or if the caller is neither the key's
     /// creator nor an owner of the organization.
     pub previous: String,
     /// The time of the rotation.

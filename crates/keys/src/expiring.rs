@@ -11,8 +11,8 @@ const SOON_MS: i64 = 7 * DAY_MS;
 /// Maximum number of keys per read.
 const MAX_AT_ONCE: i64 = 100;
 
-/// Notifies webhooks once of every key that expires within a week. Returns the number of keys. Even with
-/// several replicas, webhooks are notified only once per key. The caller must have checked the clock.
+/// Notifies webhooks of every key that expires within a week, once per key even with several replicas.
+/// Returns the number of keys. The caller must have checked the clock.
 ///
 /// # Errors
 /// The database fails.

@@ -9,7 +9,7 @@
 //!   the use. For a cached key, this needs no query and no allocation.
 //! * [`model_callers`] finds the caller of a model: a key or a user.
 //! * [`reclaiming`] deletes the keys that were created with an account before its owner took it over;
-//!   [`seals`] reseals stored secrets under a new master key.
+//!   [`seals`] reseals stored secrets with a new master key.
 //! * [`keyring`] caches keys, [`last_uses`] defers the writes of their last uses, and [`rates`] has the
 //!   request rates that replicas share.
 //!

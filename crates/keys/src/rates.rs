@@ -9,7 +9,7 @@
 //!
 //! One call at a time queries the database for a meter, and the others wait for the result. A lease that is
 //! nearly used up is renewed while its rest is being used. If the pool has nothing to lend, the meter that
-//! was read determines when it will, and until then calls are refused without a query.
+//! was read determines when it can lend again, and until then calls are refused without a query.
 //!
 //! While the database can't be reached, each replica counts separately, so that the limit doesn't cause an
 //! outage.
@@ -197,7 +197,7 @@ impl Rates {
         }
     }
 
-    /// Returns a request that [`Rates::take`] has admitted and that wasn't executed.
+    /// Undoes a request that [`Rates::take`] has admitted and that wasn't executed.
     pub fn give_back(&self, key: u128, now: Time) {
         if !self.is_shared() {
             return self.limiter.give_back(key, now);
@@ -208,8 +208,8 @@ impl Rates {
         }
     }
 
-    /// Returns the unused rest of lapsed leases, or of `all` leases, to the database. Returns the number of
-    /// affected meters. A rest that can't be returned counts as used a few seconds later.
+    /// Gives the unused rest of lapsed leases, or of `all` leases, back to the pool. Returns the number of
+    /// affected meters. A rest that can't be given back counts as used a few seconds later.
     pub async fn return_leases(&self, all: bool) -> usize {
         let now = self.clock.now();
         let mut due = Vec::new();

@@ -62,8 +62,7 @@ impl Keys {
         Ok(Some(RemainingRate { limit, allowed }))
     }
 
-    /// Returns a request that [`Keys::take_rate`] has counted, because the call is refused for another
-    /// reason.
+    /// Undoes a request that [`Keys::take_rate`] has counted, because the call is refused for another reason.
     pub fn give_rate_back(&self, key: &LiveKey, now: Time) {
         if key.rate_limit.is_some() {
             self.rates.give_back(meter(key), now);

@@ -116,7 +116,7 @@ impl Share {
         Ok(allowed)
     }
 
-    /// Returns a request that wasn't executed.
+    /// Undoes a call that wasn't executed.
     pub fn give_back(&mut self, now_ms: i64) {
         self.meter.give_back(now_ms);
         let mut leases = [&mut self.old, &mut self.new].into_iter();
@@ -216,7 +216,7 @@ impl Lease {
         self.left > 0 && self.is_current(now_ms)
     }
 
-    /// Returns `true` if the lease hasn't lapsed and doesn't lie in the future, as it would after the clock
+    /// Returns `true` if the lease hasn't lapsed and doesn't begin in the future, as it would after the clock
     /// was set back.
     fn is_current(&self, now_ms: i64) -> bool {
         (1..=LEASE_MS + STEP_BACK_MS).contains(&self.until_ms.saturating_sub(now_ms))

@@ -8,10 +8,10 @@
 //!
 //! **Proof that replicas keep to the limit.** Let U be the level of a single meter that sees each call when
 //! it is admitted. At all times, U ≤ `level` + the number of requests that are lent and used: lending changes
-//! neither side, a call adds one to both, a report moves used requests from one term of the right side to the
-//! other, and time reduces U at least as much as `level`. And `level` + `lent` + `lent_before` ≤ limit +
-//! `MAX_ADVANCE_MS` of the rate, because [`Pool::lend`] lends no more and nothing else raises the sum except
-//! [`Pool::catch_up`], after an outage. So all replicas together admit as many calls as a single meter would,
+//! neither side, a call adds one to both, a report moves used requests from the second summand to the first,
+//! and time reduces U at least as much as `level`. And `level` + `lent` + `lent_before` ≤ limit +
+//! `MAX_ADVANCE_MS` of the rate, because [`Pool::lend`] doesn't lend more, and only [`Pool::catch_up`] also
+//! raises the sum, after an outage. So all replicas together admit as many calls as a single meter would,
 //! plus at most two seconds of the rate. That is less than one lease, which is five seconds of the rate.
 
 use kernel::clock::{MINUTE_MS, SECOND_MS};

@@ -40,7 +40,7 @@ pub async fn expiring(
 }
 
 /// The statement of [`rotating`]. It reads the previous secrets of all organizations, which are few because
-/// they live for hours.
+/// they are valid only for hours.
 pub const ROTATING: &str = "SELECT k.id, k.name, k.project_id, p.name AS project_name, s.ends_at, m.role
      FROM api_key_secrets s CROSS JOIN api_keys k CROSS JOIN projects p
      LEFT JOIN project_members m ON m.project_id = k.project_id AND m.user_id = $2

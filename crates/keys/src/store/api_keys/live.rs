@@ -22,7 +22,7 @@ pub struct LiveKey {
     /// The creator, with whose roles the key acts.
     pub created_by: UserId,
     /// The user who created this secret by a rotation, if not the key's creator. The lower of both users'
-    /// roles apply.
+    /// roles applies.
     pub rotated_by: Option<UserId>,
     pub permissions: Permissions,
     pub allowed_ips: Option<AllowedIps>,
