@@ -13,8 +13,8 @@ use kernel::spelling::closest;
 
 /// An object that is read field by field.
 ///
-/// Declare one with [`record!`](macro@crate::record). A manual implementation must read all fields before it
-/// uses `?`. Otherwise later fields aren't described, and their problems aren't reported.
+/// Declare a record with [`record!`](macro@crate::record). A manual implementation must read all fields
+/// before it uses `?`. Otherwise later fields aren't described, and their problems aren't reported.
 ///
 /// `S` is the program's state, for fields that are checked with the clock or other data.
 pub trait Record<S>: Sized + Send + 'static {
@@ -75,7 +75,8 @@ pub struct Problems {
 impl Problems {
     /// Adds a problem, and returns `None`, so that a reader can return `problems.add(…)`.
     pub fn add<T>(&mut self, at: &Location<'_>, code: &'static str, message: impl Into<String>) -> Option<T> {
-        // Stores one more than an error lists, so that the error can note that its list is incomplete.
+        // The list has one entry more than an error shows, so that the error can report that its list is
+        // incomplete.
         if self.details.len() <= MAX_DETAILS {
             self.details.push(Detail { param: at.path.to_owned(), code, message: message.into() });
         }
@@ -238,8 +239,8 @@ impl<'a, S> Fields<'a, S> {
         self.sent.body.iter().all(|(other, _)| other != name)
     }
 
-    /// Adds a problem of a field that its reader can't find, for instance a problem that concerns several
-    /// fields.
+    /// Adds a problem of a field that the field's reader can't find, for instance a problem that concerns
+    /// several fields.
     pub fn problem<T>(&mut self, name: &str, code: &'static str, message: impl Into<String>) -> Option<T> {
         let path = self.path(name);
         self.problems.add(&Location { path: &path, origin: Origin::Body }, code, message)

@@ -55,7 +55,7 @@ impl Field for bool {
     }
 }
 
-/// A whole number between two bounds, both included.
+/// A whole number between two inclusive bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Integer<const MIN: i64, const MAX: i64>(pub i64);
 
@@ -296,7 +296,7 @@ impl Field for Username {
     }
 }
 
-/// A person's full name.
+/// A user's full name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FullName(pub String);
 
@@ -373,7 +373,7 @@ impl<K: Kind> Field for Id<K> {
     }
 }
 
-/// Reads one of several words.
+/// Reads a string that must be one of several words.
 pub fn one_of<T: Copy + Into<&'static str>>(
     value: Json<'_>,
     at: &Location<'_>,
