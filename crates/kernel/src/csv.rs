@@ -51,7 +51,7 @@ fn quote(cell: String) -> String {
 /// The characters that a formula may begin with.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 /// The separators of cells or lines in any locale. Quotes don't protect against them, because in a
-/// spreadsheet with another separator than the comma, the quotes are in the middle of a cell.
+/// spreadsheet that uses another separator instead of commas, the quotes are in the middle of a cell.
 const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
 
 /// Adds an apostrophe before anything that spreadsheets would read as a formula, at the beginning of a text

@@ -73,7 +73,7 @@ struct HeldByGroup {
     members: HashMap<u128, usize>,
 }
 
-/// A part of a [`SharedBound`], which is returned when the permit is dropped.
+/// A part of a [`SharedBound`], which is released when the permit is dropped.
 #[derive(Debug)]
 pub struct Permit {
     bound: Arc<SharedBound>,
@@ -179,7 +179,7 @@ impl Permit {
         is_taken
     }
 
-    /// Returns everything above this amount to the bound.
+    /// Releases everything above this amount.
     pub fn shrink_to(&mut self, amount: usize) {
         let less = self.amount.saturating_sub(amount);
         if less > 0 {
@@ -216,8 +216,8 @@ mod tests {
         let bound = SharedBound::new(120);
         let first = fill(&bound, member(1, 1));
         assert_eq!(first.len(), 40);
-        // 80 are free. If the second member holds s, its group holds 40 + s, and 80 - s are free, so s ≤ (80
-        // - s) - (40 + s) = 40 - 2 s.
+        // 80 are free. Let s be the amount of the second member. The group then holds 40 + s, and 80 - s are
+        // free. The second member may hold at most the difference, so s ≤ 40 - 2 s.
         let second = fill(&bound, member(1, 2));
         assert_eq!(second.len(), 13);
         // 67 are free, and a member of another group gets a third of them.

@@ -36,7 +36,7 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// Returns turns of which as many can be taken at the same time as the machine has processors.
+    /// Returns turns, one of which can be taken at the same time for each processor of the machine.
     pub fn per_processor() -> Arc<Self> {
         Self::with_places(std::thread::available_parallelism().map_or(1, usize::from))
     }

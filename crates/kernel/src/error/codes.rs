@@ -24,28 +24,28 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The client doesn't speak HTTP, or not the version that this port accepts.
+    /// The client doesn't use HTTP, or uses a version that this port doesn't accept.
     MalformedRequest = 400 "malformed_request" "This is not a valid HTTP/1.1 request.";
     /// The body isn't JSON.
     InvalidJson = 400 "invalid_json" "The body is not valid JSON.";
     /// The body has no content type, or one that isn't JSON.
     UnsupportedContentType = 400 "unsupported_content_type"
         "Send the body with the header `Content-Type: application/json`.";
-    /// Some fields are invalid: `details` lists each.
+    /// Some fields are invalid. `details` lists them.
     InvalidRequest = 400 "invalid_request" "Some fields are invalid. See `details` for each of them.";
     /// A verification, reset or invitation token is unknown, used or expired.
     InvalidToken = 400 "invalid_token" "The token is invalid, expired, or already used. Request a new one.";
     /// The challenge of a passkey has expired, was used before, or is for another purpose.
     ChallengeExpired = 400 "challenge_expired" "This challenge has expired or was already used. Start over.";
-    /// The project can't be public: the organization doesn't allow it.
+    /// The project can't be public, because the organization doesn't allow public projects.
     PublicProjectsNotAllowed = 400 "public_projects_not_allowed"
         "This organization doesn't allow public projects. Turn on its setting `allow_public_projects` first.";
-    /// More tokens than the key allows for one request.
+    /// The request asks for more tokens than the API key allows.
     MaxTokensExceeded = 400 "max_tokens_exceeded"
         "The request asks for more tokens than this API key allows. Ask for fewer.";
     /// The cost of the call could exceed the maximum for one call.
     AmountOutOfRange = 400 "amount_out_of_range" "This call could cost more than the maximum for one call.";
-    /// The server behind the model can't do what a parameter asks for.
+    /// The server behind the model doesn't support a parameter.
     UnsupportedParameter = 400 "unsupported_parameter" "This model's server doesn't support this parameter.";
     /// The headers `Authorization` and `x-api-key` have different credentials.
     ConflictingCredentials = 400 "conflicting_credentials"
@@ -101,13 +101,13 @@ codes! {
     /// A hard budget doesn't cover the call.
     BudgetExceeded = 402 "budget_exceeded"
         "A budget of the organization doesn't cover this call. Ask an owner to raise it.";
-    /// The caller's role doesn't allow it.
+    /// The caller's role doesn't allow the action.
     InsufficientRole = 403 "insufficient_role" "Your role does not allow this.";
-    /// The person last proved their identity too long ago.
+    /// The user last confirmed their identity too long ago.
     ReauthenticationRequired = 403 "reauthentication_required"
         "Confirm your identity first: call `POST /v1/auth/reauthenticate`, then try again with the access \
          token it returns.";
-    /// The person has no second factor and must add one first.
+    /// The user has no second factor and must add one first.
     SecondFactorEnrolmentRequired = 403 "second_factor_enrolment_required"
         "This requires a second factor, and your account has none. Add one in the console under \"Your \
          account\", or with `POST /v1/auth/totp`.";
@@ -130,7 +130,7 @@ codes! {
     IpNotAllowed = 403 "ip_not_allowed" "This API key can't be used from this IP address.";
     /// The key may not use this model.
     ModelNotAllowed = 403 "model_not_allowed" "This API key can't use this model.";
-    /// An API key reaches outside its own project and organization.
+    /// An API key was used for something outside its own project and organization.
     OutsideApiKeyScope = 403 "outside_api_key_scope"
         "An API key can access only its own project and organization. Use an access token instead.";
     /// An API key that is restricted to certain model calls can't manage anything, and no key manages itself.
@@ -140,7 +140,7 @@ codes! {
     /// An API key would create or grant more access than it has itself.
     KeyExceedsCaller = 403 "key_exceeds_caller"
         "This would exceed the restrictions of the API key making the request. Use an access token instead.";
-    /// API keys may not manage (configuration `api_keys.management`).
+    /// API keys aren't allowed to manage resources (configuration `api_keys.management`).
     ApiKeyManagementDisabled = 403 "api_key_management_disabled"
         "API keys can't do this on this server. Use an access token instead.";
     /// The account's e-mail address isn't verified yet.
@@ -148,10 +148,10 @@ codes! {
         "Verify your e-mail address first, with the link that was sent to you.";
     /// An operator has disabled the account.
     AccountDisabled = 403 "account_disabled" "This account is disabled. Contact your administrator.";
-    /// Registration is closed, or open only to people with an invitation (configuration `registration`).
+    /// Registration is closed, or open only to users with an invitation (configuration `registration`).
     RegistrationClosed = 403 "registration_closed"
         "Sign-up isn't open on this server. Ask your administrator for an account.";
-    /// The person of a sign-on has no account, and the provider doesn't create accounts automatically.
+    /// The user of a sign-on has no account, and the provider doesn't create accounts automatically.
     NoAccount = 403 "no_account"
         "You have no account here. Ask for an invitation, or sign up with your e-mail address first.";
     /// Payments aren't configured.
@@ -191,7 +191,7 @@ codes! {
     BudgetNotFound = 404 "budget_not_found" "No such budget.";
     /// The organization has no such webhook.
     WebhookNotFound = 404 "webhook_not_found" "No such webhook.";
-    /// The webhook has no such delivery; old ones are removed.
+    /// The webhook has no such delivery. Old deliveries are removed.
     DeliveryNotFound = 404 "delivery_not_found"
         "No such delivery. Deliveries are kept only for a limited time.";
     /// The path exists, but not with this method.
@@ -203,15 +203,15 @@ codes! {
          events.";
     /// The e-mail address has an account.
     EmailTaken = 409 "email_taken" "An account with this e-mail address already exists.";
-    /// The account's e-mail address is verified already.
+    /// The account's e-mail address is already verified.
     EmailAlreadyVerified = 409 "email_already_verified" "Your e-mail address is already verified.";
     /// The username is in use.
     UsernameTaken = 409 "username_taken" "This username is taken.";
-    /// A sibling has this name.
+    /// Another object of the same kind and in the same parent has this name.
     NameTaken = 409 "name_taken" "This name is taken.";
     /// The organization would be left without an owner.
     LastOwner = 409 "last_owner" "This is the last owner. Make another member an owner first.";
-    /// The person is a member already.
+    /// The user is already a member.
     AlreadyMember = 409 "already_member" "This person is already a member.";
     /// The address has an open invitation.
     AlreadyInvited = 409 "already_invited" "This address already has an open invitation.";
@@ -245,7 +245,7 @@ codes! {
     /// The account would be left without a sign-in method.
     LastCredential = 409 "last_credential"
         "This is the only sign-in method of your account. Set a password or connect another provider first.";
-    /// The person at the provider is connected to another account.
+    /// The identity at the provider is connected to another account.
     ConnectionTaken = 409 "connection_taken"
         "This identity is already connected to another account here. Disconnect it there first.";
     /// The organization has no provider, so its members couldn't sign in.
@@ -312,7 +312,7 @@ codes! {
     ModelOverloaded = 503 "model_overloaded"
         "Every server of this model is busy. Nothing was done; retry after the delay in the `retry-after` \
          header.";
-    /// The catalog names no server for the model.
+    /// The catalog has no route for the model.
     ModelNotServed = 503 "model_not_served"
         "No server is configured for this model. Ask your administrator to add a route to the catalog.";
     /// The memory for incoming request bodies is used up.
