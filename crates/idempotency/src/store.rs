@@ -87,7 +87,7 @@ pub(crate) async fn release(tx: &mut Tx, id: [u8; 32], holder: &str) -> Result<(
     Ok(())
 }
 
-/// The statement of [`oldest`].
+/// The statement that selects the creation time of the oldest row.
 pub const OLDEST: &str = "SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1";
 
 /// Returns the creation time of the oldest row.
@@ -96,7 +96,7 @@ pub(crate) async fn oldest(tx: &mut Tx) -> Result<Option<Time>, db::Error> {
     Ok(row.map(|(created_at,)| created_at))
 }
 
-/// The statement of [`remove`].
+/// The statement that removes old rows.
 pub const REMOVE: &str = "DELETE FROM idempotency_keys WHERE id IN (
      SELECT id FROM idempotency_keys WHERE created_at <= $1 ORDER BY created_at LIMIT $2)";
 

@@ -47,7 +47,7 @@ pub struct Overview {
     pub wallet: WalletOverview,
     /// `None` if the organization is deleted.
     pub detail: Option<OrganizationDetail>,
-    /// At most [`MAX_MEMBERS`] members, newest first.
+    /// At most 200 members, newest first.
     pub members: Vec<Member>,
 }
 

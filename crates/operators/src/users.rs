@@ -68,7 +68,7 @@ pub struct UserDetail {
     pub second_factor: SecondFactor,
     /// The number of live sessions.
     pub sessions: i64,
-    /// The organizations that the user belongs to, at most [`MAX_MEMBERSHIPS`].
+    /// The organizations that the user belongs to, at most 200.
     pub memberships: Vec<MembershipOf>,
 }
 

@@ -106,12 +106,9 @@ impl Record<()> for UsageRecord {
                 "`cached_prompt_tokens` must be at most `prompt_tokens`, because it is a part of them.";
             fields.problem::<()>("cached_prompt_tokens", "out_of_range", message.to_owned());
         }
-        if let (
-            Some(Integer(prompt)),
-            Some(Integer(completion)),
-            Some(Some(PartsField(parts))),
-            Some(corrects),
-        ) = (prompt_tokens, completion_tokens, &parts, &corrects)
+        let whole = prompt_tokens.zip(completion_tokens);
+        if let (Some((Integer(prompt), Integer(completion))), Some(Some(PartsField(parts))), Some(corrects)) =
+            (whole, &parts, &corrects)
         {
             let cached = cached_prompt_tokens.flatten().map_or(0, |Integer(cached)| cached);
             check_parts(fields, parts.to_parts(), (prompt, cached, completion), corrects.is_some());
