@@ -45,7 +45,7 @@ pub struct CostedRoute {
 pub async fn charge(billing: &Billing, event: Event, route: Option<&CostedRoute>) -> Result<Charge, Error> {
     let cost = route.and_then(|route| cost_of(billing, &event, route));
     let whole = CostedEvent { event: event.clone(), cost: cost.clone() };
-    let outcomes = usage::record_uncounted(billing, vec![whole]).await?;
+    let outcomes = usage::record_uncounted(billing, std::iter::once(whole)).await?;
     let outcome = outcomes.into_iter().next().ok_or_else(|| Error::internal("an event has no outcome"))?;
     if outcome == Outcome::Conflict
         && let Some(charged) = interrupted_charge(billing, &event).await?

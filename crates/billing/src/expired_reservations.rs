@@ -110,8 +110,8 @@ async fn charge_all(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64,
 /// Charges interrupted calls in one transaction, which ends their reservations.
 async fn charge(billing: &Billing, calls: &[InterruptedCall]) -> Result<u64, Error> {
     let events: Vec<_> = calls.iter().map(|call| calls::interrupted_event(billing, call)).collect();
-    let known = events.iter().flatten().cloned().map(CostedEvent::from).collect();
-    let mut outcomes = usage::record_uncounted(billing, known).await?.into_iter();
+    let known: Vec<_> = events.iter().flatten().cloned().map(CostedEvent::from).collect();
+    let mut outcomes = usage::record_uncounted(billing, known.into_iter()).await?.into_iter();
     let mut ended = 0;
     for (call, event) in calls.iter().zip(events) {
         let outcome = event.and_then(|_| outcomes.next());

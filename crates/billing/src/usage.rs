@@ -177,8 +177,10 @@ impl Event {
 /// 503 while the clock isn't trusted, while this server's catalog lacks a model that the catalog in force may
 /// have, or if the database fails. The same events can be sent again.
 pub async fn record(billing: &Billing, events: Vec<Event>) -> Result<Vec<Outcome>, Error> {
-    let events = events.into_iter().map(CostedEvent::from).collect();
-    record_with_costs(billing, events).await
+    let sources: Vec<_> = events.iter().map(|event| Arc::clone(&event.source)).collect();
+    let outcomes = record_uncounted(billing, events.into_iter().map(CostedEvent::from)).await?;
+    count_outcomes(billing, &sources, &outcomes);
+    Ok(outcomes)
 }
 
 /// Records events like [`record`], with the operator's costs of the events' calls.
@@ -186,18 +188,22 @@ pub(crate) async fn record_with_costs(
     billing: &Billing,
     events: Vec<CostedEvent>,
 ) -> Result<Vec<Outcome>, Error> {
-    let sources: Vec<Arc<str>> = events.iter().map(|costed| Arc::clone(&costed.event.source)).collect();
-    let outcomes = record_uncounted(billing, events).await?;
-    for (source, outcome) in sources.iter().zip(&outcomes) {
+    let sources: Vec<_> = events.iter().map(|costed| Arc::clone(&costed.event.source)).collect();
+    let outcomes = record_uncounted(billing, events.into_iter()).await?;
+    count_outcomes(billing, &sources, &outcomes);
+    Ok(outcomes)
+}
+
+fn count_outcomes(billing: &Billing, sources: &[Arc<str>], outcomes: &[Outcome]) {
+    for (source, outcome) in sources.iter().zip(outcomes) {
         count_outcome(billing, source, outcome);
     }
-    Ok(outcomes)
 }
 
 /// Records events like [`record_with_costs`], but doesn't count them in the metrics.
 pub(crate) async fn record_uncounted(
     billing: &Billing,
-    events: Vec<CostedEvent>,
+    events: impl ExactSizeIterator<Item = CostedEvent> + Send,
 ) -> Result<Vec<Outcome>, Error> {
     // With a wrong clock, events would be refused permanently.
     billing.clock_guard.require()?;
@@ -205,7 +211,7 @@ pub(crate) async fn record_uncounted(
     // The events that go through the queue of writes, and the outcomes of the others with their places.
     let (mut sent, mut others) = (Vec::with_capacity(events.len()), Vec::new());
     let mut unpriced = Vec::new();
-    for (place, CostedEvent { mut event, cost }) in events.into_iter().enumerate() {
+    for (place, CostedEvent { mut event, cost }) in events.enumerate() {
         match rate(billing, &catalog, &event, now).await? {
             Ok(rated) => {
                 // The books contain the id of a model, even if the call used another name for it.

@@ -54,6 +54,7 @@ pub(super) async fn record<'a>(
     waiting.sort_unstable_by(|(i, a), (j, b)| a.event.cmp_key(&b.event).then(i.cmp(j)));
     let mut decided: Vec<(usize, Outcome)> = Vec::with_capacity(events.len());
     let mut counted = Vec::with_capacity(events.len());
+    let mut has_second_pass = false;
     while !waiting.is_empty() {
         let groups: Vec<&[IndexedEvent<'a>]> =
             waiting.chunk_by(|(_, a), (_, b)| a.event.cmp_key(&b.event).is_eq()).collect();
@@ -63,8 +64,12 @@ pub(super) async fn record<'a>(
             decide(group, verdict, &mut decided, &mut counted, &mut undecided);
         }
         waiting = undecided;
+        has_second_pass |= !waiting.is_empty();
     }
-    counted.sort_unstable_by(|a, b| a.event.cmp_key(&b.event));
+    // The new events of a pass are in the order of their keys.
+    if has_second_pass {
+        counted.sort_unstable_by(|a, b| a.event.cmp_key(&b.event));
+    }
     Ok(Some(RecordedEvents { outcomes: in_order(decided), counted }))
 }
 
