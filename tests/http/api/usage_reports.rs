@@ -253,7 +253,7 @@ async fn invalid_groups_are_refused_with_the_valid_ones(world: World) {
         (&organization, json!({"group_by": "model,model"}), "group_by duplicate_value", "`model` twice"),
         (&organization, json!({"group_by": ""}), "group_by unknown_value", "`day`"),
         (&organization, json!({"group_by": []}), "group_by empty", "Omit it"),
-        (&organization, json!({"group_by": 1}), "group_by wrong_type", "commas"),
+        (&organization, json!({"group_by": 1}), "group_by wrong_type", "comma-separated"),
         (&organization, json!({"group_by": [1]}), "group_by[0] wrong_type", "string"),
         (
             &project,

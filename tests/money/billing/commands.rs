@@ -318,7 +318,7 @@ fn run_money_commands(start: &Start, organization: &str) {
         "Took back 1.5 USD of the credit `p 1`. 0 USD of it remain. The balance is 5 USD."
     );
     assert_eq!((list(&[]).stdout.lines().count(), list(&["--all"]).stdout.lines().count()), (1, 2));
-    assert!(list(&["--all"]).stdout.contains("purchase `p 1` of "), "{}", list(&["--all"]).stdout);
+    assert!(list(&["--all"]).stdout.contains("purchase `p 1`, added "), "{}", list(&["--all"]).stdout);
 
     let unknown = "org_01h2xcejqtf2nbrexx3vqjhp42";
     for ended in [

@@ -230,7 +230,7 @@ fn invalid_credits_are_refused(database: Database) {
             (new("0", "x"), "more than 0"),
             (new("-5", "x"), "more than 0"),
             (new("5.001", "x"), "too precise: the smallest unit of USD is 0.01"),
-            (new("9223372036.86", "x"), "too much"),
+            (new("9223372036.86", "x"), "too large"),
             (new("5", ""), "1 to 200 characters"),
             (new("5", &"x".repeat(201)), "1 to 200 characters"),
             (new("5", "a\nb"), "one line"),
