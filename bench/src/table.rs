@@ -5,6 +5,8 @@
 //! as a deletion or a token) uses objects of the previous round or of another operation of the same round.
 
 pub mod call;
+mod coverage;
+mod floors;
 mod operations;
 mod output;
 mod world;
@@ -20,7 +22,8 @@ use crate::cluster::Cluster;
 use crate::servers::{Cores, Folder, Server, Tollkeeper};
 use crate::{logins, report};
 
-use operations::{Floor, Operation};
+use floors::Floor;
+use operations::Operation;
 use output::{Line, Table};
 use world::World;
 
@@ -117,7 +120,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
         ));
         output::print_markdown(&tables);
     }
-    for (route, reason) in operations::unmeasured() {
+    for (route, reason) in coverage::unmeasured() {
         match reason {
             Some(_) if arguments.markdown => {}
             Some(reason) => report::print(format_args!("Not measured: {route} ({reason}).")),
@@ -201,7 +204,7 @@ impl Setup<'_> {
         };
         let mut lines = vec![Line::Group("Floors")];
         lines.extend(Floor::ALL.map(Line::floor));
-        for (group, operations) in operations::groups() {
+        for (group, operations) in coverage::groups() {
             let operations: Vec<_> =
                 operations.into_iter().filter(|operation| wanted(group, operation)).collect();
             if !operations.is_empty() {

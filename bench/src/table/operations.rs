@@ -1,87 +1,15 @@
-//! Every operation and its floor, in the order of the table of routes.
+//! The rows of the table: operations that have a request of their own, each with its floor.
 
-use hyper::Method;
 use serde_json::{Value, json};
-use tollkeeper::api::routes::{self, Route};
 
 use super::call::{Call, Pool};
+use super::floors::Floor;
 use super::world::{PASSWORDS, World};
 use crate::money;
 use crate::tenant::PASSWORD;
 
-/// The floor of an operation, measured in the same round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Floor {
-    /// A bare axum handler that returns a constant.
-    Hello,
-    /// A bare axum handler that echoes the body of authorize.
-    Echo,
-    /// A row, read with the bare driver behind axum.
-    Point,
-    /// A count and twenty rows, read with the bare driver behind axum.
-    Page,
-    /// A transaction that reads a row and inserts two, with the bare driver behind axum. Only one request at
-    /// a time, like the operations compared with it.
-    Write,
-    /// A transaction that inserts an event and updates its daily row.
-    Event,
-    /// The same with a hundred events of one key.
-    Events,
-    /// The argon2 library alone, with the same number of threads.
-    Hash,
-    /// Half the rate of `Hash`, for requests with two hashes.
-    TwoHashes,
-}
-
-impl Floor {
-    /// All floors, in the order of the table.
-    pub const ALL: [Self; 9] = [
-        Self::Hello,
-        Self::Echo,
-        Self::Point,
-        Self::Page,
-        Self::Write,
-        Self::Event,
-        Self::Events,
-        Self::Hash,
-        Self::TwoHashes,
-    ];
-
-    /// Returns the floor's name in the table.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hello => "hello",
-            Self::Echo => "echo",
-            Self::Point => "row",
-            Self::Page => "page",
-            Self::Write => "write",
-            Self::Event => "event",
-            Self::Events => "100 events",
-            Self::Hash => "argon2",
-            Self::TwoHashes => "2 argon2",
-        }
-    }
-
-    /// Returns the floor's request.
-    pub fn call(self, w: &World) -> Result<Call, String> {
-        let get = |path| Call::to(w.floors, "GET", path);
-        Ok(match self {
-            Self::Hello | Self::Hash | Self::TwoHashes => get("/hello"),
-            Self::Point => get("/point"),
-            Self::Page => get("/page"),
-            Self::Echo => Call::to(w.floors, "POST", "/echo").body(&question(w, false)),
-            Self::Write => {
-                let body = json!({"name": "Another {number}", "description": "What it is for"});
-                Call::to(w.floors, "POST", "/write").body(&body)
-            }
-            Self::Event => Call::to(w.floors, "POST", "/events").body(&events(w, &w.busy_key_id, 1)?),
-            Self::Events => Call::to(w.floors, "POST", "/events").body(&events(w, &w.busy_key_id, 100)?),
-        })
-    }
-}
-
 /// Returns the request of a row, for a prepared server.
-type MakeCall = Box<dyn Fn(&World) -> Result<Call, String> + Send + Sync>;
+pub(super) type MakeCall = Box<dyn Fn(&World) -> Result<Call, String> + Send + Sync>;
 
 /// A row of the table.
 pub struct Operation {
@@ -93,38 +21,8 @@ pub struct Operation {
     pub call: MakeCall,
 }
 
-/// Path prefixes of routes that have no row, each with the reason.
-const UNMEASURED: [(&str, &str); 23] = [
-    ("/v1/auth/resend-verification", "a mail, as after POST /v1/auth/forgot-password"),
-    ("/v1/auth/change-email", "a hash, as at a login, and two mails"),
-    ("/v1/auth/sessions", "like POST /v1/auth/logout"),
-    ("/v1/auth/providers", "from memory, for a page that a program shows before a login"),
-    ("/v1/auth/connections", "rare: a person's own ways in, changed a few times in a life"),
-    ("/v1/auth/second-factor", "rare: a person's own factors, changed a few times in a life"),
-    ("/v1/auth/totp", "rare: a person's own factors, changed a few times in a life"),
-    ("/v1/auth/recovery-codes", "rare: a person's own factors, changed a few times in a life"),
-    ("/v1/auth/passkeys", "rare: a person's own factors, changed a few times in a life"),
-    ("/v1/auth/passkey-login", "a login without a hash; it needs an authenticator"),
-    ("/v1/auth/reauthenticate", "a hash, as at a login"),
-    (
-        "/v1/organizations/{organization_id}/billing/export",
-        "rare: a file a month, as long as the usage of the month",
-    ),
-    ("/v1/organizations/{organization_id}/billing/budgets", "rare: like projects and keys"),
-    ("/v1/organizations/{organization_id}/billing/balance-alert", "rare: a row by its key"),
-    ("/v1/organizations/{organization_id}/billing/payments", "rare: it waits for the payment processor"),
-    ("/v1/organizations/{organization_id}/billing/payment-method", "rare: a few times in a life"),
-    ("/v1/organizations/{organization_id}/billing/auto-top-up", "rare: a row by its key"),
-    ("/v1/billing/stripe/events", "rare: a few for each payment"),
-    ("/v1/organizations/{organization_id}/webhooks", "rare: set up once and looked at when it fails"),
-    ("/verify-email", "POST /v1/auth/verify-email behind a form"),
-    ("/reset-password", "POST /v1/auth/reset-password behind a form"),
-    ("/change-email", "a form; like POST /v1/auth/change-password with one hash"),
-    ("/invitations/accept", "a form; its transaction is like that of a member added to a project"),
-];
-
-const ORGANIZATION: &str = "/v1/organizations/{organization_id}";
-const PROJECT: &str = "/v1/organizations/{organization_id}/projects/{project_id}";
+pub(super) const ORGANIZATION: &str = "/v1/organizations/{organization_id}";
+pub(super) const PROJECT: &str = "/v1/organizations/{organization_id}/projects/{project_id}";
 
 impl Operation {
     /// Returns the route, shortened for the table.
@@ -148,50 +46,8 @@ fn variant(
     Operation { route, variant, floor, call: Box::new(call) }
 }
 
-/// Returns the groups in the order of the table of routes, followed by the reads without a separate row.
-pub fn groups() -> Vec<(&'static str, Vec<Operation>)> {
-    let mut groups = own_groups();
-    let measured: Vec<_> = routes_of(&groups).collect();
-    let others = routes::table()
-        .into_iter()
-        .filter(|route| !measured.contains(&name(route).as_str()) && reason(route).is_none());
-    groups.push(("Other reads", others.filter_map(|route| read(&route)).collect()));
-    groups
-}
-
-/// Returns the route of each row.
-fn routes_of(groups: &[(&'static str, Vec<Operation>)]) -> impl Iterator<Item = &'static str> {
-    groups.iter().flat_map(|(_, operations)| operations).map(|operation| operation.route)
-}
-
-/// Returns the name of a route in this table.
-fn name(route: &Route) -> String {
-    format!("{} {}", route.method, route.path)
-}
-
-/// Returns the reason why a route isn't measured.
-fn reason(route: &Route) -> Option<&'static str> {
-    UNMEASURED.iter().find(|(path, _)| route.path.starts_with(path)).map(|(_, reason)| *reason)
-}
-
-/// Returns the row of a read that needs only an organization's or a project's path; otherwise `None`.
-fn read(route: &Route) -> Option<Operation> {
-    let (rest, is_in_project) = match route.path.strip_prefix(PROJECT) {
-        Some(rest) => (rest, true),
-        None => (route.path.strip_prefix(ORGANIZATION)?, false),
-    };
-    if route.method != Method::GET || rest.contains('{') {
-        return None;
-    }
-    let floor = if route.handler.ends_with("::list") { Floor::Page } else { Floor::Point };
-    let call = move |w: &World| {
-        let parent = if is_in_project { &w.project } else { &w.organization };
-        Ok(get(w, &format!("{parent}{rest}")))
-    };
-    Some(Operation { route: name(route).leak(), variant: "", floor, call: Box::new(call) })
-}
-
-fn own_groups() -> Vec<(&'static str, Vec<Operation>)> {
+/// Returns the rows in groups, in the order of the table of routes.
+pub(super) fn groups() -> Vec<(&'static str, Vec<Operation>)> {
     vec![
         ("Authentication", authentication()),
         ("Organizations", organizations()),
@@ -205,7 +61,7 @@ fn own_groups() -> Vec<(&'static str, Vec<Operation>)> {
     ]
 }
 
-fn get(w: &World, path: &str) -> Call {
+pub(super) fn get(w: &World, path: &str) -> Call {
     Call::to(w.public, "GET", path).bearer(&w.token)
 }
 
@@ -573,55 +429,12 @@ fn service() -> Vec<Operation> {
 }
 
 /// Returns the body of authorize.
-fn question(w: &World, reserve: bool) -> Value {
+pub(super) fn question(w: &World, reserve: bool) -> Value {
     json!({"credential": w.busy_key, "client_address": "203.0.113.7", "operation": "chat", "model": "svc-1",
            "max_tokens": 256, "estimated_prompt_tokens": 120, "reserve": reserve})
 }
 
-fn events(w: &World, key: &str, count: usize) -> Result<Value, String> {
+pub(super) fn events(w: &World, key: &str, count: usize) -> Result<Value, String> {
     let event = money::event(key, "e{number}", &w.now()?);
     Ok(json!({ "events": vec![event; count] }))
-}
-
-/// Returns the routes without a row, each with the reason if one is known.
-pub fn unmeasured() -> Vec<(String, Option<&'static str>)> {
-    let groups = groups();
-    let measured: Vec<_> = routes_of(&groups).collect();
-    let routes = routes::table().into_iter().map(|route| (name(&route), reason(&route)));
-    routes.filter(|(route, _)| !measured.contains(&route.as_str())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_route_is_measured_or_excluded() {
-        let without_reason: Vec<_> =
-            unmeasured().into_iter().filter(|(_, reason)| reason.is_none()).collect();
-        assert!(without_reason.is_empty(), "{without_reason:?}");
-        for (path, _) in UNMEASURED {
-            let is_below = |(route, _): &(String, _)| route.split_once(' ').unwrap().1.starts_with(path);
-            assert!(unmeasured().iter().any(is_below), "{path}");
-        }
-    }
-
-    #[test]
-    fn only_routes_are_measured() {
-        let routes: Vec<_> = routes::table().iter().map(name).collect();
-        for route in routes_of(&groups()) {
-            assert!(routes.iter().any(|known| known == route), "{route}");
-        }
-    }
-
-    #[test]
-    fn reads_of_an_organization_or_a_project_need_no_row() {
-        let found: Vec<_> = routes::table().iter().filter_map(read).collect();
-        let floor =
-            |path: &str| found.iter().find(|row| row.route == format!("GET {path}")).map(|row| row.floor);
-        assert_eq!(floor(&format!("{ORGANIZATION}/limits")), Some(Floor::Point));
-        assert_eq!(floor(&format!("{PROJECT}/api-keys")), Some(Floor::Page));
-        assert_eq!(floor(&format!("{PROJECT}/api-keys/{{key_id}}")), None);
-        assert_eq!(floor("/v1/models"), None);
-    }
 }

@@ -1,6 +1,7 @@
 //! The tables as text, and as one Markdown table.
 
-use super::operations::{Floor, Operation};
+use super::floors::Floor;
+use super::operations::Operation;
 use crate::client::Sample;
 use crate::report::{self, median, percentile, shown};
 
