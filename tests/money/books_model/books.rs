@@ -71,6 +71,9 @@ pub struct Bill {
     pub carried: i128,
     /// List price less discounts.
     pub exact: i128,
+    /// The nanos by which late usage made earlier months cheaper than they were billed: they pay for the usage of
+    /// this month before any credit does.
+    pub paid_by_discounts: i128,
     pub due: i128,
     pub is_void: bool,
     pub notes: Vec<Note>,
@@ -292,8 +295,23 @@ impl Books {
         self.open_month += 1;
         if self.has_lines(month) || carried > 0 || (nano, bill.net()) != (0, 0) {
             let (exact, due) = (bill.net(), of_month + carried);
-            self.bills.push(Bill { month, nano, carried, exact, due, is_void: false, notes: Vec::new() });
+            let (paid_by_discounts, notes) = (self.given_for_earlier_months(tiers, month), Vec::new());
+            let is_void = false;
+            self.bills.push(Bill { month, nano, carried, exact, paid_by_discounts, due, is_void, notes });
         }
+    }
+
+    /// Returns the nanos that a month's invoice gives for earlier months of use: late usage can bring more of
+    /// their usage under a discount than it costs itself.
+    fn given_for_earlier_months(&self, tiers: &Tiers, month: i64) -> i128 {
+        let late = self.events.values().filter(|event| event.billed == month && event.month_of_use < month);
+        let months: BTreeSet<i64> = late.map(|event| event.month_of_use).collect();
+        let owed = |of: i64, billed: i64| {
+            let events = self.events.values();
+            contract::owed(events.filter(|event| event.month_of_use == of && event.billed <= billed), tiers)
+        };
+        let rises = months.into_iter().map(|of| owed(of, month).minus(owed(of, month - 1)).net());
+        rises.map(|rise| up_to_nano((-rise).max(0))).sum()
     }
 
     /// Returns whether a month has lines: tokens, and pieces that have a price, by month of use, model and price.

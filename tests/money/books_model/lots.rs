@@ -134,10 +134,14 @@ impl Books {
         }
         if rest > 0 {
             // No credit paid for usage of a void invoice; and extra cost caused by a correction can be paid
-            // on a later invoice. A note on all of an invoice may give back a nano more for each row that was rounded.
+            // on a later invoice. A note on all of an invoice may give back a nano more for each row that was rounded,
+            // and what discounts of earlier months paid.
             let is_free = |bill: &Bill| bill.is_void && earlier.contains(&bill.month);
             let is_dearer = |bill: &Bill| bill.month == month && bill.notes.iter().any(|note| note.nano < 0);
-            let is_rounding = |bill: &Bill| bill.month == month && rest * 1_000 <= bill.rounding_pico();
+            let is_rounding = |bill: &Bill| {
+                let discounts = bill.paid_by_discounts.min(bill.noted() - bill.nano).max(0);
+                bill.month == month && (rest - discounts) * 1_000 <= bill.rounding_pico()
+            };
             if !self.bills.iter().any(|bill| is_free(bill) || is_dearer(bill) || is_rounding(bill)) {
                 self.wrong = Some(format!("{rest} of {month} are given back that no credit paid"));
             }
