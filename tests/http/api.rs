@@ -1,4 +1,4 @@
-//! The endpoints, laid out like `src/api`.
+//! Endpoints of the API, by subject.
 
 mod account;
 mod api_keys;

@@ -1,4 +1,4 @@
-//! Calls whose client address is unknown, because the trusted proxies don't report it readably.
+//! Calls whose client address is unknown, because the trusted proxy sends no readable address.
 
 use serde_json::json;
 use tollkeeper::trail::{self, Filter};
@@ -34,7 +34,8 @@ async fn unknown_client_address_fails_an_address_restriction(world: World) {
             assert_eq!(call.refused().await, (403, "ip_not_allowed".into()), "{value:?}");
         }
     }
-    // The value from the client, and the value that nginx's `$proxy_add_x_forwarded_for` made of it.
+    // Each value starts with the client's own header; nginx's `$proxy_add_x_forwarded_for` has appended the
+    // address.
     for value in [b"\xff, 192.0.2.1".as_slice(), b"127.0.0.1, 192.0.2.1"] {
         world.get("/v1/models").bearer(&key).bytes("x-forwarded-for", value).bare().await;
     }

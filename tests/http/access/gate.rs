@@ -61,7 +61,7 @@ fn configuration_limits_keys_on_every_route(database: Database) {
                     .replace("/billing/export", "/billing/export?format=focus&month=2026-03");
                 let is_read = route.method == Method::GET;
                 let call = Call::new(&world.public, route.method.clone(), &path).bearer(&key);
-                // A body that is refused for other reasons if the gate lets it through.
+                // The handler refuses this body if the gate lets the call through.
                 let answer = if is_read { call } else { call.json(&json!({"name": 1})) }.send().await;
                 let is_narrowed = !path.starts_with("/v1/models")
                     && (management == "none" || management == "read" && !is_read);
@@ -136,7 +136,7 @@ async fn lock_and_recheck_repeats_the_gates_checks(world: World) {
     let key = KeyAction::Rotate.admit(&app.api, &mut call).await.unwrap();
     assert!(leaving.is_leaving() && leaving_project.is_leaving());
     assert!(!member.is_leaving() && !project_member.is_leaving());
-    // Each lock in its own transaction, one after the other: the next waits for the lock of the previous one.
+    // Takes each lock in its own transaction, because two open transactions would wait for each other.
     macro_rules! hold {
         ($scope:ident.$hold:ident $(($now:expr))?, $role:expr) => {{
             let mut tx = app.db.write().await.unwrap();
@@ -304,7 +304,8 @@ fn addresses_are_limited_unless_limits_are_off(database: Database) {
     }
 }
 
-/// Waits until this statement, in its own transaction, waits for a lock that `first` holds; then releases the lock.
+/// Waits until this statement, in its own transaction, waits for a lock that `first` holds; then releases the
+/// lock.
 async fn assert_waits_for_lock(world: &World, first: Tx, statement: &'static str, id: OrganizationId) {
     let app = world.app.clone();
     let second = tokio::spawn(async move {
@@ -367,7 +368,8 @@ async fn lock_of_a_scope_locks_the_organization(world: World) {
     let mut tx = write().await;
     key.lock_and_recheck(&mut tx).await.unwrap();
     assert_waits_for_lock(&world, tx, lock, id).await;
-    // The same lock as for inserting rows that refer to the organization; the other locks allow that.
+    // Rows that refer to the organization are inserted with `FOR KEY SHARE`, which only the lock for removal
+    // blocks.
     let mut tx = write().await;
     org.lock_for_removal_and_recheck(&mut tx).await.unwrap();
     assert_waits_for_lock(&world, tx, "SELECT id FROM organizations WHERE id = $1 FOR KEY SHARE", id).await;

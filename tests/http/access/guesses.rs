@@ -17,7 +17,8 @@ const NEW_PASSWORD: &str = "Violet-Kettle-Orbit-9";
 /// An address of the owner, and another one in the same network.
 const HOME: &str = "192.0.2.10";
 const HOME_NEIGHBOUR: &str = "192.0.2.200";
-/// The free guesses of all unknown networks together, kept low because hashing a hundred takes long.
+/// The number of free guesses of all unknown networks together: low, because hashing a hundred passwords
+/// takes long.
 const ALL_NETWORKS: &[(&str, &str)] = &[("TOLLKEEPER_LIMITS__LOGIN_FAILURES_ALL_NETWORKS", "20")];
 /// An address of another network.
 const ATTACKER: &str = "198.51.100.7";
@@ -44,7 +45,8 @@ fn waits() -> (u16, String) {
     (429, "too_many_attempts".to_owned())
 }
 
-/// Guesses from each of these addresses until a wait is required; returns the number of checked guesses.
+/// Makes guesses from each of these addresses until a wait is required; returns the number of checked
+/// guesses.
 async fn guess_until_waiting(
     world: &World,
     name: &str,
@@ -75,7 +77,7 @@ fn networks(count: u8) -> impl Iterator<Item = String> {
 async fn guesses_from_other_networks_do_not_lock_the_owner_out(world: World) {
     world.user("ada").await;
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
-    // The attacker waits as required until the waits are as long as they get.
+    // The attacker waits as required, until the waits have reached their maximum.
     let mut longest_s = 0;
     for _ in 0..25 {
         let answer = login(&world, "ada", WRONG, ATTACKER).send().await;
@@ -89,7 +91,7 @@ async fn guesses_from_other_networks_do_not_lock_the_owner_out(world: World) {
     login(&world, "ada", WRONG, ATTACKER).send().await;
     assert_eq!(outcome(login(&world, "ada", PASSWORD, ATTACKER)).await, waits());
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME_NEIGHBOUR)).await, ok());
-    // The owner's mistakes count for the owner's network alone.
+    // The owner's mistakes count only for the owner's network.
     for _ in 0..10 {
         assert_eq!(outcome(login(&world, "ada", WRONG, HOME)).await, wrong());
     }
@@ -126,12 +128,13 @@ async fn addresses_of_a_network_count_together(world: World) {
 async fn many_networks_wait_together_but_not_the_owners(world: World) {
     world.user("ada").await;
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
-    // Twenty guesses are free for all networks together; each further one makes all of them wait.
+    // All networks together have twenty free guesses; each further guess makes all of them wait.
     assert_eq!(guess_until_waiting(&world, "ada", networks(4)).await, 20);
     let refused = login(&world, "ada", PASSWORD, "203.0.113.9").send().await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, "1"), "{}", refused.text);
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
-    // A login after the required wait succeeds and counts as no guess, so no other caller waits longer.
+    // A login after the required wait succeeds and doesn't count as a guess, so other callers don't wait
+    // longer.
     world.clock.advance_ms(SECOND_MS);
     assert_eq!(outcome(login(&world, "ada", PASSWORD, "203.0.113.9")).await, ok());
     assert_eq!(outcome(login(&world, "ada", WRONG, "203.0.114.9")).await, wrong());
@@ -144,7 +147,7 @@ async fn network_is_unknown_again_after_thirty_days(world: World) {
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
     world.clock.advance_ms(29 * DAY_MS);
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, ok());
-    // The second login counts from then on.
+    // The thirty days start again with the second login.
     world.clock.advance_ms(30 * DAY_MS - 1);
     guess_until_waiting(&world, "ada", networks(3)).await;
     assert_eq!(outcome(login(&world, "ada", PASSWORD, "203.0.113.9")).await, waits());
@@ -160,7 +163,7 @@ async fn reset_ends_every_wait(world: World) {
     world.user("ada").await;
     guess_until_waiting(&world, "ada", networks(3)).await;
     assert_eq!(outcome(login(&world, "ada", PASSWORD, HOME)).await, waits());
-    // The mail about the guesses is sent first.
+    // Sends the e-mail about the guesses before the one with the link.
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     world.clock.advance_ms(1);
     let ask = json!({"email": "ada@example.com"});
@@ -168,7 +171,7 @@ async fn reset_ends_every_wait(world: World) {
     let token = world.mailed_token("ada@example.com").await;
     let body = json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
     world.post("/v1/auth/reset-password", &body).from(HOME).data().await;
-    // The attacker goes on at once, and uses up all guesses before the owner logs in.
+    // The attacker continues immediately, and uses up all guesses before the owner logs in.
     assert_eq!(guess_until_waiting(&world, "ada", networks(3)).await, 20);
     assert_eq!(outcome(login(&world, "ada", NEW_PASSWORD, HOME_NEIGHBOUR)).await, ok());
 }
@@ -264,7 +267,7 @@ async fn expired_counters_are_swept(world: World) {
     assert_eq!(all().await, [0, 0, 0]);
 }
 
-/// Returns the fields of an object as one text each.
+/// Returns a string without quotes, and any other value as JSON.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

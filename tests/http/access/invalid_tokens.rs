@@ -169,7 +169,7 @@ async fn every_route_refuses_invalid_tokens(world: World) {
         }
     }
     assert!(cases > 700, "only {cases} cases");
-    // The console's cookie.
+    // The same attacks in the console's cookie.
     for attack in attacks(&world, &victim, TokenKind::Browser).await {
         let Some(cookie) = attack.authorization.strip_prefix("Bearer ") else { continue };
         let browser = Browser { cookie: cookie.to_owned() };

@@ -1,8 +1,8 @@
 //! No operation on keys gives a user or an API key more rights than they had.
 //!
-//! Every caller, a user or a key, with every mix of roles, makes, changes and rotates the keys of every
-//! creator. The gate is then asked for the rights of each secret that the caller got; none may exceed the
-//! rights of the caller.
+//! Every caller (a user or a key, with every mix of roles) creates, changes and rotates the keys of every
+//! creator. For each secret that the caller got, the test then lists what the gate allows, which must not
+//! exceed the caller's rights.
 
 use std::collections::BTreeSet;
 
@@ -27,11 +27,11 @@ const LIMITS_OFF: (&str, &str) = ("TOLLKEEPER_LIMITS__ENABLED", "false");
 struct Caller {
     name: String,
     bearer: String,
-    /// Whether it is a key with the restrictions of [`bounds`].
+    /// `true` for a key with the restrictions of [`bounds`].
     is_bound: bool,
 }
 
-/// A key that others act on, and its newest known secret.
+/// A key that other callers act on, and its newest known secret.
 struct Target {
     maker: String,
     id: String,
@@ -70,7 +70,8 @@ fn with_name(body: &Value, name: &str) -> Value {
     body
 }
 
-/// Creates users with every mix of roles that differ in rights, their keys, and a target of each creator.
+/// Creates users with every mix of roles that gives different rights, their keys, and a target key by each
+/// creator.
 async fn scene(world: &World) -> Scene {
     let owner = world.user("founder").await;
     let place = world.place(&owner, "Acme").await;
@@ -84,7 +85,7 @@ async fn scene(world: &World) -> Scene {
             let name = format!("{in_organization:?}-{in_project:?}");
             let name = name.replace("Some(", "").replace(')', "");
             let user = world.user(&name).await;
-            // They make their keys as an admin, and get their roles afterward.
+            // Users create their keys as admins, and get their final roles afterward.
             world.join_organization(&place, &user, OrganizationRole::Admin).await;
             for (kind, body) in kinds() {
                 // A single kind of limited key is enough, except for the highest role.
@@ -240,7 +241,7 @@ async fn send(world: &World, method: Method, path: &str, bearer: &str, body: &Va
     world.call(method, path).bearer(bearer).from(ADDRESS).json(body).send().await
 }
 
-/// Returns whether the call was allowed; any refusal for another reason is a mistake of this test.
+/// Returns `true` if the call was allowed. Any status other than 200 and 403 is a mistake in this test.
 fn is_allowed(answer: &Answer) -> bool {
     assert!(matches!(answer.status, 200 | 403), "{}", answer.text);
     answer.status == 200
@@ -320,7 +321,7 @@ async fn secret_has_the_lower_roles_of_creator_and_rotator(world: World) {
             let secret = answer.json()["data"]["key"].as_str().unwrap().to_owned();
             let rotated_by = (*name != maker).then(|| rotator.id.to_string());
             assert_eq!(find(&world, &secret).await, (scene.targets[target].id.clone(), rotated_by));
-            // The secret of both users is the caller.
+            // The rotated secret calls next: its key was made by one user and rotated by another.
             if *name != maker && pairs % 7 == 0 {
                 let bearer = secret.clone();
                 let caller =
@@ -334,7 +335,7 @@ async fn secret_has_the_lower_roles_of_creator_and_rotator(world: World) {
         }
     }
     assert!(pairs > 60, "only {pairs} pairs");
-    // An owner's key rotated by another owner: when either loses the role, so does the secret.
+    // An owner's key rotated by another owner: when either owner loses the role, the secret loses it too.
     let names: Vec<_> = people.iter().filter(|(name, _)| name.starts_with("Owner")).collect();
     let (maker, rotator) = (&names[0], &names[1]);
     let target = scene.targets.iter().position(|target| target.maker == maker.0).unwrap();

@@ -1,8 +1,8 @@
-//! Checks every route with every kind of caller in every kind of place against a readable golden table.
+//! Checks every route with every kind of caller and target against a readable golden table.
 //!
-//! `TOLLKEEPER_TEST_BLESS=1 cargo test --test http access::matrix` rewrites the table. Review its diff like any
-//! other change of permissions. The rows come from the table of routes, so a new route fails until it is in
-//! the golden file.
+//! `TOLLKEEPER_TEST_BLESS=1 cargo test --test http access::matrix` rewrites the table. Review its diff like
+//! any other change of permissions. The rows come from the table of routes, so a new route fails until it is
+//! in the golden file.
 
 pub mod scene;
 pub mod table;
@@ -52,12 +52,13 @@ fn access_matrix(database: Database) {
     });
 }
 
-/// Returns whether a success of the route removes something that the next caller needs.
+/// Returns `true` if a successful call of the route removes something that the next caller needs.
 fn takes_away(route: &Route) -> bool {
     route.method == Method::DELETE || route.path.ends_with("/end-rotation")
 }
 
-/// Returns whether a success of the route opens a page of Stripe, which it does for one caller at a time.
+/// Returns `true` if a successful call of the route opens a page of Stripe, which works for one caller at a
+/// time.
 fn opens_page(route: &Route) -> bool {
     route.path.ends_with("/payment-method")
 }
@@ -135,7 +136,7 @@ async fn status(world: &World, route: &Route, caller: &Caller, number: usize, ta
     };
     let call = match (&route.method, route.content_type) {
         (&Method::GET | &Method::DELETE, _) => call,
-        // A patch that changes nothing still needs the role.
+        // An empty change still needs the role.
         (&Method::PUT, _) => call.json(&json!({})),
         // Refused because of its token, which also shows that the gate let the call through.
         (_, "text/html") => call.form(&[("token", "x"), ("password", "x"), ("password_confirmation", "x")]),
@@ -160,8 +161,8 @@ async fn fresh_session(world: &World, bearer: &str) -> (SessionId, String) {
     (session, world.token(kind, claims.sub, session, 60).await)
 }
 
-/// Returns the request body for a route that takes one: a valid body where that can do no harm, otherwise an empty
-/// object. Where that is refused with 400, the gate let the call through.
+/// Returns the request body for a route that takes one: a valid body if it does no harm, otherwise an empty
+/// object. If the empty object is refused with 400, the gate let the call through.
 fn body(path: &str, unique: &str) -> Value {
     let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
     match path {

@@ -1,4 +1,4 @@
-//! E-mail addresses and usernames: which are equal and which are refused.
+//! Equal and refused e-mail addresses and usernames.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ use support::world::{PASSWORD, World};
 /// A domain with a Greek word, and another one that differs in its last letter.
 const MEDIAL: &str = "οδοσ.gr";
 const FINAL: &str = "οδος.gr";
-/// [`FINAL`] as the DNS has it.
+/// [`FINAL`] in the form that the DNS uses.
 const FINAL_IN_DNS: &str = "xn--pxavbm.gr";
 
 async fn register(world: &World, email: &str, username: &str) {
     let body = json!({"email": email, "password": PASSWORD, "username": username});
     world.post("/v1/auth/register", &body).data().await;
-    // File names of mails contain the time, so the clock moves on.
+    // File names of e-mails contain the time, so two e-mails need different times.
     let token = world.mailed_token(&format!("Hi {username},")).await;
     world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
     world.clock.advance_ms(1);
@@ -92,7 +92,7 @@ async fn run(app: &App, text: &str) {
     tx.commit().await.unwrap();
 }
 
-/// Repeats the schema's migration step for rows of an older version: the next start finds them.
+/// Repeats the step of the migration that lists rows of older versions, so that the next start finds them.
 async fn list_addresses_to_fold(world: &World) {
     run(&world.app, "DROP TABLE addresses_to_fold").await;
     let file = format!("crates/db/migrations/{}/0012_addresses_to_fold.sql", world.backend);
@@ -117,7 +117,7 @@ async fn start_folds_addresses_of_older_versions(world: World) {
     world.mailed_token("Invitation to Acme").await;
     world.clock.advance_ms(1);
     run(&world.app, "UPDATE users SET email_folded = 'maria@οδοσ.gr' WHERE username = 'maria'").await;
-    // Two accounts for one mailbox: the other account has the address, and keeps it.
+    // Two accounts for one mailbox: the older one keeps the address.
     run(
         &world.app,
         "UPDATE users SET email = 'EVE@οδος.gr', email_folded = 'eve@οδοσ.gr' WHERE username = 'eve'",
@@ -244,7 +244,7 @@ async fn reserved_and_mixed_script_names_are_refused(world: World) {
     {
         assert_eq!(registered_as(&world, number, username).await, expected, "{username}");
     }
-    // Existing accounts go on.
+    // Existing accounts with a refused username still work.
     world.user("root").await;
     assert_eq!(organizations(&world, "root@example.com").await, 0);
 }

@@ -1,4 +1,5 @@
-//! Limits on the mails that a user may cause or receive within an hour, and which mails are sent first.
+//! Limits on the e-mails that a user may cause or receive within an hour, and the order in which e-mails are
+//! sent.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use support::twin::Twin;
 use support::world::{PASSWORD, Place, TestUser, World};
 use support::{Database, on_each_database};
 
-/// Counts the mails in the outbox to this address.
+/// Counts the e-mails in the outbox to this address.
 async fn count_queued(world: &World, address: &str) -> i64 {
     let mut tx = world.app.db.read().await.unwrap();
     let (count,): (i64,) =
@@ -86,7 +87,7 @@ async fn repeated_password_changes_do_not_flood_a_mailbox(world: World) {
     }
     assert_eq!(count_queued(&world, "ada@example.com").await, 3);
     assert_eq!(suppressed(&world, "recipient").await, "2");
-    // Password resets are not limited by it.
+    // The limit doesn't apply to password resets.
     world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
     assert_eq!(count_queued(&world, "ada@example.com").await, 4);
 }
@@ -99,7 +100,7 @@ async fn invitations_to_one_address_are_limited_across_senders(world: World) {
         for number in 0..3 {
             let sender = world.user(&format!("s{number}.{}", &address[..3])).await;
             let organization = world.organization(&sender, "Acme").await;
-            // All spellings are one mailbox.
+            // All these spellings are the same mailbox.
             let (name, domain) = address.split_once('@').unwrap();
             let written = match number {
                 0 => address.to_owned(),
@@ -132,7 +133,7 @@ async fn invitations_sent_again_are_limited_like_the_first(world: World) {
     assert_eq!(resend().await.status, 200);
     let token = world.mailed_token("bob@example.com").await;
     assert_rate_limited(&resend().await, 59 * MINUTE_MS);
-    // Nothing was done: the link that the guest has still works.
+    // The refused request changed nothing: the guest's link still works.
     world.user("bob").await;
     let accepted = world.call(Method::POST, "/invitations/accept").form(&[("token", &token)]).send().await;
     assert_eq!(accepted.status, 200, "{}", accepted.text);
@@ -161,7 +162,7 @@ async fn mails_are_limited_by_user_including_their_keys(world: World) {
         let refused = invite(&world, caller, &place.organization, "more@example.com").await;
         assert_rate_limited(&refused, HOUR_MS);
     }
-    // Notices are dropped, and the action itself succeeds.
+    // Notices are dropped, but the action itself succeeds.
     add_and_remove(&world, &mallory, &place, &bob).await;
     assert_eq!(count_queued(&world, "bob@example.com").await, 0);
     assert_eq!(suppressed(&world, "account").await, "1");
@@ -268,7 +269,7 @@ fn two_replicas_never_exceed_a_limit(database: Database) {
     });
 }
 
-/// Returns three addresses in the order of their hashes, and so of their counters.
+/// Returns three addresses in the order of their hashes, which is the order of their counters.
 fn in_order() -> [String; 3] {
     let mut addresses = ["ada", "bob", "eve"].map(|name| format!("{name}@example.com"));
     addresses.sort_by_key(|address| {
@@ -295,8 +296,8 @@ async fn mails_to_the_same_recipients_do_not_deadlock(world: World) {
             admit(&mut tx, bounds.as_ref(), &sender, template, recipients, now).await.map(|_| tx)
         }
     };
-    // The middle counter is locked until both wait: in another order each would have one that the other
-    // needs.
+    // The middle counter is locked until both writers wait. If they locked counters in the order of their
+    // lists, each would hold a counter that the other needs.
     let holder = admit("192.0.2.1", &[&middle]).await.unwrap();
     let writers = [
         tokio::spawn(admit("192.0.2.2", &[&low, &middle, &high])),
@@ -342,7 +343,7 @@ async fn mails_with_links_are_sent_first(world: World) {
     assert_eq!(words(3).await, ["invitation", "reset_password", "verify_email"]);
     assert_eq!(words(100).await, ["invitation"; 11]);
     assert_eq!(words(100).await, [""; 0], "they are leased");
-    // Mails that wait for a retry delay no other mail.
+    // E-mails that wait for a retry don't delay other e-mails.
     invite(&world, &ada.access_token, &place.organization, "late@example.com").await;
     assert_eq!(words(8).await, ["invitation"]);
 }

@@ -1,4 +1,4 @@
-//! Passkeys (docs/contract/accounts.md#passkeys), with an authenticator that is written for the tests.
+//! Passkeys (docs/contract/accounts.md#passkeys), with an authenticator written for the tests.
 
 mod adding;
 mod ceremonies;
@@ -20,7 +20,7 @@ const INVALID: (u16, &str) = (401, "invalid_credential");
 /// The refusal of a ceremony that is no longer valid.
 const EXPIRED: (u16, &str) = (400, "challenge_expired");
 
-/// Returns the origin of the pages that have passkeys.
+/// Returns the origin for which passkeys are valid.
 fn origin(world: &World) -> String {
     world.app.accounts.passkeys().unwrap().origin().to_owned()
 }
@@ -75,7 +75,7 @@ async fn logged_in(world: &World, key: &mut SecurityKey) -> Value {
     login(world, &options, &credential).data().await
 }
 
-/// Returns the call that proves with a passkey who the person of a session is.
+/// Returns the call that confirms the identity of a session's user with a passkey.
 async fn prove(world: &World, token: &str, key: &mut SecurityKey) -> Call {
     let options = post(world, token, "/v1/auth/reauthenticate/options", &json!({})).data().await;
     let credential = key.sign(&options["public_key"], &origin(world));
@@ -95,7 +95,7 @@ fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap_or_else(|| panic!("no {name} in {data}")).to_owned()
 }
 
-/// Sends due mail and returns the mails to Ada with this subject.
+/// Sends due e-mails, and returns those to Ada with this subject.
 async fn mails(world: &World, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -113,7 +113,7 @@ async fn entries(world: &World, action: &str) -> Vec<[String; 2]> {
     found.into_iter().map(|entry| [entry.actor, entry.target]).collect()
 }
 
-/// Flips a bit.
+/// Returns a copy with one bit flipped.
 fn flip(bytes: &[u8], bit: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[bit / 8] ^= 1 << (bit % 8);

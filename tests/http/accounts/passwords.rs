@@ -45,7 +45,7 @@ fn text(data: &Value, name: &str) -> String {
     data[name].as_str().unwrap().to_owned()
 }
 
-/// Sends due mail and returns the mails to a user with this subject.
+/// Sends due e-mails, and returns those to a user with this subject.
 async fn mails(world: &World, name: &str, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -62,7 +62,7 @@ async fn password_change_voids_older_reset_links(world: World) {
     forgot(&world, "ada").await;
     let link = world.mailed_token("ada@example.com").await;
     world.clock.advance_ms(1);
-    // Another link has been requested, but its mail hasn't been sent.
+    // Another link has been requested, but its e-mail hasn't been sent.
     forgot(&world, "ada").await;
     world.clock.advance_ms(1);
     change(&world, &ada.access_token, PASSWORD, NEW_PASSWORD).data().await;
@@ -167,7 +167,7 @@ async fn password_changes_are_limited_to_five_an_hour(world: World) {
     assert_eq!(refused, (429, "too_many_attempts".into()));
     world.clock.advance_ms(1);
     change(&world, &token, &current, &password(5)).data().await;
-    // The next one has to wait for the second of the first five.
+    // The next change has to wait until the second of the first five no longer counts.
     let answer = change(&world, &token, &password(5), &password(6)).send().await;
     assert_eq!((answer.status, answer.header("retry-after")), (429, "60"));
 }
@@ -192,7 +192,7 @@ async fn password_change_counts_as_a_login_of_its_address(world: World) {
     assert_eq!(wrong().refused().await, (429, "rate_limited".into()));
     assert_eq!(login(&world, "ada", PASSWORD).refused().await, (429, "rate_limited".into()));
     assert_eq!(wrong().from("192.0.2.9").refused().await, (401, "wrong_password".into()));
-    // A call without a session uses nothing of the address's share.
+    // A call without a session doesn't count against the address.
     let unauthenticated = change(&world, "nothing", PASSWORD, NEW_PASSWORD).from("192.0.2.9");
     assert_eq!(unauthenticated.refused().await, (401, "invalid_access_token".into()));
     assert_eq!(wrong().from("192.0.2.9").refused().await, (401, "wrong_password".into()));

@@ -45,7 +45,7 @@ async fn state(world: &World, token: &str) -> Value {
     world.get("/v1/auth/second-factor").bearer(token).data().await
 }
 
-/// Sends due mail and returns the mails to Ada with this subject.
+/// Sends due e-mails, and returns those to Ada with this subject.
 async fn mails(world: &World, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));

@@ -1,8 +1,8 @@
-//! Compares sessions with a model: random sequences of logins and session ends on two servers over one
+//! Compares sessions with a model: random sequences of logins and session ends on two servers with one
 //! database. After each step every token of the sequence is checked on both servers.
 //!
 //! The model ([`Model::accepts`]): a token is valid until it expires, its session expires, or the first
-//! logout, password change or reset ends the session. On a difference the test prints the sequence;
+//! logout, password change or reset ends the session. On a mismatch, the test prints the sequence;
 //! `TOLLKEEPER_TEST_SEED` repeats it before the others ([`support::seeds`]).
 
 mod calls;
@@ -30,7 +30,7 @@ const SEQUENCES_ON_POSTGRES: u64 = 500;
 const STEPS: usize = 6;
 const PEOPLE: usize = 16;
 
-/// Waits, in milliseconds: around every expiry of a token or a session, and less than a second.
+/// Waits, in milliseconds: close to each expiry of a token or a session, and shorter than a second.
 const WAITS_MS: [i64; 9] = [
     1,
     500,
@@ -43,7 +43,7 @@ const WAITS_MS: [i64; 9] = [
     30 * DAY_MS,
 ];
 
-/// A step. Tokens are numbered in the order in which the sequence got them; the user is one of two.
+/// A step. Tokens are numbered in the order in which the sequence got them; users are numbered 0 and 1.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Wait { ms: i64 },
@@ -59,7 +59,7 @@ enum Step {
 enum Current {
     Right,
     Wrong,
-    /// The right one, but the new one breaks a rule.
+    /// The right password, but the new password breaks a rule.
     RightForAWeakOne,
 }
 
@@ -68,7 +68,7 @@ enum Current {
 enum Mailed {
     Fresh,
     Used,
-    /// Fresh, but the new password breaks a rule.
+    /// A fresh token, but the new password breaks a rule.
     FreshForAWeakOne,
 }
 
@@ -77,7 +77,7 @@ struct Person {
     id: UserId,
     email: String,
     password: String,
-    /// The last token that has chosen a new password.
+    /// The last token that set a new password.
     used: String,
 }
 
@@ -103,7 +103,7 @@ impl Sequence<'_> {
         }
     }
 
-    /// The first step must begin a session.
+    /// Returns the next random step; the first step opens a session.
     fn next_step(&mut self, first: bool) -> Step {
         let chance = &mut self.chance;
         let person = chance.below(2);
@@ -273,7 +273,7 @@ fn tokens_match_the_model(database: Database) {
         let (sequences, mut probes) = (seeds.len(), 0);
         for &seed in &seeds.seeds {
             let mut chance = Chance::new(seed);
-            // Every sequence begins on a whole second, so that its seed alone decides how its waits fall.
+            // Every sequence begins on a whole second, so that its seed alone decides when its tokens expire.
             world.clock.advance_ms(SECOND_MS - world.clock.now().unix_ms() % SECOND_MS);
             let mut sequence = Sequence {
                 world: &world,

@@ -4,7 +4,7 @@
 //!
 //! The model ([`model`]) decides which logins are accepted, and which requests each session may make.
 //! Independently of that, evidence weaker than the account's rule never opens a session
-//! ([`Account::is_enough`]). On a difference the test prints the sequence; `TOLLKEEPER_TEST_SEED` repeats it
+//! ([`Account::is_enough`]). On a mismatch, the test prints the sequence; `TOLLKEEPER_TEST_SEED` repeats it
 //! before the others ([`support::seeds`]).
 
 mod calls;
@@ -38,11 +38,12 @@ const SEQUENCES_ON_POSTGRES: u64 = 480;
 const STEPS: usize = 6;
 const PEOPLE: usize = 8;
 
-/// Waits, in milliseconds: around the ends of a proof, of an access token, and of a session of the provider.
+/// Waits, in milliseconds: close to the expiry of a proof, an access token, and a session opened by the
+/// provider.
 const WAITS_MS: [i64; 6] =
     [SECOND_MS, 15 * MINUTE_MS - 1, 15 * MINUTE_MS, HOUR_MS, 2 * HOUR_MS - 1, 2 * HOUR_MS];
 
-/// A step. `session` is one of the sequence, in the order in which it got them.
+/// A step. `session` is the number of a session, in the order in which the sequence opened them.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     LogIn { right: bool, code: Given, kind: Kind },
@@ -68,7 +69,7 @@ enum Step {
     Wait { ms: i64 },
 }
 
-/// The code that is given.
+/// The code in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Given {
     None,
@@ -79,7 +80,7 @@ enum Given {
     Spent,
 }
 
-/// A way to prove one's identity.
+/// A proof of identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Password,
@@ -123,7 +124,7 @@ impl Stage {
     }
 }
 
-/// Replaces the server of a world by one whose password hashes are cheap.
+/// Replaces the world's server with one that uses cheap password hashes.
 async fn with_cheap_hashes(mut world: World) -> World {
     let random = Random::system();
     let cheap = argon2::Params::new(8, 1, 1, None).unwrap();
@@ -139,7 +140,7 @@ async fn with_cheap_hashes(mut world: World) -> World {
 struct Sequence<'a> {
     stage: &'a Stage,
     id: UserId,
-    /// The username, which is the subject at the provider, too.
+    /// The username, which is also the subject at the provider.
     name: &'a str,
     chance: Chance,
     account: Account,
@@ -154,7 +155,7 @@ impl<'a> Sequence<'a> {
         let mut chance = Chance::new(seed);
         let (id, name) = &stage.people[chance.below(stage.people.len())];
         let is_connected = chance.below(3) > 0;
-        // A user without a password is connected.
+        // A user without a password always has a connection.
         let has_password = !is_connected || chance.below(4) > 0;
         let is_owner = chance.below(4) == 0;
         let beginning = Beginning {
@@ -185,7 +186,7 @@ impl<'a> Sequence<'a> {
 
     async fn run(&mut self) {
         for number in 0..STEPS {
-            // A new time step of the app, or not.
+            // Half of the steps start a new time step of the app.
             self.stage.world.clock.advance_ms(self.chance.one_of(&[0, STEP_MS]));
             let step = self.next_step(number);
             writeln!(self.story, "{number}. {step:?}").unwrap();
@@ -195,7 +196,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Returns the next step. The first step begins a session, and so does each one while no session exists.
+    /// Returns the next random step, which opens a session while the sequence has none.
     fn next_step(&mut self, number: usize) -> Step {
         let chance = &mut self.chance;
         let code = chance.one_of(&[Given::None, Given::App, Given::App, Given::Recovery, Given::Spent]);
@@ -240,7 +241,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Asks with every session so far.
+    /// Requests the organization with every session so far.
     async fn probe(&mut self) {
         let (world, now) = (&self.stage.world, self.stage.world.clock.now());
         for (number, session) in self.account.sessions.iter().enumerate() {
@@ -265,7 +266,7 @@ fn sign_in_methods_match_the_model(database: Database) {
         let seeds = Seeds::of("sign_in_model", database.choose(SEQUENCES_ON_SQLITE, SEQUENCES_ON_POSTGRES));
         let (sequences, mut probes) = (seeds.len(), 0);
         for &seed in &seeds.seeds {
-            // Every sequence begins with a time step, so that its seed alone decides how its waits fall.
+            // Every sequence begins with a time step, so that its seed alone decides which codes are valid.
             let clock = &stage.world.clock;
             clock.advance_ms(STEP_MS - clock.now().unix_ms() % STEP_MS);
             let mut sequence = Sequence::begin(&stage, seed).await;

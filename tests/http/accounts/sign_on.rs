@@ -25,7 +25,7 @@ const START: &str = "/console/sign-in/acme";
 /// The variable that names the providers file.
 const FILE: &str = "TOLLKEEPER_SIGN_IN__PROVIDERS_FILE";
 
-/// Runs a test on each database, with a provider of our own.
+/// Runs a test on a database, with an identity provider in this process.
 fn with_provider(
     database: Database,
     more: &str,
@@ -39,12 +39,12 @@ fn with_provider(
     });
 }
 
-/// Claims of a person whose address is verified.
+/// Returns the claims of a user whose address is verified.
 fn person(sub: &str, email: &str) -> Value {
     json!({"sub": sub, "email": email, "email_verified": true})
 }
 
-/// Returns the account that is connected with a person at a provider.
+/// Returns the account that is connected to an identity at a provider.
 async fn connected(world: &World, issuer: &str, subject: &str) -> Option<UserId> {
     let mut tx = world.app.db.read().await.unwrap();
     let found = tollkeeper::accounts::store::connections::by_subject(&mut tx, issuer, subject).await.unwrap();
@@ -59,13 +59,13 @@ async fn sessions(world: &World) -> i64 {
     count
 }
 
-/// Returns the username of the person who is signed in.
+/// Returns the username of the user who is signed in.
 async fn username(world: &World, jar: &mut Jar) -> String {
     let data = jar.who(world).await.expect("somebody is signed in");
     data["user"]["username"].as_str().unwrap().to_owned()
 }
 
-/// Sends due mail and returns the subjects of those to an address, sorted.
+/// Sends due e-mails, and returns the subjects of those to an address, sorted.
 async fn subjects(world: &World, to: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));

@@ -1,4 +1,4 @@
-//! Changes of users to their own account, over HTTP (docs/contract/accounts.md).
+//! Users' changes to their own accounts, over HTTP (docs/contract/accounts.md).
 
 mod change_email;
 mod confirmation;
@@ -18,7 +18,7 @@ use support::http::Call;
 use support::on_each_database;
 use support::world::{PASSWORD, World};
 
-/// Sends due mail and returns the mails to this address with this subject, oldest first.
+/// Sends due e-mails, and returns those to this address with this subject, oldest first.
 async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));

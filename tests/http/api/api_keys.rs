@@ -202,14 +202,14 @@ async fn cached_key_and_malformed_key_cost_no_query(world: World) {
         assert_eq!(world.get("/v1/models").bearer(garbage).refused().await, (401, "invalid_api_key".into()));
     }
     assert_eq!(world.app.db.statement_count(), before);
-    // A well-formed key that doesn't exist: one query for a burst.
+    // Many simultaneous calls with a well-formed key that doesn't exist cause one query.
     let unknown = tollkeeper::keys::secret::ApiKeySecret::generate("tk_", &world.app.random);
     let calls = (0..16).map(|_| world.get("/v1/models").bearer(unknown.expose()).refused());
     for refused in futures_util::future::join_all(calls).await {
         assert_eq!(refused, (401, "invalid_api_key".into()));
     }
     assert_eq!(world.app.db.statement_count(), before + 1);
-    // A known key stays cached as long as the feed is read, an unknown one for a second.
+    // A known key stays cached as long as the feed is read, and an unknown key for a second.
     world.clock.advance_ms(1_000);
     world.get("/v1/models").bearer(&key).bare().await;
     assert_eq!(world.app.db.statement_count(), before + 1);

@@ -10,12 +10,12 @@ use support::http::Answer;
 use support::on_each_database;
 use support::world::{Place, TestUser, World};
 
-/// An organization in which a person, an API key and an operator did something, a millisecond apart.
+/// An organization in which a user, an API key and an operator did something, a millisecond apart.
 struct Scene {
     ada: TestUser,
     place: Place,
     key_id: String,
-    /// A project that the key has made.
+    /// A project that the key has created.
     made_by_key: String,
 }
 
@@ -81,7 +81,7 @@ const ALL: [&str; 5] = [
 #[on_each_database]
 async fn entries_of_the_organization_are_listed(world: World) {
     let scene = scene(&world).await;
-    // Another organization, and a login, which belongs to none.
+    // Another organization, and a login, which belongs to no organization.
     world.place(&scene.ada, "Other").await;
     let login = json!({"email": "ada@example.com", "password": "wrong"});
     world.post("/v1/auth/login", &login).refused().await;
@@ -126,7 +126,7 @@ async fn entries_of_the_organization_are_listed(world: World) {
 #[on_each_database]
 async fn filters_choose_entries_and_combine(world: World) {
     let scene = scene(&world).await;
-    // The same actor elsewhere.
+    // The same actor in another organization.
     world.place(&scene.ada, "Other").await;
     let (ada, key, organization) = (scene.ada.id, &scene.key_id, &scene.place.organization);
     let [limit, by_key, key_made, project, made] = ALL;
@@ -222,7 +222,7 @@ async fn audit_log_is_available_as_csv(world: World) {
     }
     let file = format!("attachment; filename=\"audit_log_{}.csv\"", scene.place.organization);
     assert_eq!(answer.header("content-disposition"), file);
-    // The file has all entries, regardless of the page.
+    // The file contains all entries, regardless of the page.
     let data = scene.data(&world, "").await;
     let mut due =
         "id,time,actor_id,actor_email,actor_username,action,target,address,request_id\r\n".to_owned();
@@ -269,7 +269,7 @@ async fn cells_of_the_file_are_no_formulas(world: World) {
 #[on_each_database]
 async fn too_many_entries_for_a_file_are_refused(world: World) {
     let scene = scene(&world).await;
-    // The scene has five.
+    // The scene already has five entries.
     let rows = 9_995;
     let mut tx = world.app.db.write().await.unwrap();
     let series = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})");

@@ -181,7 +181,7 @@ async fn registrations_are_limited_by_address(world: World) {
     assert_eq!(world.post("/v1/auth/register", &json!({})).send().await.status, 400);
 }
 
-/// Returns the texts of the mails to this address, newest last.
+/// Returns the texts of the e-mails to this address, newest last.
 async fn mails(world: &World, address: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -204,7 +204,7 @@ async fn forgotten_password_is_reset_by_mail_once(world: World) {
     let token = world.mailed_token("Ada@Example.com").await;
     let reset =
         |password: &str| json!({"token": token, "password": password, "password_confirmation": password});
-    // A password that breaks a rule leaves the token as it was.
+    // A password that breaks a rule leaves the token valid.
     let weak = world.post("/v1/auth/reset-password", &reset("short")).send().await;
     assert_eq!((weak.status, weak.code().as_str()), (400, "invalid_request"));
     assert!(weak.details().contains(&"password password_too_short".to_owned()));
@@ -333,7 +333,7 @@ async fn changed_password_ends_the_other_sessions(world: World) {
 
 #[on_each_database]
 fn guesses_wait_after_ten_and_parallel_guesses_gain_nothing(database: Database) {
-    // A single network may use the whole queue.
+    // The queue is so long that one network's share of it holds all these guesses.
     database.run(&[("TOLLKEEPER_PASSWORDS__QUEUE", "1000")], async |world| {
         world.post("/v1/auth/register", &ada()).data().await;
         let guess = || {

@@ -14,7 +14,7 @@ use support::http::{Answer, Call};
 use support::on_each_database;
 use support::world::{Place, TestUser, World};
 
-/// An organization with a project with a key, each by its path, the inner ones first.
+/// An organization, its project and its key, with their paths, innermost first.
 struct Objects {
     place: Place,
     key: String,
@@ -39,7 +39,7 @@ async fn tag(world: &World, token: &str, path: &str) -> String {
     answer.header("etag").to_owned()
 }
 
-/// Returns a change, or with null a deletion, if the path has this tag.
+/// Returns a call that changes the resource if it has this tag, or deletes it if the body is null.
 fn change(world: &World, token: &str, path: &str, body: &Value, tag: &str) -> Call {
     let method = if body.is_null() { Method::DELETE } else { Method::PUT };
     let call = world.call(method, path).bearer(token).header("if-match", tag);

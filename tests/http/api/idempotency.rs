@@ -24,7 +24,7 @@ use support::world::{Place, TestUser, World};
 struct Request {
     operation: String,
     path: String,
-    /// Null if the operation reads none.
+    /// Null if the operation reads no body.
     body: Value,
 }
 
@@ -43,14 +43,14 @@ impl Request {
     }
 }
 
-/// A place in which each of the operations can be done, by its owner.
+/// An organization whose owner can call each of the operations.
 struct Scene {
     owner: TestUser,
     place: Place,
     requests: Vec<Request>,
 }
 
-/// Returns the operations that take a key, by their `operationId` and path.
+/// Returns the `operationId` and path of each operation that takes a key.
 fn operations() -> Vec<(String, String)> {
     let document = documented::document();
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ fn operations() -> Vec<(String, String)> {
     found
 }
 
-/// Makes a scene; its names contain `tag`.
+/// Creates a scene; its names contain `tag`.
 async fn scene(world: &World, tag: &str) -> Scene {
     let owner = world.user(&format!("owner{tag}")).await;
     let guest = world.user(&format!("guest{tag}")).await;
@@ -165,7 +165,7 @@ async fn change(world: &World, text: impl Into<String>) {
     tx.commit().await.unwrap();
 }
 
-/// Checks that an answer is another one, sent again.
+/// Checks that an answer is a replay of the first answer.
 fn assert_repeats(answer: &Answer, first: &Answer, what: &str) {
     assert_eq!((answer.status, &answer.text), (first.status, &first.text), "{what}");
     assert_eq!(answer.header("idempotency-replayed"), "true", "{what}");
@@ -203,7 +203,7 @@ async fn repeated_request_is_done_once(world: World) {
         }
         assert_eq!(counts(&world).await, after, "{what}");
 
-        // With another query or another body it is another request.
+        // A request with another query or body isn't the same request.
         let mut other = request.clone();
         other.path += "?a=b";
         let other = other.send(&world, token, "key").await;
@@ -212,7 +212,7 @@ async fn repeated_request_is_done_once(world: World) {
             let mut other = request.clone();
             other.body["description"] = Value::Null;
             let answer = other.send(&world, token, "key").await;
-            // A body that isn't valid is refused as ever.
+            // An invalid body is refused as usual.
             let is_invalid = answer.status == 400 && answer.header("idempotency-replayed").is_empty();
             assert!(is_reused(&answer) || is_invalid, "{what}: {}", answer.text);
             let spaced = request.call(&world, token).header("idempotency-key", "key");
@@ -222,7 +222,8 @@ async fn repeated_request_is_done_once(world: World) {
         assert_eq!(counts(&world).await, after, "{what}");
         assert_repeats(&request.send(&world, token, "key").await, &first, &what);
 
-        // With another key, or none, it is done again, or refused because it was done already.
+        // With another key or without a key, the operation runs again, or is refused because it was already
+        // done.
         for call in [request.keyed(&world, token, "KEY"), request.call(&world, token)] {
             let before = counts(&world).await;
             let again = call.send().await;
@@ -282,7 +283,7 @@ async fn key_belongs_to_its_caller_and_path(world: World) {
     let (_, by_owner_too) = world.key(owner, place, &json!({"name": "caller 2"})).await;
     let create = scene.request("create_api_key");
     let mut secrets = BTreeSet::new();
-    // A key isn't its maker, and two keys of one person aren't the same.
+    // A key and its creator are different callers, and so are two keys of one user.
     for (number, token) in
         [&owner.access_token, &bob.access_token, &by_owner, &by_owner_too].into_iter().enumerate()
     {
@@ -293,7 +294,7 @@ async fn key_belongs_to_its_caller_and_path(world: World) {
         assert_repeats(&mine.send(&world, token, "same").await, &first, "its caller");
     }
     assert_eq!(secrets.len(), 4);
-    // Another session of the same person is the same caller.
+    // Another session of the same user is the same caller.
     let again = world.session(owner.id).await;
     let mine = Request { body: json!({"name": "made 0"}), ..create.clone() };
     let answer = mine.send(&world, &again.access_token, "same").await;

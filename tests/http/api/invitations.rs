@@ -1,4 +1,5 @@
-//! Invitations to an organization: sent over HTTP, mailed, and accepted by link, by verification or by login.
+//! Invitations to an organization: sent over HTTP, e-mailed, and accepted by link, by verification or by
+//! login.
 
 mod changes;
 mod list;
@@ -23,7 +24,7 @@ fn invite(world: &World, caller: &TestUser, place: &Place, body: &Value) -> Call
 async fn send_invitation(world: &World, caller: &TestUser, place: &Place, body: Value) -> String {
     invite(world, caller, place, &body).data().await;
     let token = world.mailed_token(body["email"].as_str().unwrap()).await;
-    // File names of mails contain the time, so the clock moves on.
+    // File names of e-mails contain the time, so two e-mails need different times.
     world.clock.advance_ms(1);
     token
 }
@@ -218,7 +219,7 @@ async fn address_has_one_open_invitation_at_a_time(world: World) {
         assert_eq!((member.status, member.code().as_str()), (409, "already_member"), "{user}");
         assert_eq!(member.details(), ["email already_member"]);
     }
-    // After it expires a new one replaces it, and the old link is invalid.
+    // After the invitation expires, a new one replaces it, and the old link is invalid.
     world.clock.advance_ms(7 * DAY_MS - 3);
     assert_eq!(invite(&world, &ada, &place, &json!({"email": GUEST})).refused().await.0, 401, "a new login");
     let ada = TestUser { access_token: new_session(&world, &ada).await, ..ada };
@@ -267,7 +268,7 @@ async fn invitation_ends_when_its_sender_loses_the_right(world: World) {
             send_invitation(&world, &sender, &place, json!({"email": email("high"), "role": top})).await;
         let low =
             send_invitation(&world, &sender, &place, json!({"email": email("low"), "role": "member"})).await;
-        // The mail of this invitation has not been sent yet.
+        // The e-mail of this invitation hasn't been sent yet.
         invite(&world, &sender, &place, &json!({"email": email("late"), "role": top})).data().await;
         match name {
             "gone" => {
@@ -292,7 +293,7 @@ async fn invitation_ends_when_its_sender_loses_the_right(world: World) {
             assert_page(&page, if works { 200 } else { 400 }, title);
             if !works {
                 assert_eq!(organizations_after_login(&world, &format!("{name}-{kind}")).await, "");
-                // The address isn't taken.
+                // The address can be invited again.
                 let body = json!({"email": format!("{name}-{kind}@example.com")});
                 invite(&world, &ada, &place, &body).data().await;
             }
@@ -346,7 +347,7 @@ async fn invalid_invitations_are_refused(world: World) {
     assert!(mails(&world).is_empty());
 }
 
-/// Text from the inviter adds no header, no line of the template, no token and no HTML.
+/// Text from the inviter can't add a header, a line of the template, a token or HTML.
 #[on_each_database]
 async fn invitation_text_cannot_change_the_mail(world: World) {
     let ada = world.user("ada").await;
@@ -371,7 +372,7 @@ async fn invitation_text_cannot_change_the_mail(world: World) {
     }
     let link = format!("{}/invitations/accept?token={token}", world.app.api.public_url.trim_end_matches('/'));
     assert!(rest.lines().any(|line| line == link), "{rest}");
-    // The token is in the mail and nowhere else.
+    // Only the e-mail contains the token.
     let statement = "SELECT token_hash FROM invitations";
     let mut tx = world.app.db.read().await.unwrap();
     let (hash,): (Vec<u8>,) = tollkeeper::db::sql(statement).one(&mut tx).await.unwrap();
@@ -392,7 +393,8 @@ async fn one_of_32_concurrent_invitations_is_sent(world: World) {
     assert_eq!(mails(&world).len(), 1);
 }
 
-/// Uses the link twice, logs in twice and removes the sender at once: at most one membership, and no error.
+/// Uses the link twice, logs in twice and removes the sender at the same time: at most one membership, and no
+/// error.
 #[on_each_database]
 async fn concurrent_acceptances_make_one_membership(world: World) {
     let ada = world.user("ada").await;

@@ -86,7 +86,7 @@ async fn members_are_listed_searched_and_filtered(world: World) {
             world.get(&format!("{}{bad}", members(&place))).bearer(&ada.access_token).refused().await;
         assert_eq!(refused, (400, "invalid_request".into()), "{bad}");
     }
-    // Members who joined in the same moment are sorted by id.
+    // Members who joined at the same time are sorted by id.
     for name in ["one", "two", "three"] {
         add_member(&world, &place, name, Member).await;
     }
@@ -160,7 +160,7 @@ async fn role_changes_follow_the_escalation_table(world: World) {
             remove(&world, &ada, &place, &target).send().await;
             cases += 1;
         }
-        // The same rules apply to one's own role, except that every member may leave.
+        // The same rules apply to the caller's own role, except that every member may leave.
         for (after, status) in ROLES.into_iter().zip(due) {
             let status = if caller == before { status } else { continue };
             let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
@@ -289,7 +289,7 @@ async fn removed_members_key_keeps_model_calls_only(world: World) {
     by_key("/v1/models".into()).bare().await;
     let ask = json!({"credential": secret, "operation": "chat", "reserve": false, "model": "svc-1", "max_tokens": 5});
     assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["allowed"], true);
-    // The key still exists and names its creator.
+    // The key still exists, with the same creator.
     let path = format!("{}/api-keys/{key_id}", place.project_path());
     let key = world.get(&path).bearer(&ada.access_token).data().await;
     assert_eq!(key["created_by"]["username"], "bob");
@@ -298,7 +298,7 @@ async fn removed_members_key_keeps_model_calls_only(world: World) {
     assert_eq!(project["members_count"], 1);
     let organization = world.get(&place.organization_path()).bearer(&ada.access_token).data().await;
     assert_eq!(organization["members_count"], 1);
-    // Other memberships stay.
+    // Other memberships remain.
     let project = world.get(&elsewhere.project_path()).bearer(&bob.access_token).data().await;
     assert_eq!(project["members_count"], 1);
 }
@@ -342,7 +342,7 @@ async fn each_change_is_audited(world: World) {
     assert!(entries.iter().all(|e| e.organization_id.unwrap().to_string() == place.organization));
 }
 
-/// Two owners demote or remove each other at the same moment: one succeeds, and one owner is left.
+/// Two owners demote or remove each other at the same time: one succeeds, and one owner is left.
 #[on_each_database]
 async fn racing_owners_leave_one_owner(world: World) {
     let ada = world.user("ada").await;
@@ -374,7 +374,7 @@ async fn racing_owners_leave_one_owner(world: World) {
     }
 }
 
-/// A request of a member who is removed or demoted meanwhile succeeds before that or not at all.
+/// If a member is removed or demoted during a request, the request either succeeds first or is refused.
 #[on_each_database]
 async fn demoted_admin_loses_the_race(world: World) {
     let ada = world.user("ada").await;
@@ -413,7 +413,7 @@ async fn set_role(tx: &mut Tx, id: OrganizationId, user_id: UserId, role: Organi
         .unwrap();
 }
 
-/// An owner passes the gate and is demoted before the write.
+/// An owner who is demoted between the gate and the write is refused.
 #[on_each_database]
 async fn role_is_checked_again_before_writing(world: World) {
     let ada = world.user("ada").await;
@@ -441,7 +441,7 @@ async fn role_is_checked_again_before_writing(world: World) {
         tx.commit().await.unwrap();
         let mut tx = world.app.db.write().await.unwrap();
         organizations::lock(&mut tx, id).await.unwrap();
-        // The lock is taken with the next statement.
+        // The next statement takes the lock.
         organization_members::role(&mut tx, id, bob.id).await.unwrap();
         let call = tokio::spawn(call.send());
         tokio::time::sleep(std::time::Duration::from_millis(150)).await;

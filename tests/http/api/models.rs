@@ -64,8 +64,8 @@ async fn model_has_limits_and_prices(world: World) {
     assert!(!text.contains("e-"), "no exponents: {text}");
 }
 
-/// Each price in force with its conditions and the components that have their own price; the shapes of before have the prices
-/// of calls that meet no condition.
+/// Each current price is shown with its conditions and its separately priced components. The older fields
+/// show the prices of calls that meet no condition.
 #[on_each_database]
 fn components_and_conditions_are_shown(database: Database) {
     let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml");
@@ -158,7 +158,7 @@ async fn errors_of_models_have_no_envelope(world: World) {
     world.get("/v1/models/svc-1").bearer(&one_model).bare().await;
 }
 
-/// Anthropic's SDKs are known by their header, and send the key by another one.
+/// Anthropic's SDKs are recognized by one header, and send the key in another.
 #[on_each_database]
 async fn catalog_has_pages_in_anthropics_form(world: World) {
     let ada = world.user("ada").await;
@@ -189,14 +189,14 @@ async fn catalog_has_pages_in_anthropics_form(world: World) {
         assert_eq!((answer.status, answer.code().as_str()), (400, "invalid_request"), "{query}");
         assert_eq!(answer.json()["error"]["param"], param, "{query}");
     }
-    // OpenAI's form has no pages, so their parameters mean nothing there.
+    // OpenAI's format has no pages, so the parameters of pages are ignored.
     assert_eq!(
         world.get("/v1/models?limit=0").bearer(&key).bare().await["data"].as_array().unwrap().len(),
         6
     );
 }
 
-/// Tools list models before their first call, which must not take its place.
+/// Tools list the models before their first call, so a list must not use up the rate of calls.
 #[on_each_database]
 fn lists_of_models_have_a_rate_of_their_own(database: Database) {
     database.run(&[("TOLLKEEPER_LIMITS__READS_PER_MINUTE", "3")], async |world: World| {

@@ -336,7 +336,7 @@ async fn organization_with_debt_cannot_be_deleted(world: World) {
     let used = json!({"events": [{"id": "1", "source": "s", "time": START, "api_key_id": key_id, "model": "svc-1",
         "kind": "chat", "prompt_tokens": 5_000}]});
     assert_eq!(world.ask("/service/v1/usage", &used).bare().await["results"][0]["status"], "accepted");
-    // 0.01, the smallest payment.
+    // The organization owes 0.01, the smallest payment.
     let delete =
         world.call(Method::DELETE, &place.organization_path()).bearer(&ada.access_token).send().await;
     assert_eq!((delete.status, delete.code().as_str()), (409, "unsettled_balance"), "{}", delete.text);
@@ -396,7 +396,7 @@ async fn deleting_an_organization_deletes_all_but_its_usage(world: World) {
     assert_eq!(world.get("/v1/organizations").bearer(&bob.access_token).data().await["total"], 0);
     let page = world.call(Method::POST, "/invitations/accept").form(&[("token", &link)]).send().await;
     assert_eq!(page.status, 400);
-    // The name is free again.
+    // The name is available again.
     world.organization(&ada, "Acme").await;
 
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
@@ -419,7 +419,7 @@ async fn deleting_an_organization_deletes_all_but_its_usage(world: World) {
     assert_eq!(change, ("organization".into(), place.organization.clone()));
 }
 
-/// More members than one statement notifies.
+/// The organization has more members than one statement notifies.
 #[on_each_database(&[("TOLLKEEPER_LIMITS__MAILS_PER_ACCOUNT_HOUR", "500")])]
 async fn every_member_of_a_deleted_organization_is_notified(world: World) {
     let ada = world.user("ada").await;
@@ -440,7 +440,8 @@ async fn every_member_of_a_deleted_organization_is_notified(world: World) {
     assert_eq!((&details["organization"], &details["by"]), (&json!("Acme"), &json!("ada")));
 }
 
-/// Creates projects, invitations and members during a deletion: each happens before it or finds nothing.
+/// Creates projects, invitations and members during a deletion: each succeeds before it or finds no
+/// organization.
 #[on_each_database]
 async fn deletion_races_with_creations(world: World) {
     let ada = world.user("ada").await;
@@ -499,7 +500,7 @@ async fn old_session_ends_no_organization_and_makes_no_owner(world: World) {
     for (number, call) in dangerous(&ada.access_token).into_iter().enumerate() {
         assert_eq!(call.refused().await, (403, "reauthentication_required".to_owned()), "{number}");
     }
-    // Roles decide first: a proof wouldn't help.
+    // Roles are checked first: a proof of identity wouldn't help.
     let role = (403, "insufficient_role".to_owned());
     assert_eq!(world.call(Method::DELETE, &organization).bearer(&bob.access_token).refused().await, role);
     // Changes that an owner can undo need no proof, and neither do requests that change nothing.
@@ -509,7 +510,7 @@ async fn old_session_ends_no_organization_and_makes_no_owner(world: World) {
     }
     let call = world.call(Method::PUT, &member(&carl)).json(&json!({"role": "owner"}));
     call.bearer(&ada.access_token).data().await;
-    // An owner leaves as before.
+    // An owner can still leave without a proof.
     world.call(Method::DELETE, &member(&carl)).bearer(&carl.access_token).data().await;
     world.join_organization(&place, &carl, OrganizationRole::Owner).await;
 
@@ -518,7 +519,7 @@ async fn old_session_ends_no_organization_and_makes_no_owner(world: World) {
     for call in dangerous(proof["access_token"].as_str().unwrap()) {
         call.data().await;
     }
-    // A key of an owner has no session.
+    // An owner's key has no session, so it needs no proof.
     let other = world.place(&carl, "Other").await;
     let (_, other_key) = world.key(&carl, &other, &json!({"name": "Prod"})).await;
     world.clock.advance_ms(15 * MINUTE_MS);

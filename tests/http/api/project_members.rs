@@ -172,8 +172,8 @@ async fn invalid_additions_are_refused(world: World) {
     assert_eq!(mails, 0);
 }
 
-/// The statuses of adding each kind of user with each role, also when the addition brings them into the
-/// organization.
+/// Checks the statuses of adding each kind of user with each role, including users who aren't in the
+/// organization yet.
 #[on_each_database]
 async fn additions_follow_the_role_table(world: World) {
     use OrganizationRole as O;
@@ -240,7 +240,7 @@ async fn newcomer_gets_the_organizations_default_role(world: World) {
     ] {
         assert!(entries.contains(&due), "{due}: {entries:?}");
     }
-    // An API key acts for its creator: it can add others, and its creator can join without asking.
+    // An API key acts for its creator, and can add other users. Users who add themselves get no notice.
     let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
     let joe = world.user("joe").await;
     let body = json!({"user_id": joe.id.to_string(), "role": "admin"});
@@ -254,8 +254,8 @@ async fn newcomer_gets_the_organizations_default_role(world: World) {
     assert_eq!((before, after), (2, 2), "the caller gets no notice");
 }
 
-/// The caller's role, the target's role, and the statuses of making it owner, admin, developer, viewer, and
-/// of removing it.
+/// The caller's role, the target's role, and the statuses of making the target owner, admin, developer and
+/// viewer, and of removing the target.
 #[rustfmt::skip]
 const ESCALATION: [(ProjectRole, ProjectRole, [u16; 5]); 16] = [
     (Owner,     Owner,     [200, 200, 200, 200, 200]),
@@ -297,7 +297,7 @@ async fn role_changes_follow_the_escalation_table(world: World) {
             assert_eq!(found.as_deref(), role.map(ProjectRole::as_str));
             cases += 1;
         }
-        // The same rules apply to one's own role, except that every member may leave.
+        // The same rules apply to the caller's own role, except that every member may leave.
         for (after, status) in ROLES.into_iter().zip(due) {
             let status = if caller == before { status } else { continue };
             let user = add_member(&world, &place, &format!("self{cases}"), caller).await;
@@ -364,10 +364,10 @@ async fn last_owner_may_leave(world: World) {
     remove(&world, &bob, &place, &bob).data().await;
     let gone = world.get(&place.project_path()).bearer(&bob.access_token).refused().await;
     assert_eq!(gone, (403, "insufficient_role".into()));
-    // The organization's owner still acts as such.
+    // The organization's owner still has an owner's rights.
     assert_eq!(list_members(&world, &ada, &place, "").await, " of 0");
     add(&world, &ada, &place, &bob, "owner").data().await;
-    // Demoting the only one is as good.
+    // The only owner of the project can also be demoted.
     change(&world, &bob, &place, &bob, "viewer").data().await;
     assert_eq!(change(&world, &bob, &place, &bob, "owner").refused().await.0, 403);
 }
@@ -401,7 +401,7 @@ async fn checks_run_in_the_order_401_404_403_400(world: World) {
             assert!(found.iter().all(|answer| *answer == (404, "project_not_found".into())), "{found:?}");
         }
     }
-    // A member of another project, a member of the organization only, and an unknown user.
+    // A member of another project, a malformed id, and an unknown user.
     for member in [away.id.to_string(), "nonsense".into(), "user_01h2xcejqtf2nbrexx3vqjhp41".into()] {
         for user in [&ada, &outsider, &bob] {
             let found = answers(&place, user, &member).await;
@@ -420,7 +420,7 @@ async fn checks_run_in_the_order_401_404_403_400(world: World) {
     let admin = add_member(&world, &place, "admin", Admin).await;
     let put = world.call(Method::PUT, &format!("{}/{known}", members(&place))).json(&bad);
     assert_eq!(put.bearer(&admin.access_token).refused().await.0, 400);
-    // Seeing a public project doesn't make a member.
+    // A user who can see a public project isn't a member of it.
     let plain = add_organization_member(&world, &place, "plain", OrganizationRole::Member).await;
     world
         .call(Method::PUT, &place.project_path())
@@ -458,7 +458,7 @@ async fn members_are_listed_searched_and_filtered(world: World) {
         let call = world.get(&format!("{}{bad}", members(&place))).bearer(&ada.access_token);
         assert_eq!(call.refused().await, (400, "invalid_request".into()), "{bad}");
     }
-    // Both sort directions return the same rows; members who joined in one moment are sorted by id.
+    // Both sort directions return the same rows; members who joined at the same time are sorted by id.
     for number in 0..7 {
         world.clock.advance_ms(i64::from(number % 3 == 0));
         add_member(&world, &place, &format!("user{number}"), Developer).await;
@@ -534,13 +534,13 @@ async fn one_of_32_concurrent_additions_succeeds(world: World) {
     assert_eq!(detail["members_count"], 3);
 }
 
-/// A request of a member who is demoted or removed meanwhile succeeds before that or not at all.
+/// If a member is demoted or removed during a request, the request either succeeds first or is refused.
 #[on_each_database]
 async fn demoted_member_loses_the_race(world: World) {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     for round in 0..9 {
-        // An admin by the project, or by the organization alone.
+        // An admin of the project, or only of the organization.
         let bob = match round % 3 {
             0 => {
                 add_organization_member(&world, &place, &format!("bob{round}"), OrganizationRole::Admin).await
@@ -580,7 +580,8 @@ async fn demotion_after_the_gate_is_refused(world: World) {
     let place = world.place(&ada, "Acme").await;
     let organization = OrganizationId::parse(&place.organization).unwrap();
     for number in 0..6 {
-        // An owner of the project, or only of the organization, which is needed to create a project.
+        // Even rounds use an admin of the organization, whose role the creation of a project requires; odd
+        // rounds use an owner of the project.
         let name = format!("bob{number}");
         let bob = match number % 2 {
             0 => add_organization_member(&world, &place, &name, OrganizationRole::Admin).await,
@@ -638,7 +639,8 @@ async fn addition_races_with_leaving_the_organization(world: World) {
             }
         };
         assert_eq!(left.status, 200, "{}", left.text);
-        // After the removal they are a newcomer, and a project's owner can't add newcomers.
+        // After the removal the user isn't in the organization, and a project's owner can't add users from
+        // outside.
         assert!([200, 403].contains(&added.status), "{}", added.text);
         assert_eq!(roles_of(&world, &place, &bob).await, (None, None));
     }

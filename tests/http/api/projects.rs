@@ -23,7 +23,7 @@ async fn read(world: &World, user: &TestUser, place: &Place) -> Value {
     world.get(&place.project_path()).bearer(&user.access_token).data().await
 }
 
-/// Creates another project of the same organization.
+/// Creates another project in the same organization.
 async fn sibling_project(world: &World, user: &TestUser, place: &Place, body: &Value) -> Place {
     let path = format!("{}/projects", place.organization_path());
     let project = id(&world.post(&path, body).bearer(&user.access_token).data().await);
@@ -107,7 +107,7 @@ async fn project_fields_change_one_by_one(world: World) {
     }
     put(&world, &ada, &place, &json!({"visibility": "public"})).data().await;
     assert_eq!(read(&world, &ada, &place).await["visibility"], "public");
-    // The same name in another case is still its own.
+    // A project may change the case of its own name.
     put(&world, &ada, &place, &json!({"name": "CHAT"})).data().await;
     assert_eq!(read(&world, &ada, &place).await["name"], "CHAT");
 }
@@ -165,10 +165,10 @@ async fn invalid_changes_are_refused(world: World) {
         assert_eq!((taken.status, taken.details()), (409, vec!["name name_taken".to_owned()]));
     }
     assert_eq!(read(&world, &ada, &place).await, before, "nothing was written");
-    // The other way round a smaller limit makes room for a smaller model.
+    // With a smaller limit, the smaller model is accepted.
     let fits = json!({"settings": {"model": "svc-1-turbo", "max_tokens": 2048}});
     put(&world, &ada, &place, &fits).data().await;
-    // In another organization the name is free.
+    // In another organization the name is available.
     let elsewhere = world.place(&ada, "Elsewhere").await;
     put(&world, &ada, &elsewhere, &json!({"name": "Taken"})).data().await;
     assert_eq!(read(&world, &ada, &other).await["name"], "Taken");
@@ -212,7 +212,7 @@ async fn public_needs_an_organization_that_allows_it(world: World) {
     sees(&outsider, 403).await;
     assert_eq!(listed(&member).await, ["viewer"]);
 
-    // Turned off: it acts as private, and can't be made public.
+    // While public projects are turned off, the project acts as private and can't be made public.
     let allow = async |allow: bool| {
         let body = json!({"settings": {"allow_public_projects": allow}});
         let call = world.call(Method::PUT, &place.organization_path());
@@ -314,14 +314,14 @@ async fn deleting_a_project_deletes_all_but_its_usage(world: World) {
     let organization = world.get(&place.organization_path()).bearer(&ada.access_token).data().await;
     assert_eq!((&organization["projects_count"], &organization["members_count"]), (&json!(1), &json!(2)));
 
-    // Usage still counts, and so does late usage, once.
+    // Usage still counts, even if it is reported late, but each event counts only once.
     for (event, status) in [("2", "accepted"), ("2", "duplicate"), ("1", "duplicate")] {
         assert_eq!(report(&world, event, &key).await["status"], status);
     }
     let path = format!("{}/billing/usage", place.organization_path());
     let usage = world.get(&path).bearer(&ada.access_token).data().await;
     assert_eq!(usage["total"]["chat"]["requests"], 2);
-    // Its name is free again.
+    // Its name is available again.
     sibling_project(&world, &ada, &place, &json!({"name": "Acme project"})).await;
 }
 
@@ -356,7 +356,7 @@ async fn deleted_keys_keep_their_name_in_reports_and_late_usage_is_billed(world:
     assert_eq!(detail["usage"], json!({"tokens": 48, "requests": 8}));
     assert_eq!(detail["api_keys_count"], 2);
 
-    // The organization goes, and its keys' usage still counts.
+    // The organization is deleted, and its keys' usage still counts.
     let mut tx = world.app.db.write().await.unwrap();
     for text in ["DELETE FROM projects WHERE organization_id = $1", "DELETE FROM organizations WHERE id = $1"]
     {
@@ -455,7 +455,7 @@ async fn lists_show_visible_projects(world: World) {
     for (user, query, due) in cases {
         assert_eq!(list(&user.access_token, query).await, due, "{query}");
     }
-    // Public projects have a count in the organization's row, which follows each change.
+    // The organization's row counts its public projects; each change updates the count.
     let path = format!("{}/projects?search=open+1", place.organization_path());
     let open = world.get(&path).bearer(&ada.access_token).data().await;
     let open = format!("{}/projects/{}", place.organization_path(), id(&open["projects"][0]));
@@ -476,7 +476,7 @@ async fn lists_show_visible_projects(world: World) {
         world.call(Method::PUT, path).bearer(&ada.access_token).json(&patch).data().await;
         assert_eq!(list(&member.access_token, "?page_size=2").await, due, "{patch}");
     }
-    // A key sees its own project, as its creator does.
+    // A key can see its own project, as its creator can.
     let (_, key) = world.key(&ada, &mine, &json!({"name": "k"})).await;
     for (query, due) in [
         ("", "Shut 100%=owner of 1"),
@@ -532,7 +532,7 @@ async fn one_of_32_projects_and_one_of_32_keys_gets_the_name(world: World) {
         assert_eq!((tally(&answers, 200), tally(&answers, 409)), (1, 31), "{path}");
         assert!(answers.iter().all(|answer| answer.status == 200 || answer.code() == "name_taken"));
     }
-    // Renaming as well.
+    // The same applies to renaming.
     let mut places = Vec::new();
     for n in 0..8 {
         places.push(sibling_project(&world, &ada, &place, &json!({"name": format!("p{n}")})).await);
@@ -544,7 +544,8 @@ async fn one_of_32_projects_and_one_of_32_keys_gets_the_name(world: World) {
     assert_eq!(detail["api_keys_count"], 1);
 }
 
-/// Creates keys, names and members while a project is deleted: each happens before it or finds nothing.
+/// Creates keys, names and members while a project is deleted: each succeeds before the deletion or finds no
+/// project.
 #[on_each_database]
 async fn deletion_races_with_creations(world: World) {
     let ada = world.user("ada").await;
@@ -562,7 +563,7 @@ async fn deletion_races_with_creations(world: World) {
         }
         let add = json!({"user_id": bob.id.to_string(), "role": "viewer"});
         calls.push(world.post(&members, &add).bearer(&ada.access_token));
-        // In every second round nothing is deleted, because the other calls must not block each other
+        // In every second round nothing is deleted, to check that the other calls don't block each other
         // either.
         let at = if round % 2 == 0 { usize::MAX } else { round % calls.len() };
         if at != usize::MAX {

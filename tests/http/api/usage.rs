@@ -1,4 +1,4 @@
-//! Usage reports on the service listener, and how they are read (docs/contract/usage.md).
+//! Usage reports on the service listener, and reading them (docs/contract/usage.md).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -206,8 +206,8 @@ async fn events_of_a_batch_succeed_or_fail_independently(world: World) {
         "good too accepted",
     ];
     assert_eq!(outcomes, expected);
-    // Time passes and a catalog may still get the model, so these may be retried; the others stay
-    // refused.
+    // An event in the future becomes valid, and the catalog may get the model, so these events may be
+    // retried. The others remain refused.
     for result in answer["results"].as_array().unwrap() {
         let code = result["code"].as_str().unwrap_or_default();
         assert_eq!(result["retryable"], ["unknown_model", "event_in_future"].contains(&code), "{result}");
@@ -275,10 +275,10 @@ async fn crossing_batches_do_not_deadlock(world: World) {
     for name in 0..4 {
         keys.push(world.old_key(&ada, &place, &json!({"name": format!("k{name}")})).await.0);
     }
-    // The first rounds open the connections; then the batches really meet.
+    // The first rounds open the connections; later batches run at the same time.
     for round in 0..6 {
         let batches = (0..16).map(|n: usize| {
-            // The same events in different orders, and one of each batch's own.
+            // The same events in different orders, and one event that only this batch has.
             let mut events: Vec<_> =
                 (0..20).map(|e| event(&format!("{round}-{e}"), &keys[e % 4], "2026-03-09")).collect();
             events.push(event(&format!("{round}-own{n}"), &keys[n % 4], "2026-03-09"));

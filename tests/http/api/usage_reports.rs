@@ -7,7 +7,7 @@ use tollkeeper::db::{Tx, sql};
 use support::on_each_database;
 use support::world::{Place, TestUser, World};
 
-/// A daily row, for values that no event can make.
+/// A daily row, with values that no event can produce.
 struct Daily<'a> {
     project: &'a str,
     key: &'a str,
@@ -36,7 +36,7 @@ async fn insert(tx: &mut Tx, organization: &str, row: &Daily<'_>) {
     .unwrap();
 }
 
-/// An organization with two projects, a key in each, and a model or two used on some days.
+/// An organization with two projects, a key in each, and usage of one or two models on some days.
 struct Scene {
     ada: TestUser,
     place: Place,
@@ -49,7 +49,7 @@ const MARCH: i64 = 674;
 async fn scene(world: &World) -> Scene {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
-    // Ids of a later millisecond sort behind.
+    // An id of a later millisecond is sorted after the earlier ones.
     world.clock.advance_ms(1);
     let project = world.project(&ada, &place.organization, "Other").await;
     let other = Place { organization: place.organization.clone(), project };
@@ -87,7 +87,7 @@ impl Scene {
         format!("{}/billing/usage", self.place.organization_path())
     }
 
-    /// Returns each row as its date and groups with its counts of chat and embeddings.
+    /// Returns each row as its date and groups, with its numbers of chat and embeddings requests.
     async fn rows(&self, world: &World, path: &str) -> Vec<String> {
         let data = world.get(path).bearer(&self.ada.access_token).data().await;
         let names = [
@@ -164,7 +164,7 @@ async fn usage_is_grouped_by_time_model_project_and_key(world: World) {
     }
     // Without bounds the range is the current month, and its rows begin with its first day.
     assert_eq!(scene.rows(&world, &format!("{organization}?group_by=month")).await, ["03-01 4+1"]);
-    // A row begins with its week, also where the range begins later.
+    // The date of a weekly row is the first day of its week, even if the range begins later.
     let thursday = format!("{organization}?start_date=2026-03-05&end_date=2026-03-09&group_by=week");
     assert_eq!(scene.rows(&world, &thursday).await, ["03-02 1+0"]);
 
@@ -186,7 +186,8 @@ async fn usage_is_grouped_by_time_model_project_and_key(world: World) {
 #[on_each_database]
 async fn longest_report_by_month_has_the_days_of_each_month(world: World) {
     let scene = scene(&world).await;
-    // A request on each day from the last day of 2026 to the last day of 2028, a leap year: day 20818 is 2026-12-31.
+    // A request on each day from the last day of 2026 to the last day of 2028, which is a leap year: day
+    // 20818 is 2026-12-31.
     let mut tx = world.app.db.write().await.unwrap();
     sql("WITH RECURSIVE n(day) AS (SELECT CAST(20818 AS BIGINT) UNION ALL SELECT day + 1 FROM n WHERE day < 21549)
              INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day, month,
@@ -268,7 +269,7 @@ async fn invalid_groups_are_refused_with_the_valid_ones(world: World) {
         assert_eq!((answer.status, answer.details()), (400, vec![detail.to_owned()]), "{body}");
         assert!(answer.text.contains(words), "{body}: {}", answer.text);
     }
-    // As CSV, too.
+    // The same applies to CSV.
     let wrong = world
         .get(&format!("{project}?format=csv&group_by=project"))
         .bearer(&scene.ada.access_token)

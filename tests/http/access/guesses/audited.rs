@@ -1,4 +1,4 @@
-//! Traces of refused logins: an audit entry, a metric, and a mail to the owner.
+//! Traces of refused logins: an audit entry, a metric, and an e-mail to the owner.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, MINUTE_MS};
@@ -30,7 +30,7 @@ async fn refusals(world: &World) -> Vec<[String; 5]> {
     entries
 }
 
-/// Returns the mails to this address with these words in the subject.
+/// Returns the e-mails to this address with these words in the subject.
 async fn mails(world: &World, address: &str, subject: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -63,7 +63,7 @@ async fn each_kind_of_refused_login_is_audited(world: World) {
     ];
     expected.sort_unstable();
     assert_eq!(refusals(&world).await, expected);
-    // A single entry per minute for each account, network and reason.
+    // At most one entry per minute is written for each account, network and reason.
     world.clock.advance_ms(MINUTE_MS);
     assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, wrong());
     assert_eq!(outcome(login(&world, "ada", WRONG, ATTACKER)).await, waits());
@@ -144,7 +144,7 @@ async fn tenth_failure_of_a_day_notifies_the_owner_once(world: World) {
     world.clock.advance_ms(DAY_MS);
     fail("ada", 10, ATTACKER).await;
     assert_eq!(notices("ada").await.len(), 2);
-    // An unverified address gets no mail, and one without an account can't.
+    // No e-mail is sent to an unverified address, or to an address without an account.
     fail("eve", 10, ATTACKER).await;
     fail("nobody", 10, ATTACKER).await;
     assert_eq!(notices("eve").await, [""; 0]);

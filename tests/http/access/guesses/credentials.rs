@@ -62,7 +62,8 @@ async fn wrong_service_tokens_wait(world: World) {
     for found in [ask("another", ATTACKER).await, forward("another", ATTACKER).await] {
         assert_eq!((found.0, found.1.as_str()), LIMITED);
     }
-    // The right token goes on, from there as well; and credentials that it asks about aren't limited.
+    // The right token still works, even from the attacker's network. The credentials in its requests aren't
+    // limited.
     let token = world.app.api.service_token.expose();
     for _ in 0..3 {
         assert_eq!(ask(token, ATTACKER).await.0, 200);

@@ -21,7 +21,7 @@ async fn full_queue_does_not_count_as_a_guess(world: World) {
     let change = json!({"current_password": PASSWORD, "new_password": "Violet-Kettle-Orbit-9",
                         "new_password_confirmation": "Violet-Kettle-Orbit-9"});
     let change = || outcome(world.post("/v1/auth/change-password", &change).bearer(&ada.access_token));
-    // Other callers have both places.
+    // Other callers hold both places.
     let others =
         [1, 2].map(|number| world.app.accounts.hasher.acquire_place(Network::V4([203, 0, number])).unwrap());
     for _ in 0..12 {
@@ -35,7 +35,7 @@ async fn full_queue_does_not_count_as_a_guess(world: World) {
 
 #[on_each_database]
 fn network_gets_an_eighth_of_the_queue(database: Database) {
-    // Together with the one being hashed, 16 places: two for each network.
+    // The queue and the running hash have 16 places together: two for each network.
     database.run(&[(QUEUE, "15"), THREADS], async |world| {
         let ada = world.user("ada").await;
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
@@ -61,7 +61,7 @@ fn network_gets_an_eighth_of_the_queue(database: Database) {
         assert_eq!(from("198.51.100.250").await, [(); 4].map(|()| full()));
         let page = world.call(http::Method::POST, "/reset-password").form(&form).from(ATTACKER).send().await;
         assert_eq!(page.status, 429, "{}", page.text);
-        // Other networks are not affected, and refused attempts used nothing up.
+        // Other networks aren't affected, and the refused attempts didn't use up the token or any guesses.
         let wrong_password = (401, "wrong_password".to_owned());
         assert_eq!(from(HOME).await, [ok(), wrong_password, ok(), ok()]);
         assert_eq!(world.app.accounts.hasher.load(), (2, 16));

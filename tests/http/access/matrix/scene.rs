@@ -17,18 +17,18 @@ pub struct Caller {
     pub user_id: String,
     /// The API key that the bearer is a secret of; for other callers, an id that doesn't exist.
     pub key_id: String,
-    /// Whether the bearer is an access token or an API key.
+    /// `true` if the bearer is an access token or an API key.
     pub is_authenticated: bool,
 }
 
-/// The member that a path names.
+/// The member in a path.
 #[derive(Clone)]
 pub enum Member {
     Caller,
     Other(String),
 }
 
-/// The API key that a path names.
+/// The API key in a path.
 #[derive(Clone)]
 pub enum NamedKey {
     /// The caller's own key.
@@ -36,10 +36,10 @@ pub enum NamedKey {
     Other(String),
 }
 
-/// The session that a path names.
+/// The session in a path.
 #[derive(Clone)]
 pub enum NamedSession {
-    /// A new one of the caller.
+    /// A new session of the caller.
     Caller,
     Other(String),
 }
@@ -70,7 +70,7 @@ pub const FORWARD_AUTH: &str = "/service/v1/forward-auth";
 /// The title of the forward-auth target without the service token.
 pub const NO_SERVICE_TOKEN: &str = "private, no service token";
 
-/// All callers and all places.
+/// All callers, and the projects that they call.
 pub struct Scene {
     pub callers: Vec<Caller>,
     own: TargetProject,
@@ -208,7 +208,8 @@ impl Scene {
         }
     }
 
-    /// Every role in the organization with every role in the private project, and a key made by each.
+    /// Adds users with every pair of roles in the organization and the private project, and a key of each
+    /// user.
     async fn add_members(&mut self, world: &World, owner: &TestUser) {
         use OrganizationRole as O;
         use ProjectRole as P;
@@ -226,7 +227,7 @@ impl Scene {
             ] {
                 let name = format!("{letter}{second}");
                 let user = world.user(&format!("who-{}", name.replace('.', "x"))).await;
-                // An admin makes the key, then gets the roles of the column.
+                // The user makes the key as an admin, then gets the roles of the column.
                 world.join_organization(&place, &user, O::Admin).await;
                 let key = world.key(&user, &place, &json!({ "name": name })).await;
                 let target = target_key(world, &user, &place, &format!("target of {name}")).await;
@@ -256,7 +257,7 @@ impl Scene {
         }
     }
 
-    /// Adds an owner's key that another owner rotated, who became an admin of the project afterward.
+    /// Adds an owner's key that was rotated by another owner, who then became an admin of the project.
     async fn add_rotated_keys(&mut self, world: &World, owner: &TestUser) {
         let place = self.own.place.clone();
         let rotator = world.user("rotator").await;
@@ -273,7 +274,7 @@ impl Scene {
         self.add_key("kro", "like koo, rotated by an owner with the role ma since", &(id, secret), owner);
     }
 
-    /// Returns the targets that fit the parameters of a path.
+    /// Returns the targets for the parameters of a path.
     pub fn targets(&self, path: &str) -> Vec<Target> {
         let (own, foreign, nowhere) = (&self.own, &self.foreign, &self.nowhere);
         let target = |title, organization: &TargetProject, project: &TargetProject| Target {
@@ -432,7 +433,7 @@ async fn target_project(world: &World, owner: &TestUser, place: Place, name: &st
     TargetProject { place, key, invoice, budget, payment, invitation, webhook, delivery, member, session }
 }
 
-/// Makes a key with a previous secret, which a call can end.
+/// Creates a key with a previous secret, which a call can end.
 async fn target_key(world: &World, maker: &TestUser, place: &Place, name: &str) -> String {
     let (id, _) = world.key(maker, place, &json!({ "name": name })).await;
     let path = format!("{}/api-keys/{id}/rotate", place.project_path());
@@ -468,7 +469,7 @@ async fn save(world: &World) {
 pub async fn restore(world: &World) {
     let mut tx = world.app.db.write().await.unwrap();
     if world.app.db.is_postgres() {
-        // Without a check of each reference and the triggers of each row, which take most of the time.
+        // Skips the checks of references and the triggers, which take most of the time.
         sql("SET LOCAL session_replication_role = replica").execute(&mut tx).await.unwrap();
     }
     for table in TABLES.into_iter().rev() {

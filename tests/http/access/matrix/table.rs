@@ -7,7 +7,7 @@ use tollkeeper::api::routes::Route;
 
 use super::scene::Caller;
 
-/// The statuses of all callers in one place.
+/// The statuses of all callers for one target.
 pub struct Row {
     pub place: &'static str,
     pub statuses: Vec<u16>,
@@ -136,7 +136,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Groups the places in which all callers get the same statuses.
+/// Groups the targets for which all callers get the same statuses.
 fn merged(rows: &[Row]) -> Vec<(Vec<&'static str>, &[u16])> {
     let mut merged: Vec<(Vec<&str>, &[u16])> = Vec::new();
     for row in rows {
@@ -148,7 +148,7 @@ fn merged(rows: &[Row]) -> Vec<(Vec<&'static str>, &[u16])> {
     merged
 }
 
-/// Formats the places of a line, on as many lines as needed; the cells follow the last line.
+/// Formats the targets of a line, on as many lines as needed; the cells follow the last line.
 fn label(places: &[&str]) -> String {
     const WIDTH: usize = 32;
     let mut lines = vec![String::from("  ")];

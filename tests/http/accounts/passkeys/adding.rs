@@ -57,7 +57,7 @@ async fn passkey_is_added_renamed_and_removed(world: World) {
     assert!(mail.contains("Laptop") && mail.contains("127.0.0.1"), "{mail}");
 
     world.clock.advance_ms(MINUTE_MS);
-    // Its backup may end.
+    // The authenticator may report that the passkey is no longer backed up.
     key.flags &= !BS;
     logged_in(&world, &mut key).await;
     expected["last_used_at"] = "2026-03-10T12:01:00.000Z".into();
@@ -112,7 +112,7 @@ async fn passkeys_are_of_their_own_person(world: World) {
 async fn credential_has_one_person(world: World) {
     let (ada, bob) = (world.user("ada").await, world.user("bob").await);
     let (mut key, _) = add(&world, &ada.access_token, "Laptop").await;
-    // An authenticator that doesn't look at `excludeCredentials`, and one that copies another's id.
+    // An authenticator that ignores `excludeCredentials`, and one that copies the id of another passkey.
     for token in [&ada.access_token, &bob.access_token] {
         let options = options(&world, token).await;
         let mut copy = SecurityKey::new();
@@ -188,7 +188,7 @@ async fn changes_need_a_recent_proof(world: World) {
     ] {
         assert_eq!(call.refused().await, stale);
     }
-    // A name protects nothing.
+    // Renaming needs no recent proof of identity.
     at(&world, &token, Method::PUT, &id).json(&json!({"name": "Phone"})).data().await;
     assert_eq!(list(&world, &token).await[0]["name"], "Phone");
 }
@@ -210,7 +210,7 @@ async fn switch_keeps_everybody_from_using_them_and_opens_no_account(world: Worl
     ] {
         assert_eq!(post(&world, token, path, body).refused().await, off, "{path}");
     }
-    // A passkey from an earlier version.
+    // A passkey that was added before passkeys were disabled.
     let mut tx = world.app.db.write().await.unwrap();
     for statement in [
         "INSERT INTO passkey_handles (user_id, handle, asked_after_password) VALUES ($1, $2, 1)",

@@ -31,7 +31,7 @@ async fn ceremony_is_good_once(world: World) {
     let made = key.make(&waiting["public_key"], &origin(&world));
     create(&world, token, &waiting, &made, "Laptop").data().await;
     assert_expired(create(&world, token, &waiting, &made, "Laptop"), "the same passkey").await;
-    // Another authenticator has known the challenge, too.
+    // Another authenticator that got the same challenge can't use it either.
     let other = SecurityKey::new().make(&waiting["public_key"], &origin(&world));
     assert_expired(create(&world, token, &waiting, &other, "Other"), "another passkey").await;
     assert_eq!(list(&world, token).await.as_array().map(Vec::len), Some(1));
@@ -60,7 +60,7 @@ async fn ceremony_is_over_after_five_minutes(world: World) {
     assert_expired(login(&world, &asked[1], &signed), "a login").await;
     let made = SecurityKey::new().make(&adding["public_key"], &origin(&world));
     assert_expired(create(&world, &session, &adding, &made, "Late"), "a passkey").await;
-    // A ceremony from further ahead was sealed by a clock that has been set back since.
+    // The clock is set back by more than a minute after the ceremony was sealed.
     let ahead = login_options(&world).await;
     world.clock.advance_ms(-61_000);
     let signed = key.sign(&ahead["public_key"], &origin(&world));
@@ -79,7 +79,7 @@ async fn ceremony_is_for_its_purpose_and_session(world: World) {
         let body = json!({"ceremony": ceremony["ceremony"], "credential": credential});
         post(&world, token, "/v1/auth/reauthenticate", &body)
     };
-    // Another session of the same person, and another person's.
+    // Another session of the same user, and another user's session.
     let (adding, asked, proof) =
         (options(&world, &session).await, login_options(&world).await, proving(&session).await);
     let made = SecurityKey::new().make(&adding["public_key"], &origin(&world));
@@ -88,7 +88,7 @@ async fn ceremony_is_for_its_purpose_and_session(world: World) {
         let signed = key.sign(&proof["public_key"], &origin(&world));
         assert_expired(prove(token, &proof, &signed), what).await;
     }
-    // Another purpose.
+    // A ceremony for another purpose.
     for (ceremony, what) in [(&adding, "of adding"), (&proof, "of a proof")] {
         let mut public_key = ceremony["public_key"].clone();
         public_key["rpId"] = "localhost".into();
@@ -99,12 +99,12 @@ async fn ceremony_is_for_its_purpose_and_session(world: World) {
     assert_expired(prove(&session, &asked, &signed), "of a login").await;
     assert_expired(create(&world, &session, &asked, &made, "x"), "of a login").await;
     assert_expired(create(&world, &session, &proof, &made, "x"), "of a proof").await;
-    // Nonsense, and one that was changed.
+    // Malformed ceremonies, and a changed one.
     for ceremony in ["", "x", "AAAA", &format!("{}A", text(&asked, "ceremony"))] {
         let body = json!({"ceremony": ceremony, "credential": signed});
         assert_expired(world.post("/v1/auth/passkey-login", &body), ceremony).await;
     }
-    // All of them are still valid for their own purpose.
+    // All these ceremonies are still valid for their own purposes.
     login(&world, &asked, &signed).data().await;
     create(&world, &session, &adding, &made, "Second").data().await;
     let signed = key.sign(&proof["public_key"], &origin(&world));
@@ -135,7 +135,7 @@ async fn used_ceremonies_are_forgotten_once_they_are_over(world: World) {
         tx.commit().await.unwrap();
     };
     assert_eq!(used(&world).await, 1);
-    // Another replica's clock may be behind.
+    // Used ceremonies are kept for longer than they are valid, because another replica's clock may be behind.
     world.clock.advance_ms(6 * MINUTE_MS - 1);
     clean().await;
     assert_eq!(used(&world).await, 1);

@@ -1,4 +1,4 @@
-//! Each check of an answer, refused one by one.
+//! Each check of an authenticator's answer: answers with one wrong value are refused.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ type Change = fn(&mut Draft);
 /// Like [`Change`], but may capture variables.
 type ChangeWith<'a> = &'a dyn Fn(&mut Draft);
 
-/// The changes that are refused when a passkey is made, and when one signs.
+/// Changes that are refused both when a passkey is added and when it signs.
 const WRONG: &[(&str, Change)] = &[
     ("the type of the other ceremony", |draft| {
         draft.kind = if draft.kind == "webauthn.get" { "webauthn.create" } else { "webauthn.get" };
@@ -114,7 +114,7 @@ async fn each_check_of_a_signature_refuses(world: World) {
     let mut unknown = SecurityKey::new();
     unknown.handle.clone_from(&key.handle);
     assert_invalid(login(&world, &asked, &unknown.sign(public_key, &origin(&world))), "unknown").await;
-    // With another's key, but this one's id.
+    // A signature by another key, with the id of this passkey.
     unknown.credential_id.clone_from(&key.credential_id);
     assert_invalid(login(&world, &asked, &unknown.sign(public_key, &origin(&world))), "a forgery").await;
     assert_invalid(login(&world, &asked, &json!({})), "an empty object").await;
@@ -127,7 +127,7 @@ async fn each_check_of_a_signature_refuses(world: World) {
         }
     }
     login(&world, &asked, &good).data().await;
-    // A refusal that concerns an account is recorded, once per minute; nonsense from anyone isn't.
+    // Refusals that concern an account are recorded, at most once per minute; malformed answers aren't.
     let mut refused: Vec<_> =
         entries(&world, "session.refused").await.into_iter().map(|[_, target]| target).collect();
     refused.sort();
@@ -136,10 +136,10 @@ async fn each_check_of_a_signature_refuses(world: World) {
     assert_eq!(refused, people);
 }
 
-/// Calls are many here, and none is about limits.
+/// The test makes more calls than the limits allow.
 const NO_LIMITS: &[(&str, &str)] = &[("TOLLKEEPER_LIMITS__ENABLED", "false")];
 
-/// Every byte that an authenticator and its browser answer to a login is signed, or names the passkey and its person.
+/// Every byte of an answer to a login is either signed, or identifies the passkey or its user.
 #[on_each_database(NO_LIMITS)]
 async fn each_bit_of_a_signature_matters(world: World) {
     let ada = world.user("ada").await;
@@ -192,7 +192,7 @@ async fn count_that_goes_back_is_told_and_not_refused(world: World) {
     logged_in(&world, &mut key).await;
     assert_eq!(entries(&world, "passkey.count_went_back").await, Vec::<[String; 2]>::new());
     let entry = [ada.id.to_string(), text(&added["passkey"], "id")];
-    // The same count, a lower one, and none; the highest stays the measure.
+    // The same count, a lower one and zero are recorded. The highest count remains the reference.
     for (count, so_far) in [(7, 1), (2, 2), (u32::MAX, 3), (8, 3)] {
         key.count = count;
         let asked = login_options(&world).await;
@@ -216,7 +216,7 @@ async fn synced_passkeys_count_nothing(world: World) {
         login(&world, &asked, &signed).data().await;
     }
     assert_eq!(entries(&world, "passkey.count_went_back").await, Vec::<[String; 2]>::new());
-    // A passkey that could be backed up can't turn into one that couldn't.
+    // A passkey that can be backed up can't become one that can't.
     let asked = login_options(&world).await;
     let bad = key.sign_with(&asked["public_key"], &origin(&world), |draft| draft.flags = UP | UV);
     assert_invalid(login(&world, &asked, &bad), "another kind of key").await;

@@ -1,5 +1,5 @@
-//! The same answers, judged by this server and by another library (Python's `fido2`): as they are, and with each bit
-//! flipped.
+//! Compares this server's verdicts with those of another library (Python's `fido2`), for correct answers and
+//! for answers with one bit flipped.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use support::security_key::{SecurityKey, decode, encode};
 use support::world::World;
 use support::{Database, on_each_database};
 
-/// An answer with a flipped bit, and this server's verdict.
+/// An answer with at most one flipped bit, and this server's verdict.
 struct Case {
     /// The field, and the number of the bit in it.
     bit: (&'static str, usize),
@@ -23,7 +23,7 @@ struct Case {
     is_taken: bool,
 }
 
-/// Calls are many here, and none is about limits.
+/// The test makes more calls than the limits allow.
 const NO_LIMITS: &[(&str, &str)] = &[("TOLLKEEPER_LIMITS__ENABLED", "false")];
 
 #[on_each_database]
@@ -38,7 +38,7 @@ fn other_library_refuses_the_same_answers(database: Database) {
         let ada = world.user("ada").await;
         let keys = [Some(SecurityKey::new()), SecurityKey::rs256()].into_iter().flatten();
         for (number, mut key) in keys.enumerate() {
-            // The numbers of an RSA key are any: with one of those no bit would be refused.
+            // An RSA key with a flipped bit is also a valid key, so for RSA only signatures are compared.
             let (made, last) = match number {
                 0 => made(&world, &ada.access_token, &mut key).await,
                 _ => (Vec::new(), made_once(&world, &ada.access_token, &mut key).await),
@@ -66,8 +66,8 @@ fn other_library_refuses_the_same_answers(database: Database) {
     });
 }
 
-/// Compares the verdicts of both libraries. Except where `is_open` allows it, this server accepts no flipped
-/// bit, and nothing that the other library refuses.
+/// Compares the verdicts of both libraries. Except where `is_open` allows it, this server must refuse every
+/// flipped bit, and everything that the other library refuses.
 fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
     assert!(cases.len() > 2_000, "{}", cases.len());
     let said: Vec<bool> = serde_json::from_value(said.clone()).unwrap();
@@ -82,8 +82,8 @@ fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
         }
     }
     assert!(said[0], "the good answer");
-    // The other library leaves the handle and the id to its caller, never looks at attestations that weren't asked for, and
-    // reads the spare bits at the end of a challenge.
+    // The other library leaves the user handle and the credential id to its caller, ignores attestations that
+    // weren't requested, and accepts any value of the unused bits at the end of a challenge.
     for what in only_there.keys() {
         assert!(
             ["userHandle", "attestationObject", "clientDataJSON"].contains(what),
@@ -92,13 +92,13 @@ fn compare(cases: &[Case], said: &Value, is_open: &dyn Fn(&Case) -> bool) {
     }
 }
 
-/// Returns `true` for bits that can't be checked, because nothing is signed when a passkey is made without
-/// attestation: the counter, the model of the authenticator, whether it may be backed up, reserved flags, the
-/// statement of no attestation, and the name of a member that may be absent. This server's library also accepts
-/// names in CBOR as bytes instead of text.
+/// Returns `true` for bits that can't be checked, because a new passkey without attestation has no signature:
+/// the counter, the authenticator's model, the flag for backups, reserved flags, the empty attestation
+/// statement, and the name of an optional member. This server's library also accepts names in CBOR as bytes
+/// instead of text.
 fn is_open_in_a_new_passkey(case: &Case) -> bool {
     let (name, bit) = case.bit;
-    // The original bytes.
+    // The original bytes: the bit is flipped back.
     let bytes = flip(&decode(&case.answer["response"][name]), bit);
     let start = |part: &[u8]| bytes.windows(part.len()).position(|window| window == part).unwrap();
     let place = bit / 8;
@@ -119,7 +119,8 @@ fn is_open_in_a_new_passkey(case: &Case) -> bool {
     }
 }
 
-/// Returns the new passkey of every answer with a bit flipped, and the answer that is taken in the end.
+/// Sends the answer for a new passkey with each bit flipped; returns the cases, and the answer that was
+/// accepted in the end.
 async fn made(world: &World, token: &str, key: &mut SecurityKey) -> (Vec<Case>, Value) {
     let mut cases = Vec::new();
     let mut waiting = options(world, token).await;
@@ -151,7 +152,7 @@ async fn made_once(world: &World, token: &str, key: &mut SecurityKey) -> Value {
     good
 }
 
-/// Returns the signature of a login with each bit flipped.
+/// Sends the answer to a login with each bit flipped, and returns the cases.
 async fn signed(world: &World, key: &mut SecurityKey) -> Vec<Case> {
     let asked = login_options(world).await;
     let good = key.sign(&asked["public_key"], &origin(world));
@@ -164,7 +165,7 @@ async fn signed(world: &World, key: &mut SecurityKey) -> Vec<Case> {
         assert!(is_taken || outcome.code() == "invalid_credential", "{bit:?}: {}", outcome.text);
         cases.push(Case { bit, challenge: asked["public_key"]["challenge"].clone(), answer, is_taken });
     }
-    // The good one used the ceremony up, so it was the last.
+    // The correct answer was sent last, because it uses the ceremony up; the comparison expects it first.
     cases.rotate_right(1);
     cases
 }
@@ -178,7 +179,7 @@ fn flipped(good: &Value, (name, bit): (&str, usize)) -> Value {
     let mut answer = good.clone();
     if name != "none" {
         answer["response"][name] = encode(&flip(&decode(&good["response"][name]), bit)).into();
-        // The other library would compare it with the attestation.
+        // Removes the copy of these bytes, which the other library would compare.
         answer["response"].as_object_mut().unwrap().remove(if name == "attestationObject" {
             "authenticatorData"
         } else {
@@ -188,7 +189,7 @@ fn flipped(good: &Value, (name, bit): (&str, usize)) -> Value {
     answer
 }
 
-/// Returns the attested credential data of a new passkey, which follow the count.
+/// Returns the attested credential data of a new passkey, which follow the signature counter.
 fn attested(answer: &Value) -> String {
     encode(&decode(&answer["response"]["authenticatorData"])[37..])
 }

@@ -24,7 +24,7 @@ async fn is_due(world: &World) -> bool {
     answer.status != 200
 }
 
-/// Adds a passkey, and chooses whether a second factor is asked for after the password.
+/// Adds a passkey with this value of `asked_after_password`.
 async fn add_asking(world: &World, token: &str, is_asked: Option<bool>) -> (SecurityKey, Value) {
     let (mut key, waiting) = (SecurityKey::new(), options(world, token).await);
     let credential = key.make(&waiting["public_key"], &origin(world));
@@ -49,12 +49,13 @@ async fn first_passkey_is_asked_for_after_the_password(world: World) {
     assert_eq!(ended, 401, "it was opened by the password alone");
     assert!(is_due(&world).await);
     assert_eq!(password(&world, Some("123456")).refused().await, (401, "invalid_one_time_code".into()));
-    // A recovery code replaces it, once; the passkey needs neither.
+    // Each recovery code replaces the passkey once. A login with the passkey needs neither a password nor a
+    // code.
     password(&world, Some(&codes[0])).data().await;
     assert_eq!(password(&world, Some(&codes[0])).refused().await.1, "invalid_one_time_code");
     let session = text(&logged_in(&world, &mut key).await, "access_token");
     assert_eq!(state(&world, &session).await["recovery_codes_left"], 9);
-    // Neither do proofs.
+    // Confirming the identity with the passkey needs no code either.
     prove(&world, &session, &mut key).await.data().await;
     let body = json!({"password": PASSWORD});
     let refused = post(&world, token, "/v1/auth/reauthenticate", &body).refused().await;
@@ -90,7 +91,7 @@ async fn second_passkey_changes_nothing_for_the_password(world: World) {
         (1, 1),
         "{told:?}"
     );
-    // The next one is a first one again.
+    // The next passkey is a first factor again.
     assert_eq!(texts(&add(&world, token, "New").await.1["recovery_codes"]).len(), 10);
 }
 
@@ -114,7 +115,7 @@ async fn person_may_leave_the_password_as_it_is(world: World) {
     let (_, third) = add_asking(&world, token, Some(true)).await;
     assert_eq!(texts(&third["recovery_codes"]).len(), 10);
     assert!(is_due(&world).await);
-    // And none takes it back.
+    // A later passkey can't switch it off.
     add_asking(&world, token, Some(false)).await;
     assert!(is_due(&world).await);
     assert_eq!(list(&world, token).await.as_array().map(Vec::len), Some(4));
@@ -128,7 +129,7 @@ async fn app_and_passkeys_stand_beside_each_other(world: World) {
     let (_, added) = add(&world, token, "Laptop").await;
     assert_eq!(added["recovery_codes"], json!(null), "they came with the app");
     password(&world, Some(&app.code(world.clock.now()))).data().await;
-    // Without the app the passkey is still asked for, and the codes stay.
+    // Without the app, the passkey is still required, and the recovery codes are kept.
     let removed = world.call(Method::DELETE, "/v1/auth/totp").bearer(token).data().await;
     assert!(text(&removed, "message").contains("still takes a second factor"), "{removed}");
     let [mail] = mails(&world, "A second factor was removed from your account").await.try_into().unwrap();
@@ -137,14 +138,14 @@ async fn app_and_passkeys_stand_beside_each_other(world: World) {
     let late = password(&world, Some(&app.code(world.clock.now()))).refused().await;
     assert_eq!(late, (401, "invalid_one_time_code".into()), "the app is gone");
     password(&world, Some(&codes[0])).data().await;
-    // An app in addition to the passkey brings no codes, and replaces nothing.
+    // Adding an app to an account with a passkey returns no new codes, and the old codes remain valid.
     let started = post(&world, token, "/v1/auth/totp", &json!({})).data().await;
     let app = support::authenticator::Authenticator::new(&text(&started, "secret"));
     let code = json!({"code": app.code(world.clock.now())});
     let confirmed = post(&world, token, "/v1/auth/totp/confirm", &code).data().await;
     assert_eq!(confirmed["recovery_codes"], json!(null));
     assert_eq!(state(&world, token).await["recovery_codes_left"], 9);
-    // And without the passkey the app is.
+    // Without the passkey, the app is still required.
     at(&world, token, Method::DELETE, &text(&added["passkey"], "id")).data().await;
     assert!(is_due(&world).await);
     assert_eq!(state(&world, token).await["recovery_codes_left"], 9);

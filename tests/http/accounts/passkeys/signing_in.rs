@@ -1,4 +1,4 @@
-//! Login and proofs by a passkey.
+//! Logins and proofs of identity with a passkey.
 
 use serde_json::json;
 use tollkeeper::clock::{DAY_MS, MINUTE_MS};
@@ -53,7 +53,8 @@ async fn address_has_to_be_verified_where_that_is_asked_for(world: World) {
     assert_eq!(login(&world, &asked, &signed).refused().await, (403, "email_not_verified".into()));
 }
 
-/// Anyone can register another person's address and add a passkey: it ends with the first proof of the address.
+/// Anyone can register another person's address and add a passkey. The passkey is removed once the address is
+/// verified.
 #[on_each_database]
 async fn first_proof_of_an_address_by_a_reset_removes_a_strangers_passkey(world: World) {
     let stranger = world.unverified_user("ada").await;
@@ -65,12 +66,12 @@ async fn first_proof_of_an_address_by_a_reset_removes_a_strangers_passkey(world:
     assert_eq!((status, code.as_str()), INVALID);
     let body = json!({"email": super::ADA, "password": new});
     let token = text(&world.post("/v1/auth/login", &body).data().await, "access_token");
-    // The owner has their own handle.
+    // The owner's user handle is a new one.
     let (own, _) = add(&world, &token, "Own").await;
     assert_ne!(encode(&own.handle), encode(&key.handle));
 }
 
-/// Sets a new password by a mailed link, and returns it.
+/// Sets a new password with an e-mailed link, and returns the password.
 async fn reset(world: &World) -> &'static str {
     const NEW: &str = "Violet-Kettle-Orbit-9";
     world.post("/v1/auth/forgot-password", &json!({"email": super::ADA})).data().await;

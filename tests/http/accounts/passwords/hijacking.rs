@@ -26,9 +26,9 @@ struct HijackedAccount {
     refresh_token: String,
     place: Place,
     key: String,
-    /// The link of the registration mail.
+    /// The token of the link in the registration e-mail.
     verification: String,
-    /// The link of an invitation that the account has sent to the attacker's other account.
+    /// The token of an invitation that the account has sent to the attacker's other account.
     invitation: String,
 }
 
@@ -82,8 +82,8 @@ async fn hijack(world: &World) -> HijackedAccount {
     let place = Place { organization, project };
     let keys = format!("{}/api-keys", place.project_path());
     let made = world.post(&keys, &json!({"name": "line"})).bearer(&access_token).data().await;
-    // Another account of the attacker owns the organization as well, and one more is invited: inserted
-    // directly into the tables, as mail may be refused to unverified users.
+    // Another account of the attacker also owns the organization, and a third one is invited. The rows are
+    // inserted directly, because unverified users may not be allowed to send e-mails.
     let accomplice = world.user("accomplice").await;
     world.join_organization(&place, &accomplice, tollkeeper::tenants::roles::OrganizationRole::Owner).await;
     let invitation = insert_open_invitation(world, &access_token, &place).await;
@@ -107,14 +107,14 @@ async fn insert_open_invitation(world: &World, access_token: &str, place: &Place
     token.expose().to_owned()
 }
 
-/// Asserts that the attacker still has access everywhere, at both servers.
+/// Asserts that the attacker still has access everywhere, on both servers.
 async fn assert_attacker_has_access(world: &World, replica: &Twin, stranger: &HijackedAccount) {
     for status in attacker_statuses(world, replica, stranger).await {
         assert_eq!(status, 200);
     }
 }
 
-/// Returns the statuses of the attacker's tokens and key, at both servers.
+/// Returns the statuses of the attacker's tokens and key, on both servers.
 async fn attacker_statuses(world: &World, replica: &Twin, stranger: &HijackedAccount) -> [u16; 4] {
     settle(replica).await;
     let path = stranger.place.organization_path();
@@ -126,7 +126,8 @@ async fn attacker_statuses(world: &World, replica: &Twin, stranger: &HijackedAcc
     ]
 }
 
-/// Asserts that the attacker has lost all access, and the owner is informed of the account's memberships.
+/// Asserts that the attacker has lost all access, and that the owner was informed of the account's
+/// memberships.
 async fn assert_attacker_is_locked_out(world: &World, replica: &Twin, stranger: &HijackedAccount) {
     assert_eq!(attacker_statuses(world, replica, stranger).await, [401; 4]);
     let refresh = world.post("/v1/auth/refresh-token", &json!({})).bearer(&stranger.refresh_token);
@@ -163,12 +164,13 @@ async fn confirming_by_the_link_alone_does_not_admit_the_attacker(world: World) 
     world.post("/v1/auth/verify-email", &verify).data().await;
     let corp = |names: Vec<String>| names.contains(&"Corp".to_owned());
     assert!(!corp(organizations(&world, &stranger.access_token).await), "an old session gains nothing");
-    // The link of the invitation doesn't either: the logged-in user may not be the reader of the mail.
+    // The link of the invitation doesn't admit the attacker either: the logged-in user may not be the
+    // e-mail's reader.
     let follow = || world.call(Method::POST, "/invitations/accept").form(&[("token", &invitation)]).send();
     let followed = follow().await;
     assert_page(&followed, 200, "Sign in first");
     assert!(!corp(organizations(&world, &stranger.access_token).await));
-    // The next login accepts it.
+    // The next login accepts the invitation.
     let token = access_token(&world, "victim", ATTACKER_PASSWORD).await;
     assert!(corp(organizations(&world, &token).await));
     assert_page(&follow().await, 400, "This link no longer works");
@@ -203,7 +205,7 @@ async fn page_asks_for_the_password_and_then_accepts_invitations(world: World) {
     assert_eq!(shown.text.matches("autocomplete=\"current-password\"").count(), 1, "{}", shown.text);
     assert_eq!(shown.text.matches("autocomplete=\"new-password\"").count(), 2, "{}", shown.text);
 
-    // A token copied from the mail arrives without a link.
+    // The user may copy the token from the e-mail instead of following the link.
     let answer = page(&world, &[("token", &token)]).send().await;
     assert_page(&answer, 200, "Confirm your e-mail address");
     assert!(!answer.text.contains("role=\"alert\""), "{}", answer.text);
@@ -276,7 +278,8 @@ async fn new_password_on_the_page_locks_the_attacker_out(world: World) {
     assert_eq!(organizations(&world, &token).await, ["Bait <b>& Co", "Corp"]);
 }
 
-/// The victim requests a reset for the address that they have never verified.
+/// Hijacks the victim's address, then requests a password reset for it; returns a replica, the account, and
+/// the token of the link.
 async fn reset_by_the_victim(world: &World) -> (Twin, HijackedAccount, String) {
     let [_, replica] = Twin::both(world).await;
     let stranger = hijack(world).await;
@@ -326,7 +329,8 @@ async fn reset_of_a_verified_address_keeps_keys_and_invitations(world: World) {
     assert!(notices.len() == 1 && !notices[0].contains("Acme"), "{notices:?}");
 }
 
-/// A verification link lives longer than a password link, so it sets none once the address is verified.
+/// A verification link is valid for longer than a password link, so it can't set a password once the address
+/// is verified.
 #[on_each_database]
 async fn older_verification_link_sets_no_password_of_a_verified_account(world: World) {
     register(&world, "victim", PASSWORD).await;
@@ -339,7 +343,7 @@ async fn older_verification_link_sets_no_password_of_a_verified_account(world: W
     login(&world, "victim", PASSWORD).data().await;
 }
 
-/// Every reason for which a password is refused leaves an entry, also at the page of a link.
+/// Every refusal of a password leaves an audit entry, also on the page that a link opens.
 #[on_each_database]
 async fn refused_passwords_at_the_page_of_a_link_leave_entries(world: World) {
     register(&world, "victim", PASSWORD).await;

@@ -1,4 +1,4 @@
-//! Logins with the old password during a password change on another server over the same database.
+//! Logins with the old password during a password change on another server with the same database.
 
 use serde_json::json;
 use tollkeeper::accounts::hasher::{Hasher, Verdict};
@@ -63,7 +63,7 @@ async fn use_older_parameters(world: &World, user: &TestUser) {
     tx.commit().await.unwrap();
 }
 
-/// Sets the new password at this server.
+/// Sets the new password on this server.
 async fn set(world: &World, twin: &Twin, user: &TestUser, email: &str, how: PasswordOperation) {
     let call = match how {
         PasswordOperation::Change => {
@@ -102,7 +102,7 @@ async fn login_with_the_old_password_does_not_survive_a_new_one(world: World) {
         if how == PasswordOperation::Reset {
             twins[1].post("/v1/auth/forgot-password", &json!({ "email": email })).data().await;
         }
-        // The logins have read the old hash, and wait behind the slow ones.
+        // The logins read the old hash, then wait behind these slow hashes.
         let slow: Vec<Slow> = (0..SLOW_HASHES)
             .map(|_| {
                 let app = twins[0].app.clone();
@@ -125,7 +125,7 @@ async fn login_with_the_old_password_does_not_survive_a_new_one(world: World) {
             .collect();
         until_queued(&twins[0].app, &slow, LOGINS).await;
         set(&world, &twins[1], &ada, &email, how).await;
-        // The waiting hashes leave the queue.
+        // Removes the slow hashes that wait from the queue.
         slow.iter().for_each(tokio::task::JoinHandle::abort);
         for login in logins {
             let answer = login.await.unwrap();

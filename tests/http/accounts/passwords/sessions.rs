@@ -38,7 +38,7 @@ async fn login_beyond_the_maximum_ends_the_oldest_session(world: World) {
         statuses
     };
     assert_eq!(statuses(&tokens).await, [200, 200, 200]);
-    // With a clock set back, the newest session would be the oldest.
+    // The clock is set back, so by its time the newest session is the oldest.
     world.clock.advance_ms(-1_000);
     world.catch_up().await;
     tokens.push(access_token(&world, "ada", PASSWORD).await);

@@ -32,7 +32,7 @@ async fn code_is_good_one_step_early_and_late_and_once(world: World) {
     refused(step - 1).await;
     logged_in(&world, &app.code_of(step)).await;
     refused(step).await;
-    // Once the next code was used, no earlier code is valid.
+    // Once the next code has been used, no earlier code is valid.
     logged_in(&world, &app.code_of(step + 1)).await;
     for step in [step - 1, step, step + 1] {
         refused(step).await;
@@ -60,7 +60,8 @@ async fn of_64_uses_of_one_code_at_once_one_wins(world: World) {
     let (app, codes) = world.add_authenticator(&ada.access_token).await;
     for code in [app.code(world.clock.now()), codes[3].clone()] {
         let answers = join_all((0..64).map(|number| {
-            // Passwords wait in a queue of which a network has an eighth.
+            // A network can use only an eighth of the password queue, so each login comes from another
+            // network.
             login(&world, PASSWORD, &code).from(&format!("10.0.{number}.1")).send()
         }));
         let mut won = 0;
@@ -88,7 +89,7 @@ async fn recovery_code_works_once_and_is_told(world: World) {
     let id = ada.id.to_string();
     assert_eq!(entries(&world, "user.recovery_code_used").await, [[id.clone(), id.clone()]]);
 
-    // A new set voids the earlier one.
+    // A new set of codes invalidates the earlier set.
     let renewed = post(&world, &token, "/v1/auth/recovery-codes", &json!({})).data().await;
     let new = texts(&renewed["recovery_codes"]);
     assert_eq!((new.len(), new.iter().filter(|code| codes.contains(code)).count()), (10, 0));
@@ -122,7 +123,7 @@ async fn wrong_password_tells_nothing_of_the_factor(world: World) {
         let refused = login(&world, "Wrong-Kettle-1", sent).refused().await;
         assert_eq!(refused, (401, "invalid_credentials".into()), "{sent}");
     }
-    // Nothing was used up.
+    // The refused logins used up no code.
     logged_in(&world, &code).await;
     logged_in(&world, &codes[0]).await;
 }
@@ -137,14 +138,14 @@ async fn missing_and_wrong_codes_count_as_guesses(world: World) {
         assert_eq!(login(&world, PASSWORD, sent).refused().await, (401, expected.into()), "{number}");
         world.clock.advance_ms(1);
     }
-    // The code is right, but one has to wait: nothing is looked at.
+    // During the wait, even the right code is refused without being checked.
     let code = app.code(world.clock.now());
     let answer = login(&world, PASSWORD, &code).send().await;
     assert_eq!((answer.status, answer.code().as_str()), (429, "too_many_attempts"));
     assert_eq!(answer.header("retry-after"), "1");
     world.clock.advance_ms(SECOND_MS);
     logged_in(&world, &code).await;
-    // A good login forgets them.
+    // A successful login resets the count.
     for _ in 0..9 {
         assert_eq!(login(&world, PASSWORD, "000000").refused().await.0, 401);
     }
@@ -152,12 +153,13 @@ async fn missing_and_wrong_codes_count_as_guesses(world: World) {
     for reason in ["second_factor_required", "invalid_one_time_code", "too_many_attempts"] {
         assert!(reasons.iter().any(|found| found == reason), "{reason}: {reasons:?}");
     }
-    // Five wrong codes before, and nine since: the tenth triggers a mail.
+    // Five wrong codes came before the successful login and nine after it: the tenth triggered an e-mail.
     let [mail] = mails(&world, "Failed sign-in attempts on your account").await.try_into().unwrap();
     assert!(mail.contains("wrong password or code"), "{mail}");
 }
 
-/// By hand: ten guesses are looked at, and 30 more wait, wherever they arrive.
+/// Counted by hand: of 40 guesses, ten are checked and 30 have to wait, regardless of the server that gets
+/// them.
 #[on_each_database(&[("TOLLKEEPER_PASSWORDS__QUEUE", "1000")])]
 async fn parallel_guesses_at_two_replicas_gain_nothing(world: World) {
     let ada = world.user("ada").await;

@@ -83,7 +83,7 @@ async fn seed_is_stored_sealed_and_codes_as_hashes(world: World) {
     let hashes: Vec<(Vec<u8>,)> = sql("SELECT code_hash FROM recovery_codes").all(&mut tx).await.unwrap();
     assert!(hashes.len() == 10 && hashes.iter().all(|(hash,)| hash.len() == 32));
     drop(tx);
-    // Nowhere in the database: neither the secret nor a code.
+    // The database contains neither the secret nor a code as plain text.
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     if world.backend == "sqlite" {
         let file = std::fs::read(world.data_dir.join("tollkeeper.db")).unwrap();
@@ -104,7 +104,7 @@ async fn sealed_seed_is_bound_to_its_person(world: World) {
     let (ada, bob) = (world.user("ada").await, world.user("bob").await);
     world.add_authenticator(&ada.access_token).await;
     let (app, _) = world.add_authenticator(&bob.access_token).await;
-    // Bob, who can write to the database, gives Ada's account his app.
+    // Bob, who can write to the database, copies the secret of his app to Ada's account.
     let mut tx = world.app.db.write().await.unwrap();
     let text = "UPDATE totp SET sealed_seed = (SELECT t.sealed_seed FROM totp t WHERE t.user_id = $2) WHERE user_id = $1";
     sql(text).bind(ada.id).bind(bob.id).execute(&mut tx).await.unwrap();
@@ -146,7 +146,7 @@ async fn other_app_takes_the_place_of_the_first(world: World) {
     let (first, codes) = world.add_authenticator(&ada.access_token).await;
     let started = post(&world, &ada.access_token, "/v1/auth/totp", &json!({})).data().await;
     let second = Authenticator::new(started["secret"].as_str().unwrap());
-    // Until the first code of the second app, the first one is asked for.
+    // The first app is required until the first code of the second app is confirmed.
     let other = logged_in(&world, &first.code(world.clock.now())).await;
     let body = json!({"code": second.code(world.clock.now())});
     let confirmed = post(&world, &ada.access_token, "/v1/auth/totp/confirm", &body).data().await;

@@ -47,7 +47,7 @@ async fn session_is_fresh_for_a_quarter_of_an_hour(world: World) {
     assert_fresh(&world, &ada.access_token).await;
     world.clock.advance_ms(1);
     assert_stale(&world, &ada.access_token).await;
-    // Reading needs no proof, and neither reading nor refreshing the token renews the last one.
+    // Reading needs no recent proof, and neither a read nor a refreshed token counts as a new proof.
     state(&world, &ada.access_token).await;
     post(&world, &ada.refresh_token, "/v1/auth/refresh-token", &json!({})).data().await;
     assert_stale(&world, &ada.access_token).await;
@@ -77,7 +77,8 @@ async fn proof_replaces_the_session(world: World) {
     let token = text(data, "access_token");
     assert_fresh(&world, &token).await;
     post(&world, &text(data, "refresh_token"), "/v1/auth/refresh-token", &json!({})).data().await;
-    // The tokens of the session before are worth nothing; other sessions go on, no fresher than they were.
+    // The tokens of the replaced session are no longer valid. Other sessions continue, and aren't fresher
+    // than before.
     assert_eq!(world.get("/v1/auth/me").bearer(&ada.access_token).send().await.status, 401);
     let refresh = post(&world, &ada.refresh_token, "/v1/auth/refresh-token", &json!({}));
     assert_eq!(refresh.refused().await.0, 401);
@@ -135,7 +136,7 @@ async fn clock_that_ran_ahead_makes_no_session_fresh_for_ever(world: World) {
     world.clock.advance_ms(60 * MINUTE_MS);
     let ada = world.user("ada").await;
     world.clock.advance_ms(-60 * MINUTE_MS);
-    // Its tokens are from the future, too.
+    // The user's tokens are from the future too, so the test opens a new session.
     let token = world.session(ada.id).await;
     let mut tx = world.app.db.write().await.unwrap();
     let ahead = world.clock.now().plus_ms(60 * MINUTE_MS);
@@ -144,7 +145,8 @@ async fn clock_that_ran_ahead_makes_no_session_fresh_for_ever(world: World) {
     assert_stale(&world, &token.access_token).await;
 }
 
-/// The link to a new address ends every session but the one that asked, or the one in its place.
+/// Confirming a new address ends every session except the one that requested the change, or the session that
+/// replaced it.
 #[on_each_database]
 async fn session_in_the_place_of_another_keeps_its_pending_address(world: World) {
     let ada = world.user("ada").await;
@@ -159,8 +161,8 @@ async fn session_in_the_place_of_another_keeps_its_pending_address(world: World)
     assert_eq!(world.get("/v1/auth/me").bearer(&token).data().await["user"]["email"], "new@example.com");
 }
 
-/// Counted by hand: ten wrong codes are checked, regardless of correct passwords in between, and of how the
-/// codes are sent (RFC 4226, section 7.3).
+/// Counted by hand: ten wrong codes are checked, regardless of correct passwords in between and of the
+/// endpoint that gets the codes (RFC 4226, section 7.3).
 #[on_each_database]
 async fn right_passwords_dont_forget_wrong_codes(world: World) {
     let ada = world.user("ada").await;
@@ -176,13 +178,13 @@ async fn right_passwords_dont_forget_wrong_codes(world: World) {
                 refused => assert_eq!(refused, (429, "too_many_attempts".into())),
             }
         }
-        // This takes the right password alone.
+        // This request needs only the right password.
         let body = json!({"new_email": format!("new{round}@example.com"), "password": PASSWORD});
         let status = post(&world, &ada.access_token, "/v1/auth/change-email", &body).send().await.status;
         assert!([200, 429].contains(&status), "{status}");
     }
     assert_eq!(looked_at, 10);
-    // A login waits for them, too.
+    // Logins also have to wait because of these guesses.
     let refused = super::login(&world, PASSWORD, "000000").refused().await;
     assert_eq!(refused, (429, "too_many_attempts".into()));
 }
@@ -207,13 +209,13 @@ async fn refused_proofs_are_recorded(world: World) {
         ("/v1/auth/change-password", change_password, "invalid_credentials"),
     ];
     for (number, (path, body, reason)) in ways.into_iter().enumerate() {
-        // An entry a minute for each reason.
+        // At most one entry per minute is written for each reason.
         world.clock.advance_ms(MINUTE_MS);
         assert_eq!(post(&world, &ada.access_token, path, &body).refused().await.0, 401, "{path}");
         let reasons = super::refusals(&world).await;
         assert_eq!((reasons.len(), reasons.last().map(String::as_str)), (number + 1, Some(reason)), "{path}");
     }
-    // The tenth in a day triggers a mail, wherever the codes were entered.
+    // The tenth wrong guess within a day triggers an e-mail, regardless of the endpoint.
     for _ in 0..6 {
         post(&world, &ada.access_token, "/v1/auth/reauthenticate", &json!({"password": wrong}))
             .refused()
@@ -222,7 +224,8 @@ async fn refused_proofs_are_recorded(world: World) {
     assert_eq!(super::mails(&world, "Failed sign-in attempts on your account").await.len(), 1);
 }
 
-/// A stolen session and password change neither password nor address of an account with a second factor.
+/// A stolen session and password aren't enough to change the password or address of an account with a second
+/// factor.
 #[on_each_database]
 async fn password_alone_changes_nothing_where_a_factor_is(world: World) {
     let ada = world.user("ada").await;
@@ -244,7 +247,7 @@ async fn password_alone_changes_nothing_where_a_factor_is(world: World) {
     for change in changes(&token) {
         assert_eq!(change.send().await.status, 200);
     }
-    // Without a factor the password is all that the account asks for.
+    // Without a second factor, the password is enough.
     let bob = world.user("bob").await;
     world.clock.advance_ms(16 * MINUTE_MS);
     for change in changes(&bob.access_token) {

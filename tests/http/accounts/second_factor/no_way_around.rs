@@ -1,4 +1,4 @@
-//! No way into an account goes around its second factor.
+//! No sign-in method bypasses an account's second factor.
 
 use http::Method;
 use serde_json::json;
@@ -81,7 +81,8 @@ async fn verifying_the_address_keeps_the_factor_and_gives_no_session(world: Worl
     assert_due(&world, PASSWORD).await;
 }
 
-/// Anyone can register another person's address and add an app: the owner, who comes by a mailed link, isn't kept out.
+/// Anyone can register another person's address and add an app. The app doesn't lock out the owner, who sets
+/// a password with an e-mailed link.
 #[on_each_database]
 async fn first_proof_of_an_address_by_a_reset_removes_a_strangers_factor(world: World) {
     let stranger = world.unverified_user("ada").await;

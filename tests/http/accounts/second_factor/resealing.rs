@@ -1,4 +1,4 @@
-//! Seeds outlive a change of the master key.
+//! Secrets of authenticator apps remain usable after a change of the master key.
 
 use http::Method;
 use serde_json::json;

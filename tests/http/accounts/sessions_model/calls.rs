@@ -41,7 +41,7 @@ pub async fn passes_the_gate(server: &Twin, token: &str) -> bool {
     }
 }
 
-/// Creates a token as the job that sends mail does.
+/// Creates a token in the same way as the job that sends e-mails.
 pub async fn mail_token(server: &Twin, user_id: UserId) -> String {
     let app = &server.app;
     let (token, now) = (MailToken::generate(&app.random), app.clock.now());

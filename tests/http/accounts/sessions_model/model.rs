@@ -20,7 +20,7 @@ pub struct TokenModel {
     pub kind: TokenKind,
     pub text: String,
     pub session: usize,
-    /// Unix seconds.
+    /// The token's expiry, in Unix seconds.
     pub ends_at_s: i64,
 }
 

@@ -17,7 +17,7 @@ use super::model::{Entrance, Kind, Session};
 use support::console::COOKIE;
 use support::world::World;
 
-/// Asks the gate for the right to see the organization.
+/// Returns the gate's decision on a request for the organization with this session.
 pub async fn entrance(world: &World, session: &Session, organization: &str) -> Entrance {
     let mut headers = HeaderMap::new();
     let (name, value) = match session.kind {
@@ -79,7 +79,7 @@ pub async fn begin(world: &World, user_id: UserId, organization: &str, beginning
     }
 }
 
-/// Creates the token of a mailed link for a new password.
+/// Creates the token of an e-mailed link for a new password.
 pub async fn mailed_token(world: &World, user_id: UserId) -> String {
     let (token, now) = (MailToken::generate(&world.app.random), world.clock.now());
     let mut tx = world.app.db.write().await.unwrap();
@@ -91,7 +91,7 @@ pub async fn mailed_token(world: &World, user_id: UserId) -> String {
     token.expose().to_owned()
 }
 
-/// Returns the connection of a person at the provider.
+/// Returns the id of the connection to this identity at the provider.
 pub async fn connection_id(world: &World, issuer: &str, subject: &str) -> Option<ConnectionId> {
     let mut tx = world.app.db.read().await.unwrap();
     connections::by_subject(&mut tx, issuer, subject).await.unwrap().map(|(id, _)| id)

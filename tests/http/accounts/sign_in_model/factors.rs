@@ -1,4 +1,4 @@
-//! Steps that add and remove factors. Sessions of programs make them.
+//! Steps that add and remove factors through the API.
 
 use http::Method;
 use serde_json::json;
@@ -12,7 +12,7 @@ use support::http::Answer;
 use support::security_key::SecurityKey;
 
 impl Sequence<'_> {
-    /// Returns `false` if a change of factors by this session has to be refused, and was.
+    /// Returns `true` if this session may change factors; otherwise asserts that the change was refused.
     fn may_change(&self, answer: &Answer, session: usize, now: Time) -> bool {
         if !self.account.is_live(session, now) {
             self.expect(answer, 401, "invalid_access_token");
@@ -46,7 +46,7 @@ impl Sequence<'_> {
         self.take_codes(&confirmed, session, was_asked);
     }
 
-    /// Takes the recovery codes that come with a first factor, and only with that.
+    /// Stores the recovery codes of a first factor, and asserts that no other answer contains codes.
     fn take_codes(&mut self, answer: &Answer, session: usize, was_asked: bool) {
         let codes = answer.json()["data"]["recovery_codes"].take();
         let is_first = !was_asked && self.account.is_asked();

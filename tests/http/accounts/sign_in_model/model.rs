@@ -5,22 +5,22 @@ use tollkeeper::clock::{DAY_MS, HOUR_MS, MINUTE_MS, Time};
 use support::authenticator::{Authenticator, STEP_MS};
 use support::security_key::SecurityKey;
 
-/// Time during which a proof is fresh, in milliseconds.
+/// The time during which a proof is fresh, in milliseconds.
 const FRESH_MS: i64 = 15 * MINUTE_MS;
 
 /// An account, and the requirements of its organization.
 pub struct Account {
     pub password: Option<String>,
     pub app: Option<App>,
-    /// Recovery codes that haven't been used, and those that are no longer valid.
+    /// Unused recovery codes. `spent` contains those that are no longer valid.
     pub codes: Vec<String>,
     pub spent: Vec<String>,
-    /// Passkeys with their ids, and those that were removed.
+    /// Passkeys with their ids. `gone` contains those that were removed.
     pub passkeys: Vec<(String, SecurityKey)>,
     pub gone: Vec<SecurityKey>,
-    /// `true` if existing passkeys are asked for after the password.
+    /// `true` if existing passkeys are required after the password.
     pub are_passkeys_asked: bool,
-    /// The number of the connection with the provider.
+    /// The number of the connection to the provider.
     pub connection: Option<usize>,
     pub is_disabled: bool,
     pub is_owner: bool,
@@ -45,16 +45,16 @@ pub struct Session {
     pub kind: Kind,
     /// The access token, or the value of the cookie.
     pub token: String,
-    /// The connection that has opened it.
+    /// The connection that opened the session, if any.
     pub connection: Option<usize>,
     pub has_ended: bool,
     pub ends_at: Time,
     pub token_ends_at_s: i64,
-    /// When its person proved last who they are.
+    /// The time when its user last proved their identity.
     pub proved_at: Time,
 }
 
-/// Evidence that a person gave to sign in.
+/// Evidence that a user presented to sign in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evidence {
     pub first: First,
@@ -79,7 +79,7 @@ pub enum Entrance {
 }
 
 impl Account {
-    /// Returns `true` if a password alone opens nothing.
+    /// Returns `true` if a password alone isn't enough to sign in.
     pub fn is_asked(&self) -> bool {
         self.app.is_some() || (self.are_passkeys_asked && !self.passkeys.is_empty())
     }
@@ -113,7 +113,7 @@ impl Account {
         }
     }
 
-    /// Uses a code up; `false` if it isn't good. Called where a code is asked for.
+    /// Uses up a code; returns `false` if it isn't valid. Called only if a code is required.
     pub fn use_code(&mut self, code: &str, now: Time) -> bool {
         let step = now.unix_ms() / STEP_MS;
         if let Some(app) = &mut self.app {
@@ -159,7 +159,7 @@ impl Account {
         }
     }
 
-    /// Takes the recovery codes that came with a first factor, which ends every other session.
+    /// Stores the recovery codes of a first factor, which ends every other session.
     pub fn begin_asking(&mut self, session: usize, codes: Vec<String>) {
         self.forget_codes();
         self.codes = codes;

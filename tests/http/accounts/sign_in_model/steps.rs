@@ -87,7 +87,7 @@ impl Sequence<'_> {
         right.unwrap_or_else(|| WRONG.to_owned())
     }
 
-    /// Returns the code that is given, good or not.
+    /// Returns the code to send, valid or not.
     fn code(&self, given: Given, now: Time) -> Option<String> {
         let account = &self.account;
         let shown = account.app.as_ref().map(|app| app.authenticator.code(now));
@@ -157,7 +157,7 @@ impl Sequence<'_> {
         self.second_step(jar, is_first_step, (First::Password, None), given, now).await;
     }
 
-    /// Gives a code where the account requires one, and takes the session that it opens.
+    /// Sends a code if the account requires one, and records the session that this opens.
     async fn second_step(
         &mut self,
         mut jar: Jar,
@@ -219,7 +219,7 @@ impl Sequence<'_> {
         let expected = if is_connected && is_disabled { 403 } else { 303 };
         assert_eq!(answer.status, expected, "{}\n{}", answer.text, self.story);
         if !is_connected {
-            // An address alone connects no account.
+            // A matching address alone doesn't connect an account.
             assert_eq!(answer.header("location"), "/console/sign-in/confirm", "{}", self.story);
         }
         let of = (First::Provider, self.account.connection);
@@ -296,7 +296,7 @@ impl Sequence<'_> {
         self.account.replace(session, text(&answer.json()["data"], "access_token"), now);
     }
 
-    /// Returns the browser of a session.
+    /// Returns a cookie jar with the session's cookie.
     fn jar(&self, session: usize) -> Jar {
         let mut jar = Jar::default();
         jar.0.insert(COOKIE.to_owned(), self.account.sessions[session].token.clone());
@@ -362,7 +362,7 @@ impl Sequence<'_> {
         if self.account.password.is_none() {
             return self.expect(&answer, 400, "no_password");
         }
-        // Where a second factor is, the password alone changes nothing.
+        // With a second factor, the password alone isn't enough.
         if self.account.is_asked() && !self.account.is_fresh(session, now) {
             return self.expect(&answer, 403, "reauthentication_required");
         }
@@ -412,7 +412,7 @@ impl Sequence<'_> {
     }
 }
 
-/// Signs for these options; returns the body of the request.
+/// Signs these options; returns the body of the request.
 fn signed(world: &World, key: &mut SecurityKey, options: &Value) -> Value {
     let credential = key.sign(&options["public_key"], &origin(world));
     json!({"ceremony": options["ceremony"], "credential": credential})

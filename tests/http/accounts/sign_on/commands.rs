@@ -72,14 +72,14 @@ fn a_reload_is_ordered_through_the_database(database: Database) {
     with_provider(database, "", async |world, provider, file| {
         let providers = &world.app.accounts.providers;
         let wait = || tokio::time::timeout(Duration::from_secs(5), providers.reload_requested());
-        // The reload that the start requested.
+        // Takes the reload that the start requested.
         drop(wait().await);
         let mut tx = world.app.db.write().await.unwrap();
         changes::record(&mut tx, Change::Catalog, world.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         world.catch_up().await;
         assert!(wait().await.is_ok());
-        // A mistake changes nothing.
+        // A file with a mistake changes nothing.
         std::fs::write(file.path(), "[[providers]]\n").unwrap();
         assert!(providers.reload().is_err());
         assert_eq!(Jar::default().click(&world, START).await.status, 303);

@@ -1,4 +1,4 @@
-//! Connections of an account: made and removed by their person.
+//! Connections of an account, which its user adds and removes.
 
 use http::Method;
 use serde_json::json;
@@ -25,7 +25,7 @@ fn a_person_connects_and_disconnects(database: Database) {
         let claims = json!({"sub": "1", "email": "other@example.org"});
         let answer = provider.sign_on(&world, &mut jar, NEW, &claims).await;
         assert_eq!(answer.header("location"), CONFIRM, "{}", answer.text);
-        // Nothing is connected before the user has seen whom the provider means, and has confirmed it.
+        // Nothing is connected until the user has seen and confirmed the identity at the provider.
         let page = jar.get(&world, CONFIRM).await.text;
         assert!(page.contains("ada@example.com") && page.contains("other@example.org"), "{page}");
         assert_eq!(connected(&world, &provider.issuer, "1").await, None);
@@ -41,7 +41,7 @@ fn a_person_connects_and_disconnects(database: Database) {
             (&connection["provider"], &connection["email"]),
             (&json!("acme"), &json!("other@example.org"))
         );
-        // A session that the connection opens ends with it.
+        // A session that the connection opened ends when the connection is removed.
         let mut other = Jar::default();
         provider.sign_on(&world, &mut other, START, &claims).await;
         assert!(other.who(&world).await.is_some());
@@ -67,7 +67,7 @@ fn connecting_takes_a_fresh_session_of_the_same_person(database: Database) {
         let mut jar = Jar::default();
         jar.sign_in(&world, "ada@example.com", PASSWORD).await;
         let asked = jar.begin(&world, NEW).await;
-        // Another person signs in here meanwhile.
+        // Meanwhile, another user has signed in with this browser.
         let mut swapped = jar.clone();
         let mut bobs = Jar::default();
         bobs.sign_in(&world, "bob@example.com", PASSWORD).await;
@@ -84,7 +84,7 @@ fn connecting_takes_a_fresh_session_of_the_same_person(database: Database) {
         let answer = provider.sign_on(&world, &mut jar, NEW, &json!({"sub": "7"})).await;
         assert_eq!(answer.status, 409, "{}", answer.text);
         assert_eq!(connected(&world, &provider.issuer, "7").await, Some(bob.id));
-        // The session is no longer fresh: at the beginning, or when the answer comes.
+        // The session is no longer fresh, either at the beginning or when the answer arrives.
         let asked = jar.begin(&world, NEW).await;
         world.clock.advance_ms(9 * 60_000);
         let mut late = jar.clone();
@@ -119,7 +119,7 @@ fn the_last_way_in_stays(database: Database) {
         let path = format!("/v1/auth/connections/{}", list["connections"][0]["id"].as_str().unwrap());
         let remove = || world.call(Method::DELETE, &path).bearer(&token);
         assert_eq!(remove().refused().await, (409, "last_credential".to_owned()));
-        // A connection with a provider that isn't configured doesn't count as a sign-in method.
+        // A connection to a provider that isn't configured doesn't count as a sign-in method.
         world.connection(ada, "https://gone.example", "1").await;
         assert_eq!(remove().refused().await, (409, "last_credential".to_owned()));
         file.write(&world, &[("acme", &provider.issuer, ""), ("gone", "https://gone.example", "")]);
@@ -183,7 +183,7 @@ fn the_last_way_in_stays_whichever_it_is(database: Database) {
         let mut tx = world.app.db.read().await.unwrap();
         assert_eq!(store::passkeys::list(&mut tx, id).await.unwrap().len(), 1);
         drop(tx);
-        // And so is another connection.
+        // Another connection is a sign-in method too.
         world.connection(id, &provider.issuer, "2").await;
         assert_eq!(browser.post(&world, &remove, &[]).send().await.status, 303);
     });

@@ -1,4 +1,5 @@
-//! Links on other sites begin nothing, and no one becomes another person without confirming it.
+//! Links on other sites can't start a sign-on, and no user is switched to another account without confirming
+//! it.
 
 use http::Method;
 use serde_json::json;
@@ -57,14 +58,14 @@ fn only_our_pages_begin_a_sign_on(database: Database) {
                     "{path} {site:?} {referer:?}: {location}"
                 );
                 assert_eq!(jar.0.contains_key("tollkeeper-sign-on"), begins, "{path} {site:?} {referer:?}");
-                // The page is next that has the link.
+                // Otherwise, the redirect is to the page with the link.
                 assert!(begins || location == page, "{path} {site:?} {referer:?}: {location}");
             }
         }
     });
 }
 
-/// Signing in never leads to the beginning of a sign-on, even if a link asks for it.
+/// A sign-in never redirects to the start of a sign-on, even if a link contains its path.
 #[on_each_database]
 fn sign_in_leads_to_no_beginning(database: Database) {
     with_provider(database, "", async |world, _, _| {
@@ -97,7 +98,7 @@ fn sign_on_of_another_person_leaves_who_is_signed_in(database: Database) {
         }
         assert_eq!(sessions(&world).await, before);
         assert_eq!(connected(&world, &provider.issuer, "9").await, None);
-        // They sign on themselves, as a page asks for that needs it.
+        // Users can sign on again as themselves, for instance on a page that requires it.
         provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
         jar.post(&world, "/console/account/connections/confirm", &[]).await;
         let answer = provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
@@ -106,14 +107,14 @@ fn sign_on_of_another_person_leaves_who_is_signed_in(database: Database) {
     });
 }
 
-/// A victim's browser has the attacker's session at the provider: the page names the attacker, and nothing
-/// happens by itself.
+/// A victim's browser has the attacker's session at the provider: the page shows the attacker's name, and
+/// nothing is connected without a confirmation.
 #[on_each_database]
 fn strangers_identity_gets_no_way_into_an_account(database: Database) {
     with_provider(database, "", async |world, provider, _| {
         world.user("victim").await;
         let mut jar = Jar::default();
-        // The provider doesn't vouch for the address.
+        // The provider hasn't verified the address.
         let claims = json!({"sub": "mallory", "email": "victim@example.com"});
         let answer = provider.sign_on(&world, &mut jar, START, &claims).await;
         assert_eq!(answer.status, 403, "{}", answer.text);
@@ -130,7 +131,8 @@ fn strangers_identity_gets_no_way_into_an_account(database: Database) {
     });
 }
 
-/// Returns all rows of each table as text. Of sessions only their number: a page notes when its own was seen last.
+/// Returns all rows of each table as text. For sessions, only their number is returned, because a page
+/// updates the time when its own session was last used.
 async fn contents(world: &World) -> Vec<(String, Option<String>)> {
     let is_sqlite = world.backend == "sqlite";
     let mut tx = world.app.db.read().await.unwrap();
@@ -160,7 +162,7 @@ async fn contents(world: &World) -> Vec<(String, Option<String>)> {
     contents
 }
 
-/// No page of the console sets a cookie of a session or makes anything, when another site leads a browser there.
+/// A page of the console sets no session cookie and changes nothing when another site opens it.
 #[on_each_database]
 fn no_page_does_anything_when_another_site_opens_it(database: Database) {
     with_provider(database, "provision = \"any\"", async |world, _, _| {

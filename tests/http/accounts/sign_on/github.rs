@@ -1,4 +1,4 @@
-//! Sign-on with GitHub, here with an Enterprise Server on this machine.
+//! Sign-on with GitHub, tested with a fake Enterprise Server.
 
 use serde_json::json;
 

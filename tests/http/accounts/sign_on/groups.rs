@@ -1,4 +1,4 @@
-//! Memberships that sign-ons make, change and end.
+//! Memberships that sign-ons create, change and end.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use support::identity_provider::{IdentityProvider, Jar, ProvidersFile};
 use support::world::{Place, TestUser, World};
 use support::{Database, on_each_database};
 
-/// Returns the settings of a provider whose groups give roles in an organization.
+/// Returns the settings of a provider whose groups map to roles in an organization.
 fn settings(place: &Place, more: &str) -> String {
     format!(
         "provision = \"any\"\norganization = \"{}\"\ngroups_claim = \"groups\"\n\
@@ -16,7 +16,7 @@ fn settings(place: &Place, more: &str) -> String {
     )
 }
 
-/// Signs a person on with these groups, and returns their role.
+/// Signs on a user with these groups, and returns their role.
 async fn role(world: &World, provider: &IdentityProvider, sub: &str, groups: &Value) -> Option<String> {
     let mut claims = person(sub, &format!("person{sub}@example.org"));
     if !groups.is_null() {
@@ -93,7 +93,7 @@ fn the_last_owner_stays(database: Database) {
     with_provider(database, "", async |world, provider, file| {
         let (owner, place) = set_up(&world, provider, file, "exclusive = true").await;
         assert_eq!(role(&world, provider, "1", &json!(["boss"])).await.as_deref(), Some("owner"));
-        // Now the managed owner is the only one.
+        // Now the managed owner is the only owner.
         let path = format!("{}/members/{}", place.organization_path(), owner.id);
         world.call(http::Method::DELETE, &path).bearer(&owner.access_token).data().await;
         for groups in [json!([]), json!(["staff"])] {

@@ -1,4 +1,4 @@
-//! Providers, browsers and networks that mean harm: no sign-on of theirs opens a session.
+//! Hostile providers, browsers and networks: none of their sign-ons opens a session.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ fn shared_signature(secret: &[u8], header: &Value, claims: &Value) -> String {
     format!("{text}.{}", URL_SAFE_NO_PAD.encode(tag.as_ref()))
 }
 
-/// Makes a token of the good claims.
+/// A function that makes a token from valid claims.
 type MakeToken<'a> = &'a dyn Fn(&Value) -> String;
 
-/// Signs on with a token that a function makes of the good claims.
+/// Signs on with the token that `token` makes from valid claims; returns the status and the page.
 async fn answer_with(
     world: &World,
     provider: &IdentityProvider,
@@ -87,7 +87,7 @@ fn no_token_that_isnt_good_is_taken(database: Database) {
         }
         assert_eq!(answer_with(&world, provider, |_| "x".to_owned()).await.0, 400);
         assert_eq!(sessions(&world).await, before);
-        // The control: the same with a good one.
+        // For comparison, a valid token is accepted.
         assert_eq!(answer_with(&world, provider, |claims| provider.sign(&claims)).await.0, 303);
         assert_eq!(sessions(&world).await, before + 1);
     });
@@ -106,7 +106,7 @@ fn answers_that_this_browser_doesnt_wait_for_are_refused(database: Database) {
         let asked = jar.begin(&world, START).await;
         acme.set_token(&acme.sign(&acme.claims(&world, &asked["nonce"], &json!({}))));
         let callback = acme.callback(&asked);
-        // Another browser, and one that waits for another answer.
+        // Another browser, and a browser that waits for another answer.
         assert_eq!(Jar::default().get(&world, &callback).await.status, 400);
         let mut other = Jar::default();
         other.begin(&world, START).await;
@@ -118,7 +118,7 @@ fn answers_that_this_browser_doesnt_wait_for_are_refused(database: Database) {
         let asked_evil = at_evil.begin(&world, "/console/sign-in/evil").await;
         let crossed = evil.callback(&asked_evil).replace("/evil/", "/acme/");
         assert_eq!(at_evil.get(&world, &crossed).await.status, 400);
-        // The mix-up: the answer names another issuer, or none.
+        // A mix-up attack: the answer contains another issuer, or no issuer.
         let honest = query_of(&callback, "iss");
         for wrong in [callback.replace(&honest, "https%3A%2F%2Fevil%2Eexample"), without(&callback, "iss")] {
             assert_eq!(jar.clone().get(&world, &wrong).await.status, 400, "{wrong}");
@@ -141,7 +141,8 @@ fn answers_that_this_browser_doesnt_wait_for_are_refused(database: Database) {
         world.clock.advance_ms(-10 * 60_000);
         acme.set_token(&acme.sign(&acme.claims(&world, &asked["nonce"], &json!({}))));
         assert_eq!(sessions(&world).await, before);
-        // The control, which uses it up: a copy of the browser's cookies is worth nothing afterward.
+        // For comparison, the correct answer is accepted once: a copy of the browser's cookies can't be used
+        // afterward.
         let mut copy = jar.clone();
         assert_eq!(jar.get(&world, &callback).await.status, 303);
         assert_eq!(copy.get(&world, &callback).await.status, 400);
@@ -217,7 +218,7 @@ fn keys_may_change_at_any_time_and_are_asked_for_once_a_minute(database: Databas
         let by_second = |claims: Value| second.sign(&json!({"alg": "ES256", "kid": "second"}), &claims);
         assert_eq!(answer_with(&world, provider, by_second).await.0, 303);
         assert_eq!(provider.requests("/keys").len(), asked_before + 1);
-        // Tokens with unknown keys don't make us ask again and again.
+        // Tokens with unknown keys don't cause repeated requests for the keys.
         let unknown = |claims: Value| second.sign(&json!({"alg": "ES256", "kid": "third"}), &claims);
         for _ in 0..3 {
             assert_eq!(answer_with(&world, provider, unknown).await.0, 400);
@@ -226,7 +227,7 @@ fn keys_may_change_at_any_time_and_are_asked_for_once_a_minute(database: Databas
         world.clock.advance_ms(60_000);
         assert_eq!(answer_with(&world, provider, unknown).await.0, 400);
         assert_eq!(provider.requests("/keys").len(), asked_before + 2);
-        // A key that was withdrawn no longer signs anything.
+        // A signature by a withdrawn key is no longer accepted.
         provider.set_keys(&[second.jwk()]);
         world.clock.advance_ms(60 * 60_000);
         assert_eq!(answer_with(&world, provider, |claims| provider.sign(&claims)).await.0, 400);
@@ -261,7 +262,7 @@ fn the_secret_and_the_code_go_to_the_token_endpoint_only(database: Database) {
     });
 }
 
-/// Invalid documents, and the error that the status of the providers file then shows.
+/// Invalid documents are refused, and the status of the providers file shows the error.
 #[test]
 fn documents_that_are_no_good_are_refused() {
     runtime().block_on(async {
@@ -293,12 +294,12 @@ fn documents_that_are_no_good_are_refused() {
         ];
         for (number, (name, reply)) in cases.into_iter().enumerate() {
             provider.set("/.well-known/openid-configuration", reply);
-            // Other settings, so that nothing of the case before is kept.
+            // Changed settings, so that nothing of the previous case is cached.
             file.write(&world, &[("acme", &provider.issuer, &format!("session_hours = {}", number + 20))]);
             let answer = Jar::default().click(&world, START).await;
             assert_eq!(answer.status, 502, "{name}: {}", answer.text);
         }
-        // The same for keys, and the answer with tokens.
+        // The same for the keys, and for the answer with tokens.
         provider.set("/.well-known/openid-configuration", Reply::json(&good));
         provider.set("/keys", Reply { body: vec![b' '; 300 * 1024], ..Reply::json(&good) });
         file.write(&world, &[("acme", &provider.issuer, "session_hours = 50")]);

@@ -1,4 +1,4 @@
-//! Rules for finding the account of a sign-on: the whole table, with a real provider.
+//! Rules for finding the account of a sign-on: the whole table is tested with a real provider.
 
 use serde_json::json;
 use tollkeeper::clock::Clock;
@@ -9,7 +9,8 @@ use support::identity_provider::{Jar, ProvidersFile, RealProvider};
 use support::world::{PASSWORD, World};
 use support::{Database, on_each_database};
 
-/// Each row: connected, email, account with the address; then the outcomes with the settings of [`OPTIONS`].
+/// Each row: whether the identity is known, its e-mail claim, and the account with the address; then the
+/// outcome with each setting of [`OPTIONS`].
 const TABLE: &str = "
     known    verified    none        sign_in  sign_in  sign_in  sign_in
     known    verified    unverified  sign_in  sign_in  sign_in  sign_in
@@ -38,7 +39,7 @@ const OPTIONS: [&str; 4] = [
     "link = \"verified_email\"\nprovision = \"invited\"\ndomains = [\"other.example\"]",
 ];
 
-/// Returns the outcome of a case: its names are those of the identity, the claim of an address, and the account.
+/// Returns the outcome of a case. `words` are the first three columns of its row.
 async fn outcome(world: &World, real: &RealProvider, name: &str, words: &[&str]) -> &'static str {
     let [identity, email_claim, account] = words else { panic!("{words:?}") };
     let email = format!("{name}@example.com");
@@ -110,7 +111,7 @@ fn table_of_linking_holds_with_a_real_provider(database: Database) {
     };
     let file = ProvidersFile::new();
     database.run(&[(FILE, &file.path())], async |world| {
-        // The provider goes by the machine's clock.
+        // The provider uses the machine's clock.
         world.clock.advance_ms(Clock::System.now().unix_ms() - world.clock.now().unix_ms());
         let mut cases = 0;
         for (number, option) in OPTIONS.iter().enumerate() {
@@ -150,7 +151,7 @@ fn a_conflict_ends_with_the_password_in_this_browser(database: Database) {
         assert_eq!(connected(&world, &provider.issuer, "1").await, Some(ada.id));
         assert!(!jar.0.contains_key("tollkeeper-connection"));
         assert_eq!(subjects(&world, "ada@example.com").await, ["A sign-in method was added to your account"]);
-        // From then on the provider alone opens it.
+        // From then on, a sign-on with the provider is enough.
         let mut other = Jar::default();
         let answer = provider.sign_on(&world, &mut other, START, &person("1", "new@example.com")).await;
         assert_eq!((answer.status, answer.header("location")), (303, "/console/"), "{}", answer.text);
@@ -169,7 +170,7 @@ fn a_conflict_isnt_solved_by_another_person_another_browser_or_later(database: D
         eve.sign_in(&world, "eve@example.com", PASSWORD).await;
         assert_eq!(username(&world, &mut eve).await, "eve");
         assert!(!eve.0.contains_key("tollkeeper-connection"));
-        // Not even with a cookie that was kept.
+        // A copy of the other browser's cookie doesn't help either.
         eve.0.insert("tollkeeper-connection".to_owned(), jar.0["tollkeeper-connection"].clone());
         assert_eq!(eve.post(&world, YES, &[]).await.header("location"), "/console/account/connections");
         let mut elsewhere = Jar::default();
@@ -190,7 +191,7 @@ fn an_address_that_was_never_verified_is_its_readers(database: Database) {
         provider.sign_on(&world, &mut jar, START, &person("1", "ada@example.com")).await;
         let page = jar.get(&world, CONFIRM).await.text;
         assert!(page.contains("Send the link") && !page.contains("type=\"password\""), "{page}");
-        // The squatter's own password connects nothing.
+        // A login with the squatter's password doesn't connect the identity.
         let mut theirs = jar.clone();
         theirs.sign_in(&world, "ada@example.com", PASSWORD).await;
         assert_eq!(theirs.post(&world, YES, &[]).await.status, 403);

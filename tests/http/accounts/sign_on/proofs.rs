@@ -1,4 +1,5 @@
-//! Proofs in the session of a provider: by password and by passkey it stays the provider's, with its end.
+//! Proofs of identity by password or passkey in a session that a provider opened: the new session still
+//! belongs to the provider, and ends at the same time.
 
 use serde_json::json;
 use tollkeeper::clock::{HOUR_MS, MINUTE_MS};
@@ -23,7 +24,8 @@ enum By {
     Passkey,
 }
 
-/// Bob, who has a passkey and comes from the provider, in an organization that requires it.
+/// Creates an organization that requires the provider, and the browser in which Bob, who has a passkey, has
+/// signed on.
 async fn scene(
     world: &World,
     provider: &IdentityProvider,
@@ -87,7 +89,7 @@ fn the_provider_ends_a_session_that_was_proved_again(database: Database) {
             let (_, mut bob, mut key) = scene(&world, provider, file).await;
             prove(&world, &mut bob, &mut key, by).await;
             prove(&world, &mut bob, &mut key, by).await;
-            // Another session, by the password alone, doesn't belong to the provider.
+            // Another session, opened with only the password, doesn't belong to the provider.
             let mut other = Jar::default();
             other.sign_in(&world, "bob@example.com", PASSWORD).await;
             let token = logout(&world, provider, &json!({"sub": "7"}));
@@ -150,7 +152,7 @@ fn a_passkey_as_the_second_step_completes_the_sign_on(database: Database) {
         world.clock.advance_ms(2 * HOUR_MS);
         assert!(jar.who(&world).await.is_none(), "it ends as the provider's do");
 
-        // Without the first step sign-in begins again; on its own page a passkey is a complete sign-in.
+        // Without the first step, sign-in starts again. On its own page, a passkey is a complete sign-in.
         let mut jar = begin().await;
         let page = jar.get(&world, STEP).await.text;
         let fields = fields_of(&page, &mut key, &[("second_step", "true")]);
@@ -162,7 +164,7 @@ fn a_passkey_as_the_second_step_completes_the_sign_on(database: Database) {
         let answer = send(&mut jar, &fields_of(&page, &mut key, &[])).await;
         assert_eq!(answer.status, 303, "{}", answer.text);
         assert_eq!(scene.overview(&world, &mut jar).await, 403);
-        // A connection that was removed meanwhile completes nothing.
+        // A sign-in can't be completed if its connection was removed meanwhile.
         let mut jar = begin().await;
         let page = jar.get(&world, STEP).await.text;
         let fields = fields_of(&page, &mut key, &[("second_step", "true")]);

@@ -1,4 +1,4 @@
-//! Organizations that are open only by a sign-on with their provider (docs/contract/organizations.md).
+//! Organizations that require a sign-on with their provider (docs/contract/organizations.md).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use support::{Database, on_each_database};
 
 const REQUIRED: (u16, &str) = (403, "sign_on_required");
 
-/// An organization of Ada with a provider for `example.com`, with Bob as an admin and a project owner.
+/// Ada's organization, with a provider for `example.com`. Bob is an admin of it and a project owner.
 pub(super) struct Scene {
     pub ada: TestUser,
     pub bob: TestUser,
@@ -34,7 +34,8 @@ impl Scene {
         scene
     }
 
-    /// Returns the provider's settings: it speaks for `example.com` and connects its people at once.
+    /// Returns the provider's settings: it is trusted for `example.com`, and its users are connected without
+    /// a confirmation.
     pub fn settings(&self, more: &str) -> String {
         format!(
             "organization = \"{}\"\ndomains = [\"example.com\"]\nlink = \"verified_email\"\n{more}",
@@ -47,12 +48,12 @@ impl Scene {
         world.call(Method::PUT, &self.place.organization_path()).bearer(bearer).json(&body)
     }
 
-    /// Returns a page of the organization.
+    /// Returns the path of a page of the organization.
     pub fn page(&self, path: &str) -> String {
         format!("/console/organizations/{}{path}", self.place.organization)
     }
 
-    /// Returns a page of the project.
+    /// Returns the path of a page of the project.
     fn project_page(&self, path: &str) -> String {
         self.page(&format!("/projects/{}{path}", self.place.project))
     }
@@ -62,7 +63,7 @@ impl Scene {
     }
 }
 
-/// Returns a browser in which the person has signed in with the password.
+/// Returns a browser in which a user has signed in with the password.
 pub(super) async fn with_password(world: &World, id: UserId) -> Jar {
     let mut jar = Jar::default();
     jar.0.insert("tollkeeper".to_owned(), world.browser(id).await.cookie);
@@ -140,7 +141,8 @@ fn members_get_in_with_the_provider_only_and_keys_go_on(database: Database) {
             "organization_id": place.organization, "project_id": place.project});
         let answer = world.ask("/service/v1/authorize", &question).bare().await;
         assert_eq!(answer["code"], REQUIRED.1, "{answer}");
-        // The list has the organization's name, and the key of the same person goes on. Others aren't asked.
+        // The list contains the organization's name, and a key of the same user still works. Other members
+        // don't have to sign on.
         let list = world.get("/v1/organizations").bearer(&bob.access_token).data().await;
         assert_eq!(list["organizations"][0]["name"], "Acme");
         world.post("/v1/chat/completions", &chat).bearer(&key).bare().await;
@@ -194,7 +196,7 @@ fn console_shows_the_name_and_the_way_in(database: Database) {
         let back = format!("href=\"{START}?next={}\"", scene.page(""));
         assert!(sent.status == 403 && sent.text.contains(&back), "{}: {}", sent.status, sent.text);
 
-        // The link leads through the provider and back, in its own session.
+        // The link redirects to the provider and back, and opens a session of the provider.
         let before = bob.clone();
         let path = format!("{START}?next={}", scene.page("/members"));
         let answer = provider.sign_on(&world, &mut bob, &path, &person("7", "bob@example.com")).await;
@@ -206,11 +208,11 @@ fn console_shows_the_name_and_the_way_in(database: Database) {
         let sent = bob.post(&world, &scene.project_page("/playground"), &fields).await;
         assert_ne!(sent.status, 403, "{}", sent.text);
         assert_eq!(before.clone().who(&world).await, None, "the session before has ended");
-        // An admin doesn't change it.
+        // An admin can't change the requirement.
         assert_eq!(bob.get(&world, &asking).await.status, 403);
         assert_eq!(bob.post(&world, &asking, &[("is_required", "false")]).await.status, 403);
         assert_eq!(scene.overview(&world, &mut owner).await, 200, "an owner's password stays good");
-        // An old proof leads to the page that asks, and back.
+        // Without a recent proof, the user is redirected to the page that asks for one, and then back.
         world.clock.advance_ms(15 * MINUTE_MS);
         let stale = owner.get(&world, &asking).await;
         let next = format!("/console/reauthenticate?next={asking}");
@@ -268,14 +270,14 @@ fn neither_another_address_nor_another_provider_is_a_way_around(database: Databa
         };
         both("acme");
         scene.set(&world, &scene.ada.access_token, true).data().await;
-        // Fay is a member by the sign-on alone, regardless of her address.
+        // Fay became a member by signing on, so the requirement applies to her regardless of her address.
         let mut fay = Jar::default();
         provider.sign_on(&world, &mut fay, START, &person("8", "fay@elsewhere.example")).await;
         assert_eq!(scene.overview(&world, &mut fay).await, 200);
         let id = super::connected(&world, &provider.issuer, "8").await.unwrap();
         set_email(&world, id, "fay@third.example").await;
         assert_eq!(scene.overview(&world, &mut with_password(&world, id).await).await, 403);
-        // Bob is connected with both; only one is the organization's.
+        // Bob is connected to both providers; only one belongs to the organization.
         world.connection(scene.bob.id, &other.issuer, "1").await;
         let mut bob = Jar::default();
         other.sign_on(&world, &mut bob, "/console/sign-in/other", &person("1", "bob@example.com")).await;
@@ -283,10 +285,10 @@ fn neither_another_address_nor_another_provider_is_a_way_around(database: Databa
         assert_eq!(scene.overview(&world, &mut bob).await, 403);
         provider.sign_on(&world, &mut bob, START, &person("7", "bob@example.com")).await;
         assert_eq!(scene.overview(&world, &mut bob).await, 200);
-        // The issuer counts, not the name that the operator gives it.
+        // The provider is identified by its issuer, not by its name in the configuration.
         both("renamed");
         assert_eq!(scene.overview(&world, &mut bob).await, 200);
-        // A removed connection opens nothing: the session that removed it is no longer the provider's.
+        // After a connection is removed, the session that removed it no longer belongs to the provider.
         let list = bob.get(&world, "/console/account/connections").await.text;
         let form = list.split("action=\"").filter_map(|rest| rest.split('"').next());
         for action in form.filter(|action| action.ends_with("/delete")).map(str::to_owned).collect::<Vec<_>>()

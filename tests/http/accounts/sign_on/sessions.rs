@@ -1,4 +1,4 @@
-//! The sessions that sign-ons open: their second factor, their end, and logouts by the provider.
+//! Sessions that sign-ons open: second factors, expiry, and logouts by the provider.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn the_local_second_factor_is_asked_after_a_provider(database: Database) {
         let answer = jar.post(&world, SECOND_STEP, &fields).await;
         assert_eq!((answer.status, answer.header("location")), (303, "/console/models"), "{}", answer.text);
         assert_eq!(username(&world, &mut jar).await, "ada");
-        // A connection that was removed opens nothing, however far the sign-in had come.
+        // A sign-in can't be completed after its connection was removed.
         let mut other = Jar::default();
         provider.sign_on(&world, &mut other, START, &claims).await;
         let path = "/v1/auth/connections";
@@ -77,7 +77,7 @@ fn sessions_of_a_provider_end_after_their_hours(database: Database) {
     });
 }
 
-/// Returns the claims of a good token that ends the sessions of a person.
+/// Returns the claims of a valid logout token for a user.
 pub(super) fn logout(world: &World, provider: &IdentityProvider, changes: &Value) -> Value {
     let events = json!({"http://schemas.openid.net/event/backchannel-logout": {}});
     let mut claims = provider.claims(world, "", &json!({"nonce": null, "events": events, "jti": "j1"}));
@@ -119,7 +119,7 @@ fn a_provider_ends_the_sessions_of_a_person(database: Database) {
                 let answer = send_logout(&world, provider, &logout(&world, provider, &changes)).await;
                 assert_eq!(answer.status, 400, "{changes}: {}", answer.text);
             }
-            // Neither does a token of another type, or without a type.
+            // A token of another type or without a type is refused too.
             for header in [
                 json!({"alg": "ES256", "kid": "first", "typ": "JWT"}),
                 json!({"alg": "ES256", "kid": "first"}),
@@ -137,7 +137,7 @@ fn a_provider_ends_the_sessions_of_a_person(database: Database) {
             provider.sign_on(&world, &mut ada, START, &person("1", "ada@example.com")).await;
             assert_eq!(send_logout(&world, provider, &good).await.status, 400);
             assert!(ada.who(&world).await.is_some());
-            // Only where it is switched on.
+            // Logouts by the provider work only if the configuration enables them.
             file.write(&world, &[("acme", &provider.issuer, "")]);
             let other = logout(&world, provider, &json!({"jti": "j2"}));
             assert_eq!(send_logout(&world, provider, &other).await.status, 404);
@@ -174,7 +174,7 @@ fn a_person_without_a_password_proves_who_they_are_at_the_provider(database: Dat
         assert_eq!(answer.header("location"), "/console/account/second-factor/totp", "{}", answer.text);
         assert_ne!(jar.0["tollkeeper"], before);
         assert_eq!(jar.get(&world, "/console/account/second-factor/totp").await.status, 200);
-        // The session before it has ended.
+        // The previous session has ended.
         let mut stale = jar.clone();
         stale.0.insert("tollkeeper".to_owned(), before);
         assert!(stale.who(&world).await.is_none());
@@ -219,7 +219,7 @@ fn what_takes_a_password_says_that_there_is_none(database: Database) {
             let status = world.post("/v1/auth/login", &body).send().await.status;
             assert!([400, 401].contains(&status), "{status}");
         }
-        // A mailed link sets one.
+        // An e-mailed link sets a password.
         world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
         let token = world.mailed_token("ada@example.com").await;
         let body = json!({"token": token, "password": new, "password_confirmation": new});
@@ -239,7 +239,7 @@ fn a_provider_that_doesnt_answer_keeps_nobody_from_the_password(database: Databa
         assert_eq!(answer.status, 502, "{}", answer.text);
         assert!(jar.get(&world, "/console/sign-in").await.text.contains("Sign in with acme"));
         assert_eq!(jar.sign_in(&world, "ada@example.com", support::world::PASSWORD).await.status, 303);
-        // Ten seconds later it is asked again.
+        // Ten seconds later, the provider is requested again.
         provider.set("/.well-known/openid-configuration", Reply::json(&provider.metadata()));
         assert_eq!(jar.click(&world, START).await.status, 502);
         world.clock.advance_ms(10_000);
@@ -256,7 +256,7 @@ fn a_provider_opens_no_disabled_account_and_changes_nothing_of_it(database: Data
         for user in [&ada, &bob] {
             users::disable(&world.app.operators, user.id, &Trail::operator()).await.unwrap();
         }
-        // Bob would be connected by his address.
+        // Bob isn't connected yet, but his address would connect him.
         for (subject, email) in [("1", "ada@example.com"), ("2", "bob@example.com")] {
             let mut jar = Jar::default();
             let answer = provider.sign_on(&world, &mut jar, START, &person(subject, email)).await;
@@ -312,7 +312,7 @@ fn optional_claims_of_odd_types_keep_nobody_out(database: Database) {
         // A subject that isn't a string identifies no one.
         let answer = provider.sign_on(&world, &mut Jar::default(), START, &json!({"sub": 2})).await;
         assert_eq!(answer.status, 400, "{}", answer.text);
-        // An address is verified by the boolean only.
+        // An address is verified only if `email_verified` is a boolean, not a string.
         let claims = json!({"sub": "3", "email": "bob@example.com", "email_verified": "true"});
         let mut bob = Jar::default();
         provider.sign_on(&world, &mut bob, START, &claims).await;

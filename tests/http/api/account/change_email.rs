@@ -1,4 +1,4 @@
-//! The request of another e-mail address.
+//! Requests to change the e-mail address.
 
 use serde_json::json;
 use tollkeeper::clock::MINUTE_MS;
@@ -66,7 +66,7 @@ async fn request_does_not_reveal_accounts(world: World) {
     let ada = world.user("ada").await;
     world.user("bob").await;
     world.unverified_user("eve").await;
-    // The session is cached by then.
+    // Reads the account, so that the session is cached.
     assert_eq!(email_of(&world, &ada).await, OLD);
     let mut answers = Vec::new();
     for email in ["nobody@example.com", "BOB@example.com", "eve@example.com"] {
@@ -135,7 +135,7 @@ async fn wrong_password_counts_like_a_failed_login(world: World) {
     assert_eq!((waits.status, waits.code().as_str()), (429, "too_many_attempts"));
     assert_eq!(waits.header("retry-after"), "1");
     assert!(pending(&world).await.is_empty());
-    // The right one forgets them.
+    // The right password resets the count.
     world.clock.advance_ms(1_000);
     for _ in 0..2 {
         ask(&world, &ada.access_token, NEW, PASSWORD).from(from).data().await;
@@ -161,7 +161,7 @@ async fn mails_are_bounded_and_a_right_password_is_no_guess(world: World) {
     for _ in 0..5 {
         ask(&world, &ada.access_token, NEW, PASSWORD).data().await;
     }
-    // More often than the number of free guesses.
+    // Sends more requests than the number of free guesses.
     for _ in 0..12 {
         let answer = ask(&world, &ada.access_token, NEW, PASSWORD).send().await;
         assert_eq!((answer.status, answer.code().as_str()), (429, "too_many_attempts"), "{}", answer.text);

@@ -1,4 +1,4 @@
-//! The confirmation of another e-mail address, by the page behind the mailed link.
+//! The confirmation of a new e-mail address, on the page that the e-mailed link opens.
 
 use std::time::Duration;
 
@@ -35,11 +35,11 @@ async fn assert_dead(world: &World, token: &str) {
     assert_page(&confirm(world, token, PASSWORD).send().await, 400, "This link no longer works");
 }
 
-/// Asks for the new address, and returns the token of the link.
+/// Requests the new address, and returns the token of the link.
 async fn link(world: &World, access_token: &str, new_email: &str) -> String {
     ask(world, access_token, new_email, PASSWORD).data().await;
     let token = world.mailed_token(new_email).await;
-    // File names of mails contain the time, so the clock moves on.
+    // File names of e-mails contain the time, so two e-mails need different times.
     world.clock.advance_ms(1);
     token
 }
@@ -67,7 +67,7 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
     assert_dead(&world, &token).await;
     let user = world.get("/v1/auth/me").bearer(&ada.access_token).data().await["user"].take();
     assert_eq!((text(&user, "email"), &user["email_verified"]), (NEW.to_owned(), &json!(true)));
-    // Every session but the one that asked has ended, on each replica.
+    // Every session except the one that requested the change has ended, on each replica.
     settle(&replica).await;
     assert_eq!(me(&world, &elsewhere.access_token).await, 401);
     assert_eq!(replica.get("/v1/auth/me").bearer(&elsewhere.access_token).send().await.status, 401);
@@ -80,7 +80,7 @@ async fn link_with_the_password_changes_the_address_once(world: World) {
     assert_eq!(mails(&world, NEW, CHANGED).await.len(), 0);
     let id = ada.id.to_string();
     assert_eq!(entries(&world, "user.email_changed").await, [[id.clone(), id]]);
-    // The address is free for another account.
+    // The old address is available for another account.
     let body = json!({"email": OLD, "password": PASSWORD, "username": "ada2"});
     world.post("/v1/auth/register", &body).data().await;
 }
@@ -111,7 +111,7 @@ fn link_lives_a_day_from_the_request(database: Database) {
     database.run(&[], async |world| {
         let ada = world.user("ada").await;
         ask(&world, &ada.access_token, NEW, PASSWORD).data().await;
-        // The mail is sent later.
+        // The e-mail is sent later.
         world.clock.advance_ms(HOUR_MS);
         world.catch_up().await;
         let token = world.mailed_token(NEW).await;
@@ -139,7 +139,7 @@ fn link_lives_a_day_from_the_request(database: Database) {
 async fn later_request_voids_the_earlier_link(world: World) {
     let ada = world.user("ada").await;
     let first = link(&world, &ada.access_token, NEW).await;
-    // The link is void even before the mail of the next one is sent, which never happens here.
+    // A new request invalidates the link even before its e-mail is sent, which never happens here.
     ask(&world, &ada.access_token, "unsent@example.com", PASSWORD).data().await;
     assert_dead(&world, &first).await;
     let second = link(&world, &ada.access_token, "second@example.com").await;
@@ -179,7 +179,7 @@ async fn links_to_the_old_address_stop_working(world: World) {
     let reset = world.mailed_token(OLD).await;
     world.clock.advance_ms(1);
     let token = link(&world, &access, NEW).await;
-    // Another one is asked for, and its mail hasn't been sent.
+    // Another reset link has been requested, but its e-mail hasn't been sent.
     world.post("/v1/auth/forgot-password", &json!({"email": OLD})).data().await;
     assert_page(&confirm(&world, &token, PASSWORD).send().await, 200, "Your address has changed");
     let resets = mails(&world, OLD, "Choose a new password").await.len();
@@ -189,13 +189,13 @@ async fn links_to_the_old_address_stop_working(world: World) {
     assert_eq!(refused, (400, "invalid_token".into()));
     let verify = json!({ "token": verification });
     assert_eq!(world.post("/v1/auth/verify-email", &verify).refused().await, (400, "invalid_token".into()));
-    // The address was never verified: another person may read its mail.
+    // The old address was never verified, so another person may read its e-mails.
     assert_eq!(mails(&world, OLD, CHANGED).await.len() + mails(&world, OLD, REQUESTED).await.len(), 0);
     let me = world.get("/v1/auth/me").bearer(&access).data().await;
     assert_eq!((&me["user"]["email_verified"], text(&me["user"], "email")), (&json!(true), NEW.to_owned()));
 }
 
-/// A link for a new password is being made while the address changes.
+/// The address changes while a link for it is being created.
 #[on_each_database]
 async fn no_link_is_made_for_an_address_that_the_account_had(world: World) {
     let (ada, app) = (world.user("ada").await, &world.app);
@@ -252,7 +252,7 @@ async fn address_of_another_account_is_not_given_away(world: World) {
     assert_eq!(mails(&world, OLD, CHANGED).await.len(), 0);
 }
 
-/// The mail's reader has proved to read it, and the password shows whose account it is.
+/// The link confirms the reader's address, and the password confirms that the account is theirs.
 #[on_each_database]
 async fn invitations_for_the_new_address_are_accepted(world: World) {
     let (owner, ada) = (world.user("owner").await, world.unverified_user("ada").await);
@@ -267,8 +267,8 @@ async fn invitations_for_the_new_address_are_accepted(world: World) {
     assert_eq!(rows[0]["role"], "admin");
 }
 
-/// The owner of an address that another person asked for reads the mail, and can't confirm by it: the password
-/// is that person's.
+/// The owner of an address that someone else requested can read the e-mail, but can't confirm the change,
+/// because that needs the other person's password.
 #[on_each_database]
 async fn reader_of_the_mail_can_not_confirm_for_another_person(world: World) {
     let mallory = world.user("mallory").await;
@@ -279,7 +279,7 @@ async fn reader_of_the_mail_can_not_confirm_for_another_person(world: World) {
     assert_eq!(world.post("/v1/auth/verify-email", &verify).refused().await, (400, "invalid_token".into()));
     let reset = json!({"token": token, "password": NEW_PASSWORD, "password_confirmation": NEW_PASSWORD});
     assert_eq!(world.post("/v1/auth/reset-password", &reset).refused().await, (400, "invalid_token".into()));
-    // The address is still free for its owner.
+    // The address is still available for its owner.
     let body = json!({"email": NEW, "password": NEW_PASSWORD, "username": "owner"});
     world.post("/v1/auth/register", &body).data().await;
 }

@@ -68,7 +68,7 @@ async fn values_are_checked_as_at_registration(world: World) {
     assert_eq!(answer.json()["error"]["param"], "username");
     let me = world.get("/v1/auth/me").bearer(&bob.access_token).data().await;
     assert_eq!((&me["user"]["username"], &me["user"]["full_name"]), (&json!("bob"), &Value::Null));
-    // A name that was given up is free.
+    // A username that a user has given up is available.
     change(&world, &ada, &json!({"username": "countess"})).data().await;
     change(&world, &bob, &json!({"username": "ada"})).data().await;
 }
@@ -117,7 +117,7 @@ fn changes_count_as_management_calls(database: Database) {
             let list = world.get("/v1/auth/sessions").bearer(&ada.access_token);
             assert_eq!(list.send().await.status, expected);
         }
-        // The account itself has no limit.
+        // Reads of the account have no limit.
         for _ in 0..5 {
             world.get("/v1/auth/me").bearer(&ada.access_token).data().await;
         }

@@ -1,4 +1,4 @@
-//! Another mail that verifies the address.
+//! Another e-mail with a link that verifies the address.
 
 use serde_json::json;
 use tollkeeper::clock::HOUR_MS;
@@ -28,7 +28,7 @@ async fn latest_link_works_and_earlier_ones_do_not(world: World) {
     let verify = |token: &str| world.post("/v1/auth/verify-email", &json!({ "token": token }));
     assert_eq!(verify(&first).refused().await, (400, "invalid_token".into()));
     verify(&second).data().await;
-    // No further mail is sent.
+    // No further e-mail is sent.
     let answer = resend(&world, &access).send().await;
     assert_eq!((answer.status, answer.code().as_str()), (409, "email_already_verified"));
     assert_eq!(answer.header("x-should-retry"), "false");
@@ -50,7 +50,8 @@ async fn mails_are_bounded_together_with_that_of_the_registration(world: World) 
     assert_eq!(mails(&world, ADA, SUBJECT).await.len(), 5);
 }
 
-/// A session from before the setting goes on; without one, a new password proves the address as well.
+/// A session that was opened before the setting still works. Without a session, a new password verifies the
+/// address too.
 #[on_each_database]
 fn session_of_an_unverified_person_is_needed(database: Database) {
     database.run(&[], async |world| {

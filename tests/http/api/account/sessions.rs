@@ -1,4 +1,4 @@
-//! The list of one's sessions, and their end.
+//! The list of a user's sessions, and ending them.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ async fn list_has_live_sessions_of_the_caller_only_by_page(world: World) {
         assert_eq!(list(&world, &ada.access_token, query).send().await.status, 400, "{query}");
     }
     assert_eq!(ids(&list(&world, &bob.access_token, "").data().await), [bob.session_id.to_string()]);
-    // Ended and expired sessions aren't there.
+    // Ended and expired sessions aren't listed.
     end(&world, &ada.access_token, &format!("/{}", opened[0])).data().await;
     assert_eq!(page("").await, (opened[1..].to_vec(), 4, 1));
     world.clock.advance_ms(30 * DAY_MS - 4);
@@ -116,7 +116,7 @@ async fn list_has_live_sessions_of_the_caller_only_by_page(world: World) {
     assert_eq!(ids(&left), [&[later.session_id.to_string()][..], &opened[1..4]].concat());
 }
 
-/// Asserts which of these tokens work, at both servers.
+/// Asserts the status that each user's tokens get on both servers.
 async fn assert_work(world: &World, replica: &Twin, expected: &[(&TestUser, u16)]) {
     settle(replica).await;
     for (number, (user, status)) in expected.iter().enumerate() {
@@ -150,7 +150,7 @@ async fn ended_sessions_tokens_stop_working_everywhere(world: World) {
     let answer = end(&world, &third.access_token, "").data().await;
     assert_eq!(answer, json!({"message": "Your other sessions have ended."}));
     assert_work(&world, &replica, &[(&ada, 401), (&third, 200), (&fourth, 401), (&bob, 200)]).await;
-    // Oneself, as by a logout.
+    // A session can also end itself, like a logout.
     end(&world, &third.access_token, &format!("/{}", third.session_id)).data().await;
     assert_work(&world, &replica, &[(&third, 401), (&bob, 200)]).await;
     assert_eq!(end(&world, &third.access_token, "").refused().await.0, 401);
@@ -176,7 +176,7 @@ async fn expired_session_is_not_found(world: World) {
 async fn refresh_without_writes_still_works(world: World) {
     let ada = world.user("ada").await;
     let mut tx = world.app.db.write().await.unwrap();
-    // Like a full disk: every write of the table fails.
+    // Every write to the table fails, as with a full disk.
     let trigger = if world.app.db.is_postgres() {
         "CREATE TRIGGER refused BEFORE UPDATE ON sessions FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
     } else {

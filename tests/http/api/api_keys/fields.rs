@@ -1,5 +1,5 @@
-//! The fields of an API key that people set, with values for the tests of each operation. A field that the
-//! document has, and this list doesn't, fails.
+//! The fields of an API key that users set, with values for the tests of each operation. A field of the
+//! document that is missing here fails a test.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 use support::documented::document;
 
-/// A field that people set.
+/// A field that users set.
 pub struct Field {
-    /// Its place in bodies and answers.
+    /// The field's JSON pointer in bodies and answers.
     pub place: &'static str,
-    /// The value of a key whose body doesn't have it; `None` if it is required. A patch takes null only where this
-    /// is null.
+    /// The field's value if the body doesn't contain it; `None` if it is required. A change accepts null only
+    /// if this is null.
     pub default: Option<Value>,
-    /// A value, and the same as answers have it.
+    /// A value, and its form in answers.
     pub sent: Value,
     pub shown: Value,
-    /// Another value, and the same as answers have it.
+    /// Another value, and its form in answers.
     pub changed: Value,
     pub shown_changed: Value,
-    /// Values that are refused, and the rest of their detail: what is below the field, and the code.
+    /// Invalid values, and the rest of the error's detail: the path below the field, and the code.
     pub invalid: Vec<(Value, &'static str)>,
 }
 
@@ -80,7 +80,7 @@ pub fn all() -> Vec<Field> {
 }
 
 impl Field {
-    /// Returns the start of a detail about this value.
+    /// Returns a detail about this field that ends with `rest`.
     pub fn detail(&self, rest: &str) -> String {
         format!("{}{rest}", self.place.trim_start_matches('/').replace('/', "."))
     }
@@ -93,7 +93,7 @@ impl Field {
     }
 }
 
-/// Sets the value at a place.
+/// Sets the value at a JSON pointer.
 pub fn set(object: &mut Value, place: &str, value: &Value) {
     let mut at = object;
     for name in place.split('/').skip(1) {
@@ -110,7 +110,7 @@ pub fn with(mut object: Value, fields: &[Field], value: fn(&Field) -> &Value) ->
     object
 }
 
-/// Adds the places of the values in a schema.
+/// Adds the JSON pointers of the values in a schema.
 fn add_places(schema: &Value, place: &str, found: &mut BTreeSet<String>) {
     let reference = schema.get("$ref").or_else(|| schema.pointer("/anyOf/0/$ref"));
     let schema = match reference {
@@ -142,7 +142,7 @@ fn every_field_of_the_document_is_in_the_list() {
     let mut created = places(path, "post");
     let known: BTreeSet<_> = all().iter().map(|field| field.place.to_owned()).collect();
     assert_eq!(changed, known);
-    // Only a new key gets an end.
+    // Only the body of a new key has `expires_at`.
     created.remove("/expires_at");
     assert_eq!(created, known);
 }

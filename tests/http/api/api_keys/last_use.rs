@@ -69,7 +69,7 @@ async fn refused_call_does_not_count_as_use(world: World) {
     world.app.keys.last_uses.flush(usize::MAX).await.unwrap();
     assert_eq!(world.ask("/service/v1/authorize", &ask).bare().await["code"], "rate_limited");
     assert!(world.app.keys.last_uses.is_empty());
-    // Lists of models don't count against that rate, and are uses.
+    // Lists of models don't count against that rate, but they count as uses.
     world.get("/v1/models").bearer(&key).from("192.0.2.1").bare().await;
     assert!(!world.app.keys.last_uses.is_empty());
 }
@@ -176,7 +176,7 @@ async fn later_use_is_shown_when_an_earlier_version_recorded_it(world: World) {
     for (ms, expected) in
         [(-1_000, json!(START)), (1_000, json!(world.clock.now().plus_ms(1_000).to_string()))]
     {
-        // Written like a server from before `api_key_last_uses`.
+        // Writes the columns that servers used before the table `api_key_last_uses` existed.
         let mut tx = world.app.db.write().await.unwrap();
         let earlier = "UPDATE api_keys SET last_used_at = $2, last_used_ip = '192.0.2.9' WHERE id = $1";
         let at = world.clock.now().plus_ms(ms);

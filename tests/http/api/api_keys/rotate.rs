@@ -27,7 +27,7 @@ fn text(data: &Value, field: &str) -> String {
     data[field].as_str().unwrap().to_owned()
 }
 
-/// Returns the status of the model list with a secret.
+/// Returns the status of a request for the list of models with this secret.
 async fn status(world: &World, secret: &str) -> u16 {
     world.get("/v1/models").bearer(secret).send().await.status
 }
@@ -60,7 +60,7 @@ async fn previous_secret_expires_on_every_replica(world: World) {
     let place = world.place(&ada, "Acme").await;
     let (id, first) = world.key(&ada, &place, &json!({"name": "k"})).await;
     let [_, replica] = Twin::both(&world).await;
-    // Cached on both before the rotation.
+    // The key is cached on both servers before the rotation.
     assert_eq!(
         (status(&world, &first).await, replica.get("/v1/models").bearer(&first).send().await.status),
         (200, 200)
@@ -202,7 +202,7 @@ async fn rotation_without_grace_ends_the_previous_secret_at_once(world: World) {
     let path = format!("{}/api-keys/{id}/end-rotation", place.project_path());
     let refused = world.call(Method::POST, &path).bearer(&ada.access_token).refused().await;
     assert_eq!(refused, (409, "no_rotation_pending".into()));
-    // Nothing is left of them, so the clock of another replica doesn't matter.
+    // The previous secrets are deleted, so another replica's clock doesn't matter.
     let count = "SELECT COUNT(*) AS n FROM api_key_secrets";
     let mut tx = world.app.db.read().await.unwrap();
     let (left,): (i64,) = tollkeeper::db::sql(count).one(&mut tx).await.unwrap();
@@ -232,7 +232,7 @@ async fn concurrent_rotations_form_one_chain(world: World) {
         let data = answer.json()["data"].clone();
         assert_eq!(after.insert(text(&data, "previous_key"), text(&data, "key")), None);
     }
-    // A single chain leads from the first secret to the last, through all of them.
+    // The secrets form a single chain from the first to the last.
     let mut chain = vec![first];
     while let Some(next) = after.get(chain.last().unwrap()) {
         chain.push(next.clone());

@@ -26,7 +26,7 @@ async fn merge_patch_changes_only_its_fields(world: World) {
     let path = key_path(&place, &key);
     let mut now = fields::with(json!({"id": key, "updated_at": START}), &all, |field| &field.shown);
     world.clock.advance_ms(1_000);
-    // A patch without a change leaves no trace.
+    // A change to the same values doesn't update `updated_at`.
     let same = all.iter().map(|field| field.body(&field.sent));
     for patch in [json!({}), json!({"restrictions": {}})].into_iter().chain(same) {
         assert_eq!(put(&world, &ada, &path, &patch).await, now, "{patch}");
@@ -157,7 +157,7 @@ async fn deleted_key_is_gone(world: World) {
         assert_eq!(status(method.clone(), &path).await, 404, "{method} {path}");
     }
     assert_eq!(world.get("/v1/models").bearer(&key).refused().await, (401, "invalid_api_key".into()));
-    // Its name is free again, and its id is unknown.
+    // The name is available again, and the id is unknown.
     let (other, _) = world.key(&ada, &place, &json!({"name": "k"})).await;
     assert_ne!(other, id);
     let detail = world.get(&place.project_path()).bearer(&ada.access_token).data().await;

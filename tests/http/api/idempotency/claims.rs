@@ -1,4 +1,4 @@
-//! Requests with one key at the same time, and claims whose request is gone.
+//! Simultaneous requests with one key, and claims whose request was lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ async fn one_of_many_bodies_is_done(world: World) {
     let answers = race(&twins, &requests, token).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     for answer in answers.iter().filter(|answer| answer.status != 200) {
-        // While the first one runs, too, another body is another request.
+        // Even while the first request runs, a request with another body is recognized as a different one.
         assert!(is_reused(answer) || is_in_progress(answer), "{}", answer.text);
     }
     assert_eq!(number(&world, "SELECT COUNT(*) FROM projects").await, projects + 1);
@@ -116,7 +116,7 @@ async fn running_request_is_waited_for_until_its_lease_ends(world: World) {
     assert_eq!(number(&world, "SELECT COUNT(*) FROM audit_log").await, entries + 1);
     assert_repeats(&rotate.send(&world, token, "key").await, &first, "the next attempt's answer");
 
-    // A lease from a clock that was ahead doesn't last.
+    // Requests don't wait for a lease that was set by a clock that was ahead.
     change(&world, "UPDATE idempotency_keys SET answer = NULL, leased_until = leased_until + 86400000").await;
     assert_eq!(rotate.send(&world, token, "key").await.status, 200);
 }
@@ -147,14 +147,14 @@ async fn overtaken_attempt_can_not_finish(world: World) {
     idempotency::release(handle, &slow).await.unwrap();
     assert_eq!(begin().await.unwrap_err(), "idempotency_in_progress");
     assert_eq!(finish(&next, b"next").await, Ok(()));
-    // An answer is never replaced, nor given up.
+    // A stored answer is never replaced or released.
     assert_eq!(finish(&next, b"again").await, Err("idempotency_in_progress"));
     idempotency::release(handle, &next).await.unwrap();
     world.clock.advance_ms(LEASE_MS);
     assert_eq!(begin().await.unwrap().unwrap_err(), b"next");
 }
 
-/// Keeps the operations on the organizations from going on until the transaction ends.
+/// Blocks operations on organizations until the transaction ends.
 async fn hold(world: &World) -> Tx {
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE organizations SET updated_at = updated_at").execute(&mut tx).await.unwrap();
@@ -197,7 +197,7 @@ async fn overtaken_request_is_refused_and_undone(world: World) {
     let keys = number(&world, "SELECT COUNT(*) FROM api_keys").await;
     let entries = number(&world, "SELECT COUNT(*) FROM audit_log").await;
     let held = hold(&world).await;
-    // On SQLite both wait for the transaction before they claim the key.
+    // On SQLite both requests wait for the transaction before they claim the key.
     let slow = tokio::spawn(create.keyed(&world, token, "key").send());
     tokio::time::sleep(Duration::from_millis(200)).await;
     world.clock.advance_ms(LEASE_MS);
@@ -227,7 +227,7 @@ async fn pages_of_an_allowed_origin_see_that_an_answer_was_kept(world: World) {
     assert!(exposed.split(',').any(|name| name.trim() == "idempotency-replayed"), "{exposed}");
 }
 
-/// Returns an answer without the mark of one that was kept.
+/// Returns an answer without the header that marks a replay.
 fn again_as_first(mut answer: Answer) -> Answer {
     answer.headers.remove("idempotency-replayed");
     answer

@@ -1,4 +1,4 @@
-//! Refusals: which of them are kept, and those of malformed keys.
+//! Refusals that are stored and refusals that aren't, and the errors of malformed keys.
 
 use serde_json::json;
 use tollkeeper::clock::HOUR_MS;
@@ -60,7 +60,7 @@ async fn refusal_before_the_operation_is_not_kept(world: World) {
     }
     assert_eq!(number(&world, "SELECT COUNT(*) FROM idempotency_keys").await, 0);
 
-    // The same key, now with a right; and without it again.
+    // The same key, first with the right to create API keys, then without it.
     world.join_organization(&scene.place, &bob, OrganizationRole::Owner).await;
     let create = scene.request("create_api_key");
     let first = create.send(&world, &bob.access_token, "key").await;
@@ -104,7 +104,7 @@ fn rates_are_not_kept(database: Database) {
             assert_eq!((refused.status, refused.code().as_str()), (429, "too_many_attempts"));
             assert_eq!(refused.header("idempotency-replayed"), "");
         }
-        // The limit of all writes: an answer that was kept counts too.
+        // The limit on all writes: replays count too.
         let create = scene.request("create_project");
         let first = create.send(&world, token, "key").await;
         assert_eq!(first.status, 200, "{}", first.text);
@@ -128,7 +128,7 @@ async fn failure_is_not_kept(world: World) {
     let token = &scene.owner.access_token;
     for request in &scene.requests {
         let what = &request.operation;
-        // Its audit entry is the last thing that an operation writes.
+        // An operation writes its audit entry last.
         change(&world, "ALTER TABLE audit_log RENAME TO audit_log_away").await;
         for _ in 0..2 {
             let failed = request.send(&world, token, "key").await;
@@ -168,7 +168,7 @@ async fn malformed_keys_are_refused(world: World) {
         assert_eq!(twice.details(), ["idempotency-key invalid_idempotency_key"]);
         let bytes = request.call(&world, token).bytes("idempotency-key", "clé".as_bytes()).send().await;
         assert_eq!(bytes.details(), ["idempotency-key invalid_idempotency_key"]);
-        // A caller without the right learns nothing about the mistake.
+        // A caller without access gets no information about the mistake.
         let stranger = request.keyed(&world, "no token", "").refused().await;
         assert_eq!(stranger, (401, "invalid_access_token".into()));
     }
@@ -181,7 +181,7 @@ async fn malformed_keys_are_refused(world: World) {
     let quoted = Request { body: json!({"name": "Quoted"}), ..create.clone() };
     let first = quoted.send(&world, token, "\"8e03978e-40d5\"").await;
     assert_eq!((first.status, first.header("idempotency-replayed")), (200, ""));
-    // The quotes belong to the key.
+    // The quotes are part of the key.
     let other = quoted.keyed(&world, token, "8e03978e-40d5").refused().await;
     assert_eq!(other, (409, "name_taken".into()));
 }

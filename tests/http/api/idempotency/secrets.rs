@@ -1,4 +1,4 @@
-//! Answers with secrets are sealed, outlive the process, and a change of the master key.
+//! Answers with secrets are sealed, and can be replayed after a restart and after a change of the master key.
 
 use http::Method;
 use serde_json::json;
@@ -13,7 +13,7 @@ use support::http::Call;
 use support::on_each_database;
 use support::world::World;
 
-/// Returns the bytes of the answers that are kept, and on SQLite of the database's files.
+/// Returns the bytes of the stored answers, and on SQLite also those of the database's files.
 async fn stored(world: &World) -> Vec<u8> {
     let rows: Vec<(Vec<u8>, String)> = sql("SELECT answer, holder FROM idempotency_keys")
         .all(&mut world.app.db.read().await.unwrap())
@@ -46,7 +46,7 @@ async fn no_secret_is_stored_in_the_clear(world: World) {
     for secret in secrets {
         assert!(!contains(&bytes, &secret), "{} has {secret}", world.backend);
     }
-    // The search finds text that exists.
+    // For comparison, the search finds text that isn't sealed.
     assert!(contains(&bytes, "Acme a") || world.app.db.is_postgres());
 }
 

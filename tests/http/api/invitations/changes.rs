@@ -21,7 +21,7 @@ const JOINED: &str = "You’re a member";
 /// Invites a guest; returns the path of the invitation.
 async fn invited(world: &World, caller: &TestUser, place: &Place, body: Value) -> String {
     let data = invite(world, caller, place, &body).data().await;
-    // Mails and links of the same millisecond can't be distinguished.
+    // E-mails and links of the same millisecond can't be distinguished.
     world.clock.advance_ms(1);
     format!("{}/invitations/{}", place.organization_path(), data["invitation_id"].as_str().unwrap())
 }
@@ -70,7 +70,7 @@ async fn withdrawn_invitation_is_gone(world: World) {
     let mut found = audited(&world, "invitation.withdrawn").await;
     found.sort_by_key(|(_, target)| target == id(&path));
     assert_eq!(found, due);
-    // Its address may be invited again.
+    // The address can be invited again.
     invited(&world, &ada, &place, json!({"email": GUEST, "role": "admin"})).await;
     assert_eq!(organizations_after_login(&world, "guest").await, "Acme=admin");
 }
@@ -91,7 +91,7 @@ async fn invitation_that_is_sent_again_has_another_link_and_a_new_time(world: Wo
     assert_eq!(audited(&world, "invitation.resent").await, [(bob.id.to_string(), id(&path).to_owned())]);
     world.user("guest").await;
     assert_page(&accept_by_link(&world, &first).await, 400, DEAD);
-    // The words are those of the person who wrote them.
+    // The e-mail still has the name and the message of the user who invited the guest.
     let second = world.mailed_token("To: Guest@Example.com").await;
     let mail = mails(&world).into_iter().find(|mail| mail.contains(&second)).unwrap();
     assert!(mail.contains("ada invited you to join Acme") && mail.contains("ada writes:"), "{mail}");
@@ -213,7 +213,7 @@ async fn unknown_invitations_are_not_found(world: World) {
     let upper = id(&own).to_uppercase();
     for wrong in [id(&theirs), "inv_01h2xcejqtf2nbrexx3vqjhp41", "inv_x", &upper, &place.project] {
         let path = format!("{}/invitations/{wrong}", place.organization_path());
-        // Callers without a role there get the same answer.
+        // Callers without a role in the organization get the same answer.
         for bearer in [&ada.access_token, &eve.access_token] {
             for call in [withdraw(&world, bearer, &path), resend(&world, bearer, &path)] {
                 assert_eq!(call.refused().await, (404, "invitation_not_found".into()), "{wrong}");
@@ -228,8 +228,8 @@ async fn unknown_invitations_are_not_found(world: World) {
     }
 }
 
-/// Uses the link, withdraws the invitation and sends it again at once: the guest is a member or isn't, the
-/// answers agree with that, and at the end no link is left.
+/// Uses the link, withdraws the invitation and sends it again at the same time: the answers agree with
+/// whether the guest is a member, and no valid link remains.
 #[on_each_database]
 async fn concurrent_changes_of_an_invitation_agree(world: World) {
     let ada = world.user("ada").await;

@@ -25,7 +25,7 @@ fn rows(data: &Value) -> (Vec<String>, i64) {
     (rows, data["total"].as_i64().unwrap())
 }
 
-/// Invites a guest a millisecond after the one before: the list is ordered by time.
+/// Invites a guest a millisecond after the previous one, because the list is ordered by time.
 async fn invite_next(world: &World, caller: &TestUser, place: &Place, body: Value) -> Value {
     world.clock.advance_ms(1);
     invite(world, caller, place, &body).data().await
@@ -44,7 +44,7 @@ async fn invitations_are_listed_with_their_status(world: World) {
     world.clock.advance_ms(7 * DAY_MS);
     let ada = TestUser { access_token: new_session(&world, &ada).await, ..ada };
     let bob = add_member(&world, &place, "bob", Admin).await;
-    // This invitation takes the place of the expired one.
+    // This invitation replaces the expired one.
     invite_next(&world, &ada, &place, json!({"email": "again@example.com", "role": "admin"})).await;
     world.user("guest").await;
     invite_next(&world, &bob, &place, json!({"email": "guest@example.com"})).await;
