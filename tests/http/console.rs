@@ -1,4 +1,4 @@
-//! The console through HTTP, in process; `tests/browser/main.rs` has it in a browser.
+//! The console over HTTP, in process; `tests/browser/main.rs` tests it in a browser.
 
 mod access;
 mod account;

@@ -1,6 +1,7 @@
-//! Checks every route of the console with every kind of caller in every kind of place against a golden table, like
-//! `tests/http/access/matrix.rs` does for the API. `TOLLKEEPER_TEST_BLESS=1 cargo test --test http console::access` rewrites
-//! it. All pages that it sees have the headers and the size that pages have.
+//! Checks every route of the console with every kind of caller and target against a golden table, like
+//! `tests/http/access/matrix.rs` does for the API.
+//! `TOLLKEEPER_TEST_BLESS=1 cargo test --test http console::access` rewrites the table. The test also checks
+//! the headers and the size of each page.
 
 use http::Method;
 use tollkeeper::api::routes::Route;
@@ -46,7 +47,7 @@ fn access_matrix_of_the_console(database: Database) {
         let mut table = Table::new(&callers, HOW_TO_READ, PLACES);
         for route in routes::table() {
             let mut rows = Vec::new();
-            // A form may end its session, so each has a new one. A page doesn't.
+            // A form may end its session, so each form gets a new session. Pages share one.
             let mut sessions: Vec<Option<(Browser, SessionId)>> = vec![None; callers.len()];
             for target in scene.targets(route.path) {
                 let mut statuses = Vec::new();
@@ -70,7 +71,7 @@ fn access_matrix_of_the_console(database: Database) {
     });
 }
 
-/// Returns the people of the scene, and callers without a good cookie.
+/// Returns the users of the scene, and callers without a valid cookie.
 fn callers(scene: &Scene) -> Vec<Caller> {
     let find = |head: &str| scene.callers.iter().find(|caller| caller.head == head).unwrap();
     let owner = find("o.");
@@ -102,7 +103,7 @@ fn callers(scene: &Scene) -> Vec<Caller> {
     callers
 }
 
-/// Returns an operator, who belongs to no organization, and one without a second factor.
+/// Returns two operators, who belong to no organization; the second one has no second factor.
 async fn operators(world: &World, any: &Caller) -> Vec<Caller> {
     let mut found = Vec::new();
     for (head, meaning, has_factor) in
@@ -125,7 +126,7 @@ async fn operators(world: &World, any: &Caller) -> Vec<Caller> {
     found
 }
 
-/// Puts a second factor back that an earlier call has removed; nothing here reads its seed.
+/// Restores a second factor that an earlier call has removed. No call reads its secret.
 async fn keep_factor(world: &World, user_id: UserId) {
     let mut tx = world.app.db.write().await.unwrap();
     sql("INSERT INTO totp (user_id, sealed_seed, confirmed_at, last_step) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING")
@@ -194,7 +195,7 @@ async fn status(
     };
     let is_post = route.method == Method::POST;
     let call = match caller.head.as_str() {
-        // A link from elsewhere is as good as any; a form isn't.
+        // Links from other sites are accepted, but forms aren't.
         "out" => call.header("sec-fetch-site", "same-site").header("sec-fetch-mode", "navigate"),
         _ => call.header("sec-fetch-site", "same-origin"),
     };
@@ -212,7 +213,7 @@ async fn status(
     if is_sent_to_sign_in && !leads_there.contains(&route.path) { 401 } else { answer.status }
 }
 
-/// Returns a form for the route that takes one: a good one where it can do no harm.
+/// Returns the fields of the route's form: valid fields if they do no harm, otherwise none.
 fn form<'a>(path: &str, name: &'a str) -> Vec<(&'a str, &'a str)> {
     if path.ends_with("/organizations/new") { vec![("name", name)] } else { Vec::new() }
 }

@@ -8,7 +8,7 @@ use support::world::{PASSWORD, World};
 
 const ACCOUNT: &str = "/console/account";
 
-/// Sends a form that has to be refused, and returns the page.
+/// Sends a form, asserts that it is refused, and returns the status and the page.
 async fn refused(browser: &Browser, world: &World, path: &str, fields: &[(&str, &str)]) -> (u16, String) {
     let answer = browser.post(world, path, fields).send().await;
     assert!((400..500).contains(&answer.status), "{path}: {}", answer.text);
@@ -171,7 +171,7 @@ async fn personal_data_is_a_file(world: World) {
     assert!(!answer.text.contains("bob"), "{data}");
 }
 
-/// Visitors who aren't signed in are sent to sign in, and a form of a foreign page is refused.
+/// Visitors who aren't signed in are redirected to sign in, and a form from another site is refused.
 #[on_each_database]
 async fn account_belongs_to_the_person_who_is_signed_in(world: World) {
     let ada = world.user("ada").await;

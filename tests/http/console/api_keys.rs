@@ -17,7 +17,7 @@ struct Scene {
     ada: TestUser,
     place: Place,
     browser: Browser,
-    /// The list of keys.
+    /// The path of the list of keys.
     keys: String,
 }
 
@@ -30,7 +30,7 @@ impl Scene {
         Self { browser: world.browser(ada.id).await, ada, place, keys }
     }
 
-    /// Reads keys by the API: the list, or one.
+    /// Reads the list of keys or one key through the API.
     async fn read(&self, world: &World, path: &str) -> Value {
         let path = format!("{}/api-keys{path}", self.place.project_path());
         world.get(&path).bearer(&self.ada.access_token).data().await
@@ -201,7 +201,7 @@ async fn mistakes_in_a_new_key_are_told_and_make_nothing(world: World) {
         assert_eq!(answer.status, 400, "{lasts} {last_day}: {}", answer.text);
     }
 
-    // Sealed ids of another person, of another project, and none.
+    // Sealed ids of another user and of another project, and no id.
     let eve = world.user("eve").await;
     world.join_organization(&scene.place, &eve, OrganizationRole::Admin).await;
     let eve = world.browser(eve.id).await;

@@ -23,12 +23,12 @@ fn alert_is_set_shown_and_removed(database: Database) {
         let done = browser.done(&world, &page, &[("version", &version), ("below", "12.50")]).await;
         assert_eq!(done, format!("{page}?done=balance_alert_set"));
         assert_eq!(below().await, 12.5);
-        // Nothing was bought: the balance is below it at once.
+        // No credit was bought, so the balance is immediately below the amount.
         let low = browser.page(&world, &page).await;
         for part in ["12.50 USD", "The balance has been below this amount since", "value=\"12.5\""] {
             assert!(low.contains(part), "{part}: {low}");
         }
-        // A change in between: both versions are shown, and nothing is lost.
+        // Another change came first: both versions are shown, and nothing is lost.
         let late = browser.post(&world, &page, &[("version", &version), ("below", "3")]).send().await;
         assert_eq!(late.status, 409, "{}", late.text);
         assert!(
@@ -40,7 +40,7 @@ fn alert_is_set_shown_and_removed(database: Database) {
         let again = hidden(&late.text, "version");
         browser.done(&world, &page, &[("version", &again), ("below", "3")]).await;
         assert_eq!(below().await, 3);
-        // The same twice.
+        // The same form is sent twice.
         let version = hidden(&browser.page(&world, &page).await, "version");
         let fields = [("version", version.as_str()), ("below", "-4")];
         for _ in 0..2 {

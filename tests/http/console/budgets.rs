@@ -77,7 +77,7 @@ async fn budget_is_made_changed_and_deleted(world: World) {
     let changed = scene.budgets().await.remove(0);
     assert_eq!((&changed["name"], &changed["hard"]), (&json!("Other"), &json!(false)));
     assert_eq!((&changed["limit"], &changed["thresholds"]), (&json!(1e-9), &json!([])));
-    // Another user was faster.
+    // Another user has already changed the budget.
     let fields = [("version", version.as_str()), ("name", "Mine"), ("limit", "5")];
     assert_eq!(browser.post(&world, &page, &fields).send().await.status, 409);
     let question = browser.page(&world, &format!("{page}/delete")).await;

@@ -1,4 +1,4 @@
-//! Two people change the same API key.
+//! Two users change the same API key.
 
 use serde_json::json;
 
@@ -55,7 +55,7 @@ fn change_of_a_key_that_was_overtaken_is_decided_by_the_person(database: Databas
         let found = world.get(&api).bearer(&ada.access_token).data().await;
         assert_eq!(found["restrictions"]["allowed_ips"], json!(["::2", "::3"]));
 
-        // The button "Use mine" sends the values that the page holds.
+        // The button "Use mine" sends the values that the page contains.
         let version = hidden(&answer.text, "version");
         let again: Vec<_> = mine
             .into_iter()

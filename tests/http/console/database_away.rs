@@ -1,4 +1,5 @@
-//! The database can't be reached: every page explains it, no one is signed out, and every form can be sent again.
+//! If the database can't be reached, every page explains that, no one is signed out, and every form can be
+//! sent again.
 
 mod budgets;
 mod made_once;
@@ -26,7 +27,7 @@ use support::identity_provider::ProvidersFile;
 use support::world::{PASSWORD, Place, TestUser, World};
 use support::{Database, on_each_database};
 
-/// Texts that the people of the story typed, which no template may take for markup.
+/// A text that users typed, which no template may treat as markup.
 const TYPED: &str = "\"A\" <b>good</b> & 'short' one";
 
 /// The fields that are never sent back.
@@ -44,19 +45,19 @@ const NEW_PASSWORD: &str = "Another-Horse-8-Paper";
 
 const PROJECT_MEMBER: &str = "/organizations/{organization_id}/projects/{project_id}/members/{member_id}";
 
-/// A form, filled in.
+/// A filled-in form.
 struct Form {
-    /// The path of its row in the table of routes, after `/console`.
+    /// The path of its route in the table of routes, after `/console`.
     route: &'static str,
     path: String,
     fields: Vec<(&'static str, String)>,
-    /// The status when it succeeds.
+    /// The status of a successful answer.
     status: u16,
-    /// Whether visitors send it who aren't signed in.
+    /// `true` if visitors who aren't signed in send the form.
     is_open: bool,
 }
 
-/// The places and people that the forms are about.
+/// The organizations and users that the forms need.
 struct Scene {
     ada: TestUser,
     browser: Browser,
@@ -64,10 +65,10 @@ struct Scene {
     factors: SecondFactors,
     operators: Operators,
     sign_ons: SignOns,
-    /// The cookies of a browser in which a connection waits for ada.
+    /// The cookies of a browser in which Ada hasn't confirmed a connection yet.
     waiting: String,
     ids: Vec<(&'static str, String)>,
-    /// Ids of forms that need others than `ids`: the path of a route with its ids.
+    /// The ids of routes that need other ids than `ids`: the path of each route, with its ids.
     others: Vec<(&'static str, Vec<(&'static str, String)>)>,
 }
 
@@ -190,7 +191,7 @@ impl Scene {
         forms
     }
 
-    /// Fills in a form.
+    /// Returns the fields of a form, filled in.
     async fn fields(&self, world: &World, route: &str, path: &str) -> Vec<(&'static str, String)> {
         let page = async |path: &str| self.browser.page(world, path).await;
         if let Some(fields) = self.operators.fields(route) {
@@ -288,7 +289,7 @@ impl Scene {
             "/projects/{project_id}/api-keys/{key_id}/rotate" => {
                 vec![version().await, text("grace_seconds", "3600")]
             }
-            // A button alone.
+            // Forms with only a button.
             "/account/verification"
             | "/account/sessions/{session_id}/delete"
             | "/account/sessions/others/delete"
@@ -308,7 +309,7 @@ impl Scene {
         }
     }
 
-    /// Sends a form.
+    /// Sends a form from the browser that its route needs.
     async fn send(&self, world: &World, form: &Form, fields: &[(String, String)]) -> Answer {
         let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let signed_out = Browser::signed_out();
@@ -351,7 +352,7 @@ fn sent(form: &Form) -> Vec<(String, String)> {
     form.fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
 }
 
-/// Checks the parts that every answer has while the database is away.
+/// Checks the parts that every answer has in common while the database is away.
 fn check_away(answer: &Answer, path: &str, retry_after: &str) {
     assert_eq!(answer.status, 503, "{path}: {}", answer.text);
     check_headers(answer, path);
@@ -362,7 +363,8 @@ fn check_away(answer: &Answer, path: &str, retry_after: &str) {
     }
 }
 
-/// Checks the page that a form leads to while the database is away, and returns the form that it sends again.
+/// Checks the page that answers a form while the database is away; returns the fields that the page sends
+/// again.
 fn check_form(answer: &Answer, form: &Form, retry_after: &str) -> Vec<(String, String)> {
     let page = &answer.text;
     check_away(answer, &form.path, retry_after);
@@ -380,7 +382,7 @@ fn check_form(answer: &Answer, form: &Form, retry_after: &str) -> Vec<(String, S
 #[test]
 fn list_of_forms_is_complete() {
     let posts = routes::table().into_iter().filter(|route| route.method == Method::POST);
-    // A provider's call is no form.
+    // A provider's request isn't a form.
     let posts = posts.filter(|route| route.path != "/console/sign-in/{provider_id}/logout");
     let mut of_table: Vec<_> = posts.map(|route| route.path.strip_prefix("/console").unwrap()).collect();
     let mut of_test = ROUTES.to_vec();
@@ -401,13 +403,13 @@ fn every_form_is_kept_and_can_be_sent_again(database: Database) {
         let retry_after = of_api.header("retry-after").to_owned();
         assert!(!retry_after.is_empty());
 
-        // At first the session is still known from memory.
+        // At first, the session is still cached.
         for form in &forms {
             let answer = scene.send(&world, form, &sent(form)).await;
             match form.route {
-                // A cookie needs no database.
+                // Setting a cookie needs no database.
                 "/account/theme" => assert_eq!(answer.status, 303),
-                // The stream, too: its script then sends the form itself.
+                // This includes the stream: its script then submits the form.
                 _ => drop(check_form(&answer, form, &retry_after)),
             }
         }
@@ -423,7 +425,7 @@ fn every_form_is_kept_and_can_be_sent_again(database: Database) {
         for (form, fields) in forms.iter().zip(&again) {
             let answer = scene.send(&world, form, fields).await;
             assert_eq!(answer.status, form.status, "{}: {}", form.path, answer.text);
-            // A second press.
+            // Sends each form a second time.
             let second = scene.send(&world, form, fields).await;
             assert!(second.status < 500, "{}: {}", form.path, second.text);
         }
@@ -436,14 +438,14 @@ fn every_form_is_kept_and_can_be_sent_again(database: Database) {
 fn every_page_says_so_and_nobody_is_signed_out(database: Database) {
     with_providers(database, async |world, database, file| {
         let mut scene = Scene::new(&world, file).await;
-        // Her second factor ends her other sessions.
+        // Adding a second factor ends Ada's other sessions.
         world.add_authenticator_now(&scene.ada.access_token).await;
         scene.browser = world.browser_session(scene.ada.id, false).await.0;
         let ids = scene.ids.iter().map(|(name, id)| (*name, id.as_str()));
-        // The passkey isn't hers.
+        // The passkey belongs to another user.
         let ids: Vec<_> = ids.filter(|(name, _)| *name != "passkey_id").collect();
         let mut paths = page_paths(&ids);
-        // She is no operator, and has no link to make the first account.
+        // Ada isn't an operator, and has no link for creating the first account.
         paths.retain(|path| {
             !["/console/installation", "/console/first-account"].iter().any(|top| path.starts_with(top))
         });

@@ -1,4 +1,4 @@
-//! Text that users type stays text on every page, regardless of its content.
+//! Text from users is escaped on every page, regardless of its content.
 
 use http::Method;
 use serde_json::json;
@@ -12,10 +12,10 @@ use support::http::Answer;
 use support::on_each_database;
 use support::world::{Place, World};
 
-/// A text that leaves an attribute, an element and a template of other languages.
+/// A text that could end an attribute or an element, or run as a template of another language.
 pub const HOSTILE: &str = "\"><script>alert('1')</script>&amp;{{7*7}}";
 
-/// The same in a query.
+/// The same text, encoded for a query.
 const HOSTILE_QUERY: &str = "%22%3E%3Cscript%3Ealert(%271%27)%3C%2Fscript%3E%26amp%3B%7B%7B7*7%7D%7D";
 
 fn assert_harmless(answer: &Answer, path: &str) {
@@ -93,7 +93,7 @@ async fn every_field_of_every_page_is_escaped(world: World) {
             shown += u32::from(answer.status == 200 && answer.text.contains("&#60;script&#62;alert("));
         }
     }
-    // The names stand in the head of every page of the organization.
+    // Every page of the organization shows the names in its header.
     assert!(shown > 40, "{shown} of {} pages show them", paths.len());
     let sessions = browser.page(&world, "/console/account/sessions").await;
     assert!(!sessions.contains("<script>alert"), "{sessions}");
@@ -136,7 +136,7 @@ async fn mistakes_show_what_was_typed_as_text(world: World) {
     assert_filters(&world, &browser, &organization).await;
 }
 
-/// Filters that make no sense are shown again as text.
+/// Asserts that invalid filters are shown as text.
 async fn assert_filters(world: &World, browser: &Browser, organization: &str) {
     for path in ["usage?range=custom&start_date=", "billing/movements?start_date=", "audit-log?action="] {
         let path = format!("{organization}/{path}{HOSTILE_QUERY}");

@@ -10,7 +10,7 @@ use support::{Database, on_each_database};
 const PAGE: &str = "/console/organizations";
 
 async fn status(world: &World, browser: &Browser) -> u16 {
-    // Without a recent read of the feed the session would be read from the database.
+    // Without a recent read of the feed, the session would be read from the database.
     world.catch_up().await;
     browser.get(world, PAGE).send().await.status
 }

@@ -19,7 +19,7 @@ use support::{Database, on_each_database};
 
 const TOP: &str = "/console/installation";
 
-/// Makes an operator with a second factor, and opens a browser in which they are signed in.
+/// Creates an operator with a second factor, and opens a browser in which they are signed in.
 async fn operator(world: &World) -> (TestUser, Browser) {
     let user = world.user("opal").await;
     world.add_authenticator_now(&user.access_token).await;
@@ -30,7 +30,7 @@ async fn operator(world: &World) -> (TestUser, Browser) {
 const PAGES: [&str; 9] =
     ["", "/users", "/organizations", "/invoices", "/margins", "/catalog", "/mail", "/audit", "/settings"];
 
-/// Sends due mail and returns the notices of changes by operators to this address.
+/// Sends due e-mails, and returns the notices of changes by operators to this address.
 async fn notices(world: &World, to: &str) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let folder = std::fs::read_dir(world.data_dir.join("mail"));
@@ -62,7 +62,7 @@ async fn others_find_nothing_there(world: World) {
     }
     let disable = format!("{TOP}/users/{}/disable", ada.id);
     assert_eq!(stranger.post(&world, &disable, &[("name", "ada")]).send().await.status, 404);
-    // An operator without a second factor sees the way to add one.
+    // An operator without a second factor sees how to add one.
     roles::grant(&world.app.operators, ada.id, &Trail::operator()).await.unwrap();
     let browser = world.browser(ada.id).await;
     let answer = browser.get(&world, TOP).send().await;
@@ -117,7 +117,7 @@ async fn every_page_is_there_and_says_what_is(world: World) {
     for path in ["/users/user_x", "/users/x/disable", "/organizations/x", "/invoices/x/void"] {
         assert_eq!(browser.get(&world, &format!("{TOP}{path}")).send().await.status, 404, "{path}");
     }
-    // An operator is no member.
+    // An operator isn't a member of the organization.
     for path in ["", "/projects", "/members"] {
         let path = format!("/console/organizations/{}{path}", place.organization);
         assert_eq!(browser.get(&world, &path).send().await.status, 403, "{path}");
@@ -194,7 +194,7 @@ async fn money_is_changed_and_told_to_the_owners(world: World) {
     assert!(notices(&world, "mia@example.com").await.is_empty(), "only owners are told");
     let set = (opal.id.to_string(), place.organization.clone());
     assert_eq!(entries(&world, "organization.credit_limit_set").await, [set]);
-    // The change is in the organization's own trail, too.
+    // The change is also in the organization's own audit log.
     let path = format!("{}/audit-log?action=credit.added", place.organization_path());
     let log = world.get(&path).bearer(&ada.access_token).data().await;
     assert_eq!(log["entries"][0]["actor"]["id"], opal.id.to_string());
@@ -227,7 +227,7 @@ async fn changes_need_a_recent_proof_and_an_hour_without_use_ends_the_session(wo
     world.clock.advance_ms(15 * MINUTE_MS);
     world.catch_up().await;
     let next = format!("/console/reauthenticate?next={page}");
-    // A button alone has nothing to keep.
+    // A form with only a button has no values to keep.
     for call in [browser.get(&world, &page), browser.post(&world, &page, &[])] {
         let answer = Call::send(call).await;
         assert_eq!((answer.status, answer.header("location")), (303, next.as_str()));

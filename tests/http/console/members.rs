@@ -55,7 +55,7 @@ async fn list_shows_what_the_role_may_do(world: World) {
     assert_eq!(found("role=member").await, [false, false, true, false]);
     assert_eq!(found("role=owner&search=cy").await, [false, false, false, true]);
 
-    // A member sees the others, and may leave.
+    // A member sees the other members, and may leave.
     let browser = world.browser(cy.id).await;
     let page = browser.page(&world, &members(&place)).await;
     assert!(page.contains("bob@example.com") && page.contains(&format!("{}/remove", member(&place, &cy))));
@@ -68,7 +68,7 @@ async fn list_shows_what_the_role_may_do(world: World) {
     for path in ["invite", "invitations"] {
         assert_eq!(browser.get(&world, &format!("{}/{path}", members(&place))).send().await.status, 403);
     }
-    // Strangers learn nothing.
+    // Users outside the organization see nothing.
     let browser = world.browser(stranger.id).await;
     let refused = browser.get(&world, &members(&place)).send().await;
     assert_eq!(refused.status, 403);
@@ -87,7 +87,7 @@ async fn role_is_changed_once_and_conflicts_are_shown(world: World) {
     let version = hidden(&page, "version");
     let form = |role| [("version", version.as_str()), ("role", role)];
     for _ in 0..2 {
-        // Sent twice, it is the same change.
+        // A form that is sent twice makes one change.
         let done = browser.done(&world, &path, &form("admin")).await;
         assert_eq!(done, format!("{}?done=role_changed", members(&place)));
     }
@@ -107,7 +107,7 @@ async fn role_is_changed_once_and_conflicts_are_shown(world: World) {
     let wrong = browser.post(&world, &path, &[("version", &version), ("role", "")]).send().await;
     assert_error(&wrong, 400, "Role can&#39;t be empty.");
 
-    // An admin doesn't touch an owner.
+    // An admin can't change or remove an owner.
     let admin = world.browser(bob.id).await;
     let page = admin.page(&world, &member(&place, &ada)).await;
     assert!(page.contains("Only an owner can change") && !page.contains("<select"), "{page}");
@@ -116,7 +116,7 @@ async fn role_is_changed_once_and_conflicts_are_shown(world: World) {
     let version = hidden(&admin.page(&world, &member(&place, &bob)).await, "version");
     let form = [("version", version.as_str()), ("role", "owner")];
     assert_eq!(admin.post(&world, &member(&place, &bob), &form).send().await.status, 403);
-    // A member of another organization isn't one here.
+    // A member of another organization isn't found in this one.
     let missing = admin.get(&world, &member(&other, &cy)).send().await;
     assert_error(&missing, 404, "Page not found");
 }
@@ -145,14 +145,14 @@ async fn asking_page_says_what_goes_and_what_goes_on(world: World) {
     assert!(!browser.page(&world, &members(&place)).await.contains("cy@"));
     assert_eq!(browser.post(&world, &path, &[]).send().await.status, 404, "sent twice");
 
-    // The last owner can't be removed, and the page explains it beforehand.
+    // The last owner can't be removed, and the page explains that.
     let own = format!("{}/remove", member(&place, &ada));
     let page = browser.page(&world, &own).await;
     assert!(page.contains("This is the last owner") && !page.contains("<button class=\"bad\""), "{page}");
     let refused = browser.post(&world, &own, &[]).send().await;
     assert_error(&refused, 409, "Make another member an owner first");
     assert!(browser.page(&world, &member(&place, &ada)).await.contains("the last owner of the organization"));
-    // Others leave.
+    // Other members can leave.
     let leaving = world.browser(cy.id).await;
     let path = format!("{}/remove", member(&other, &cy));
     assert!(leaving.page(&world, &path).await.contains("Leave Other?"));
@@ -186,7 +186,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     );
     assert!(!admin.page(&world, &invite).await.contains("value=\"owner\""), "an admin makes no owners");
 
-    // Mistakes keep the typed values.
+    // The page that shows a mistake keeps the typed values.
     let fields = [("email", "guest@"), ("role", "admin"), ("message", "Come <b>soon</b> \"now\"")];
     let wrong = browser.post(&world, &invite, &fields).send().await;
     assert_error(&wrong, 400, "id=\"email-mistake\"");
@@ -198,7 +198,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     let done = browser.done(&world, &invite, &fields).await;
     let page = browser.page(&world, &done).await;
     assert!(page.contains("Invitation sent.") && page.contains("guest@example.com"), "{page}");
-    // Two requests make one invitation, and the page links to it.
+    // Two requests create one invitation, and the page links to it.
     let again = browser.post(&world, &invite, &fields).send().await;
     assert_error(&again, 409, "This address already has an open invitation.");
     assert!(again.text.contains(&format!("{list}?status=pending")), "{}", again.text);
@@ -211,7 +211,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     let owner = [("email", "x@example.com"), ("role", "owner")];
     assert_eq!(admin.post(&world, &invite, &owner).send().await.status, 403);
 
-    // Sending again sends one mail, however often the form is sent.
+    // Resending sends one e-mail, regardless of how often the form is sent.
     let before = send_mail(&world).await;
     world.clock.advance_ms(60_000);
     let page = browser.page(&world, &list).await;
@@ -227,7 +227,7 @@ async fn invitation_is_sent_again_and_withdrawn(world: World) {
     assert_ne!(hidden(&browser.page(&world, &list).await, "expires_at"), expires_at);
     assert_eq!(browser.post(&world, &resend, &[]).send().await.status, 400);
 
-    // Filters, and an end.
+    // The filters of the list, and a withdrawal.
     for (status, is_there) in [("pending", true), ("expired", false)] {
         let page = browser.page(&world, &format!("{list}?status={status}")).await;
         assert_eq!((page.contains("guest@"), page.contains("Nothing matches.")), (is_there, !is_there));

@@ -89,7 +89,8 @@ fn prices_have_versions_and_discounts(database: Database) {
     });
 }
 
-/// In dollars per million tokens: 0.000003 x 1,000,000 = 3 and so on; requests and searches have a price each.
+/// Prices are in dollars per million tokens: 0.000003 x 1,000,000 = 3 and so on. Requests and searches have a
+/// price each.
 #[on_each_database]
 fn components_and_conditions_are_shown(database: Database) {
     let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml");

@@ -30,7 +30,7 @@ fn rows(page: &str, label: &str) -> Vec<String> {
     body.split("</tr>").map(text).filter(|row| !row.is_empty()).collect()
 }
 
-/// Returns the text of HTML, with one blank between two parts.
+/// Returns the text of HTML, with one space between words.
 fn text(html: &str) -> String {
     let parts = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
     parts.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
@@ -163,7 +163,7 @@ fn invoices_are_listed_with_their_credit_notes_and_printed(database: Database) {
         books.use_today("chat-a", 1_000_000, 0).await;
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
-        // 1,000,000 x 0.0000025 = 2.5, of which 2 were there.
+        // 1,000,000 x 0.0000025 = 2.5, of which 2 were available.
         let list = rows(&page(books, "/billing/invoices").await, "Invoices");
         assert_eq!(list, ["Invoice 1 2026-01 Open 2.50 USD 0.50 USD FOCUS CSV of 2026-01"]);
         let overview = page(books, "").await;
@@ -210,8 +210,8 @@ fn overview_shows_the_month_and_a_low_balance(database: Database) {
         assert!(empty.contains("No usage yet."), "{empty}");
         assert!(!empty.contains("Your balance is low"), "{empty}");
         books.buy_credit("10", "payment 1").await;
-        // 20,000,000 x 0.0000025 = 50, less 0.05 of the 22.5 from the first million to the tenth, 1.125, and 0.1 of
-        // the 25 above that, 2.5.
+        // 20,000,000 x 0.0000025 = 50, less 0.05 of the 22.5 from the first million to the tenth, 1.125, and
+        // 0.1 of the 25 above that, 2.5.
         books.use_today("chat-a", 20_000_000, 0).await;
         let overview = page(books, "").await;
         assert_eq!(fact(&overview, "This month so far"), "46.375 USD");
@@ -224,14 +224,14 @@ fn overview_shows_the_month_and_a_low_balance(database: Database) {
         // 4,000,001 x 0.0000025 = 10.0000025: 49.9999975 are left, which is less than 60.0000025.
         books.use_today("chat-a", 4_000_001, 0).await;
         assert!(page(books, "").await.contains("Your balance is low"));
-        // 20,000,000 x 0.0000025 more: 49.9999975 - 50 is less than nothing.
+        // 20,000,000 x 0.0000025 more: 49.9999975 - 50 is below zero.
         books.use_today("chat-a", 20_000_000, 0).await;
         let used_up = page(books, "").await;
         assert!(used_up.contains("You’re out of credit."), "{used_up}");
         assert!(!used_up.contains("Your balance is low"), "{used_up}");
         books.buy_credit("1", "payment 2").await;
         assert!(page(books, "").await.contains("Your balance is low"));
-        // A week later nothing was used for a week.
+        // A week later, nothing has been used for a week.
         books.set_time("2026-01-22T00:00:00Z");
         assert!(!page(books, "").await.contains("Your balance is low"));
     });
@@ -276,7 +276,8 @@ fn who_may_not_see_the_billing_does_not(database: Database) {
         ] {
             assert!(!overview.contains(hidden), "{hidden}: {overview}");
         }
-        // The balance, which their calls need, and the usage of their projects: 2.5 in January, nothing in February.
+        // Members see the balance, which their calls need, and the usage of their projects: 2.5 in January,
+        // nothing in February.
         assert_eq!(fact(&overview, "Available"), "-1.50 USD");
         let projects = rows(&overview, "Projects and their usage this month");
         assert_eq!(projects, ["Acme project viewer 0 0 0.00"]);

@@ -1,10 +1,10 @@
-//! Where sign-in leads: never out of the console.
+//! Sign-in redirects only to pages of the console.
 
 use support::on_each_database;
 use support::world::World;
 use tollkeeper::console::links;
 
-/// Values of `next`, and whether sign-in leads there.
+/// Values of `next`, and whether sign-in redirects to them.
 const VECTORS: [(&str, bool); 36] = [
     ("/console", true),
     ("/console/", true),

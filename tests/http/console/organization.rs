@@ -48,7 +48,7 @@ async fn settings_are_changed_and_conflicts_are_shown(world: World) {
         "{}",
         empty.text
     );
-    // A new member is no conflict: the form doesn't show members.
+    // A new member causes no conflict, because the form doesn't show members.
     let cy = world.user("cy").await;
     world.join_organization(&place, &cy, Member).await;
     let done = browser.done(&world, &path, &form(HOSTILE, HOSTILE)).await;
@@ -57,7 +57,7 @@ async fn settings_are_changed_and_conflicts_are_shown(world: World) {
     assert!(page.contains("The settings are saved.") && !page.contains("checked"), "{page}");
     assert_escaped(&page, HOSTILE);
 
-    // Bob has the form from before.
+    // Bob's form is from before the change.
     let conflict = admin.post(&world, &path, &form("Bob's", "")).send().await;
     assert_eq!(conflict.status, 409, "{}", conflict.text);
     assert_escaped(&conflict.text, HOSTILE);
@@ -163,7 +163,7 @@ async fn audit_log_is_filtered_and_comes_as_a_file(world: World) {
         let expected = words.split(' ').next().unwrap().parse().unwrap_or(0);
         assert_eq!(lines, expected, "{query}: {}", file.text);
     }
-    // The link to the file keeps the filters, and so do those that add one.
+    // The link to the file keeps the filters, and so do the links that add a filter.
     let page = browser.page(&world, &format!("{path}?{of_ada}&action=&page=1")).await;
     assert!(page.contains(&format!("{path}/csv?{of_ada}\"")), "{page}");
     assert!(page.contains(&format!("?{of_ada}&#38;target={}", place.project)), "{page}");
@@ -189,7 +189,7 @@ async fn deletion_asks_for_a_proof_and_leads_back(world: World) {
     world.clock.advance_ms(15 * tollkeeper::clock::MINUTE_MS);
     let next = format!("/console/reauthenticate?next={path}");
     assert_eq!(browser.get(&world, &path).send().await.header("location"), next);
-    // So does a form that was open meanwhile.
+    // A form that was already open is redirected too.
     let refused = browser.post(&world, &path, &[("name", "Acme")]).send().await;
     assert_eq!(refused.header("location"), next, "{}", refused.text);
     let proof = [("password", support::world::PASSWORD), ("next", &path)];

@@ -1,4 +1,4 @@
-//! Where a request may come from.
+//! Checks of the site that a request comes from.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ none        | 403 | 403 | 403 | 403 | 403
 absent      | 303 | 403 | 403 | 403 | 403
 ";
 
-/// The same for a page that a link opens: from anywhere.
+/// The status of a page that a link opens, which may be on any site.
 const LINKS: &str = "
             | own | other port | null | other | absent
 same-origin | 200 | 200 | 200 | 200 | 200

@@ -1,4 +1,4 @@
-//! Properties of all pages: headers, a size, escaped text.
+//! Properties of all pages: headers, size and escaped text.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ static INVOICE_POLICY: LazyLock<String> =
 
 /// Checks the headers that every answer of the console has.
 pub fn check_headers(answer: &Answer, path: &str) {
-    // An invoice has its own style sheet; with that, it is a separate page.
+    // The document of an invoice has its own style sheet, and therefore its own policy.
     let is_document = path.contains("/invoices/invoice_") && answer.status == 200;
     let policy = if is_document { INVOICE_POLICY.as_str() } else { POLICY };
     for (name, value) in [
@@ -72,7 +72,7 @@ pub fn check_size(answer: &Answer, path: &str) {
     assert!(answer.text.len() < 50_000, "{path} has {} bytes", answer.text.len());
 }
 
-/// Returns a path of the table with these ids.
+/// Fills these ids into a path of the table of routes.
 fn with_ids(path: &str, ids: &[(&str, &str)]) -> String {
     ids.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
 }

@@ -1,4 +1,4 @@
-//! A handler panics: its page is the console's error page, and no one is signed out.
+//! If a handler panics, the answer is the console's error page, and no one is signed out.
 
 use http::Method;
 use tollkeeper::api::gate::{Browser as BrowserAccess, Open, OpenVisit, Person, Public, Visit, Visitor};

@@ -1,4 +1,5 @@
-//! Passkeys in the console: the pages of the account, sign-in, the second step, and the page that asks a person again.
+//! Passkeys in the console: the pages of the account, sign-in, the second step, and the page that asks for a
+//! proof of identity.
 
 use serde_json::Value;
 use tollkeeper::clock::MINUTE_MS;
@@ -24,18 +25,18 @@ fn attribute(page: &str, name: &str) -> String {
     value.replace("&#34;", "\"").replace("&quot;", "\"").replace("&#38;", "&").replace("&amp;", "&")
 }
 
-/// Returns the options of a page's button.
+/// Returns the options of the page's button for passkeys.
 fn options(page: &str) -> Value {
     serde_json::from_str(&attribute(page, "data-passkey")).unwrap()
 }
 
-/// Makes a passkey on a page that adds one; returns the fields that the form sends.
+/// Creates a passkey for a page that adds one; returns the fields that the form sends.
 pub(crate) fn made(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.make(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]
 }
 
-/// Signs on a page; returns the fields that the form sends.
+/// Signs the options of a page; returns the fields that the form sends.
 pub(crate) fn signed(page: &str, key: &mut SecurityKey) -> [(&'static str, String); 2] {
     let credential = key.sign(&options(page), &attribute(page, "data-origin"));
     [("ceremony", hidden(page, "ceremony")), ("credential", credential.to_string())]
@@ -53,7 +54,7 @@ fn send(
     browser.post(world, path, &fields)
 }
 
-/// Adds a passkey in a browser; returns it with the answer.
+/// Adds a passkey in a browser; returns the passkey and the answer.
 pub(crate) async fn add(world: &World, browser: &Browser, more: &[(&str, &str)]) -> (SecurityKey, Answer) {
     let mut key = SecurityKey::new();
     let page = browser.page(world, NEW).await;
@@ -102,7 +103,7 @@ async fn passkey_is_added_with_recovery_codes_renamed_and_removed(world: World) 
     assert_eq!(done, format!("{STATE}?done=passkey_renamed"));
     assert!(browser.page(&world, &done).await.contains("Phone"));
 
-    // Another person sees nothing of it.
+    // Another user can't see the passkey.
     let bob = world.browser(world.user("bob").await.id).await;
     for path in [path.clone(), format!("{path}/remove")] {
         assert_eq!(bob.get(&world, &path).send().await.status, 404, "{path}");
@@ -129,7 +130,7 @@ async fn password_may_stay_enough(world: World) {
     let fields = [("email", "ada@example.com"), ("password", PASSWORD)];
     let answer = Browser::signed_out().post(&world, SIGN_IN, &fields).send().await;
     assert_eq!(answer.header("location"), "/console/");
-    // The next one asks again.
+    // The form for the next passkey asks again.
     assert!(browser.page(&world, NEW).await.contains("Also require a second factor"));
 }
 
@@ -164,7 +165,7 @@ async fn person_signs_in_without_a_password(world: World) {
     assert_eq!(attribute(&page, "data-action"), BY_PASSKEY);
     assert_eq!(options(&page)["allowCredentials"], serde_json::json!([]));
     let answer = signed(&page, &mut key);
-    // The values typed into the form are sent along, and ignored.
+    // The e-mail address and the password of the form are also sent, but are ignored.
     let more = [("next", "/console/models"), ("email", "x"), ("password", ""), ("remember_me", "true")];
     let entered = send(&world, &browser, BY_PASSKEY, &answer, &more).send().await;
     assert_eq!((entered.status, entered.header("location")), (303, "/console/models"), "{}", entered.text);
@@ -259,7 +260,7 @@ fn server_without_passkeys_says_why(database: Database) {
     }
 }
 
-/// On an address of this machine the pages name the place where browsers have passkeys.
+/// On a loopback address, the pages contain the URL at which browsers support passkeys.
 #[on_each_database(&[("TOLLKEEPER_PUBLIC_URL", "http://127.0.0.1:8080")])]
 async fn address_of_this_machine_is_localhost(world: World) {
     let ada = world.user("ada").await;

@@ -1,4 +1,4 @@
-//! Pages of payments, through the fake of Stripe.
+//! Pages of payments, with a fake Stripe server.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -14,7 +14,7 @@ use support::stripe::faults::Fault;
 use support::world::World;
 use support::{Database, on_each_database};
 
-/// Returns a page of the billing.
+/// Returns the path of a page of billing.
 fn at(shop: &Shop<'_>, path: &str) -> String {
     format!("/console/organizations/{}/billing{path}", shop.books.place.organization)
 }
@@ -34,7 +34,7 @@ fn pairs<'a>(fields: &'a [(&'a str, String)]) -> Vec<(&'a str, &'a str)> {
     fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
-/// Returns the id of the payment that a redirect leads to.
+/// Returns the id of the payment whose page a redirect opens.
 fn id_of(shop: &Shop<'_>, location: &str) -> Value {
     let id = location.strip_prefix(&at(shop, "/payments/")).unwrap_or_else(|| panic!("{location}"));
     json!(id)
@@ -63,7 +63,7 @@ fn credit_is_bought_once_however_often_the_form_is_sent(database: Database) {
         let session_id = shop.session(&id).await;
         let session = shop.stripe.object(&session_id);
         let url = session["url"].as_str().unwrap();
-        // Stripe leads back to this page.
+        // Stripe redirects back to this page.
         assert!(session["success_url"].as_str().unwrap().ends_with(&made), "{session}");
         let answer = browser.get(world, &made).send().await;
         check_headers(&answer, &made);
@@ -103,13 +103,13 @@ fn mistakes_stay_in_the_form(database: Database) {
             let typed = format!("value=\"{amount}\"");
             assert!(answer.text.contains(words) && answer.text.contains(&typed), "{amount}: {}", answer.text);
         }
-        // A form that isn't ours makes nothing, and can be sent again.
+        // A form with a foreign id creates nothing, and can be sent again.
         let foreign = [("new_id", "mine"), ("amount", "20")];
         let answer = browser.post(shop.world(), &new, &foreign).send().await;
         assert!(answer.status == 400 && answer.text.contains("The form expired."), "{}", answer.text);
         let again = [("new_id", hidden(&answer.text, "new_id")), ("amount", "20".to_owned())];
         let made = browser.done(shop.world(), &new, &pairs(&again)).await;
-        // With another amount it is another payment, which the person is asked for.
+        // The same form with another amount is another payment, which the user has to confirm.
         let other = [again[0].clone(), ("amount", "30".to_owned())];
         let answer = browser.post(shop.world(), &new, &pairs(&other)).send().await;
         assert_eq!(answer.status, 409, "{}", answer.text);
@@ -148,7 +148,7 @@ fn same_form_finds_the_payment_when_stripe_is_there_again(database: Database) {
             assert!(browser.page(shop.world(), &made).await.contains("Continue to payment"));
             assert_eq!(shop.rows().await.len(), before + 1, "{fault:?}");
         }
-        // A press of a button is kept, too.
+        // A form with only a button is kept too.
         shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::ErrorBefore);
         shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::ErrorBefore);
         shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::ErrorBefore);
@@ -169,13 +169,14 @@ fn same_form_finds_the_payment_when_stripe_is_there_again(database: Database) {
 fn forms_sent_at_once_make_one_payment(database: Database) {
     with_shop(database, async |shop| {
         let browser = browser(shop).await;
-        // The customer exists already: this test isn't about making one.
+        // The customer already exists, because this test isn't about creating one.
         shop.buy("10", false).await;
         let fields = form(shop, &browser, "20").await;
         let new = at(shop, "/payments/new");
         let sent = (0..6).map(|_| tokio::spawn(browser.post(shop.world(), &new, &pairs(&fields)).send()));
         let answers: Vec<_> = join_all(sent).await.into_iter().map(Result::unwrap).collect();
-        // Stripe may still be busy with the first of them: then the form is there to be sent again.
+        // Stripe may still be busy with the first request: the page then contains the form, so that it can be
+        // sent again.
         for answer in &answers {
             assert!([303, 502].contains(&answer.status), "{}", answer.text);
         }
@@ -222,7 +223,7 @@ fn card_is_saved_and_removed(database: Database) {
         let (card, remove) = (at(shop, "/card"), at(shop, "/card/remove"));
         let page = browser.page(shop.world(), &card).await;
         assert!(page.contains("No card is saved.") && !page.contains("Remove the card"), "{page}");
-        // Without a card the page has no question to ask.
+        // Without a card, the page redirects instead of asking.
         assert_eq!(browser.get(shop.world(), &remove).send().await.header("location"), card);
         let done = browser.done(shop.world(), &card, &[]).await;
         assert_eq!(done, format!("{card}?done=card_page_ready"));
@@ -232,7 +233,7 @@ fn card_is_saved_and_removed(database: Database) {
         let link = format!("href=\"{}\" rel=\"noopener noreferrer\"", session["url"].as_str().unwrap());
         let page = browser.page(shop.world(), &card).await;
         assert!(page.contains(&link), "{page}");
-        // The link is for owners.
+        // Only owners see the link.
         let bob = shop.world().user("bob").await;
         shop.world().join_organization(&shop.books.place, &bob, OrganizationRole::Admin).await;
         let admin = shop.world().browser_session(bob.id, true).await.0;
@@ -297,7 +298,7 @@ fn automatic_top_up_is_set_and_nothing_is_lost(database: Database) {
         let list = browser.page(shop.world(), &at(shop, "/payments")).await;
         assert!(list.contains("to 50.00 USD when less than 10.00 USD is available"), "{list}");
 
-        // A change in between: both versions are shown, and nothing is lost.
+        // Another change came first: both versions are shown, and nothing is lost.
         let version = hidden(&browser.page(shop.world(), &here).await, "version");
         shop.top_up(&json!({"restore_to": 70})).await;
         let late = browser.post(shop.world(), &here, &pairs(&top_up(&version, "60"))).send().await;
@@ -321,7 +322,7 @@ fn paused_top_up_is_turned_on_by_its_button_alone(database: Database) {
         let here = at(shop, "/auto-top-up");
         shop.buy("20", true).await;
         shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 60})).await;
-        // Without a card it is paused once it would charge: 5,000,000 x 0.0000025 = 12.5.
+        // Without a card, automatic top-up is paused when it would charge: 5,000,000 x 0.0000025 = 12.5.
         browser.done(shop.world(), &at(shop, "/card/remove"), &[]).await;
         shop.books.use_today("chat-a", 5_000_000, 0).await;
         shop.work().await;
@@ -335,7 +336,7 @@ fn paused_top_up_is_turned_on_by_its_button_alone(database: Database) {
         shop.buy("10", true).await;
         let page = browser.page(shop.world(), &here).await;
         assert!(page.contains("Turn it back on"), "{page}");
-        // Another amount doesn't turn it on.
+        // Another amount doesn't turn automatic top-up back on.
         let version = hidden(&page, "version");
         browser.done(shop.world(), &here, &pairs(&top_up(&version, "65"))).await;
         let read = shop.read_top_up().await;
@@ -399,7 +400,7 @@ fn admins_see_payments_and_members_do_not(database: Database) {
         );
         assert_eq!(browser.get(shop.world(), &path).send().await.status, 404);
         assert_eq!(shop.rows().await.len(), 2);
-        // The form of a person who is signed out keeps its values.
+        // The form of a user who is signed out keeps its values.
         let fields = [("new_id", "x"), ("amount", "17.25")];
         let answer =
             Browser::signed_out().post(shop.world(), &at(shop, "/payments/new"), &fields).send().await;
@@ -426,7 +427,7 @@ async fn pages_say_that_payments_are_off(world: World) {
         let page = browser.page(&world, &at(path)).await;
         assert!(!page.contains("Buy credit") && !page.contains("/pay\""), "{path}: {page}");
     }
-    // A form that was open before leads to the page that explains it.
+    // The forms of payments redirect to the page that explains why no payment is possible.
     for (path, fields) in [
         ("/payments/new", &[("new_id", "payment_01h2xcejqtf2nbrexx3vqjhp41"), ("amount", "20")][..]),
         ("/card", &[]),

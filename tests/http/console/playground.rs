@@ -1,4 +1,4 @@
-//! The playground: calls of models by people in the console.
+//! The playground: model calls by users in the console.
 
 use serde_json::{Value, json};
 use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
@@ -17,24 +17,24 @@ fn path(place: &Place) -> String {
     format!("/console/organizations/{}/projects/{}/playground", place.organization, place.project)
 }
 
-/// The lines of a streamed answer.
+/// Returns the lines of a streamed answer.
 fn lines(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.header("content-type"), "application/x-ndjson", "{answer:?}");
     answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The text that a script puts together.
+/// Returns the text that the page's script assembles.
 fn text(lines: &[Value]) -> String {
     lines.iter().filter_map(|line| line["text"].as_str()).collect()
 }
 
-/// The usage report of the organization.
+/// Returns the usage report of the organization.
 async fn report(world: &World, token: &str, place: &Place) -> String {
     let path = format!("{}/billing/usage", place.organization_path());
     world.get(&path).bearer(token).send().await.text
 }
 
-/// The text between two others.
+/// Returns the text between two other texts.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let rest = text.split_once(before).unwrap_or_else(|| panic!("{before}: {text}")).1;
     rest.split_once(after).unwrap().0
@@ -145,7 +145,7 @@ async fn only_developers_of_the_project_get_in(world: World) {
     }
     assert_eq!(Browser::signed_out().get(&world, &path).send().await.status, 303);
     assert_eq!(Browser::signed_out().post(&world, &stream, &HELLO).send().await.status, 401);
-    // A page elsewhere can't spend the organization's money.
+    // A page of another site can't spend the organization's money.
     for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://elsewhere.example")] {
         for path in [&path, &stream] {
             let call = browser.sends(world.call(http::Method::POST, path)).header(name, value).form(&HELLO);
@@ -200,7 +200,8 @@ fn failures_of_the_server_behind_the_model_are_sentences(database: Database) {
     });
 }
 
-/// Closing the page, or Stop, leaves the call like any client that leaves: the generated tokens are charged once.
+/// Closing the page or pressing Stop has the effect of any disconnected client: the generated tokens are
+/// charged once.
 #[on_each_database]
 fn stopped_answer_is_settled(database: Database) {
     with_upstream(database, "vllm", "", async |scene: &Scene| {

@@ -67,7 +67,7 @@ async fn member_is_added_from_the_organization(world: World) {
     let form = [("user_id", stranger_id.as_str()), ("role", "viewer")];
     assert_eq!(browser.post(&world, &new, &form).send().await.status, 403);
 
-    // A developer sees the members, and manages none.
+    // A developer sees the members, but can't manage them.
     let developer = world.browser(cy.id).await;
     let page = developer.page(&world, &list).await;
     assert!(page.contains("bob@") && !page.contains("Add a member") && !page.contains("Remove"), "{page}");

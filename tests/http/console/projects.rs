@@ -112,7 +112,7 @@ async fn settings_are_changed_and_conflicts_are_decided(world: World) {
     let page = browser.page(&world, &place_of_it).await;
     assert!(page.contains("Changes saved.") && page.contains("<h1>One</h1>"), "{page}");
 
-    // Sent again, nothing differs.
+    // Sending the form again changes nothing.
     browser.done(&world, &settings, &fields).await;
     // Another change from the same form.
     let other = [("version", version.as_str()), ("name", "Two"), ("description", "mine")];
@@ -125,7 +125,7 @@ async fn settings_are_changed_and_conflicts_are_decided(world: World) {
     assert!(!answer.text.contains("<th scope=\"row\">Description"), "the same: {}", answer.text);
     let page = browser.page(&world, &project(&place)).await;
     assert!(page.contains("<h1>One</h1>"), "{page}");
-    // A key more doesn't concern the form.
+    // A new API key causes no conflict with the form.
     let ada = world.user("eve").await;
     world.join_organization(&place, &ada, OrganizationRole::Admin).await;
     world.key(&ada, &place, &json!({"name": "k"})).await;

@@ -1,5 +1,5 @@
-//! The second factor in the console: the second step of sign-in, its pages in the account, and the page that asks a
-//! person again.
+//! The second factor in the console: the second step of sign-in, its pages in the account, and the page that
+//! asks for a proof of identity.
 
 use serde_json::json;
 use tollkeeper::clock::MINUTE_MS;
@@ -21,7 +21,7 @@ const CODES: &str = "/console/account/second-factor/recovery-codes";
 const REMOVE: &str = "/console/account/second-factor/remove";
 const AGAIN: &str = "/console/reauthenticate";
 
-/// Returns the cookies that an answer sets, by their names.
+/// Returns the cookies that an answer sets, with their names.
 fn cookies(answer: &Answer) -> Vec<(String, String)> {
     let lines = answer.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
     lines
@@ -68,7 +68,7 @@ async fn sign_in_asks_for_the_code_in_a_second_step(world: World) {
     assert!(page.text.contains(r#"autocomplete="one-time-code""#), "{}", page.text);
     assert!(!page.text.contains("ada"), "it says nothing of the account: {}", page.text);
 
-    // The cookie between the two steps opens nothing.
+    // The cookie between the two steps isn't a session.
     let pending = cookie.split_once('=').unwrap().1.to_owned();
     let as_session = Browser { cookie: pending.clone() };
     assert_eq!(as_session.get(&world, "/console/account").send().await.status, 303);
@@ -151,7 +151,7 @@ async fn second_step_needs_the_first_one_in_this_browser_lately(world: World) {
     ] {
         to_sign_in(other, what).await;
     }
-    // Another password voids it.
+    // A new password invalidates the cookie.
     let body = json!({"current_password": PASSWORD, "new_password": "Violet-Kettle-Orbit-9",
         "new_password_confirmation": "Violet-Kettle-Orbit-9"});
     world.post("/v1/auth/change-password", &body).bearer(&ada.access_token).data().await;
@@ -229,7 +229,7 @@ async fn app_is_set_up_on_the_pages_and_removed_there(world: World) {
     let (app, page) = start(&world, &browser).await;
     assert!(page.contains(r#"<svg class="qr" role="img""#) && page.contains(r##"stroke="#000""##), "{page}");
     assert!(browser.page(&world, STATE).await.contains("You currently sign in with your password alone."));
-    // The same secret again with a wrong code.
+    // A wrong code shows the same secret again.
     let wrong = browser.post(&world, CONFIRM, &[("code", "000000")]).send().await;
     assert_eq!((wrong.status, secret(&wrong.text)), (401, secret(&page)));
     check_headers(&wrong, CONFIRM);
@@ -248,7 +248,7 @@ async fn app_is_set_up_on_the_pages_and_removed_there(world: World) {
         "{}",
         done.text
     );
-    // Browsers send forms again.
+    // A browser may send the form again.
     let again = browser.post(&world, CONFIRM, &[("code", &code)]).send().await;
     assert_eq!(again.status, 409, "{}", again.text);
     assert!(!codes.iter().any(|code| again.text.contains(code)));
@@ -322,7 +322,7 @@ async fn apps_that_are_switched_off_are_not_offered(world: World) {
     check_headers(&answer, TOTP);
 }
 
-/// Returns a browser whose person signed in twenty minutes ago.
+/// Returns a browser whose user signed in twenty minutes ago.
 async fn stale(world: &World, user: &TestUser, remember_me: bool) -> Browser {
     let (browser, _) = world.browser_session(user.id, remember_me).await;
     world.clock.advance_ms(20 * MINUTE_MS);
@@ -397,7 +397,7 @@ async fn forms_of_other_pages_change_nothing(world: World) {
         assert_eq!((answer.status, cookies(&answer).len()), (403, 0), "{path}");
     }
     assert!(browser.page(&world, STATE).await.contains("You have 10 recovery codes left"));
-    // Nothing was used up either.
+    // No code was used up either.
     let fields = [("password", PASSWORD), ("one_time_code", &*code)];
     assert_eq!(browser.post(&world, AGAIN, &fields).send().await.status, 303);
 }
@@ -423,7 +423,7 @@ fn hostile_texts_are_never_shown(database: Database) {
             assert_eq!(answer.status, 401, "{path}: {}", answer.text);
             check_headers(&answer, path);
             assert!(!answer.text.contains("<script>alert"), "{path}");
-            // Codes and passwords not even as text.
+            // Codes and passwords aren't shown, even as text.
             assert!(!answer.text.contains("alert(") || hidden(&answer.text, "next").contains("alert("));
             assert!(answer.text.matches("alert(").count() <= 1, "{path}: {}", answer.text);
         }
@@ -441,13 +441,13 @@ async fn qr_code_of_the_longest_address_fits_the_page(world: World) {
     start(&world, &world.browser(ada.id).await).await;
 }
 
-/// The cookie of the second step opens one session, regardless of the codes that come with it later.
+/// The cookie of the second step opens one session, regardless of the codes that are sent with it later.
 #[on_each_database]
 async fn second_step_is_good_once(world: World) {
     let ada = world.user("ada").await;
     let (app, codes) = world.add_authenticator(&ada.access_token).await;
     let (_, cookie) = first_step(&world, "", "").await;
-    // A wrong code uses nothing up.
+    // A wrong code doesn't use up the cookie.
     assert_eq!(second_step(&world, &cookie, "000000", "").send().await.status, 401);
     let answer = second_step(&world, &cookie, &app.code(world.clock.now()), "").send().await;
     assert_eq!((answer.status, answer.header("location")), (303, "/console/"), "{}", answer.text);

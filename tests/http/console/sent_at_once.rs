@@ -1,4 +1,4 @@
-//! A form that is sent again while its answer is pending: requests sent at once make a single change.
+//! A form that is sent again while its answer is pending: simultaneous requests make a single change.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -26,7 +26,7 @@ impl Scene {
         self.page(&format!("/projects/{}{path}", self.place.project))
     }
 
-    /// Sends a form several times at once; returns how often each status was the answer.
+    /// Sends a form several times simultaneously; returns each status with the number of its answers.
     async fn send(&self, world: &World, path: &str, fields: &[(&str, &str)]) -> Vec<(u16, usize)> {
         let sent = (0..TIMES).map(|_| tokio::spawn(self.browser.post(world, path, fields).send()));
         let answers: Vec<Answer> = join_all(sent).await.into_iter().map(Result::unwrap).collect();
@@ -51,7 +51,7 @@ async fn form_that_is_sent_several_times_at_once_is_done_once(world: World) {
     let (id, _) = world.key(&ada, &place, &json!({"name": "old"})).await;
     let scene = Scene { ada, browser, place };
 
-    // The first request makes it; the others learn that it exists.
+    // The first request creates the object; the other requests are refused because it exists.
     let once = vec![(303, 1), (409, TIMES - 1)];
     let made = scene.send(&world, "/console/organizations/new", &[("name", "Twice")]).await;
     assert_eq!((made, scene.count(&world, "/v1/organizations").await), (once.clone(), 2));
@@ -84,13 +84,13 @@ async fn form_that_is_sent_several_times_at_once_is_done_once(world: World) {
     let rotate = format!("{webhooks}/{webhook}/rotate");
     let version = hidden(&scene.browser.page(&world, &rotate).await, "version");
     assert_eq!(scene.send(&world, &rotate, &[("version", &version)]).await, shown);
-    // The other requests learn that the event was sent.
+    // The event is sent once, and all requests get the same answer.
     let new_id = hidden(&scene.browser.page(&world, &format!("{webhooks}/{webhook}")).await, "new_id");
     let tested = scene.send(&world, &format!("{webhooks}/{webhook}/test"), &[("new_id", &new_id)]).await;
     let sent = scene.count(&world, &format!("{list}/{webhook}/deliveries")).await;
     assert_eq!((tested, sent), (vec![(303, TIMES)], 1));
 
-    // The key is gone, regardless of which request was first.
+    // The key is deleted once, regardless of which request was first.
     let deleted = scene.send(&world, &format!("{keys}/{id}/delete"), &[]).await;
     assert_eq!(deleted, [(303, 1), (404, TIMES - 1)]);
     assert_eq!(scene.count(&world, &format!("{project}/api-keys")).await, 1);

@@ -1,4 +1,4 @@
-//! A form that is sent when the session has ended, or when it has to wait, keeps the typed values.
+//! A form that is sent after the session has ended, or while requests are limited, keeps the typed values.
 
 use http::Method;
 
@@ -65,6 +65,6 @@ async fn too_many_forms_wait_and_keep_what_was_typed(world: World) {
     assert!(answer.text.contains("Try again in 30 seconds."), "{}", answer.text);
     assert!(answer.text.contains("name=\"name\" value=\"three\""), "{}", answer.text);
     assert_eq!(answer.header("retry-after"), "30");
-    // Pages are counted as reads of the same person.
+    // Pages count as reads of the same user.
     assert!(browser.page(&world, "/console/organizations").await.contains(">ada<"));
 }

@@ -1,4 +1,4 @@
-//! Into the console, and out of it.
+//! Signing in to the console, and signing out.
 
 use http::Method;
 use serde_json::json;
@@ -133,7 +133,7 @@ fn cookie_belongs_to_this_host_and_no_script(database: Database) {
                 303,
                 "one of them is a stranger's"
             );
-            // The API never looks at cookies, and the cookie's token is no bearer.
+            // The API ignores cookies, and the cookie's token isn't valid as a bearer token.
             assert_eq!(
                 world.get("/v1/auth/me").header("cookie", &format!("{name}={token}")).refused().await.0,
                 401
@@ -159,7 +159,7 @@ async fn next_sign_in_ends_the_session_before(world: World) {
     browser.take(&second);
     assert_eq!(before.get(&world, "/console/organizations").send().await.status, 303);
     assert_eq!(browser.get(&world, "/console/organizations").send().await.status, 200);
-    // Signing out twice, or without a session, is no mistake.
+    // Signing out twice, or without a session, isn't an error.
     for _ in 0..2 {
         let place = browser.done(&world, "/console/sign-out", &[]).await;
         assert_eq!(place, "/console/sign-in?done=signed_out");

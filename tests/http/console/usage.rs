@@ -13,7 +13,7 @@ use support::world::World;
 use figures::{of_api, of_chart, of_csv, of_table};
 use story::{LAB, Story, many_rows};
 
-/// Figures of a period and a group, written without zeros at their ends.
+/// Returns sorted figures, each with its period and group, and without trailing zeros.
 fn golden(figures: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
     let mut all: Vec<_> = figures.iter().map(|(a, b, c)| ((*a).into(), (*b).into(), (*c).into())).collect();
     all.sort();
@@ -38,7 +38,7 @@ async fn sums_are_those_of_the_contract(world: World) {
     ]);
     assert_eq!(of_chart(&page), march);
     assert_eq!(of_table(&page, "amount"), march);
-    // All have the digits of the longest.
+    // All numbers have as many digits as the longest number.
     assert!(page.contains("<title>2026-03-09, svc-1: 0.0050080</title>"), "{page}");
     assert!(page.contains("class=\"number\">0.0050120</td>"), "the legend: {page}");
 

@@ -11,7 +11,7 @@ use support::webhooks::webhook;
 use support::world::{Place, TestUser, World};
 use support::{Database, on_each_database};
 
-/// A receiver that fails.
+/// The response of a receiver that fails.
 const FAILS: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
 
 struct Scene<'a> {
@@ -39,7 +39,7 @@ impl<'a> Scene<'a> {
         data["webhooks"].as_array().unwrap().clone()
     }
 
-    /// Creates a webhook by the form; returns its id and the page with its secret.
+    /// Creates a webhook with the form; returns its id and the page with its secret.
     async fn create(&self, url: &str, events: &[&str]) -> (String, String) {
         let new_id = hidden(&self.browser.page(self.world, &self.at("/new")).await, "new_id");
         let mut fields =
@@ -47,7 +47,7 @@ impl<'a> Scene<'a> {
         fields.extend(events.iter().map(|of| ("events", *of)));
         let made = self.browser.post(self.world, &self.at("/new"), &fields).send().await;
         assert_eq!(made.status, 200, "{}", made.text);
-        // Sent again, it shows no secret and makes no second one.
+        // Sent again, the form shows no secret and creates no second webhook.
         let again = self.browser.post(self.world, &self.at("/new"), &fields).send().await;
         assert_eq!(again.status, 409, "{}", again.text);
         assert!(again.text.contains("already exists") && !again.text.contains("whsec_"), "{}", again.text);
@@ -56,7 +56,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Runs a test on each database, with receivers on this machine allowed.
+/// Runs a test on a database, with receivers on this machine allowed.
 fn run_on(database: Database, test: impl AsyncFn(World)) {
     database.run(&[("TOLLKEEPER_WEBHOOKS__ALLOW_PRIVATE", "true")], test);
 }
@@ -197,7 +197,7 @@ async fn mistakes_stand_beside_their_fields_and_what_was_typed_stays(world: Worl
         );
         assert!(answer.text.contains("typed") && hidden(&answer.text, "new_id") == new_id, "{}", answer.text);
     }
-    // Another user's form makes nothing; its fields are kept.
+    // Another user's form creates nothing; its fields are kept.
     let fields = [("new_id", "x"), ("url", "https://example.com/typed"), ("events", "invoice.paid")];
     let answer = scene.browser.post(&world, &scene.at("/new"), &fields).send().await;
     assert_eq!(
@@ -247,7 +247,8 @@ fn deliveries_are_listed_tested_and_made_again(database: Database) {
         assert!(browser.page(&world, &page).await.contains(">failing<"));
         assert!(browser.page(&world, &format!("{list}?state=failed")).await.contains("Nothing matches."));
 
-        // Given up, it is made again: one, then all since a day.
+        // A delivery that was given up is sent again: first a single delivery, then all deliveries since a
+        // date.
         let api = format!("{}/webhooks/{id}", scene.place.organization_path());
         let delivery = shown.split("/deliveries/delivery_").nth(1).unwrap().split('/').next().unwrap();
         let again = format!("{list}/delivery_{delivery}/redeliver");

@@ -1,4 +1,4 @@
-//! Objects that the forms have made: each exists once, however often its form was sent.
+//! Objects that the forms have created: each exists once, even if its form was sent twice.
 
 use super::{Scene, webhooks};
 use support::world::World;

@@ -19,13 +19,13 @@ use support::world::{PASSWORD, TestUser, World};
 /// An operator with a second factor, and the data that the forms need.
 pub struct Operators {
     pub browser: Browser,
-    /// An organization of the operator's own.
+    /// An organization that the operator owns.
     pub organization: String,
-    /// The account that is disabled and enabled, of "ivan".
+    /// The account of `ivan`, which is disabled and enabled.
     pub user_id: String,
     /// Two open invoices of the organization "payer".
     pub invoices: [String; 2],
-    /// The token of the first account.
+    /// The token of the link for the first account.
     token: String,
 }
 
@@ -47,7 +47,7 @@ impl Operators {
         Self { browser, organization, user_id, invoices: open, token: token.expose().to_owned() }
     }
 
-    /// Fills in a form, if it is an operator's.
+    /// Returns the fields of an operator's form; `None` for other forms.
     pub fn fields(&self, route: &str) -> Option<Vec<(&'static str, String)>> {
         let fields: &[(&'static str, &str)] = match route {
             "/first-account" => &[
@@ -82,13 +82,13 @@ impl Operators {
     }
 }
 
-/// Returns `true` for the forms by which an owner requires something of members.
+/// Returns `true` for the forms with which an owner sets requirements for members.
 pub fn asks_owners(route: &str) -> bool {
     let settings = route.strip_prefix("/organizations/{organization_id}/settings/");
     matches!(settings, Some("second-factor" | "sign-on"))
 }
 
-/// Closes two months of usage of an older organization, of which nothing was paid.
+/// Creates an organization with two closed months of unpaid usage; returns the ids of its invoices.
 async fn open_invoices(world: &World, owner: &TestUser) -> [String; 2] {
     const AGE_MS: i64 = 90 * DAY_MS;
     world.clock.advance_ms(-AGE_MS);

@@ -1,6 +1,6 @@
-//! The forms whose pages are looked at.
+//! The routes of the forms that the tests send.
 
-/// The forms of people who aren't signed in.
+/// Forms for visitors who aren't signed in.
 pub const OPEN: [&str; 5] =
     ["/sign-in", "/sign-in/passkey", "/register", "/forgot-password", "/first-account"];
 
@@ -79,7 +79,7 @@ pub const ROUTES: &[&str] = &[
     "/installation/catalog/reload",
     "/installation/mail/retry",
     "/installation/mail/test",
-    // These end sessions.
+    // These forms end sessions, so they come last.
     "/account/sessions/others/delete",
     "/account/password",
     "/sign-out",

@@ -1,4 +1,4 @@
-//! People with second factors, whose forms are sent while the database is away.
+//! Users with second factors, whose forms are sent while the database is away.
 
 use serde_json::json;
 
@@ -8,12 +8,12 @@ use support::console::Browser;
 use support::security_key::SecurityKey;
 use support::world::{PASSWORD, World};
 
-/// People with second factors, and the data that their forms need.
+/// Users with second factors, and the data that their forms need.
 pub struct SecondFactors {
-    /// The browser of Gus, who has a second factor, and another browser of theirs.
+    /// Two browsers of Gus, who has a second factor.
     pub browsers: [Browser; 2],
     pub recovery_codes: Vec<String>,
-    /// The cookie of a sign-in of Gus that waits for its second step.
+    /// The cookie of Gus's sign-in before its second step.
     pub pending_login: String,
     /// The browser of Hal, who is about to add a second factor.
     pub enrolling: Browser,
@@ -22,12 +22,12 @@ pub struct SecondFactors {
     pub passkeys: Passkeys,
 }
 
-/// Fields that carry a passkey's answer in a form.
+/// The form fields that contain a passkey's answer.
 pub type Signed = [(&'static str, String); 2];
 
-/// A person with a passkey, and the data that their forms need.
+/// A user with a passkey, and the data that their forms need.
 pub struct Passkeys {
-    /// A browser of the person, and another one of theirs.
+    /// Two browsers of the user.
     pub browsers: [Browser; 2],
     pub id: String,
     pub sign_in: Signed,

@@ -1,4 +1,4 @@
-//! People of a provider, whose forms are sent while the database is away.
+//! Users of a provider, whose forms are sent while the database is away.
 
 use serde_json::json;
 use tollkeeper::clock::{Clock, Time};
@@ -10,7 +10,7 @@ use support::outage::{Removable, with_outage};
 use support::stripe::FakeStripe;
 use support::world::{Folder, START, World, runtime};
 
-/// Runs a test on each database that can go, with a providers file, and with payments.
+/// Runs a test on a database that can be taken away, with a providers file and with payments.
 pub fn with_providers(database: Database, test: impl AsyncFn(World, Removable, &ProvidersFile)) {
     let file = ProvidersFile::new();
     let path = file.path();
@@ -24,15 +24,16 @@ pub fn with_providers(database: Database, test: impl AsyncFn(World, Removable, &
     with_outage(database, &settings, async |world, database| test(world, database, &file).await);
 }
 
-/// A provider, and the data that the forms of its people need.
+/// A provider, and the data that the forms of its users need.
 pub struct SignOns {
     provider: IdentityProvider,
-    /// The cookies of a browser with a pending connection: another account has the person's address, never verified.
+    /// The cookies of a browser with a pending connection: an account with the user's address exists, but the
+    /// address was never verified.
     pub pending: String,
 }
 
 impl SignOns {
-    /// The provider belongs to this organization.
+    /// Starts a provider that belongs to this organization.
     pub async fn new(world: &World, file: &ProvidersFile, organization: &str) -> Self {
         let provider = IdentityProvider::start().await;
         let more = format!("organization = \"{organization}\"");
@@ -45,8 +46,8 @@ impl SignOns {
         Self { provider, pending: jar.cookies() }
     }
 
-    /// Comes back from the provider to connect the account of this browser's user, who hasn't confirmed it yet.
-    /// Returns the cookies.
+    /// Starts to connect the account of this browser's user, up to the page that asks for a confirmation;
+    /// returns the cookies.
     pub async fn connect(&self, world: &World, browser: &Browser) -> String {
         let mut jar = Jar::default();
         jar.0.insert(COOKIE.to_owned(), browser.cookie.clone());

@@ -4,10 +4,11 @@ use super::{TYPED, budgets};
 use support::console::{Browser, hidden};
 use support::world::World;
 
-/// The URL of the webhook that is made.
+/// The URL of the webhook that is created.
 pub const URL: &str = "https://example.com/new?a=1&b='c'";
 
-/// Fills in a form, if it is one of these. `path` is that of its page.
+/// Returns the fields of a form of webhooks or billing; `None` for other forms. `path` is the path of its
+/// page.
 pub async fn fields(
     browser: &Browser,
     world: &World,
@@ -24,7 +25,7 @@ pub async fn fields(
     Some(match form {
         "/webhooks/new" => [&[hidden_of("new_id", path).await][..], &described, &events].concat(),
         "/webhooks/{webhook_id}" => {
-            // The page keeps the values of a field together.
+            // The page that sends the form again keeps the values of a field together.
             let (shown, enabled) = ([text("shown", "enabled")], [text("enabled", "true")]);
             [&[hidden_of("version", path).await][..], &described, &shown, &events, &enabled].concat()
         }

@@ -1,4 +1,4 @@
-//! Forms of operators whose proof of who they are has become too old while they typed.
+//! Forms of operators whose proof of identity expires while they type.
 
 use tollkeeper::clock::MINUTE_MS;
 use tollkeeper::operators::roles;
@@ -11,7 +11,7 @@ use support::http::Answer;
 use support::on_each_database;
 use support::world::{PASSWORD, World};
 
-/// An operator with recovery codes, whose proof is too old.
+/// Returns the browser of an operator whose proof of identity has expired, and their recovery codes.
 async fn scene(world: &World) -> (Browser, Vec<String>) {
     let opal = world.user("opal").await;
     let (_, codes) = world.add_authenticator_now(&opal.access_token).await;
@@ -52,7 +52,7 @@ async fn what_was_typed_is_kept_until_they_have_proved_it_again(world: World) {
     let fields = [("amount", "25.00"), ("reference", "R-1"), ("kind", "grant"), ("name", "Acme")];
     let answer = browser.post(&world, &path, &fields).send().await;
     let kept = check_kept(&answer, &path, &fields);
-    // Without the proof it is only kept again.
+    // Without a new proof, the form is only kept again.
     check_kept(&send(&browser, &world, &path, &kept).await, &path, &fields);
     assert!(entries(&world, "credit.added").await.is_empty(), "nothing has changed");
 
@@ -65,7 +65,7 @@ async fn what_was_typed_is_kept_until_they_have_proved_it_again(world: World) {
     let to = format!("{here}?done=credit_added");
     assert_eq!((done.status, done.header("location")), (303, to.as_str()), "{}", done.text);
     assert_eq!(entries(&world, "credit.added").await.len(), 1);
-    // The session before the proof has ended: 401 keeps it, too.
+    // The session from before the proof has ended: the page with status 401 keeps the form too.
     let ended = send(&stale, &world, &path, &kept).await;
     assert_eq!((ended.status, hidden_fields(&ended.text)), (401, kept));
 }
@@ -97,7 +97,7 @@ async fn every_form_of_an_installation_is_kept(world: World) {
     let answer = browser.post(&world, &path, &[("email", "ops@example.com")]).send().await;
     assert_eq!(answer.status, 403, "{}", answer.text);
     assert_eq!(hidden_fields(&answer.text), [("email".to_owned(), "ops@example.com".to_owned())]);
-    // Others learn nothing, and a form from elsewhere is refused first.
+    // Other users get no information, and a form from another site is refused first.
     let path = format!("{TOP}/users/{}/disable", ada.id);
     let stranger = world.browser(ada.id).await;
     assert_eq!(stranger.post(&world, &path, &[("name", "ada")]).send().await.status, 404);

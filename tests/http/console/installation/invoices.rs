@@ -1,4 +1,4 @@
-//! Invoices, which operators mark as paid and void on the pages of the installation.
+//! Operators mark invoices as paid, and void them, on the pages of the installation.
 
 use serde_json::Value;
 use tollkeeper::billing::audit;
@@ -11,7 +11,7 @@ use support::transcript::{Books, with_books};
 use support::world::TestUser;
 use support::{Database, on_each_database};
 
-/// Returns an operator and their browser, for an organization whose January has an invoice of 3 USD.
+/// Returns an operator and their browser, for an organization with an invoice of 3 USD for January.
 async fn scene(books: &mut Books<'_>) -> (TestUser, Browser) {
     let mia = books.world.user("mia").await;
     books.world.join_organization(&books.place, &mia, OrganizationRole::Admin).await;
@@ -22,7 +22,8 @@ async fn scene(books: &mut Books<'_>) -> (TestUser, Browser) {
     operator(books.world).await
 }
 
-/// Returns the wallet's posted balance, the rest of each credit, and status, amount and due of the invoice.
+/// Returns the wallet's posted balance, the remaining amount of each credit, and the invoice's status, amount
+/// and amount due.
 async fn state(books: &Books<'_>) -> (String, Vec<String>, [String; 3]) {
     let invoice = books.invoices().await.remove(0);
     let mut tx = books.world.app.db.read().await.unwrap();
@@ -34,7 +35,8 @@ async fn state(books: &Books<'_>) -> (String, Vec<String>, [String; 3]) {
     (wallet.posted.to_string(), left, of_invoice)
 }
 
-/// Returns the organization's own trail of this action, as its owner sees it: actor and target.
+/// Returns actor and target of the entries of this action in the organization's audit log, as its owner sees
+/// it.
 async fn own_trail(books: &Books<'_>, action: &str) -> Vec<(String, String)> {
     let token = support::billed::fresh_token(books.world, &books.ada).await;
     let path = format!("{}/audit-log?action={action}", books.place.organization_path());
@@ -72,7 +74,7 @@ fn an_open_invoice_is_marked_paid(database: Database) {
         );
         assert_eq!(state(books).await, open);
         for _ in 0..2 {
-            // The second press changes nothing.
+            // Sending the form again changes nothing.
             let to = browser.done(books.world, &page, &[("name", "Acme")]).await;
             assert_eq!(to, format!("{list}?done=invoice_paid"));
             assert_eq!(state(books).await, ("0".to_owned(), vec![], ["paid", "3", "0"].map(str::to_owned)));
@@ -104,7 +106,7 @@ fn an_invoice_is_voided_and_what_was_paid_of_it_comes_back(database: Database) {
         let wrong = browser.post(books.world, &page, &[("name", "1")]).send().await;
         assert_eq!(wrong.status, 400, "{}", wrong.text);
         assert_eq!(state(books).await, open);
-        // Nothing of it is owed, and the 1 that was paid can be spent.
+        // The invoice is no longer owed, and the 1 that was paid can be spent.
         let void = ("1".to_owned(), vec!["1 of payment 1".to_owned()], ["void", "3", "0"].map(str::to_owned));
         for _ in 0..2 {
             let to = browser.done(books.world, &page, &[("name", "Acme")]).await;

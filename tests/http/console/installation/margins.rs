@@ -28,7 +28,7 @@ async fn insert(world: &World, day: Day, organization: &str, names: [&str; 2], a
     tx.commit().await.unwrap();
 }
 
-/// Returns the cells of the rows of the table, by their texts.
+/// Returns the texts of the table's cells, by row.
 fn cells(page: &str) -> Vec<Vec<String>> {
     let body = page.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
     let rows = body.split("</tr>").filter(|row| row.contains("<tr>"));
@@ -87,7 +87,7 @@ async fn margins_are_shown_by_month(world: World) {
 
     let last_month = browser.page(&world, &format!("{page}?month={}", month.plus(-1))).await;
     assert_eq!(cells(&last_month)[0], ["m-3", "5", "1.00", "0.00", "1.00", "100%"]);
-    // A month that isn't among the last two years can be asked for, too.
+    // A month before the last two years can also be requested.
     let long_ago = browser.page(&world, &format!("{page}?month=2001-02")).await;
     assert!(long_ago.contains("<option value=\"2001-02\" selected>"), "{long_ago}");
     for wrong in ["month=soon", "month=2026-13", "by=key", "page=0"] {

@@ -13,7 +13,7 @@ use support::security_key::SecurityKey;
 use support::world::{PASSWORD, World};
 use support::{Database, on_each_database};
 
-/// Removes the second factor of a person on the operator's page.
+/// Removes the second factor of a user on the operator's page.
 async fn reset(world: &World, operator: &Browser, id: UserId, name: &str) {
     let page = format!("{TOP}/users/{id}/reset-second-factor");
     let to = operator.done(world, &page, &[("name", name)]).await;
@@ -32,7 +32,7 @@ async fn state(world: &World, id: UserId) -> Value {
     world.get("/v1/auth/second-factor").bearer(&session.access_token).data().await
 }
 
-/// Returns the state of a person's factors after a reset.
+/// Returns the state of a user's factors after a reset.
 fn nothing() -> Value {
     json!({"totp": null, "passkeys": 0, "recovery_codes_left": 0, "asked_after_password": false})
 }
@@ -42,7 +42,7 @@ fn log_in(world: &World, code: Option<&str>) -> support::http::Call {
     world.post("/v1/auth/login", &body)
 }
 
-/// Returns the only notice to Ada, in one line.
+/// Returns the only notice to Ada, as one line.
 async fn notice(world: &World) -> String {
     let told = notices(world, "ada@example.com").await;
     let [mail] = told.as_slice() else { panic!("{told:?}") };
@@ -80,7 +80,7 @@ async fn app_passkeys_and_recovery_codes_are_removed(world: World) {
     assert!(mail.contains("You can sign in with only the password."), "{mail}");
     let entry = (opal.id.to_string(), ada.id.to_string());
     assert_eq!(entries(&world, "user.second_factor_reset").await, [entry]);
-    // With a new app the old codes are useless.
+    // With a new app, the old codes are no longer valid.
     let (_, new_codes) = world.add_authenticator(&world.session(ada.id).await.access_token).await;
     for code in [app.code(world.clock.now()), codes[0].clone()] {
         assert_eq!(log_in(&world, Some(&code)).refused().await.1, "invalid_one_time_code");
@@ -101,7 +101,7 @@ async fn passkeys_that_arent_asked_for_are_removed_too(world: World) {
     assert_eq!(sign_in(&world, &mut key).await.status, 401);
     let shown = browser.page(&world, &format!("{TOP}/users/{}", ada.id)).await;
     assert!(!shown.contains("Remove the second factor"), "there is nothing left: {shown}");
-    // A repetition is no news.
+    // A repeated reset sends no notice and adds no entry.
     reset(&world, &browser, ada.id, "ada").await;
     notice(&world).await;
     assert_eq!(entries(&world, "user.second_factor_reset").await.len(), 1);
@@ -118,7 +118,7 @@ async fn a_person_without_a_password_is_told_how_to_get_in(world: World) {
     let mail = notice(&world).await;
     assert!(!mail.contains("with only the password"), "{mail}");
     assert!(mail.contains("It has no password: choose one"), "{mail}");
-    // The instructions in the mail work.
+    // The instructions in the e-mail work.
     world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
     let token = world.mailed_token("ada@example.com").await;
     let body = json!({"token": token, "password": PASSWORD, "password_confirmation": PASSWORD});

@@ -1,5 +1,5 @@
-//! Reads the figures of a report from its chart, its table, its file and the API: period, group, and a figure without
-//! separators and without zeros at its end.
+//! Reads the figures of a report from its chart, its table, its file and the API: period, group, and a figure
+//! without separators and trailing zeros.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use tollkeeper::money::Pico;
 
 type Figures = Vec<(String, String, String)>;
 
-/// Returns an exact number without separators and without zeros at its end.
+/// Returns an exact number without separators and trailing zeros.
 fn plain(figure: &str) -> String {
     Pico::parse(&figure.replace(',', "")).unwrap_or_else(|| panic!("{figure:?} is no number")).to_string()
 }
 
-/// Returns text of a page as it was before it was escaped.
+/// Reverses the escaping of a page's text.
 fn unescape(text: &str) -> String {
     let pairs = [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&")];
     pairs.iter().fold(text.to_owned(), |text, (escaped, character)| text.replace(escaped, character))
 }
 
-/// Returns the texts between two marks.
+/// Returns the texts between `start` and `end`.
 fn between<'a>(text: &'a str, start: &'a str, end: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(start).skip(1).map(move |rest| rest.split(end).next().unwrap())
 }
 
-/// The figures of the chart's tooltips.
+/// Returns the figures of the chart's tooltips.
 pub fn of_chart(page: &str) -> Figures {
     let svg = between(page, "<svg", "</svg>").next().unwrap_or_default();
     let titles = between(svg, "<title>", "</title>").map(unescape);
@@ -40,7 +40,7 @@ pub fn of_chart(page: &str) -> Figures {
     figures
 }
 
-/// The figures of the table, of this measure.
+/// Returns the table's figures of this measure.
 pub fn of_table(page: &str, show: &str) -> Figures {
     let table = between(page, "aria-label=\"Usage\"", "</table>").next().unwrap_or_default();
     let body = between(table, "<tbody>", "</tbody>").next().unwrap_or_default();
@@ -67,7 +67,7 @@ pub fn of_table(page: &str, show: &str) -> Figures {
     figures
 }
 
-/// Returns how the page names the period of a date.
+/// Returns the page's name for the period with this date.
 fn period_name(period: &str, date: &str) -> String {
     match period {
         "day" => date.to_owned(),
@@ -81,7 +81,7 @@ fn sum<'a>(figures: impl IntoIterator<Item = &'a str>) -> String {
     Pico::from_units(units).to_string()
 }
 
-/// The figures of a file.
+/// Returns the figures of a CSV file.
 pub fn of_csv(text: &str, period: &str, show: &str, by: &str, is_project: bool) -> Figures {
     let mut lines = text.split("\r\n").filter(|line| !line.is_empty()).map(cells);
     let names = lines.next().unwrap();
@@ -113,13 +113,13 @@ pub fn of_csv(text: &str, period: &str, show: &str, by: &str, is_project: bool) 
     figures
 }
 
-/// Returns the cells of a line of a file.
+/// Returns the cells of a line of a CSV file.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
     for character in line.chars() {
         match character {
             '"' => {
-                // Two of them within quotes are one.
+                // Two quotes within a quoted cell stand for one quote.
                 if !quoted && !cell.is_empty() {
                     cell.push('"');
                 }
@@ -139,7 +139,8 @@ fn object(raw: &RawValue) -> Object {
     serde_json::from_str(raw.get()).unwrap()
 }
 
-/// The figures of the API's answer; `name` names a group as the page does. Numbers are read as they are written.
+/// Returns the figures of the API's answer; `name` returns the page's name for a group. Numbers are read as
+/// exact text.
 pub fn of_api(answer: &str, period: &str, show: &str, name: impl Fn(&Value) -> String) -> Figures {
     let whole: Object = serde_json::from_str(answer).unwrap();
     let data = object(&whole["data"]);

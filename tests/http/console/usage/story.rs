@@ -1,4 +1,4 @@
-//! Usage of two projects, whose sums can be done by hand.
+//! Usage of two projects, with sums that can be checked by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::Day;
@@ -6,8 +6,8 @@ use tollkeeper::db::sql;
 
 use support::world::{Place, TestUser, World};
 
-/// The prices of the built-in catalog: svc-1 0.000002 and 0.000006, svc-1-turbo 0.0000005 and 0.0000015, svc-1-pro
-/// 0.00001 and 0.00003, svc-embedding-1 0.0000001.
+/// The usage events, with the prices of the built-in catalog: svc-1 0.000002 and 0.000006, svc-1-turbo
+/// 0.0000005 and 0.0000015, svc-1-pro 0.00001 and 0.00003, svc-embedding-1 0.0000001.
 const EVENTS: [(&str, usize, &str, i64, i64); 6] = [
     // 1000 x 0.000002 + 500 x 0.000006 = 0.005
     ("2026-03-09", 0, "svc-1", 1_000, 500),
@@ -60,7 +60,7 @@ impl Story {
         format!("/console/organizations/{}/projects/{}/usage", self.place.organization, self.lab.project)
     }
 
-    /// Returns the name of a thing on the page by its id in the API.
+    /// Returns the page's name for a group of the API's answer.
     pub fn name(&self, group: &Value, by: &str, is_project: bool) -> String {
         let project = |id: &Value| if id == self.place.project.as_str() { "Acme project" } else { LAB };
         let key = |id: &Value| if id == self.keys[0].as_str() { "Prod" } else { "=Prod <i>" };
