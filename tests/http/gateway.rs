@@ -37,8 +37,9 @@ use support::http::Call;
 use support::upstream::Upstream;
 use support::world::{Folder, Place, TestUser, World};
 
-/// A world with a catalog of two chat models and one of embeddings, which costs 0.0000001 for a token. `chat-1` costs 0.000001 for a token of the prompt, half of that for
-/// a cached one, and 0.00001 for one of the answer; `chat-2` has no routes.
+/// A world with a catalog of two chat models and an embeddings model. `chat-1` costs 0.000001 per prompt
+/// token, half of that per cached token, and 0.00001 per token of the answer; `chat-2` has no routes. A token
+/// of an embeddings call costs 0.0000001.
 pub struct Scene {
     pub world: World,
     pub upstream: Upstream,
@@ -89,8 +90,8 @@ max_requests_per_min = 6000
 max_concurrent_requests = 50
 "#;
 
-/// Runs a test on each database with an upstream of this kind. `more` are lines of its table. All keys share
-/// its cache, so that requests and answers are compared unchanged; `fields` tests the other case.
+/// Runs a test on a database, with an upstream of this kind. `more` contains lines of its table. All keys
+/// share its cache, so that requests and answers can be compared unchanged; `fields` tests the other case.
 pub fn with_upstream(database: Database, kind: &str, more: &str, test: impl AsyncFn(&Scene)) {
     let (kind, more) = (kind.to_owned(), more.to_owned());
     with_catalog(
@@ -109,7 +110,7 @@ pub fn with_upstream(database: Database, kind: &str, more: &str, test: impl Asyn
     );
 }
 
-/// Runs a test on each database. `describe` returns the model's routes and the tables of upstreams.
+/// Runs a test on a database. `describe` returns the model's routes and the tables of upstreams.
 pub fn with_catalog(
     database: Database,
     describe: impl Fn(&Upstream) -> (String, String),
@@ -125,7 +126,8 @@ pub fn with_settings(
     describe: impl Fn(&Upstream) -> (String, String),
     test: impl AsyncFn(&Scene),
 ) {
-    // The catalog names a port that is known only once the upstream listens, which needs the test's runtime.
+    // The catalog contains a port that is known only once the upstream listens, which needs the test's
+    // runtime.
     let folder = Folder::new();
     let file = folder.0.join("catalog.toml");
     std::fs::write(&file, MODEL.replace("ROUTES", "").replace("VECTORS", "")).unwrap();
@@ -134,7 +136,7 @@ pub fn with_settings(
     database.run(&settings, async |world: World| {
         let upstream = Upstream::start().await;
         let (routes, upstreams) = describe(&upstream);
-        // TGI has no vectors, and the costs of a chat aren't those of vectors.
+        // TGI has no embeddings, and the costs of chat calls aren't those of embeddings.
         let is_chat = upstreams.contains("\"tgi\"") || routes.contains("cost = ");
         let vectors = if is_chat { "" } else { &routes };
         let catalog = MODEL.replace("ROUTES", &routes).replace("VECTORS", vectors) + &upstreams;
@@ -155,7 +157,7 @@ impl Scene {
         self.call("/v1/chat/completions", body)
     }
 
-    /// Builds a model call with the key. Each call has its own time, so that their ids are in order.
+    /// Builds a model call with the key. Each call has its own time, so that the ids of calls are in order.
     pub fn call(&self, path: &str, body: &Value) -> Call {
         self.world.clock.advance_ms(1);
         self.world.post(path, body).bearer(&self.key)
@@ -178,7 +180,7 @@ impl Scene {
         assert_books(&self.world).await;
     }
 
-    /// The usage events of the gateway: prompt and completion tokens, the oldest first.
+    /// Returns the usage events of the gateway: prompt and completion tokens, the oldest first.
     pub async fn used(&self) -> Vec<(i64, i64)> {
         let mut tx = self.world.app.db.read().await.unwrap();
         let text = "SELECT prompt_tokens, completion_tokens FROM usage_events WHERE source = 'gateway' ORDER BY event_id";

@@ -1,4 +1,4 @@
-//! The gateway learns which fields an upstream accepts: from its own requests, never from a client's.
+//! The gateway learns from its own requests, never from a client's, which fields an upstream accepts.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn hello() -> Value {
     json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true})
 }
 
-/// A stream with five visible tokens, and 2,000 in all.
+/// Returns a stream with a few words, whose `usage` object reports 900 tokens.
 fn good() -> Vec<Step> {
     let chunk = json!({"choices": [{"index": 0, "delta": {"content": "five words of an answer"}, "finish_reason": "stop"}]});
     let usage =
@@ -27,7 +27,7 @@ fn refusal(message: &str) -> Vec<Step> {
     json_answer(400, &json!({"error": {"message": message, "type": "invalid_request_error", "code": null}}))
 }
 
-/// Refuses requests that have this field.
+/// Makes the upstream refuse requests with this field.
 fn refuse_field(scene: &Scene, pointer: &'static str, message: &'static str) {
     scene.upstream.choose(move |request| match request.body.pointer(pointer) {
         Some(_) => refusal(message),
@@ -39,7 +39,7 @@ fn is_probe(request: &Received) -> bool {
     request.body.pointer("/messages/0/content") == Some(&json!(PROBE))
 }
 
-/// Returns the requests since the last time.
+/// Returns the requests since the previous call of this function.
 fn sent(scene: &Scene, seen: &mut usize) -> Vec<Received> {
     let all = scene.upstream.received();
     let new = all[*seen..].to_vec();
@@ -51,8 +51,8 @@ async fn chat(scene: &Scene, body: &Value) -> Answer {
     scene.chat(body).send().await
 }
 
-/// The upstream repeats the value that a client chose, as OpenAI and llama.cpp do. Other calls are counted as
-/// before: with 9 × 0.000001 + 900 × 0.00001 = 0.009009 each.
+/// The upstream's error repeats a value that the client chose, as those of OpenAI and llama.cpp do. Other
+/// calls are still counted: each costs 9 × 0.000001 + 900 × 0.00001 = 0.009009.
 fn clients_teach_nothing(database: Database, kind: &str, field: &str, counted_by: &str) {
     with_upstream(database, kind, "", async |scene| {
         let message = format!("Invalid tool_choice: {field}");
@@ -75,7 +75,7 @@ fn clients_teach_nothing(database: Database, kind: &str, field: &str, counted_by
             requests.iter().all(|request| request.body.pointer(counted_by) == Some(&json!(true))),
             "{requests:?}"
         );
-        // A single probe per minute, however often clients try.
+        // Only one probe per minute is sent, regardless of how often clients try.
         assert_eq!(requests.iter().filter(|request| is_probe(request)).count(), 1);
         assert_eq!(scene.used().await, [(9, 900); 3]);
         assert_eq!(refused_fields(scene).await, [""; 0]);
@@ -103,7 +103,8 @@ async fn refused_fields(scene: &Scene) -> Vec<String> {
     lines(scene).await.into_iter().filter(is_one).collect()
 }
 
-/// The upstream's own probe confirms a refused field for ten minutes, for all calls with this operation and model.
+/// The gateway's own probe confirms a refused field for ten minutes, for all calls with this operation and
+/// model.
 #[on_each_database]
 fn field_that_a_probe_confirms_is_left_out_for_ten_minutes(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -129,7 +130,7 @@ fn field_that_a_probe_confirms_is_left_out_for_ten_minutes(database: Database) {
     });
 }
 
-/// Once the upstream is another version, it is counted exactly again without a restart.
+/// After an upgrade of the upstream, its tokens are counted exactly again without a restart.
 #[on_each_database]
 fn field_is_sent_again_once_the_upstream_takes_it(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -148,7 +149,8 @@ fn field_is_sent_again_once_the_upstream_takes_it(database: Database) {
     });
 }
 
-/// A probe that isn't answered, or is refused for another reason, proves nothing: the client gets its 400.
+/// A probe that isn't answered, or is refused for another reason, changes nothing: the client gets the
+/// upstream's 400.
 #[on_each_database]
 fn probe_without_an_answer_changes_nothing(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -169,7 +171,8 @@ fn probe_without_an_answer_changes_nothing(database: Database) {
     });
 }
 
-/// Members of `stream_options` that could make an upstream count in another way, or refuse ours, don't reach it.
+/// Unknown members of `stream_options` could make an upstream count differently, or refuse the gateway's
+/// members, so they are never sent to it.
 #[on_each_database]
 fn unknown_stream_options_are_refused(database: Database) {
     with_upstream(database, "openai", "", async |scene| {

@@ -1,4 +1,4 @@
-//! Model calls with compressed bodies, which the upstream gets decoded.
+//! Model calls with compressed bodies, which are decoded before they are sent to the upstream.
 
 use serde_json::{Value, json};
 
@@ -45,8 +45,8 @@ fn upstreams_get_what_is_decoded(database: Database) {
             "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
         });
         scene.upstream.script([json_answer(200, &answer)]);
-        // Blanks that count nothing make it large, for bodies that are decoded at once, and for bodies that
-        // wait for their turn.
+        // Spaces make the body large without adding tokens. Small bodies are decoded immediately, and large
+        // bodies wait for their turn.
         for length in [0, 300_000, 2_000_000] {
             let text = format!("{}{}", " ".repeat(length), body());
             let before = scene.upstream.received().len();

@@ -7,7 +7,7 @@ use super::{Scene, with_catalog};
 use support::upstream::{Step, Upstream, end_of_body, event, json_answer, piece, stream_head};
 use support::{Database, on_each_database};
 
-/// The first route is cheap, with a price for each call; the second one isn't.
+/// Returns two routes: a cheap route that also has a price per call, and an expensive route.
 fn two_costs(upstream: &Upstream) -> (String, String) {
     let routes = r#"
 [[models.routes]]
@@ -45,7 +45,8 @@ fn stream(prompt: i64, completion: i64) -> Vec<Step> {
     vec![stream_head(), event(&last), piece("data: [DONE]\n\n"), end_of_body()]
 }
 
-/// The costs of an upstream: calls, prompt and completion tokens, list price and cost in pico.
+/// A row of costs: the model and its upstream; then calls, prompt and completion tokens, list price and cost
+/// in pico.
 type Costs = (String, String);
 
 async fn costs(scene: &Scene) -> Vec<Costs> {
@@ -68,7 +69,8 @@ fn call_costs_what_the_route_costs_that_has_answered(database: Database) {
         // 6 x 1,000,000 + 4 x 500,000 + 5 x 10,000,000 pico, at the cost of
         // 6 x 400,000 + 4 x 100,000 + 5 x 2,000,000 + 1 x 1,000,000,000.
         assert_eq!(costs(scene).await, [row("a", [1, 10, 5], 58_000_000, 1_012_800_000)]);
-        // The first upstream is too busy, and costs nothing: 1,000,000 + 10,000,000 at 2,000,000 + 20,000,000.
+        // The first upstream is too busy, and costs nothing:
+        // 1,000,000 + 10,000,000 at 2,000,000 + 20,000,000.
         scene.upstream.script([json_answer(503, &json!({})), plain(1, 0, 1)]);
         scene.chat(&body(false)).bare().await;
         // A stream: 9 x 1,000,000 + 3 x 10,000,000 at 9 x 400,000 + 3 x 2,000,000 + 1,000,000,000.

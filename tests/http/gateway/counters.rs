@@ -33,7 +33,8 @@ fn calls_attempts_and_tokens_are_counted(database: Database) {
             scene.chat(&body).send().await;
         }
         scene.assert_settled().await;
-        // The cut stream is estimated: three tokens for the message and one for its letters, and one event.
+        // The cut stream is estimated: three tokens for the message, one for its letters, and one for the
+        // event.
         let expected = [
             "tollkeeper_gateway_attempts_total{code=\"answered\",upstream=\"engine\"} 2",
             "tollkeeper_gateway_attempts_total{code=\"upstream_failed\",upstream=\"engine\"} 1",

@@ -1,4 +1,4 @@
-//! The upstream is asked while the money is being reserved, if the balance is ample.
+//! If the balance is high enough, the upstream gets the call while the money is being reserved.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn upstream_is_asked_while_money_is_reserved(database: Database) {
         scene.upstream.script([good()]);
         let plenty = set_credit_limit(scene, 1_000_000_000_000).await;
         plenty.commit().await.unwrap();
-        // The balance is seen by the first call.
+        // The gateway learns the balance from the first call.
         scene.chat(&body()).bare().await;
         let locked = set_credit_limit(scene, 1_000_000_000_000).await;
         let mut answer = Box::pin(scene.chat(&body()).send());
@@ -53,7 +53,7 @@ fn upstream_is_asked_while_money_is_reserved(database: Database) {
             early = &mut answer => panic!("an answer before the money is reserved: {}", early.text),
             () = received(scene, 2) => {}
         }
-        // The whole answer is there, and waits.
+        // The whole answer has arrived, but waits for the reservation.
         assert!(timeout(Duration::from_millis(300), &mut answer).await.is_err());
         locked.commit().await.unwrap();
         assert_eq!(answer.await.status, 200);
@@ -78,7 +78,7 @@ fn early_start_ends_with_the_refusal(database: Database) {
         assert_eq!((answer.status, answer.code().as_str()), (402, "insufficient_quota"), "{}", answer.text);
         scene.upstream.left(1).await;
         assert_eq!(scene.used().await, [(1, 1)]);
-        // From now on money comes first.
+        // From now on, money is reserved first.
         assert_eq!(scene.chat(&body()).send().await.status, 402);
         assert_eq!(scene.upstream.received().len(), 2);
     });
@@ -88,7 +88,7 @@ fn early_start_ends_with_the_refusal(database: Database) {
 fn little_money_is_reserved_first(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
         scene.upstream.script([good()]);
-        // A call reserves 600 tokens or so of 0.000001, and 10 of 0.00001: 20 of them cost 0.014.
+        // A call reserves about 600 tokens at 0.000001, and 10 tokens at 0.00001: 20 calls cost 0.014.
         set_credit_limit(scene, 10_000_000).await.commit().await.unwrap();
         scene.chat(&body()).bare().await;
         let locked = set_credit_limit(scene, 10_000_000).await;

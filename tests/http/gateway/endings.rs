@@ -11,7 +11,7 @@ use super::{Scene, with_upstream};
 use support::upstream::{Step, end_of_body, event, piece, stream_head};
 use support::{Database, on_each_database};
 
-/// A chunk with a word, and the number of tokens generated so far.
+/// Returns a chunk with a word, and with the number of tokens generated so far.
 fn word(text: &str, generated: i64) -> Value {
     json!({
         "model": "m",
@@ -24,7 +24,7 @@ fn body() -> Value {
     json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "stream": true})
 }
 
-/// Checks that a stream ends with the event of a cut, and without the event of a good end.
+/// Checks that a stream ends with the event of a cut answer, and not with that of a complete answer.
 fn assert_cut(text: &str) {
     let last = text.split_terminator("\n\n").last().unwrap();
     let error: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
@@ -127,7 +127,7 @@ fn text_that_is_no_json_is_a_cut(database: Database) {
     });
 }
 
-/// Without counts from the upstream, the text is counted: at most up to the estimate, and never nothing.
+/// Without counts from the upstream, the tokens are estimated from the text.
 #[on_each_database]
 fn cut_without_counts_is_estimated(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
@@ -140,7 +140,7 @@ fn cut_without_counts_is_estimated(database: Database) {
     });
 }
 
-/// Sends a stream's request and reads this many events; then the client leaves.
+/// Sends a stream's request, reads this many events, and disconnects.
 async fn leave_after(scene: &Scene, events: usize) -> String {
     let request = http::Request::post("/v1/chat/completions")
         .header("authorization", format!("Bearer {}", scene.key))
@@ -169,8 +169,8 @@ fn client_that_leaves_a_stream_cancels_it_and_pays_what_was_made(database: Datab
     });
 }
 
-/// A client that reads nothing stops the upstream from being read once a megabyte waits for it, and is cut off
-/// when the call's time has passed. It pays for everything that was read.
+/// If a client stops reading, the gateway stops reading the upstream once a megabyte is buffered, and cuts
+/// the client off at the end of the call's time. The client pays for everything that the gateway has read.
 #[on_each_database]
 fn client_that_takes_nothing_is_cut_off(database: Database) {
     with_upstream(database, "vllm", "total_ms = 1_000", async |scene| {

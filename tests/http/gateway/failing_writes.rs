@@ -1,5 +1,5 @@
-//! The database refuses to write one of the tables for a while: nothing is half done meanwhile, and
-//! afterward each call is settled exactly once.
+//! The database temporarily refuses writes to one of the tables: no write is done in part, and afterward each
+//! call is settled exactly once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use support::{Database, on_each_database};
 
 /// The tables that a call writes at its start and at its end.
 const WRITTEN_AT_THE_START: [&str; 2] = ["reservations", "wallets"];
-/// The tables that it writes at its end only.
+/// The tables that a call writes only at its end.
 const WRITTEN_AT_THE_END: [&str; 8] = [
     "usage_events",
     "usage_daily",
@@ -41,7 +41,7 @@ const WRITTEN_AT_THE_END: [&str; 8] = [
 
 const RESERVATIONS: &str = "SELECT COUNT(*) FROM reservations";
 
-/// Counts and sums of everything that the ends of calls have written so far.
+/// Counts and sums of all rows that the ends of calls have written so far.
 const BOOKED: [&str; 9] = [
     "SELECT COUNT(*) FROM usage_events",
     "SELECT CAST(COALESCE(SUM(requests), 0) AS BIGINT) FROM usage_daily",
@@ -69,7 +69,8 @@ fn end(generated: i64) -> [Step; 3] {
     [event(&last), piece("data: [DONE]\n\n"), end_of_body()]
 }
 
-/// Answers a call by the name in its message. Ends wait for permits, except that of `new`.
+/// Answers a call according to the name in its message. Each answer waits for a permit before its end, except
+/// for `new`.
 fn answer(received: &Received, permits: &Arc<Semaphore>) -> Vec<Step> {
     let permit = Step::AwaitPermit(Arc::clone(permits));
     match received.body["messages"][0]["content"].as_str().unwrap() {
@@ -120,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Checks that every word comes, and the end doesn't.
+    /// Checks that every word arrives, but the end doesn't.
     async fn assert_waits(&mut self, words: usize) {
         self.read_words(words).await;
         let all = async { while self.read().await {} };
@@ -165,7 +166,7 @@ async fn booked(scene: &Scene) -> Vec<i64> {
     all
 }
 
-/// The usage events of the gateway, by the ids of their calls.
+/// Returns the usage events of the gateway by the ids of their calls.
 async fn events(scene: &Scene) -> BTreeMap<String, (i64, i64)> {
     let text = "SELECT event_id, prompt_tokens, completion_tokens FROM usage_events WHERE source = 'gateway'";
     let rows: Vec<(String, i64, i64)> =
@@ -173,8 +174,8 @@ async fn events(scene: &Scene) -> BTreeMap<String, (i64, i64)> {
     rows.into_iter().map(|(id, prompt, completion)| (id, (prompt, completion))).collect()
 }
 
-/// Makes calls that end, and one that begins, while this table can't be written. Returns the tokens of each,
-/// and their cost in nano.
+/// Makes calls that end, and a call that begins, while this table can't be written. Returns the tokens of
+/// each call, and the cost of all calls in nano.
 async fn make_calls(scene: &Scene, permits: &Semaphore, table: &str) -> (BTreeMap<String, (i64, i64)>, i64) {
     let can_begin = !WRITTEN_AT_THE_START.contains(&table);
     let mut good = Client::begin(scene, "good").await;
@@ -207,12 +208,12 @@ async fn make_calls(scene: &Scene, permits: &Semaphore, table: &str) -> (BTreeMa
     }
     assert!(!plain.is_finished(), "{table}: a plain answer before its call is settled");
     assert_eq!(booked(scene).await, before, "{table}: something is booked");
-    // Of the new call, or of the failed one, which can't be released.
+    // The fourth reservation is that of the new call, or that of the failed call, which can't be released.
     assert_eq!(number(&scene.world, RESERVATIONS).await, 4, "{table}");
     assert_books(&scene.world).await;
 
     accept_writes(&scene.world, table).await;
-    // 9 tokens of a prompt cost 9,000 nano, each one of an answer 10,000.
+    // The 9 tokens of a prompt cost 9,000 nano, and each token of an answer costs 10,000.
     let mut tokens = BTreeMap::from([(good.call_id.clone(), (9, 3)), (left_id, (9, 2))]);
     let mut cost = 39_000 + 29_000 + 59_000;
     good.assert_ends_well().await;
@@ -261,7 +262,7 @@ fn calls_are_settled_once_the_database_takes_them(database: Database) {
             assert_eq!(events(scene).await, tokens, "{table}");
             assert_eq!(wallet(&scene.world, &scene.place.organization).await, (balance, 0), "{table}");
         }
-        // Two tables with three calls, and eight with four.
+        // Three calls for each of two tables, and four calls for each of eight tables.
         assert_eq!((tokens.len(), balance), (38, 1_000_000_000 - 2 * 127_000 - 8 * 146_000));
         let report = audit::check(&scene.world.app.billing, None).await.unwrap();
         assert!(report.drifts.is_empty(), "{:#?}", report.drifts);
@@ -279,7 +280,7 @@ fn calls_are_settled_once_the_database_takes_them(database: Database) {
     });
 }
 
-/// The lists above are whole.
+/// Calls write only the tables that are listed above.
 #[on_each_database]
 fn calls_write_no_other_table(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

@@ -45,7 +45,7 @@ fn next_tier_serves_while_the_first_is_down(database: Database) {
     });
 }
 
-/// After five failures in a row the first upstream is left alone for two seconds; then one call tries it.
+/// After five failures in a row, the first upstream gets no calls for two seconds; then one call tries it.
 #[on_each_database]
 fn upstream_that_is_down_is_left_alone(database: Database) {
     with_catalog(database, first_is_down, async |scene: &Scene| {
@@ -69,7 +69,7 @@ fn upstream_that_is_down_is_left_alone(database: Database) {
     });
 }
 
-/// The first upstream can't count several answers.
+/// Returns a catalog whose first upstream can't count several answers.
 fn two_kinds(upstream: &Upstream) -> (String, String) {
     let routes = "routes = [{ upstream = \"llamacpp\" }, { upstream = \"vllm\", tier = 1 }]";
     let table = |kind: &str| {
@@ -90,7 +90,7 @@ fn upstream_that_cannot_do_it_is_passed_over(database: Database) {
     });
 }
 
-/// Both routes lead to the same server, under two names.
+/// Returns a catalog with two routes to the same server, under two names.
 fn two_names(upstream: &Upstream) -> (String, String) {
     let url = upstream.url();
     let routes =
@@ -132,7 +132,7 @@ fn failure_that_the_request_may_cause_is_not_repeated(database: Database) {
     });
 }
 
-/// An upstream takes one call at a time, one more waits, and the next is refused.
+/// An upstream gets one call at a time; one more call waits, and the next call is refused.
 #[on_each_database]
 fn full_upstreams_refuse(database: Database) {
     with_catalog(database, two_names, async |scene: &Scene| {
@@ -151,7 +151,7 @@ fn full_upstreams_refuse(database: Database) {
     });
 }
 
-/// A retry costs as much budget as five calls add. No call added any at `b`, so that only its first ten retries
+/// A retry uses as much budget as five calls add. No call has added any at `b`, so only its first ten retries
 /// are made.
 #[on_each_database]
 fn retries_end_with_their_budget(database: Database) {
@@ -213,7 +213,7 @@ fn upstream_that_fails_its_checks_gets_no_calls(database: Database) {
     });
 }
 
-/// The first upstream has a health path, the second one is a provider.
+/// Returns a catalog whose first upstream has a health path, and whose second one is a provider.
 fn two_servers(upstream: &Upstream) -> (String, String) {
     let routes =
         "routes = [{ upstream = \"a\", model = \"m-a\" }, { upstream = \"b\", model = \"m-b\", tier = 1 }]";
@@ -226,12 +226,12 @@ fn two_servers(upstream: &Upstream) -> (String, String) {
 #[on_each_database]
 fn connection_that_the_upstream_has_closed_is_no_failure(database: Database) {
     with_catalog(database, two_servers, async |scene: &Scene| {
-        // The second request comes on the first one's connection, which ends without an answer.
+        // The second request is sent on the first request's connection, which ends without an answer.
         scene.upstream.script([good(), vec![Step::Close], good()]);
         scene.chat(&body()).bare().await;
         scene.chat(&body()).bare().await;
         assert_eq!((scene.upstream.received().len(), scene.upstream.connections()), (3, 2));
-        // A new connection that ends so is the request's own failure.
+        // If a new connection ends without an answer, the request fails.
         scene.upstream.script([vec![Step::Close]]);
         let before = scene.upstream.received().len();
         let answer = scene.chat(&body()).send().await;
@@ -244,7 +244,7 @@ fn connection_that_the_upstream_has_closed_is_no_failure(database: Database) {
     });
 }
 
-/// A check leaves a connection behind, which a call may be sent on.
+/// A check leaves a connection open, on which a call may be sent.
 #[on_each_database]
 fn connection_of_a_check_that_the_upstream_has_closed_is_no_failure(database: Database) {
     with_upstream(database, "vllm", "", async |scene: &Scene| {
@@ -256,7 +256,7 @@ fn connection_of_a_check_that_the_upstream_has_closed_is_no_failure(database: Da
     });
 }
 
-/// A listener whose queue is full: the kernel lets new connections wait.
+/// Returns a listener whose queue is full, so that the kernel lets new connections wait.
 async fn full_listener() -> (TcpSocketGuard, String) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -289,7 +289,7 @@ fn upstream_that_takes_no_connection_is_passed_over(database: Database) {
     });
 }
 
-/// Returns a catalog with an upstream that takes one call at a time, while two wait.
+/// Returns a catalog with an upstream that gets one call at a time, while two calls wait.
 fn narrow(upstream: &Upstream) -> (String, String) {
     let upstream = format!(
         "[[upstreams]]\nid = \"a\"\nkind = \"vllm\"\nurl = \"{}\"\nmax_concurrent = 1\nmax_waiting = 2\n",

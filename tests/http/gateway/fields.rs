@@ -1,4 +1,4 @@
-//! Parts of a request that upstreams get: fields, tools, media by address, and the salt of their caches.
+//! Parts of a request that upstreams get: fields, tools, media by URL, and the salts of caches.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Scene, with_catalog, with_settings, with_upstream};
 use support::upstream::{Upstream, end_of_body, event, json_answer, named_event, piece, stream_head};
 use support::{Database, on_each_database};
 
-/// A chat with these members.
+/// Returns a chat with these members.
 fn chat(more: &Value) -> Value {
     let mut body =
         json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5});
@@ -99,7 +99,7 @@ fn search_that_codex_offers_does_not_reach_a_server_of_ones_own(database: Databa
     });
 }
 
-/// A server of one image, and how often it was asked.
+/// Starts a server of one image; returns the image's URL and the number of its requests.
 async fn image_server() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("http://{}/a.png?secret=word", listener.local_addr().unwrap());
@@ -123,7 +123,8 @@ fn with_image(url: &str) -> Value {
     chat(&json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "what is it?"}, part]}]}))
 }
 
-/// Two upstreams of one server, so that a call that the first one can't take is sent to the second one.
+/// Returns a catalog with two upstreams of one server, so that a call that the first one refuses is sent to
+/// the second one.
 fn twice(keys: &'static str) -> impl Fn(&Upstream) -> (String, String) {
     move |upstream| {
         let table = |id: &str| {
@@ -141,7 +142,7 @@ fn media_are_loaded_once_and_reach_the_upstream_inline(database: Database) {
     let settings = [("TOLLKEEPER_GATEWAY__ALLOW_PRIVATE_MEDIA", "true")];
     with_settings(database, &settings, twice(""), async |scene| {
         let (url, asked) = image_server().await;
-        // Strangers load nothing.
+        // A call without a valid key doesn't load the image.
         let stranger =
             scene.world.post("/v1/chat/completions", &with_image(&url)).bearer("tk_unknown").send().await;
         assert_eq!((stranger.status, asked.load(Ordering::SeqCst)), (401, 0));
@@ -227,7 +228,7 @@ fn caches_are_kept_apart_by_organization(database: Database) {
             scene.upstream.received().iter().map(|request| request.body["cache_salt"].clone()).collect();
         let [ada, again, bob] = salts.as_slice() else { panic!("{salts:?}") };
         assert!(ada == again && ada != bob && ada.as_str().unwrap().len() == 43, "{salts:?}");
-        // The contents of the client's own cache aren't secret.
+        // Clients may see the counts of their own cache.
         assert_eq!(first["usage"]["prompt_tokens_details"]["cached_tokens"], 74);
         assert_eq!(second["usage"]["input_tokens_details"]["cached_tokens"], 74);
         let own = chat(&json!({"cache_salt": ada}));
@@ -279,7 +280,7 @@ fn cached_tokens_of_a_common_cache_are_for_the_books_only(database: Database) {
             json!({"input_tokens": 75, "cache_read_input_tokens": 0, "output_tokens": 1})
         );
         assert!(message_stream.text.contains("\"input_tokens\":75"), "{}", message_stream.text);
-        // The books know it.
+        // The usage events contain the cached tokens.
         assert_eq!(cached(scene).await, [Some(74); 4]);
     });
     with_catalog(database, tables("llamacpp", "shared_prefix_cache = true"), async |scene| {
@@ -303,7 +304,7 @@ fn tables(kind: &'static str, keys: &'static str) -> impl Fn(&Upstream) -> (Stri
     }
 }
 
-/// The cached tokens of every event.
+/// Returns the cached tokens of every event.
 async fn cached(scene: &Scene) -> Vec<Option<i64>> {
     let mut tx = scene.world.app.db.read().await.unwrap();
     let text = "SELECT cached_prompt_tokens FROM usage_events WHERE source = 'gateway' ORDER BY event_id";

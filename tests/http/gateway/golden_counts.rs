@@ -1,4 +1,4 @@
-//! Costs of calls whose counts are large, odd or missing. Sums by hand.
+//! Costs of calls whose counts are large, odd or missing. Sums are computed by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
@@ -8,7 +8,8 @@ use super::{Scene, with_catalog};
 use support::upstream::{Step, Upstream, end_of_body, event, json_answer, piece, stream_head};
 use support::{Database, on_each_database};
 
-/// `m` costs 0.000001 for a token of the prompt, a tenth of that for a cached one, and 0.000003 for one of the answer; `e` costs 0.000001.
+/// `m` costs 0.000001 per prompt token, a tenth of that per cached token, and 0.000003 per token of the
+/// answer; `e` costs 0.000001 per token.
 const MODELS: &str = r#"
 [[models]]
 id = "m"
@@ -71,7 +72,7 @@ fn answer(usage: &Value) -> Value {
     json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage})
 }
 
-/// A picture of 300 kB, whose size isn't known.
+/// Returns a message with a picture of 300 kB, whose size in pixels isn't known.
 fn picture() -> Value {
     let url = format!("data:image/png;base64,{}", "A".repeat(400_000));
     json!([{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {"url": url}}])
@@ -121,7 +122,7 @@ fn counts_above_the_reservation_are_charged(database: Database) {
     });
 }
 
-/// Clients pay for what they asked for: if a server ignores the limit, the operator pays for the rest.
+/// Clients pay for answers up to their limit: if a server ignores the limit, the operator pays for the rest.
 #[on_each_database]
 fn answer_beyond_its_limit_is_charged_up_to_it(database: Database) {
     with_models(database, "vllm", async |scene| {
@@ -141,7 +142,8 @@ fn estimates_take_no_bytes_of_pictures_for_tokens(database: Database) {
         with_models_of_chat(database, kind, async |scene| {
             let mut body = message(&picture());
             body["metadata"] = json!({"note": "x".repeat(400)});
-            // 3 for the message, 1 for its letters, 765 for a picture of unknown size: 769 x 0.000001 + 3 x 0.000003
+            // 3 for the message, 1 for its letters, and 765 for a picture of unknown size:
+            // 769 x 0.000001 + 3 x 0.000003
             scene.upstream.script([json_answer(200, &answer(&Value::Null))]);
             let plain = scene.chat(&body).send().await;
             assert_eq!(plain.status, 200, "{}", plain.text);
@@ -159,7 +161,7 @@ fn estimates_take_no_bytes_of_pictures_for_tokens(database: Database) {
     }
 }
 
-/// The same two estimates for the forms of pictures that responses and messages have.
+/// The same two estimates for pictures in the formats of responses and messages.
 #[on_each_database]
 fn estimates_of_responses_and_messages_take_no_bytes_of_pictures(database: Database) {
     with_models(database, "openai", async |scene| {
@@ -185,7 +187,8 @@ fn estimates_of_responses_and_messages_take_no_bytes_of_pictures(database: Datab
         let cuts = [vec![word("a"), word("b")], vec![started, block("a"), block("b")]];
         let calls = [("/v1/responses", response), ("/v1/messages", message)];
         for (((path, mut body), answer), cut) in calls.into_iter().zip(answers).zip(cuts) {
-            // 3 for the message, 1 for its letters, 765 for a picture of unknown size: 769 x 0.000001 + 3 x 0.000003
+            // 3 for the message, 1 for its letters, and 765 for a picture of unknown size:
+            // 769 x 0.000001 + 3 x 0.000003
             scene.upstream.script([json_answer(200, &answer)]);
             let plain = scene.call(path, &body).send().await;
             assert_eq!(plain.status, 200, "{path}: {}", plain.text);
@@ -202,7 +205,7 @@ fn estimates_of_responses_and_messages_take_no_bytes_of_pictures(database: Datab
     });
 }
 
-/// TGI has no vectors.
+/// Like `with_models`, but without embeddings, which TGI doesn't have.
 fn with_models_of_chat(database: Database, kind: &'static str, test: impl AsyncFn(&Scene)) {
     let describe = |upstream: &Upstream| {
         let url = upstream.url();
@@ -215,7 +218,8 @@ fn with_models_of_chat(database: Database, kind: &'static str, test: impl AsyncF
     with_catalog(database, describe, test);
 }
 
-/// Each usage with the tokens that are charged, and whether they are estimated: `hi` has 1 and its message 3, `Hello there` 3.
+/// Returns each `usage` object with the charged tokens, and whether they are estimated. The estimate is 1
+/// token for `hi`, 3 for its message, and 3 for `Hello there`.
 fn odd_usages() -> Vec<(Value, (i64, i64, bool))> {
     let of =
         |prompt: Value, completion: Value| json!({"prompt_tokens": prompt, "completion_tokens": completion});

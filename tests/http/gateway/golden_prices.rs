@@ -1,5 +1,5 @@
-//! Forty calls with the usages that eight providers and servers publish, each with its price. Sums by hand, in millionths of the
-//! currency.
+//! Forty calls with `usage` objects that eight providers and servers document, each with its price. Sums are
+//! computed by hand, in millionths of the currency.
 
 mod anthropic;
 mod openai;
@@ -13,10 +13,12 @@ use super::{Scene, with_catalog};
 use support::Database;
 use support::upstream::{Step, Upstream, end_of_body, event, json_answer, stream, stream_head};
 
-/// In millionths, a token of the prompt costs 2, one from a cache 0.2, one that is written to a cache 2.5, or 4 for an hour, one of
-/// audio 40, one of an image 3; a token of the answer 8, one of reasoning 10, one of audio 80; a call 50, and a search 10,000.
+/// Prices in millionths: a prompt token costs 2, a token read from a cache 0.2, a token written to a cache
+/// 2.5, or 4 for an hour, an audio token of the prompt 40, and an image token 3; an answer token costs 8, a
+/// reasoning token 10, and an audio token of the answer 80; a call costs 50, and a search 10,000.
 ///
-/// Flex costs half for each token. Priority costs twice as much for prompt, cache, answer and reasoning, and has no price for others.
+/// Flex costs half as much per token. Priority costs twice as much for prompt, cache, answer and reasoning,
+/// and has no other prices.
 const MODELS: &str = r#"
 [[models]]
 id = "m"
@@ -60,18 +62,18 @@ struct Golden {
     path: &'static str,
     is_stream: bool,
     answer: Vec<Step>,
-    /// Tokens of the prompt and of the answer.
+    /// The tokens of the prompt and of the answer.
     tokens: (i64, i64),
     price: &'static str,
 }
 
 impl Golden {
-    /// A chat that isn't streamed.
+    /// Returns a chat that isn't streamed.
     fn chat(about: &'static str, usage: &Value, tokens: (i64, i64), price: &'static str) -> Self {
         Self::chat_of_tier(about, usage, &Value::Null, tokens, price)
     }
 
-    /// A chat that isn't streamed, whose answer names a tier.
+    /// Returns a chat that isn't streamed, and whose answer contains a tier.
     fn chat_of_tier(
         about: &'static str,
         usage: &Value,
@@ -86,13 +88,13 @@ impl Golden {
         Self { about, path: "/v1/chat/completions", is_stream: false, answer, tokens, price }
     }
 
-    /// A chat that is streamed in these chunks.
+    /// Returns a chat that is streamed in these chunks.
     fn chunks(about: &'static str, chunks: &[Value], tokens: (i64, i64), price: &'static str) -> Self {
         let answer = stream(chunks);
         Self { about, path: "/v1/chat/completions", is_stream: true, answer, tokens, price }
     }
 
-    /// A response or a message that isn't streamed.
+    /// Returns a response or a message that isn't streamed.
     fn plain(
         about: &'static str,
         path: &'static str,
@@ -103,7 +105,7 @@ impl Golden {
         Self { about, path, is_stream: false, answer: json_answer(200, answer), tokens, price }
     }
 
-    /// A response or a message that is streamed in these events.
+    /// Returns a response or a message that is streamed in these events.
     fn events(
         about: &'static str,
         path: &'static str,
@@ -118,7 +120,7 @@ impl Golden {
     }
 }
 
-/// A chunk with text, and more members.
+/// Returns a chunk with text and more members.
 fn text_chunk(more: &Value) -> Value {
     let mut chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
         "choices": [{"index": 0, "delta": {"content": "Blue."}, "finish_reason": null}]});
@@ -126,19 +128,19 @@ fn text_chunk(more: &Value) -> Value {
     chunk
 }
 
-/// A chunk with the finish reason, and more members.
+/// Returns a chunk with the finish reason and more members.
 fn last_chunk(more: &Value) -> Value {
     let mut chunk = text_chunk(more);
     chunk["choices"] = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
     chunk
 }
 
-/// A chunk with a usage alone.
+/// Returns a chunk with only a `usage` object.
 fn usage_chunk(usage: &Value) -> Value {
     json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [], "usage": usage})
 }
 
-/// Makes these calls on each database at an upstream of this kind.
+/// Makes these calls on a database, with an upstream of this kind.
 fn check(database: Database, kind: &'static str, calls: fn() -> Vec<Golden>) {
     let describe = |upstream: &Upstream| {
         let url = upstream.url();

@@ -1,4 +1,4 @@
-//! Headers in both directions: lists of everything that passes.
+//! Headers in both directions: complete lists of the headers that are passed on.
 
 use serde_json::json;
 

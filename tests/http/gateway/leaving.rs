@@ -1,4 +1,4 @@
-//! The cost of leaving: the upstream's work until then, by its own count
+//! The cost of a call whose client disconnects: the upstream's work until then, by the upstream's own count
 //! (docs/contract/gateway.md#what-a-call-costs).
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn named(data: &Value) -> Step {
     named_event(data["type"].as_str().unwrap(), data)
 }
 
-/// Prompt, completion and cached tokens, 1 for an estimate, and the price in picos, of the only event.
+/// Returns prompt, completion and cached tokens of the only event, 1 for an estimate, and the price in pico.
 async fn recorded(scene: &Scene) -> (i64, i64, Option<i64>, i64, i64) {
     let mut tx = scene.world.app.db.read().await.unwrap();
     let tokens = "SELECT prompt_tokens, completion_tokens, cached_prompt_tokens FROM usage_events \
@@ -46,7 +46,7 @@ async fn metrics(scene: &Scene) -> String {
     call.bearer(scene.world.app.api.service_token.expose()).send().await.text
 }
 
-/// Lets a client leave a stream after its first piece. The upstream goes on once it has left.
+/// Disconnects a client from a stream after the first piece. The upstream continues once the client has left.
 async fn leave(scene: &Scene, path: &str, body: &Value, first: Vec<Step>, rest: Vec<Step>) {
     let gate = Arc::new(Semaphore::new(0));
     let mut steps = vec![stream_head()];
@@ -65,7 +65,7 @@ fn delta(text: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {"content": text}}]})
 }
 
-/// A chat's end, with 2,000 tokens that no text has shown.
+/// Returns the end of a chat, whose usage includes 2,000 tokens without text.
 fn end_of_chat() -> Vec<Step> {
     let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 2_005}});
@@ -131,7 +131,7 @@ fn upstream_that_counts_is_stopped_at_its_next_count(database: Database) {
     });
 }
 
-/// Lets a client leave a call once its upstream has it, and before the answer has begun.
+/// Disconnects a client after its call has reached the upstream, and before the answer begins.
 async fn leave_early(scene: &Scene, body: &Value, steps: Vec<Step>) {
     let gate = Arc::new(Semaphore::new(0));
     let mut script = vec![Step::AwaitPermit(Arc::clone(&gate))];
@@ -153,7 +153,8 @@ fn prompt_and_hidden_reasoning_are_counted_by_events_that_nobody_waits_for(datab
     with_upstream(database, "vllm", "", async |scene| {
         let role = json!({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}],
             "usage": {"prompt_tokens": 4_000, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 3_000}}});
-        // Before the first text a model may have reasoned for long, so the next count is awaited.
+        // Before its first text, a model may have reasoned for a long time, so the gateway waits for the next
+        // count.
         let mut first = delta("four");
         first["usage"] = json!({"prompt_tokens": 4_000, "completion_tokens": 373});
         leave_early(scene, &chat(), vec![stream_head(), event(&role), event(&first), Step::AwaitClose]).await;
@@ -163,7 +164,8 @@ fn prompt_and_hidden_reasoning_are_counted_by_events_that_nobody_waits_for(datab
     });
 }
 
-/// Events that had arrived when the client was found to have left were generated, even if no one had read them.
+/// Events that had arrived when the gateway noticed the disconnection are counted, even if no one had read
+/// them.
 #[on_each_database]
 fn events_that_have_arrived_are_counted(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -203,8 +205,8 @@ fn upstream_that_fails_without_a_client_costs_nothing_and_no_other_is_asked(data
     });
 }
 
-/// With `cancel` the upstream is stopped at once; it has the prompt, which is estimated: three tokens for the
-/// message, and one for its two letters.
+/// With `cancel` the upstream is stopped immediately. It already has the prompt, whose tokens are estimated:
+/// three for the message, and one for its two letters.
 #[on_each_database]
 fn call_that_is_cancelled_before_its_first_event_costs_an_estimate_of_its_prompt(database: Database) {
     with_upstream(database, "vllm", "on_disconnect = \"cancel\"", async |scene| {
@@ -261,7 +263,8 @@ fn call_that_is_left_while_it_waits_for_a_place_costs_nothing(database: Database
     });
 }
 
-/// A prompt with a document may have more tokens than were reserved. They are charged, up to the context of 5,000.
+/// A prompt with a document may have more tokens than were reserved. They are charged up to the context of
+/// 5,000.
 #[on_each_database]
 fn count_above_the_reservation_is_charged_up_to_the_context(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -281,7 +284,8 @@ fn count_above_the_reservation_is_charged_up_to_the_context(database: Database) 
     });
 }
 
-/// Vectors of 65 MiB can't be passed on. The upstream has made them, so they are charged, and the error explains it.
+/// Embeddings of 65 MiB can't be passed on. They are charged, because the upstream has computed them, and the
+/// error explains that.
 #[on_each_database]
 fn answer_that_is_too_large_is_charged(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -300,7 +304,7 @@ fn answer_that_is_too_large_is_charged(database: Database) {
             assert!(answer.text.contains("more than 64 MiB"), "{}", answer.text);
         }
         scene.assert_settled().await;
-        // Without a usage: eight digits.
+        // Without a `usage` object, the tokens of eight digits are estimated.
         assert_eq!(scene.used().await, [(70, 0), (5, 0)]);
     });
 }

@@ -1,4 +1,4 @@
-//! A real llama.cpp behind the gateway: its own counts against ours.
+//! A real llama.cpp behind the gateway: its counts are compared with those of the gateway.
 
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
@@ -10,7 +10,7 @@ use support::chance::{Chance, first_seed};
 use support::llamacpp::LlamaCpp;
 use support::{Database, on_each_database};
 
-/// Runs a test on each database with one llama.cpp, whose model `tiny` has this many layers.
+/// Runs a test on a database with one llama.cpp server, whose model `tiny` has this many layers.
 fn with_llamacpp(database: Database, layers: u32, test: impl AsyncFn(&Scene, &LlamaCpp)) {
     let Some(engine) = LlamaCpp::start(layers, "llama.cpp behind the gateway") else { return };
     let routes = "routes = [{ upstream = \"engine\", model = \"tiny\" }]".to_owned();
@@ -22,8 +22,8 @@ fn with_llamacpp(database: Database, layers: u32, test: impl AsyncFn(&Scene, &Ll
     with_catalog(database, |_| (routes.clone(), upstream.clone()), async |scene| test(scene, &engine).await);
 }
 
-/// A chat of 23 tokens whose answer is always the same, with fields that the gateway doesn't know. Without
-/// its cache, llama.cpp counts the same each time.
+/// Returns a chat of 23 tokens whose answer is always the same, with fields that the gateway doesn't know.
+/// Without its cache, llama.cpp returns the same counts each time.
 fn body(more: &Value) -> Value {
     let mut body = json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi there"}],
         "max_tokens": 16, "temperature": 0, "cache_prompt": false});
@@ -31,7 +31,7 @@ fn body(more: &Value) -> Value {
     body
 }
 
-/// Returns the events of a stream that ends well.
+/// Returns the events of a complete stream.
 fn events(text: &str) -> Vec<Value> {
     let mut events: Vec<_> = text.split_terminator("\n\n").collect();
     assert_eq!(events.pop(), Some("data: [DONE]"), "{text}");
@@ -43,7 +43,7 @@ fn text_of(events: &[Value]) -> String {
     events.iter().filter_map(|event| event.pointer("/choices/0/delta/content")?.as_str()).collect()
 }
 
-/// Returns the price of all calls.
+/// Returns the billing summary, which contains the price of all calls.
 async fn price(scene: &Scene) -> String {
     let path = format!("{}/billing/summary", scene.place.organization_path());
     scene.world.get(&path).bearer(&scene.ada.access_token).data().await.to_string()
@@ -135,7 +135,7 @@ fn every_operation_of_llamacpp_is_counted_as_it_counts(database: Database) {
             assert!(!stream.text.contains("tiny"), "{}", stream.text);
             assert_eq!(engine.generated() - before, 32);
             assert_eq!(scene.used().await[known..], [(prompt_tokens, 16); 2], "{path}");
-            // A client that leaves is charged for the tokens that arrived.
+            // A client that disconnects is charged for the tokens that arrived.
             let open = scene.call(path, &body).open().await;
             read_events(open.into_body(), 8).await;
             scene.assert_settled().await;
@@ -237,7 +237,7 @@ fn refusals_of_llamacpp_keep_its_words_and_cost_nothing(database: Database) {
     });
 }
 
-/// Reads this many events of a stream, or all if it has fewer. Then the client leaves.
+/// Reads this many events of a stream, or all if it has fewer; then disconnects.
 async fn read_events(mut stream: Body, count: usize) -> String {
     let mut text = String::new();
     while text.matches("\n\n").count() < count {
@@ -262,18 +262,18 @@ fn client_that_leaves_stops_llamacpp(database: Database) {
     });
 }
 
-/// Clients leave after a random number of events. They never pay for more than was generated, and for little
-/// less: only for what arrived after they had left.
+/// Clients disconnect after a random number of events. They never pay for more tokens than were generated,
+/// and all tokens that arrived before they disconnected are charged.
 #[on_each_database]
 fn random_disconnects_are_charged_by_what_llamacpp_generated(database: Database) {
     const STREAMS: usize = 60;
     with_llamacpp(database, 8, async |scene, engine| {
         let before = engine.generated();
         let mut chance = Chance::new(first_seed());
-        // Clients that would read more than the 203 events of a whole answer stay to its end.
+        // Clients that would read more than the 203 events of a whole answer stay until its end.
         let counts: Vec<_> = (0..STREAMS).map(|_| 1 + chance.below(220)).collect();
         let streams = futures_util::stream::iter(counts).map(async |count| {
-            // With the cache most of the prompt isn't read again, but it is charged nevertheless.
+            // With the cache, most of the prompt isn't read again, but it is still charged.
             let more = json!({"stream": true, "max_tokens": 200, "temperature": 1, "seed": count,
                 "cache_prompt": true});
             let answer = scene.chat(&body(&more)).open().await;

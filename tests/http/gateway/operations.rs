@@ -8,7 +8,8 @@ use super::{Scene, with_catalog, with_upstream};
 use support::upstream::{Step, end_of_body, event, json_answer, named_event, piece, stream_head};
 use support::{Database, on_each_database};
 
-/// Tokens of the prompt and the answer, cached ones, 1 for an estimate, the price in picos, of the only event.
+/// Returns the tokens of prompt and answer of the only event, its cached tokens, 1 for an estimate, and the
+/// price in pico.
 async fn recorded(scene: &Scene) -> (i64, i64, Option<i64>, i64, i64) {
     let mut tx = scene.world.app.db.read().await.unwrap();
     let columns = "SELECT prompt_tokens, completion_tokens, cached_prompt_tokens, estimated FROM usage_events \
@@ -19,7 +20,7 @@ async fn recorded(scene: &Scene) -> (i64, i64, Option<i64>, i64, i64) {
     (prompt, completion, cached, estimated, price)
 }
 
-/// Returns the events of a stream, each as its JSON.
+/// Returns the JSON of each event of a stream.
 fn events(text: &str) -> Vec<Value> {
     let data = |event: &str| event.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
     text.split_terminator("\n\n").map(|event| serde_json::from_str(&data(event).unwrap()).unwrap()).collect()
@@ -102,7 +103,7 @@ fn embeddings_are_charged_for_their_inputs(database: Database) {
         // 7 × 0.0000001
         assert_eq!(recorded(scene).await, (7, 0, None, 0, 700_000));
 
-        // Each operation has its kind of model, and its permission.
+        // Each operation has its own kind of model and its own permission.
         for (path, model) in [("/v1/embeddings", "chat-1"), ("/v1/responses", "embed-1")] {
             let refused = scene.call(path, &json!({"model": model, "input": "a"})).send().await;
             assert_eq!((refused.status, refused.code().as_str()), (404, "model_not_found"), "{path}");
@@ -249,7 +250,7 @@ fn message_that_is_cut_ends_with_an_error_event(database: Database) {
             answer.text
         );
         assert!(!answer.text.contains("message_stop"));
-        // 5 and 4 of the prompt, one event: 0.000005 + 0.000002 + 0.00001
+        // 5 uncached and 4 cached tokens of the prompt, and one event: 0.000005 + 0.000002 + 0.00001
         assert_eq!(recorded(scene).await, (9, 1, Some(4), 1, 17_000_000));
     });
 }

@@ -1,4 +1,4 @@
-//! The database goes away while a stream ends: the last event waits until the call is settled.
+//! The database stops while a stream ends: the last event waits until the call is settled.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn end_of_a_stream_waits_for_the_database(_: Database) {
         let first = stream.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(!first.ends_with(b"[DONE]\n\n"));
         cluster.stop();
-        // The upstream ends its stream meanwhile, and the client gets no end of it.
+        // Meanwhile the upstream ends its stream, but the client doesn't get the end.
         let silence = tokio::time::timeout(Duration::from_millis(3_500), stream.frame()).await;
         assert!(silence.is_err(), "{silence:?}");
         cluster.start();

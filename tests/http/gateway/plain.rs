@@ -25,7 +25,7 @@ fn answer(usage: Option<Value>) -> Value {
     answer
 }
 
-/// The cached tokens of the only event, 1 if it is an estimate, and its price in picos.
+/// Returns the cached tokens of the only event, 1 if it is an estimate, and its price in pico.
 async fn recorded(scene: &Scene) -> (Option<i64>, i64, i64) {
     let mut tx = scene.world.app.db.read().await.unwrap();
     let text =

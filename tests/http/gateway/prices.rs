@@ -1,4 +1,5 @@
-//! The price of a call, and the amount reserved for it. Sums by hand, in millionths of the currency.
+//! The price of a call, and the amount reserved for it. Sums are computed by hand, in millionths of the
+//! currency.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,9 +16,10 @@ use support::books::wallet;
 use support::upstream::{Step, Upstream, end_of_body, event, json_answer, piece, stream, stream_head};
 use support::{Database, on_each_database};
 
-/// In millionths, at `m` a token of the prompt costs 1, one from a cache 0.1, one of an image 2, one of the answer 3 and one of
-/// reasoning 5; above 200 tokens of the prompt twice as much; as flex half of it; from 13:00 to 14:00 four times as much; and from 16:00
-/// on a hundred times as much. At `s` nothing but a search has a price, 1,000. At `e` a token costs 1, and one of an image 2.
+/// Prices in millionths. For `m`, a prompt token costs 1, a token from a cache 0.1, an image token 2, a token
+/// of the answer 3, and a reasoning token 5; above 200 prompt tokens, twice as much; as flex, half as much;
+/// from 13:00 to 14:00, four times as much; and from 16:00 on, a hundred times as much. For `s`, only a
+/// search has a price, 1,000. For `e`, a token costs 1, and an image token 2.
 const MODELS: &str = r#"
 [[models]]
 id = "m"
@@ -114,7 +116,7 @@ async fn price_of(scene: &Scene, more: &Value, usage: &Value, tier: &Value) -> S
     last(scene).await.0
 }
 
-/// Moves the clock to this instant.
+/// Moves the clock to this time.
 fn go_to(scene: &Scene, text: &str) {
     let ms = Time::parse(text).unwrap().unix_ms() - scene.world.clock.now().unix_ms();
     scene.world.clock.advance_ms(ms);
@@ -137,12 +139,12 @@ async fn begin(scene: &Scene) -> Body {
 fn long_prompt_has_the_dearer_price_as_a_whole(database: Database) {
     with_models(database, "openai", &[], async |scene| {
         let (none, null) = (json!({}), Value::Null);
-        // 50 x 1 + 150 x 0.1 + 10 x 3: 200 aren't above 200.
+        // 50 x 1 + 150 x 0.1 + 10 x 3: 200 tokens aren't above 200.
         assert_eq!(price_of(scene, &none, &usage(200, 10, 150), &null).await, "0.000095");
         // 51 x 2 + 150 x 0.2 + 10 x 6
         assert_eq!(price_of(scene, &none, &usage(201, 10, 150), &null).await, "0.000192");
-        // Tokens from a cache are counted in addition to the others in a message: 100 x 1 + 100 x 0.1 + 10 x 3, and
-        // 100 x 2 + 101 x 0.2 + 10 x 6.
+        // Tokens from a cache are counted in addition to the others in a message:
+        // 100 x 1 + 100 x 0.1 + 10 x 3, and 100 x 2 + 101 x 0.2 + 10 x 6.
         for (cached, price) in [(100, "0.00014"), (101, "0.0002802")] {
             let message = json!({"type": "message", "stop_reason": "end_turn", "content": [{"type": "text", "text": "a"}],
                 "usage": {"input_tokens": 100, "cache_read_input_tokens": cached, "output_tokens": 10}});
@@ -162,9 +164,9 @@ fn tier_of_the_answer_decides(database: Database) {
         assert_eq!(price_of(scene, &flex, &used, &json!("default")).await, "0.00013");
         assert_eq!(price_of(scene, &flex, &used, &Value::Null).await, "0.00013");
         assert_eq!(price_of(scene, &none, &used, &json!("flex")).await, "0.000065");
-        // A tier comes before a long prompt: 300 x 0.5 + 10 x 1.5.
+        // A tier takes precedence over a long prompt: 300 x 0.5 + 10 x 1.5.
         assert_eq!(price_of(scene, &flex, &usage(300, 10, 0), &json!("flex")).await, "0.000165");
-        // A tier without a price has the other prices: 300 x 2 + 10 x 6.
+        // For a tier without prices, the other prices apply: 300 x 2 + 10 x 6.
         assert_eq!(price_of(scene, &none, &usage(300, 10, 0), &json!("priority")).await, "0.00066");
         for (tiers, price) in [(["flex", "default"], "0.00013"), (["auto", "flex"], "0.000065")] {
             let chunks = [
@@ -179,7 +181,7 @@ fn tier_of_the_answer_decides(database: Database) {
     });
 }
 
-/// The hour and the price are those of the admission, however long the call takes.
+/// The hour and the version of a price are those at the admission, regardless of how long the call takes.
 #[on_each_database]
 fn admission_decides_about_hours_and_versions(database: Database) {
     with_models(database, "openai", &[], async |scene| {
@@ -225,9 +227,11 @@ fn parts_that_do_not_fit_cost_what_they_are_a_part_of(database: Database) {
         };
         // 60 x 1 + 30 x 0.1 + 10 x 2 + 10 x 3
         assert_eq!(price_of(scene, &none, &pictures(30, 10), &null).await, "0.000113");
-        // Of 50 tokens of an image 40 are from the cache, which leaves no room for all: 10 x 1 + 90 x 0.1 + 10 x 3.
+        // Only 10 prompt tokens aren't from the cache, so the 50 image tokens aren't priced separately:
+        // 10 x 1 + 90 x 0.1 + 10 x 3.
         assert_eq!(price_of(scene, &none, &pictures(90, 50), &null).await, "0.000049");
-        // An answer is charged up to its limit, and more reasoning than that isn't one: 10 x 1 + 100 x 3.
+        // An answer is charged up to its limit. Reasoning above the limit isn't priced separately:
+        // 10 x 1 + 100 x 3.
         let mut long = usage(10, 5_000, 0);
         long["completion_tokens_details"] = json!({"reasoning_tokens": 4_000});
         assert_eq!(price_of(scene, &json!({"max_tokens": 100}), &long, &null).await, "0.00031");
@@ -237,7 +241,7 @@ fn parts_that_do_not_fit_cost_what_they_are_a_part_of(database: Database) {
     });
 }
 
-/// Vectors have no cache that has a price, and no answer.
+/// Embeddings have no answer, and no price for cached tokens.
 #[on_each_database]
 fn embeddings_have_the_parts_that_they_can_have(database: Database) {
     with_models(database, "vllm", &[], async |scene| {
@@ -252,7 +256,7 @@ fn embeddings_have_the_parts_that_they_can_have(database: Database) {
     });
 }
 
-/// A stalled gateway, whose call was charged by its progress: that knows neither parts nor a tier.
+/// A gateway stalls, so its call is charged by its progress, which contains neither parts nor a tier.
 #[on_each_database]
 fn rest_of_a_call_is_charged_by_its_parts_and_its_tier(database: Database) {
     with_models(database, "vllm", &[LIFETIME], async |scene| {
@@ -266,9 +270,10 @@ fn rest_of_a_call_is_charged_by_its_parts_and_its_tier(database: Database) {
         split["completion_tokens_details"] = json!({"reasoning_tokens": 5});
         let stop = json!("stop");
         let ends = [
-            // 5 x 1 + 4 x 0.1 + 5 x 5 + 4 x 3 = 42.4; 4 tokens turn out to be from the cache, and 5 to be reasoning.
+            // 5 x 1 + 4 x 0.1 + 5 x 5 + 4 x 3 = 42.4:
+            // 4 tokens turn out to be from the cache, and 5 to be reasoning.
             (chunk(&stop, &json!({"usage": split})), 42_400, vec![(0, 9, 2), (2, 4, 7), (2, -4, 0)]),
-            // 9 x 0.5 + 9 x 1.5 = 18; all that was charged is taken back.
+            // 9 x 0.5 + 9 x 1.5 = 18; the earlier charge is taken back.
             (
                 chunk(&stop, &json!({"usage": usage(9, 9, 0), "service_tier": "flex"})),
                 18_000,
@@ -362,12 +367,12 @@ fn seconds_of_audio_are_reserved_and_charged(database: Database) {
                 json!({"type": "input_audio", "input_audio": {"data": "A".repeat(length), "format": "mp3"}});
             json!({"messages": [{"role": "user", "content": [part]}]})
         };
-        // A second costs 200,000 nano. A body of 40,100 to 42,600 characters holds 30,000 to 32,000 bytes of audio:
-        // at 4,000 bytes per second 7 seconds, and one more for a second that has begun.
+        // A second costs 200,000 nano. A body of 40,100 to 42,600 characters contains 30,000 to 32,000 bytes
+        // of audio: at 4,000 bytes per second 7 seconds, and one more for a second that has begun.
         for (more, answer, reserved, price) in [
             (audio(40_000), counted(json!(7.2)), 1_600_000, "0.0016"),
             (audio(40), counted(json!(1)), 200_000, "0.0002"),
-            // More than was reserved.
+            // The answer reports more than was reserved.
             (audio(40), counted(json!(3)), 200_000, "0.0006"),
             (json!({}), counted(json!({})), 0, "0"),
         ] {

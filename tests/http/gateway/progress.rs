@@ -1,4 +1,4 @@
-//! The progress of calls, which is written while they go on
+//! The progress of calls, which is written while they run
 //! (docs/contract/gateway.md#what-a-killed-server-costs).
 
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use support::upstream::{Step, Upstream, end_of_body, event, piece, stream_head};
 use support::world::{ALLOW_FSYNC_OFF, Folder, World, runtime};
 use support::{Database, on_each_database, on_postgres};
 
-/// Calls live four seconds, so each is extended every second.
+/// The reservations of calls last four seconds, so each is extended every second.
 pub const LIFETIME: (&str, &str) = ("TOLLKEEPER_BILLING__GATEWAY_RESERVATION_SECONDS", "4");
 
 fn with_short_lifetime(database: Database, kind: &str, test: impl AsyncFn(&Scene)) {
@@ -66,7 +66,7 @@ pub async fn rest(mut stream: Body) -> String {
     text
 }
 
-/// Waits until a query finds this number.
+/// Waits until a query returns this number.
 pub async fn until(scene: &Scene, text: &str, due: i64) {
     for _ in 0..400 {
         if number(&scene.world, text).await == due {
@@ -85,7 +85,7 @@ pub async fn events(scene: &Scene) -> Vec<(i64, i64, i64)> {
         "SELECT LENGTH(event_id), prompt_tokens, completion_tokens FROM usage_events ORDER BY event_id";
     let rows: Vec<(i64, i64, i64)> =
         sql(text).all(&mut scene.world.app.db.read().await.unwrap()).await.unwrap();
-    // An id has 31 characters, and `.2` follows that of a rest.
+    // An id has 31 characters. The id of the rest of a call has `.2` in addition.
     rows.into_iter().map(|(length, prompt, completion)| (length - 31, prompt, completion)).collect()
 }
 
@@ -101,7 +101,7 @@ fn progress_is_written_while_a_stream_goes_on(database: Database) {
         assert_eq!(number(&scene.world, LIVES_MS).await, 4_000);
         assert_eq!(number(&scene.world, WRITTEN).await, -1);
         until(scene, WRITTEN, 2).await;
-        // Without more text the reservation goes on too.
+        // The reservation is also extended without more text.
         scene.world.clock.advance_ms(3_000);
         until(scene, LIVES_MS, 7_000).await;
         until(scene, WRITTEN, 7).await;
@@ -132,7 +132,7 @@ fn call_without_an_event_yet_is_extended_and_costs_nothing(database: Database) {
     });
 }
 
-/// A stalled gateway: its call was taken for an interrupted one, and goes on.
+/// A gateway stalls: its call is treated as interrupted, but continues.
 #[on_each_database]
 fn rest_is_charged_after_the_progress_was(database: Database) {
     with_short_lifetime(database, "vllm", async |scene| {
@@ -144,7 +144,7 @@ fn rest_is_charged_after_the_progress_was(database: Database) {
         until(scene, WRITTEN, 2).await;
         scene.world.clock.advance_ms(4_000);
         assert_eq!(expire_due(&scene.world.app.billing).await.unwrap(), 1);
-        // 9 x 1,000 and 2 x 10,000 nano; of the rest, 7 x 10,000.
+        // 9 x 1,000 and 2 x 10,000 nano; the rest costs 7 x 10,000.
         assert_eq!(wallet(&scene.world, &scene.place.organization).await, (-29_000, 0));
         assert!(rest(stream).await.ends_with("data: [DONE]\n\n"));
         assert_eq!(events(scene).await, [(0, 9, 2), (2, 0, 7)]);
@@ -189,7 +189,8 @@ fn estimated_progress_is_charged_and_corrected(database: Database) {
         scene.world.clock.advance_ms(4_000);
         assert_eq!(expire_due(&scene.world.app.billing).await.unwrap(), 1);
         assert!(rest(stream).await.ends_with("data: [DONE]\n\n"));
-        // The message was estimated at 4 tokens: 6 are missing, and 32 of the answer are taken back.
+        // The message was estimated at 4 tokens: 6 tokens are added, and 32 tokens of the answer are taken
+        // back.
         assert_eq!(events(scene).await, [(0, 4, 92), (2, 6, 0), (2, 0, -32)]);
         // 10 x 1,000 and 60 x 10,000 nano.
         assert_eq!(wallet(&scene.world, &scene.place.organization).await, (-610_000, 0));
@@ -224,7 +225,7 @@ fn extension_is_tried_until_the_database_is_back(_: Database) {
         let mut stream = begin(&scene).await;
         until(&scene, WRITTEN, 1).await;
         cluster.stop();
-        // The stream goes on meanwhile.
+        // Meanwhile, the stream continues.
         let mut text = String::new();
         while text.matches("\n\n").count() < 2 {
             let frame = tokio::time::timeout(Duration::from_secs(3), stream.frame()).await.unwrap();

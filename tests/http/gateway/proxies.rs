@@ -24,7 +24,7 @@ struct Scene {
     _proxy: Proxy,
     front: SocketAddr,
     server: Server,
-    /// A key that this machine may use only.
+    /// A key that only this machine may use.
     key: String,
     upstream: Upstream,
     runtime: Runtime,
@@ -46,7 +46,7 @@ fn nginx(folder: &Folder, text: &str, front: SocketAddr) -> Proxy {
     Proxy::nginx(&folder.0, text, front)
 }
 
-/// Starts a Caddy without its admin interface.
+/// Starts Caddy without its admin interface.
 fn caddy(folder: &Folder, text: &str, front: SocketAddr) -> Proxy {
     let file = folder.0.join("Caddyfile");
     std::fs::write(&file, format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}\n")).unwrap();
@@ -79,7 +79,7 @@ impl Scene {
         Self { _proxy: proxy, front, server, key, upstream, runtime, _folder: folder }
     }
 
-    /// Builds a call through the proxy, by a client that claims to be elsewhere.
+    /// Builds a call through the proxy, by a client that claims another address.
     fn chat(&self, text: &str, is_stream: bool) -> Wire {
         let body = json!({"model": "chat-1", "stream": is_stream,
             "messages": [{"role": "user", "content": text}]});
@@ -98,7 +98,7 @@ impl Scene {
     }
 }
 
-/// The event with the token of this number.
+/// Returns the event with the token of this number.
 fn word(generated: i64) -> Step {
     event(&json!({
         "choices": [{"index": 0, "delta": {"content": generated.to_string()}, "finish_reason": null}],
@@ -118,7 +118,8 @@ fn next_event(stream: &mut BufReader<TcpStream>) -> String {
     }
 }
 
-/// The upstream makes an event only when the client has the one before.
+/// Checks that each event is passed on immediately: the upstream sends an event only after the client has
+/// read the previous one.
 fn each_event_passes_at_once(scene: &Scene) {
     let seen = Arc::new(Semaphore::new(0));
     let mut steps = vec![stream_head()];

@@ -1,4 +1,4 @@
-//! Many calls at once, whose upstreams and clients do anything at any time: each is settled exactly once.
+//! Many simultaneous calls, whose upstreams and clients behave randomly: each call is settled exactly once.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ enum End {
     Stall,
 }
 
-/// The story of one call.
+/// The course of one call.
 #[derive(Clone, Debug)]
 struct Plan {
     is_stream: bool,
@@ -39,7 +39,7 @@ struct Plan {
     end: End,
     /// Pauses between words, in milliseconds.
     pause_ms: usize,
-    /// After how many events the client leaves; 0: before the answer has begun.
+    /// The number of events after which the client disconnects; 0 is before the answer has begun.
     leaves_after: Option<usize>,
 }
 
@@ -115,7 +115,7 @@ impl Plan {
 struct Seen {
     call_id: Option<String>,
     text: String,
-    /// The client stayed to the end.
+    /// `true` if the client stayed until the end.
     is_whole: bool,
 }
 
@@ -175,7 +175,7 @@ fn every_call_is_settled_once(database: Database) {
             for ((number, plan), seen) in plans.iter().zip(&seen) {
                 let shown = format!("{number}: {plan:?} {seen:?}");
                 let Some(id) = &seen.call_id else {
-                    // Refused, failed, or left before its beginning.
+                    // The call was refused, failed, or its client left before the answer began.
                     counts[0] += 1;
                     continue;
                 };
@@ -183,7 +183,7 @@ fn every_call_is_settled_once(database: Database) {
                     events.remove(id).unwrap_or_else(|| panic!("{shown}: not counted"));
                 let sent = i64::try_from(plan.words).unwrap();
                 if !plan.is_stream && plan.end == End::NoLastEvent {
-                    // An answer that isn't an object passes, and is estimated.
+                    // An answer that isn't an object is passed on, and its tokens are estimated.
                     assert_eq!(completion, 1, "{shown}");
                     counts[1] += 1;
                     continue;
@@ -203,8 +203,8 @@ fn every_call_is_settled_once(database: Database) {
                 }
                 counts[2] += 1;
             }
-            // The remaining events belong to calls whose clients had left before the answer began: it was
-            // generated all the same.
+            // The remaining events belong to calls whose clients had left before the answer began: the answer
+            // was generated anyway.
             let left = plans.iter().filter(|(_, plan)| plan.leaves_after == Some(0)).count();
             assert!(events.len() <= left, "{events:?}");
             assert!(counts.iter().all(|count| *count > 5), "{counts:?}");

@@ -1,5 +1,5 @@
-//! Answers of real servers that differ from a reasonable guess: counts, errors, limits and silences. Sources
-//! are in docs/contract/gateway.md and `tests/servers`.
+//! Unexpected answers of real servers: counts, errors, limits and pauses. Their sources are in
+//! docs/contract/gateway.md and `tests/servers`.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn refusal_as_the_first_event_is_the_status_that_it_names(database: Database) {
     });
 }
 
-/// Agents shorten their history by this code.
+/// Agents shorten their history when they get this code.
 #[on_each_database]
 fn prompt_that_is_too_long_keeps_its_code(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -92,7 +92,7 @@ fn prompt_that_is_too_long_keeps_its_code(database: Database) {
             let expected = (400, json!("context_length_exceeded"), json!("input_tokens"), json!(message));
             assert_eq!(error_of(&answer), expected, "{}", answer.text);
         }
-        // In the middle of a stream.
+        // The same error in the middle of a stream.
         let text = play(scene, vec![stream_head(), event(&word("a")), event(&error), end_of_body()]).await;
         assert!(text.contains("\"code\":\"context_length_exceeded\"") && text.contains(message), "{text}");
         let body = json!({"model": "chat-1", "input": "hi", "stream": true});
@@ -111,7 +111,7 @@ fn prompt_that_is_too_long_keeps_its_code(database: Database) {
     });
 }
 
-/// The catalog names a path or a model that the upstream hasn't got: the operator has to mend that.
+/// The catalog contains a path or a model that the upstream doesn't have: the operator has to fix that.
 #[on_each_database]
 fn missing_paths_and_models_are_the_operators_mistake(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -145,7 +145,8 @@ fn wait_that_an_upstream_asks_for_is_told(database: Database) {
     });
 }
 
-/// A limit that was written in must not refuse a prompt that would fit: vLLM checks both against its context.
+/// A limit that the gateway added must not cause the refusal of a prompt that fits: vLLM checks both against
+/// its context.
 #[on_each_database]
 fn written_limit_gives_way_to_the_prompt(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -167,7 +168,7 @@ fn written_limit_gives_way_to_the_prompt(database: Database) {
     });
 }
 
-/// `transformers serve` 5.19 obeys `max_tokens` alone; OpenAI refuses both at once.
+/// `transformers serve` 5.19 supports only `max_tokens`; OpenAI refuses requests with both limits.
 #[on_each_database]
 fn both_limits_are_sent_unless_they_are_refused(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
@@ -202,7 +203,7 @@ fn answers_above_their_limit_are_noticed(database: Database) {
         assert_eq!(scene.used().await, [(9, 5)]);
         let line = "tollkeeper_gateway_answers_above_limit_total{model=\"chat-1\",upstream=\"engine\"} 1";
         assert!(lines(scene).await.iter().any(|found| found == line), "{:?}", lines(scene).await);
-        // A stream that goes on is ended.
+        // A stream that continues is ended.
         let mut steps = vec![stream_head()];
         steps.extend((0..400).map(|_| event(&word("a"))));
         steps.push(Step::AwaitClose);
@@ -218,7 +219,7 @@ fn answers_above_their_limit_are_noticed(database: Database) {
 /// An upstream may refuse an added field with any status, and vLLM in a stream with 200.
 #[on_each_database]
 fn field_may_be_refused_with_any_status(database: Database) {
-    // The meaning of these statuses has nothing to do with the request's fields.
+    // These statuses aren't about the request's fields.
     let has_other_meaning = |status: u16| matches!(status, 401 | 403 | 408 | 429 | 502..);
     let statuses: Vec<u16> =
         (400..=451).chain(500..=512).filter(|status| !has_other_meaning(*status)).collect();
@@ -282,7 +283,7 @@ fn field_may_be_refused_in_the_first_event(database: Database) {
     });
 }
 
-/// An upstream names one field at a time: each refusal but the last is another first event.
+/// An upstream may refuse one field at a time: each refusal but the last is the first event of a new stream.
 #[on_each_database]
 fn fields_may_be_refused_one_after_the_other_in_first_events(database: Database) {
     let refusal = |message: &str| stream(&[json!({"error": {"message": message, "code": 400}})]);
@@ -297,7 +298,7 @@ fn fields_may_be_refused_one_after_the_other_in_first_events(database: Database)
         let answer = scene.chat(&streamed()).send().await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         assert!(answer.text.ends_with("data: [DONE]\n\n"), "{}", answer.text);
-        // If the upstream refuses the rest, too, the client gets its error.
+        // If the upstream also refuses the other fields, the client gets the upstream's error.
         scene.upstream.choose(move |request: &Received| match request.body.get("max_tokens") {
             Some(_) => refusal("max_tokens is not supported: use max_completion_tokens"),
             None => refusal("messages: too many"),
@@ -308,8 +309,8 @@ fn fields_may_be_refused_one_after_the_other_in_first_events(database: Database)
     });
 }
 
-/// Anything that a client could read directly passes: large events, events that aren't objects, half
-/// characters, `NaN`.
+/// Anything that a client could read directly is passed on: large events, events that aren't objects,
+/// unpaired surrogates, `NaN`.
 #[on_each_database]
 fn bytes_that_are_only_measured_pass(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
@@ -333,7 +334,7 @@ fn bytes_that_are_only_measured_pass(database: Database) {
         scene.upstream.script([plain(200, "application/json", &body)]);
         let answer = scene.chat(&chat()).send().await;
         assert_eq!((answer.status, answer.text.as_str()), (200, body.as_str()));
-        // A request with half of a character.
+        // A request with an unpaired surrogate.
         scene.upstream.script([json_answer(200, &json!({"choices": [], "usage": usage(4, 5)}))]);
         let half = r#"{"model":"chat-1","messages":[{"role":"user","content":"\ud83d"}]}"#;
         let answer = scene.chat(&json!({})).raw(half).send().await;
@@ -355,7 +356,7 @@ fn stream_without_done_is_whole(database: Database) {
     }
 }
 
-/// Comments show that a server works, even before its first event: reading a long prompt takes time.
+/// Comments show that a server is working, even before its first event: reading a long prompt takes time.
 #[on_each_database]
 fn comments_are_signs_of_life(database: Database) {
     with_upstream(database, "llamacpp", "first_event_ms = 400\nbetween_events_ms = 400", async |scene| {
@@ -381,7 +382,8 @@ fn comments_are_signs_of_life(database: Database) {
     });
 }
 
-/// vLLM with `include_reasoning: false` sends nothing while it reasons, and then the number of reasoning tokens.
+/// vLLM with `include_reasoning: false` sends nothing while it reasons, and then the number of reasoning
+/// tokens.
 #[on_each_database]
 fn hidden_reasoning_is_charged_also_to_who_leaves(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -392,7 +394,7 @@ fn hidden_reasoning_is_charged_also_to_who_leaves(database: Database) {
     });
 }
 
-/// Each is charged once, as the books show it, at the prices of the scene.
+/// Each count is charged once, at the prices of the scene.
 #[on_each_database]
 fn counts_in_every_form_are_read(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
@@ -412,7 +414,7 @@ fn counts_in_every_form_are_read(database: Database) {
     });
 }
 
-/// Operators see which upstream doesn't count.
+/// Operators can see which upstreams don't count tokens.
 #[on_each_database]
 fn estimated_tokens_have_a_share(database: Database) {
     with_upstream(database, "openai", "", async |scene| {

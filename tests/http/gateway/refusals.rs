@@ -1,4 +1,4 @@
-//! Calls that are refused: by the request, by the key and its money, and by the upstream.
+//! Calls that are refused because of the request, the key or its money, or by the upstream.
 
 use std::time::Duration;
 
@@ -164,7 +164,8 @@ fn model_without_routes_is_not_served(database: Database) {
     );
 }
 
-/// Statuses of an upstream, and the client's errors. The upstream's pages, addresses and stack traces stay here.
+/// Statuses of an upstream become errors for the client. The upstream's pages, addresses and stack traces
+/// aren't passed on.
 #[on_each_database]
 fn statuses_of_an_upstream_are_translated(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -229,7 +230,7 @@ fn upstream_that_says_nothing_times_out(database: Database) {
     });
 }
 
-/// A client knows the model by the catalog's name.
+/// The client gets the catalog's name of the model instead of the upstream's name.
 #[on_each_database]
 fn name_of_a_route_stays_here(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

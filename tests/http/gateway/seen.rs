@@ -95,7 +95,8 @@ fn every_call_has_one_line() {
     assert!(!server.log().contains("secret words"));
 }
 
-/// A count above the reservation, parts that don't fit in their whole, and an answer without a count.
+/// Warnings are logged for a count above the reservation, parts that are larger than their whole, and an
+/// answer without a count.
 #[test]
 fn odd_counts_are_warnings() {
     let runtime = runtime();
@@ -150,8 +151,8 @@ fn odd_counts_are_warnings() {
     }
 }
 
-/// After ten seconds without an event the answer begins with comments. Later events are passed on as usual, and
-/// a failure is an event.
+/// After ten seconds without an event, the answer begins with comments. Later events are passed on as usual,
+/// and a failure is sent as an event.
 #[on_each_database]
 fn long_wait_is_filled_with_comments(database: Database) {
     with_upstream(database, "vllm", "", async |scene: &Scene| {

@@ -1,5 +1,5 @@
-//! No organization can take all that calls share (docs/operations.md#bounds): each of these tests fills a bound from one
-//! of them, and calls from another.
+//! No organization can use up a resource that all calls share (docs/operations.md#bounds): each of these
+//! tests fills a limit from one organization, and calls from another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn hello() -> Value {
     json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}]})
 }
 
-/// Returns an API key of another person's organization.
+/// Returns an API key of another user's organization.
 async fn other_key(scene: &Scene) -> String {
     let bob = scene.world.user("bob").await;
     let place = scene.world.place(&bob, "other").await;
@@ -44,12 +44,12 @@ fn chunk(finish: Value) -> Value {
     json!({"choices": [{"index": 0, "delta": {"content": "four"}, "finish_reason": finish}]})
 }
 
-/// Returns the text of an answer that wasn't read yet.
+/// Returns the text of an answer that hasn't been read yet.
 async fn read(answer: http::Response<Body>) -> String {
     String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-/// Plain calls with a member of 16 MiB that no server reads, which wait for their upstream.
+/// Plain calls with an unused member of 16 MiB, which wait for their upstream.
 #[on_each_database]
 fn large_bodies_of_one_organization_leave_memory_for_others(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -67,7 +67,7 @@ fn large_bodies_of_one_organization_leave_memory_for_others(database: Database) 
         large["metadata"] = json!("j".repeat(16 * MIB - 1_000));
         let calls: FuturesUnordered<_> = (0..8).map(|_| scene.chat(&large).send()).collect();
         let mut calls = std::pin::pin!(calls);
-        // A third of 256 MiB has room for two of them, while each is read and copied.
+        // A third of 256 MiB is enough for two of the bodies, because each is read and copied.
         let mut refused: Vec<Answer> = Vec::new();
         while refused.len() < 6 {
             refused.push(calls.next().await.unwrap());
@@ -91,11 +91,11 @@ fn large_bodies_of_one_organization_leave_memory_for_others(database: Database) 
     });
 }
 
-/// A place is free once the upstream has ended its answer, however slowly the client reads it.
+/// A place is free once the upstream has ended its answer, regardless of how slowly the client reads it.
 #[on_each_database]
 fn place_of_a_slow_reader_is_free_once_the_upstream_has_ended(database: Database) {
     with_upstream(database, "vllm", "max_concurrent = 1\nmax_wait_ms = 30000\n", async |scene| {
-        // More pieces than are on the way to a client at once, each sent apart from the others.
+        // More pieces than are buffered for a client, each sent separately.
         let mut slow = vec![stream_head()];
         for _ in 0..50 {
             slow.extend([event(&chunk(Value::Null)), Step::Pause(Duration::from_millis(2))]);
@@ -111,12 +111,12 @@ fn place_of_a_slow_reader_is_free_once_the_upstream_has_ended(database: Database
         let mut body = hello();
         body["stream"] = json!(true);
         body["seed"] = json!(1);
-        // Its client has the head, and reads nothing.
+        // The client gets the head of the answer, but doesn't read the body.
         let unread = scene.chat(&body).open().await;
         assert_eq!(unread.status(), 200);
         let response = timeout(Duration::from_secs(60), chat_with(scene, &other, &hello()).send()).await;
         assert_eq!(response.unwrap().status, 200);
-        // No event is lost, and all of it is charged.
+        // No event is lost, and the whole answer is charged.
         let text = read(unread).await;
         assert_eq!(text.matches("\"four\"").count(), 51, "{text}");
         assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
@@ -124,7 +124,8 @@ fn place_of_a_slow_reader_is_free_once_the_upstream_has_ended(database: Database
     });
 }
 
-/// A client that reads nothing of an answer longer than its buffer holds up the upstream, but uses no more memory.
+/// If a client doesn't read an answer that is longer than its buffer, the upstream has to wait, and no more
+/// memory is used.
 #[on_each_database]
 fn unread_stream_is_kept_up_to_a_bound(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {

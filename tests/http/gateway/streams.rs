@@ -1,4 +1,4 @@
-//! Streams that end well: the client's bytes, and the counts.
+//! Complete streams: the client's bytes, and the counts.
 
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ fn usage_that_the_client_asks_for_stays(database: Database) {
     });
 }
 
-/// An event may arrive in any pieces, even within a character.
+/// An event may be split anywhere, even within a character.
 #[on_each_database]
 fn pieces_of_events_are_put_together(database: Database) {
     with_upstream(database, "openai", "", async |scene| {
@@ -128,7 +128,8 @@ fn connection_serves_several_streams(database: Database) {
     });
 }
 
-/// A comment shows that the upstream works, but isn't an event: another upstream could still be asked.
+/// A comment shows that the upstream is working, but isn't an event: another upstream could still get the
+/// call.
 #[on_each_database]
 fn comment_alone_begins_no_answer(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -156,7 +157,7 @@ fn zero_is_no_count(database: Database) {
     });
 }
 
-/// llama.cpp counts in `timings`, and its text may come in several events of one piece.
+/// llama.cpp counts in `timings`, and may send several events in one piece.
 #[on_each_database]
 fn timings_of_llamacpp_are_counted_and_hidden(database: Database) {
     with_upstream(database, "llamacpp", "", async |scene| {
@@ -181,7 +182,7 @@ fn timings_of_llamacpp_are_counted_and_hidden(database: Database) {
     });
 }
 
-/// Events that the upstream sends at once need few writes.
+/// Events that the upstream sends together need few writes.
 #[on_each_database]
 fn events_that_arrive_together_are_passed_on_together(database: Database) {
     const EVENTS: usize = 40;
@@ -208,7 +209,7 @@ fn events_that_arrive_together_are_passed_on_together(database: Database) {
         assert_eq!(text.matches("data: {").count(), EVENTS, "{text}");
         assert!((0..EVENTS).all(|number| text.contains(&format!("\"word {number}\""))), "{text}");
         assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
-        // On several threads some are read before the next one has arrived.
+        // On several threads, some events are read before the next one has arrived.
         assert!(pieces.len() < EVENTS * 3 / 4, "{} pieces: {pieces:?}", pieces.len());
     });
 }

@@ -1,5 +1,5 @@
-//! Features that let common tools work with nothing but a base URL, a key and a model: Claude Code, Codex,
-//! OpenCode and the like.
+//! Features that let common tools work with only a base URL, a key and a model: Claude Code, Codex, OpenCode
+//! and others.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn message() -> Value {
     json!({"model": "chat-1", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 32_000})
 }
 
-/// Answers every call, regardless of its form, with a usage of one token each.
+/// Answers every call, regardless of its operation, with a `usage` object of one token each.
 fn answer_all(scene: &Scene) {
     scene.upstream.choose(|request: &Received| {
         let is_message = request.head[0].contains("/messages");
@@ -36,7 +36,7 @@ fn last_body(scene: &Scene) -> Value {
     scene.upstream.received().last().unwrap().body.clone()
 }
 
-/// Runs a test with a model `tool-1`, which is like `chat-1` with these lines.
+/// Runs a test with a model `tool-1`, which is like `chat-1` with these additional lines.
 fn with_model(database: Database, lines: &'static str, test: impl AsyncFn(&Scene)) {
     with_catalog(
         database,
@@ -99,14 +99,14 @@ fn limit_above_the_models_is_lowered(database: Database) {
             assert_eq!(answer.header("x-tollkeeper-max-tokens"), expected.to_string(), "{path}");
             assert_eq!(last_body(scene)[field], expected, "{path}");
         }
-        // The key's limit is lower still.
+        // The key's limit is even lower.
         let restricted = json!({"name": "ten", "restrictions": {"max_tokens": 10}});
         let (_, key) = scene.world.key(&scene.ada, &scene.place, &restricted).await;
         let call = scene.world.post("/v1/messages", &message()).header("x-api-key", &key);
         let answer = call.send().await;
         assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, "10"), "{}", answer.text);
         assert_eq!(last_body(scene)["max_tokens"], 10);
-        // A limit that fits is sent unchanged, without a header about it.
+        // A limit that fits is sent unchanged, and the answer doesn't have the header.
         let answer = scene.chat(&with("max_tokens", 1_000)).send().await;
         assert_eq!((answer.status, answer.header("x-tollkeeper-max-tokens")), (200, ""));
         let answer = scene.chat(&chat()).send().await;
@@ -133,7 +133,7 @@ fn model_may_refuse_what_is_above_its_limit(database: Database) {
     });
 }
 
-/// 5,000 tokens of context; the prompt has 4,600, so 400 are left of the 1,000 that may be asked for.
+/// The context has 5,000 tokens and the prompt 4,600, so the limit of 1,000 is lowered to 400.
 #[on_each_database]
 fn limit_is_lowered_to_the_rest_of_the_context(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -154,7 +154,7 @@ fn limit_is_lowered_to_the_rest_of_the_context(database: Database) {
         );
         assert_eq!(last_body(scene)["max_tokens"], 400);
     });
-    // With `refuse` a limit that the client chose is its own.
+    // With `refuse`, a limit that the client chose isn't changed.
     with_model(database, "max_tokens_policy = \"refuse\"", async |scene| {
         let message = "maximum context length is 5000 tokens. However, you requested 5500 tokens (4600 in the messages, 900 in the completion).";
         scene.upstream.choose(move |_: &Received| {
@@ -168,7 +168,8 @@ fn limit_is_lowered_to_the_rest_of_the_context(database: Database) {
     });
 }
 
-/// Without a limit "hi" costs at most 100 tokens of the answer, 0.001, and a few of the prompt, and not 1,000 tokens, 0.01.
+/// Without a limit, "hi" costs at most the default of 100 tokens of the answer (0.001) and a few of the
+/// prompt, and not 1,000 tokens (0.01).
 #[on_each_database]
 fn call_without_a_limit_gets_the_models_default(database: Database) {
     with_model(database, "default_max_tokens = 100", async |scene| {
@@ -197,7 +198,7 @@ fn assert_lasting(answer: &Answer, status: u16, code: &str, kind: &str) {
     assert_eq!((answer.header("x-should-retry"), answer.header("retry-after")), ("false", ""), "{code}");
 }
 
-/// Most tools try a 429 again for minutes, and a 401 too.
+/// Most tools retry a 429 for minutes, and also a 401.
 #[on_each_database]
 fn what_stays_refused_is_not_tried_again(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -236,7 +237,7 @@ fn what_stays_refused_is_not_tried_again(database: Database) {
         assert_lasting(&broken, 400, "invalid_json", "invalid_request_error");
         let method = world.get("/v1/messages").send().await;
         assert_lasting(&method, 405, "method_not_allowed", "invalid_request_error");
-        // These pass by themselves.
+        // These refusals are temporary.
         let limited = json!({"name": "r", "restrictions": {"rate_limit": 1}});
         let (_, limited) = world.key(&scene.ada, &scene.place, &limited).await;
         answer_all(scene);
@@ -247,7 +248,7 @@ fn what_stays_refused_is_not_tried_again(database: Database) {
     });
 }
 
-/// `OPENAI_ORG_ID` in the environment has OpenAI's SDKs send headers with every call.
+/// `OPENAI_ORG_ID` in the environment makes OpenAI's SDKs send headers with every call.
 #[on_each_database]
 fn headers_of_openais_organizations_mean_nothing_beside_a_key(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -292,7 +293,7 @@ fn key_may_come_as_x_api_key_everywhere(database: Database) {
     });
 }
 
-/// Codex opens a WebSocket first, and uses HTTP at once when the answer is 426.
+/// Codex opens a WebSocket first, and switches to HTTP immediately if the answer is 426.
 #[on_each_database]
 fn websocket_is_refused_as_codex_understands_it(database: Database) {
     with_upstream(database, "vllm", "", async |scene| {
@@ -317,7 +318,7 @@ fn aliases_are_called_and_charged_as_their_model(database: Database) {
         let answer = scene.call("/v1/messages", &body).bare().await;
         assert_eq!(answer["model"], "claude-sonnet-4-5");
         assert_eq!(last_body(scene)["model"], "org/engine-model");
-        // A key that is restricted to the model has its aliases, and no other.
+        // A key that is restricted to the model can use its aliases, and no others.
         let one = json!({"name": "one", "restrictions": {"models": ["tool-1"]}});
         let (_, one) = scene.world.key(&scene.ada, &scene.place, &one).await;
         let other = json!({"name": "other", "restrictions": {"models": ["chat-2"]}});
@@ -331,7 +332,7 @@ fn aliases_are_called_and_charged_as_their_model(database: Database) {
         let path = format!("{}/api-keys", scene.place.project_path());
         let refused = scene.world.post(&path, &by_alias).bearer(&scene.ada.access_token).send().await;
         assert_eq!(refused.status, 400, "restrictions name models by id: {}", refused.text);
-        // Usage that another server reports under an alias is the model's as well.
+        // Usage that another server reports under an alias also counts as usage of the model.
         let (key_id, key) = scene.world.key(&scene.ada, &scene.place, &json!({"name": "reported"})).await;
         let question = json!({"credential": key, "operation": "chat", "model": "gpt-5", "reserve": false});
         let decision = scene.world.ask("/service/v1/authorize", &question).bare().await;
@@ -347,7 +348,7 @@ fn aliases_are_called_and_charged_as_their_model(database: Database) {
         let used: Vec<(String, i64)> = sql(text).all(&mut tx).await.unwrap();
         drop(tx);
         assert_eq!(used, [1, 1, 5].map(|tokens| ("tool-1".to_owned(), tokens)));
-        // They are listed where that is asked for.
+        // Aliases are listed only on request.
         let ids = async |path: &str| {
             let list = scene.world.get(path).bearer(&scene.key).bare().await;
             let data = list["data"].as_array().unwrap().clone();
@@ -375,19 +376,20 @@ fn tokens_are_counted_by_the_server_or_estimated(database: Database) {
         assert_eq!((answer.status, answer.json()), (200, json!({"input_tokens": 42})));
         assert_eq!(answer.header("x-tollkeeper-estimated"), "");
         assert_eq!(last_body(scene)["model"], "org/engine-model");
-        // Without money, and without a use of the key's rate.
+        // Counting needs no money, and doesn't use up the key's rate.
         let poor = scene.world.place(&scene.ada, "poor").await;
         let limited = json!({"name": "k", "restrictions": {"rate_limit": 1}});
         let (_, poor) = scene.world.key(&scene.ada, &poor, &limited).await;
         for _ in 0..3 {
             assert_eq!(count(&poor).bare().await["input_tokens"], 42);
         }
-        // A server that can't: three tokens for the message, and one for its text.
+        // For a server that can't count, the tokens are estimated: three for the message, and one for its
+        // text.
         scene.upstream.choose(|_: &Received| json_answer(404, &json!({"detail": "Not Found"})));
         let answer = count(&scene.key).send().await;
         assert_eq!((answer.status, answer.json()), (200, json!({"input_tokens": 4})));
         assert_eq!(answer.header("x-tollkeeper-estimated"), "true");
-        // Media at an address isn't loaded for a count, here or there.
+        // Media at a URL isn't loaded for a count, neither by the gateway nor by the upstream.
         let before = scene.upstream.received().len();
         let image = json!({"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}});
         let body = json!({"model": "chat-1", "messages": [{"role": "user", "content": [image]}]});
@@ -399,7 +401,7 @@ fn tokens_are_counted_by_the_server_or_estimated(database: Database) {
             answer.text
         );
         assert_eq!(scene.upstream.received().len(), before);
-        // The refusals are those of a message.
+        // The refusals are the same as for messages.
         assert_eq!(count("tk_wrong").send().await.status, 401);
         let unknown = json!({"model": "nope", "messages": [{"role": "user", "content": "hi"}]});
         let answer = scene.call("/v1/messages/count_tokens", &unknown).send().await;
@@ -431,7 +433,7 @@ fn betas_of_anthropic_reach_servers_of_ones_own(database: Database) {
             assert!(head.contains("anthropic-version: 2023-06-01"), "{head}");
             assert_eq!(head.contains("anthropic-beta: one-2026,two-2026"), passes, "{kind} {more}: {head}");
             assert_eq!(head.contains("/v1/messages?beta=true"), passes, "{kind} {more}: {head}");
-            // They belong to messages alone.
+            // These headers are passed on only for messages.
             scene.chat(&chat()).header("anthropic-beta", "one-2026").bare().await;
             let head = scene.upstream.received()[1].head.join("\n");
             assert!(!head.contains("anthropic"), "{head}");
@@ -504,8 +506,7 @@ fn pages_of_every_origin_may_call_models_where_that_is_allowed(database: Databas
     });
 }
 
-/// Every tool's first word at the built-in demo, with the fields that it sends by default, from design and
-/// measurement.
+/// The first call of each tool to the built-in demo, with the fields that the tool sends by default.
 #[on_each_database]
 async fn demo_answers_every_tools_first_word(world: support::world::World) {
     let ada = world.user("ada").await;
@@ -513,7 +514,7 @@ async fn demo_answers_every_tools_first_word(world: support::world::World) {
     let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
     let messages = json!([{"role": "user", "content": "hi"}]);
     for (path, body) in [
-        // Claude Code, for its default model and for one that it doesn't know.
+        // Claude Code, for its default model and for a model that it doesn't know.
         (
             "/v1/messages?beta=true",
             json!({"model": "svc-1", "max_tokens": 128_000, "messages": messages, "stream": true}),

@@ -15,7 +15,7 @@ fn message(usage: &Value) -> Value {
         "stop_sequence": null, "content": [{"type": "text", "text": "Blue."}], "usage": usage})
 }
 
-/// The events of a message with the usages of its beginning and its end.
+/// Returns the events of a message with the `usage` objects of its beginning and its end.
 fn events(start: &Value, end: &Value) -> Vec<Value> {
     let mut begun = message(start);
     begun["content"] = json!([]);

@@ -102,7 +102,7 @@ fn responses() -> Vec<Golden> {
     let mut pictures = usage(1_105, 0, 40, 0);
     pictures["input_tokens_details"] = json!({"image_tokens": 1_080, "text_tokens": 25});
     vec![
-        // As the same chat: 44 + 384 + 160 + 2,560 + 352 + 50
+        // The same as for the chat: 44 + 384 + 160 + 2,560 + 352 + 50
         Golden::plain(
             "read from a cache and written to it",
             path,
@@ -110,7 +110,7 @@ fn responses() -> Vec<Golden> {
             (2_006, 300),
             "0.00355",
         ),
-        // 9,000 x 2 + 300 x 8 + 2 x 10,000 + 50: the page that was opened is no search.
+        // 9,000 x 2 + 300 x 8 + 2 x 10,000 + 50: opening a page isn't a search.
         Golden::events(
             "two searches, streamed",
             path,

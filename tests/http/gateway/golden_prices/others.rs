@@ -1,4 +1,4 @@
-//! Chats of other providers that have OpenAI's form.
+//! Chats of other providers that use OpenAI's format.
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ fn chats_of_openrouter(database: Database) {
     check(database, "openai", openrouter);
 }
 
-/// Thinking is in the total only, so it costs as much as the answer.
+/// Thinking is counted only in the total, so it costs as much as the answer.
 fn gemini() -> Vec<Golden> {
     vec![
         // 10 x 2 + (211 - 10) x 8 + 50
@@ -55,7 +55,8 @@ fn gemini() -> Vec<Golden> {
             (1_000, 20),
             "0.00077",
         ),
-        // 12 x 2 + 100 x 10 + 30 x 8 + 50: the total shows that reasoning is counted in addition to the answer.
+        // 12 x 2 + 100 x 10 + 30 x 8 + 50:
+        // the total shows that reasoning is counted in addition to the answer.
         Golden::chat(
             "reasoning",
             &json!({"prompt_tokens": 12, "completion_tokens": 30, "total_tokens": 142,
@@ -92,7 +93,8 @@ fn xai() -> Vec<Golden> {
             (32, 103),
             "0.0011152",
         ),
-        // The cache is counted in addition to the prompt, too: 4,142 x 2 + 4,328 x 0.2 + 100 x 10 + 254 x 8 + 50
+        // The cache is also counted in addition to the prompt:
+        // 4,142 x 2 + 4,328 x 0.2 + 100 x 10 + 254 x 8 + 50
         // = 8,284 + 865.6 + 1,000 + 2,032 + 50
         Golden::chat(
             "cache beside the prompt",
@@ -122,7 +124,7 @@ fn xai() -> Vec<Golden> {
             (7_583, 3_192),
             "0.0552224",
         ),
-        // 44 x 2 + 256 x 3 + 10 x 8 + 50: sources are no searches.
+        // 44 x 2 + 256 x 3 + 10 x 8 + 50: sources aren't searches.
         Golden::chat(
             "a picture",
             &json!({"prompt_tokens": 300, "completion_tokens": 10, "total_tokens": 310,
