@@ -157,7 +157,7 @@ async fn unknown_paths_and_methods_are_refused(world: World) {
     for path in ["/v1/nothing", "/v1/organizations/", "/v1", "/v2/models", "/v1/auth/register/x"] {
         let answer = world.get(path).send().await;
         assert_eq!((answer.status, answer.code().as_str()), (404, "unknown_path"), "{path}");
-        // Paths outside of management are read by the SDKs of model providers.
+        // The SDKs of model providers call the other paths, so errors there have no `data`.
         let is_management = path.starts_with("/v1/auth/") || path.starts_with("/v1/organizations/");
         assert_eq!(answer.json().get("data").is_some(), is_management, "{path}");
     }

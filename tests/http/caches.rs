@@ -1,4 +1,4 @@
-//! Replicas' caches, and how they are invalidated.
+//! Replicas' caches and their invalidation.
 
 mod announced;
 mod books;

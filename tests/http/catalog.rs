@@ -42,7 +42,7 @@ fn write(path: &Path, text: &str) {
     std::fs::rename(new, path).unwrap();
 }
 
-/// Builds a catalog; each model is an id followed by lines that differ from the defaults.
+/// Returns the text of a catalog; each model is an id followed by the lines that differ from the defaults.
 fn catalog(models: &[&str]) -> String {
     let mut text = String::new();
     for model in models {

@@ -11,7 +11,7 @@ use support::http::{Answer, Call};
 use support::on_each_database;
 use support::world::World;
 
-/// The names of the codings that are accepted.
+/// The names of the accepted codings.
 pub const CODINGS: [&str; 3] = ["gzip", "zstd", "br"];
 
 /// Encodes a body as clients do.
@@ -83,7 +83,7 @@ async fn compressed_bodies_are_decoded(world: World) {
         "{}",
         refused.text
     );
-    // An empty body is an empty body in each coding.
+    // A decoded empty body is treated like any empty body.
     for coding in CODINGS {
         for body in [Vec::new(), encode(coding, "")] {
             let answer = create(&world, &ada.access_token, coding, body).send().await;
@@ -140,7 +140,7 @@ async fn other_codings_are_unsupported(world: World) {
     let answer =
         create(&world, &ada.access_token, "gzip", twice).header("content-encoding", "zstd").send().await;
     check_unsupported(&answer, "gzip, zstd, br", "gzip, zstd");
-    // The gate comes first.
+    // The gate refuses the call first.
     let stranger = create(&world, "", "deflate", plain).send().await;
     assert_eq!((stranger.status, stranger.code().as_str()), (401, "missing_credentials"));
 }
@@ -171,7 +171,7 @@ async fn decoded_bodies_keep_to_the_limit(world: World) {
         let answer = call(just.as_bytes()).send().await;
         assert_eq!((answer.status, answer.details()), (400, vec!["name too_long".to_owned()]), "{coding}");
         check(&call(format!("{just} ").as_bytes()).send().await, 413, "payload_too_large");
-        // Zeros are no JSON, but the limit comes first.
+        // Zeros aren't valid JSON, but the limit is checked first.
         check(&call(&vec![0_u8; limit]).send().await, 400, "invalid_json");
         check(&call(&vec![0_u8; 8 * limit]).send().await, 413, "payload_too_large");
 
@@ -213,7 +213,7 @@ async fn one_byte_order_mark_is_ignored(world: World) {
     }
 }
 
-/// A repetition may be sent in another coding: the decoded bodies are compared.
+/// A repeated request may use another coding, because the decoded bodies are compared.
 #[on_each_database]
 async fn repeated_requests_are_compared_decoded(world: World) {
     let ada = world.user("ada").await;

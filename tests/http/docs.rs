@@ -14,12 +14,12 @@ use support::http::Answer;
 use support::on_each_database;
 use support::world::World;
 
-/// Returns the document that the server of a test has.
+/// Returns the document of a test's server.
 fn document(world: &World) -> Value {
     openapi::document(&(world.app.api.table)(), &world.app.api.public_url, &world.app.api.service_url)
 }
 
-/// Returns all pages by their path, the overview first.
+/// Returns all pages by path, the overview first.
 async fn pages(world: &World) -> BTreeMap<String, String> {
     let mut pages = BTreeMap::new();
     for tag in document(world)["tags"].as_array().unwrap() {
@@ -36,7 +36,7 @@ async fn pages(world: &World) -> BTreeMap<String, String> {
     pages
 }
 
-/// Returns the pages about tools by their path, the one about all first.
+/// Returns the pages about tools by path, the overview first.
 async fn tools(world: &World) -> BTreeMap<String, String> {
     let all = world.get("/docs/tools").send().await;
     assert_eq!(all.status, 200);
@@ -54,7 +54,7 @@ async fn tools(world: &World) -> BTreeMap<String, String> {
     pages
 }
 
-/// Checks the parts that every page has.
+/// Checks the parts that all pages have in common.
 fn check_page(answer: &Answer) {
     let cache = if answer.status == 200 { "public, max-age=300" } else { "no-store" };
     for (name, value) in [
@@ -102,7 +102,7 @@ fn sections(pages: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     sections
 }
 
-/// Returns HTML as text.
+/// Reverses the escapes of HTML.
 fn unescaped(html: &str) -> String {
     let pairs = [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&")];
     pairs.into_iter().fold(html.to_owned(), |text, (escaped, character)| text.replace(escaped, character))
@@ -186,7 +186,7 @@ async fn every_field_and_code_is_described(world: World) {
             assert!(found.contains(name.as_str()), "{id}: {name}");
         }
     }
-    // Answers are made of these, and errors.
+    // Answers and errors consist of these schemas.
     let schemas = document["components"]["schemas"].as_object().unwrap();
     for (schema, value) in schemas {
         let mut due = BTreeSet::new();

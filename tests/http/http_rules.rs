@@ -1,4 +1,4 @@
-//! HTTP rules apart from the answers: ambiguous requests, persistent connections, caches, HTTPS.
+//! HTTP rules for all operations: ambiguous requests, persistent connections, caches, HTTPS.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -83,12 +83,12 @@ fn requests_with_ambiguous_host_or_length_are_refused() {
     let chunked = login("Transfer-Encoding: Chunked\r\n");
     let answer = read_answer(&mut send_raw(server.public, &chunked), true).unwrap();
     assert_eq!((answer.status, answer.details().len()), (400, 2), "{}", answer.text);
-    // Hyper drops an ambiguous length before the server sees the head, so the connection is closed.
+    // Hyper drops an ambiguous length before the server gets the head, so the connection is closed.
     let pipelined = format!("{}{chunked}", health("host: x\r\n"));
     let mut stream = send_raw(server.public, &pipelined);
     assert_eq!(read_answer(&mut stream, true).unwrap().status, 200);
     assert_eq!(read_answer(&mut stream, true).unwrap().header("connection"), "close");
-    // The same with a head of which only the part with the length arrived with the request before it.
+    // The same for a head whose first part, with the length, arrived together with the previous request.
     let ambiguous = login("content-length: 12\r\ntransfer-encoding: chunked\r\n");
     let (first, second) = ambiguous.split_at(ambiguous.find("transfer-encoding").unwrap());
     let mut stream = send_raw(server.public, &format!("{}{first}", health("host: x\r\n")));
@@ -128,7 +128,7 @@ fn unread_body_does_not_break_the_next_request() {
             let answer = read_answer(&mut stream, true).unwrap();
             assert_eq!(answer.header("connection"), "close", "{path}: {answer:?}");
         }
-        // A client with `Expect: 100-continue` isn't asked to send an unwanted body.
+        // A client with `Expect: 100-continue` gets the refusal without sending the body.
         let asking = head(path, &format!("expect: 100-continue\r\n{length}"));
         let answer = read_answer(&mut send_raw(server.public, &asking), true).unwrap();
         assert!(answer.status >= 400 && answer.header("connection") == "close", "{path}: {answer:?}");
@@ -189,7 +189,7 @@ fn hsts_is_sent_when_configured(database: Database) {
         let service = Call::new(&world.service, Method::GET, "/healthz").send().await;
         assert_eq!(service.header(header), "");
     });
-    // Answers to invalid requests have it too, except for bytes that are no request at all.
+    // Answers to invalid requests have it too, except if the bytes aren't a request at all.
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SERVER__HSTS_SECONDS", "60").run();
     let answer = read_answer(&mut send_raw(server.public, "nonsense\r\n\r\n"), true).unwrap();

@@ -13,7 +13,7 @@ use support::world::{World, insert_session};
 
 const MONTH_MS: i64 = 30 * DAY_MS;
 
-/// A line of text.
+/// An id, a detail, or a line of a query plan.
 struct Line(String);
 
 impl FromRow for Line {
@@ -68,7 +68,7 @@ async fn ended_sessions_are_removed_after_a_month(world: World) {
     expected(vec![short]).await;
     world.clock.advance_ms(1);
     expected(vec![]).await;
-    // Ada never logged out: her session lasts a month, and is kept for one more.
+    // Ada never logged out: her session lasts a month, and is kept for another month.
     world.clock.advance_ms(MONTH_MS - 2 * HOUR_MS - 1);
     expected(vec![]).await;
     world.clock.advance_ms(1);
@@ -95,7 +95,7 @@ async fn old_sessions_are_removed_in_slices_by_an_index(world: World) {
     );
     let question = "SELECT id FROM sessions WHERE expires_at <= 1 OR ended_at <= 1";
     let explain = if world.app.db.is_postgres() {
-        // A few rows would be read by a full scan.
+        // Without this setting, a few rows would be read by a full scan.
         sql("SET LOCAL enable_seqscan = off").execute(&mut tx).await.unwrap();
         "EXPLAIN"
     } else {

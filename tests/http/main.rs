@@ -1,7 +1,8 @@
-//! The HTTP interface as clients see it: calls, answers, and pages as HTML. Most tests run the server in their own process.
+//! The HTTP interface as clients see it: calls, answers, and HTML pages. Most tests run the server in their
+//! own process.
 //!
-//! It is laid out like `crates/api`: `api` has the endpoints by the words of their URLs, `service` the other listener, `console`
-//! the pages. `access` has the rights of callers; `accounts` and `tenants` have rules that span several endpoints.
+//! `api` contains the endpoints by subject, `service` the other listener, and `console` the pages. `access`
+//! has the rights of callers; `accounts` and `tenants` have rules that span several endpoints.
 //!
 //! A test belongs here if it checks the answers that a caller gets, but not sums of money.
 #![allow(

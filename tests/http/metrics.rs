@@ -1,4 +1,4 @@
-//! GET /metrics.
+//! `GET /metrics`.
 
 use http::Method;
 use serde_json::json;
@@ -125,7 +125,7 @@ async fn requests_are_counted_by_route_and_status(world: World) {
         let total = count(&format!("requests_total{{{labels},status=\"{status}\"}}")).await;
         let timed = count(&format!("request_duration_seconds_count{{{labels}}}")).await;
         let last = count(&format!("request_duration_seconds_bucket{{{labels},le=\"+Inf\"}}")).await;
-        // Reading counts itself.
+        // A request for the metrics counts itself.
         assert!(timed == last || route == "/metrics", "{timed} {last}");
         (total, timed)
     };
@@ -134,7 +134,7 @@ async fn requests_are_counted_by_route_and_status(world: World) {
     let organization = "/v1/organizations/{organization_id}";
     assert_eq!(requests("public", "GET", organization, 200).await, (1, 2));
     assert_eq!(requests("public", "GET", organization, 404).await, (1, 2));
-    // Unknown paths share one row, regardless of what a client makes up.
+    // Unknown paths share one row, regardless of the paths that a client makes up.
     assert_eq!(requests("public", "-", "-", 404).await, (2, 4));
     assert_eq!(requests("public", "-", "-", 405).await, (2, 4));
     let (scrapes, _) = requests("service", "GET", "/metrics", 200).await;
@@ -228,7 +228,7 @@ async fn servers_audit_the_books_periodically(world: World) {
     assert_eq!(count(&world, leads).await, 1);
     assert_eq!(count(&world, "tollkeeper_audit_organizations").await, 0);
     world.clock.advance_ms(HOUR_MS);
-    // The first replica has ended, so the second may audit.
+    // The first replica's lease has ended, so the second replica may audit.
     let report = run(&two).await.unwrap();
     assert!(report.is_clean() && report.checked.organizations == 1, "{report:?}");
     assert_eq!(run(&one).await, None, "another one has the lease");
@@ -263,7 +263,8 @@ async fn audit_can_be_switched_off(world: World) {
     assert!(!text.contains("tollkeeper_audit_drifts"), "{text}");
 }
 
-/// Parses the format with Prometheus' own library, and checks the rules that the library ignores.
+/// A program that parses the format with Prometheus' own library, and checks the rules that the library
+/// ignores.
 const PARSE: &str = r#"
 import sys
 from prometheus_client.parser import text_string_to_metric_families
@@ -301,7 +302,7 @@ fn official_parser_reads_the_metrics() {
     server.report(&place, "event-1");
     server.get("/no/such/path").send();
     let scrape = || Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send();
-    // The jobs have run by then.
+    // By then, the jobs have run.
     server.wait_for_log("mail sent");
     let answer = scrape();
     assert_eq!(answer.status, 200, "{}", answer.text);

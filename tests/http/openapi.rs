@@ -27,7 +27,7 @@ use support::{billed, webhooks};
 /// Answers with a shape defined by an external standard.
 const EXTERNAL_STANDARDS: [&str; 2] = ["/openapi.json", "/.well-known/jwks.json"];
 
-/// Returns method, path and operation of everything in the document.
+/// Returns method, path and definition of each operation in the document.
 fn operations(document: &Value) -> Vec<(String, String, &Map<String, Value>)> {
     let paths = document["paths"].as_object().unwrap();
     let operations = paths.iter().flat_map(|(path, item)| {
@@ -45,7 +45,7 @@ fn operation<'a>(document: &'a Value, route: &Route) -> &'a Value {
     &document["paths"][documented_path(route)][route.method.as_str().to_lowercase()]
 }
 
-/// Returns all routes but the pages, which have their own tests.
+/// Returns all routes except the pages, which have their own tests.
 fn json_routes() -> Vec<Route> {
     routes::table().into_iter().filter(|route| route.content_type != "text/html").collect()
 }
@@ -77,7 +77,7 @@ fn every_reference_resolves() {
     assert_eq!(used, made, "and no schema is there for nothing");
 }
 
-/// Returns the schema that a schema refers to, or the schema itself; a schema that may be null as well has one
+/// Returns the schema that a schema refers to, or the schema itself. A nullable schema contains one
 /// reference.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema.get("$ref").or_else(|| schema.pointer("/anyOf/0/$ref")) {
@@ -97,7 +97,7 @@ fn add_components(document: &Value, part: &Value, names: &mut BTreeSet<String>) 
     });
 }
 
-/// Generators make a class of each object and of each list of words, and name it after its component.
+/// Generators create a class for each object and each list of words, and name the class after its component.
 #[test]
 fn every_object_and_list_of_words_has_a_name() {
     let document = document();
@@ -136,7 +136,7 @@ fn every_property_of_an_answer_is_required() {
             let required = value.get("required").and_then(Value::as_array).into_iter().flatten();
             let required: BTreeSet<_> = required.map(|name| name.as_str().unwrap()).collect();
             let mut named: BTreeSet<_> = properties.keys().map(String::as_str).collect();
-            // Rows of a report have their groups and, if asked for, components.
+            // Rows of a report have their groups and, on request, components.
             let optional: &[&str] = match place {
                 "/UsageRow" => &["model", "project_id", "api_key_id", "user_id"],
                 "/ProjectUsageRow" => &["model"],
@@ -144,7 +144,7 @@ fn every_property_of_an_answer_is_required() {
                 _ => &[],
             };
             named.retain(|name| !optional.contains(name));
-            // A property may be called `properties`; none is so far.
+            // A property could be called `properties`, but no property is so far.
             assert_eq!(required, named, "{place}");
         }
     });
@@ -237,14 +237,14 @@ fn every_operation_is_complete() {
     }
 }
 
-/// Returns the status of a code of an error.
+/// Returns the status of an error code.
 fn code_status(code: &Value) -> u16 {
     let found = Code::ALL.iter().find(|one| *code == one.as_str());
     found.unwrap_or_else(|| panic!("{code} is no code")).status().as_u16()
 }
 
-/// Every code is answered by an operation, or may be by any request, or by pages of the console alone, which aren't in
-/// the document.
+/// Every error code is returned by an operation, by any request, or only by pages of the console, which
+/// aren't in the document.
 #[test]
 fn every_error_code_is_answered() {
     let document = document();
@@ -325,7 +325,7 @@ fn operations_have_readable_ids() {
     }
 }
 
-/// The link from a creation to the operations on the new object.
+/// Creations have links to the operations on the new object.
 #[test]
 fn creations_link_to_their_object() {
     let document = document();
@@ -366,11 +366,11 @@ fn creations_link_to_their_object() {
     let invitations = "/v1/organizations/{organization_id}/invitations";
     let parameters = &made[invitations]["delete_invitation"]["parameters"];
     assert_eq!(parameters["invitation_id"], "$response.body#/data/invitation_id");
-    // The creation of an organization doesn't name a member.
+    // The answer of this creation doesn't contain a member.
     assert!(made["/v1/organizations"].get("update_organization_member").is_none());
 }
 
-/// The operations that expect a version, those that answer one, and those that take an idempotency key.
+/// Checks the operations that expect a version, that return a version, and that take an idempotency key.
 #[test]
 fn headers_of_requests_are_documented() {
     let document = document();
@@ -430,7 +430,7 @@ fn headers_of_requests_are_documented() {
     let all = |methods: [&str; 2]| -> BTreeSet<_> {
         paths.iter().flat_map(|path| methods.map(|method| format!("{method} {path}"))).collect()
     };
-    // An organization has exactly one, which is never deleted.
+    // An organization has exactly one automatic top-up, which is never deleted.
     let top_up = |method: &str| format!("{method} {organization}/billing/auto-top-up");
     let with = |mut all: BTreeSet<String>, methods: &[&str]| {
         all.extend(methods.iter().map(|method| top_up(method)));
@@ -459,13 +459,13 @@ fn every_example_matches_its_schema() {
     assert!(count > 100, "only {count} examples");
 }
 
-/// Calls `look` with every object and its place.
+/// Calls `look` with every object and its path.
 fn walk(value: &Value, place: &str, look: &mut impl FnMut(&Map<String, Value>, &str)) {
     match value {
         Value::Object(members) => {
             look(members, place);
             for (name, member) in members {
-                // An example is data, even if its members have names of keywords.
+                // An example is data, even if its members are named like keywords.
                 if name != "example" && name != "examples" {
                     walk(member, &format!("{place}/{name}"), look);
                 }
@@ -480,15 +480,15 @@ fn walk(value: &Value, place: &str, look: &mut impl FnMut(&Map<String, Value>, &
     }
 }
 
-// ---- A value against a schema ----------------------------------------------------------------------------------------
+// ---- A value against a schema ----
 
-/// Checks a value against a schema. Knows the keywords that the document uses, and refuses any other one, so
-/// that nothing is ignored silently.
+/// Checks a value against a schema. Supports the keywords that the document uses, and fails for any other
+/// keyword, so that no keyword is silently ignored.
 fn valid<'a>(document: &'a Value, schema: impl Into<Schema<'a>>, value: &Value) -> Result<(), String> {
     check(document, schema.into(), value, false)
 }
 
-/// Like [`valid`], and objects must have exactly the documented properties.
+/// Like [`valid`], but objects must have exactly the documented properties.
 fn exact<'a>(document: &'a Value, schema: &'a Value, value: &Value) -> Result<(), String> {
     check(document, schema.into(), value, true)
 }
@@ -635,9 +635,9 @@ fn length(value: &Value) -> Option<u64> {
     value.as_str().map(|text| text.chars().count() as u64)
 }
 
-// ---- The document against the server ---------------------------------------------------------------------------------
+// ---- The document against the server ----
 
-/// A user with an organization that has one of everything.
+/// A user with an organization that has one object of each kind.
 struct Scene {
     ada: TestUser,
     place: Place,
@@ -652,18 +652,18 @@ struct Scene {
     delivery_id: String,
     /// Another session of Ada.
     session_id: String,
-    /// A connection of Ada.
+    /// A connection of Ada's account.
     connection_id: String,
     invitation_id: String,
-    /// Ada's, once she has some.
+    /// Ada's recovery codes, once she has some.
     recovery_codes: Vec<String>,
-    /// Ada's, and its id, once she has added it.
+    /// Ada's passkey. `passkey_id` is its id, once she has added it.
     passkey: SecurityKey,
     passkey_id: String,
 }
 
 impl Scene {
-    /// Notes the secrets of an answer that later calls need.
+    /// Stores the secrets of an answer that later calls need.
     fn note(&mut self, path: &str, data: &Value) {
         match path {
             "/v1/auth/passkeys" => self.passkey_id = data["passkey"]["id"].as_str().unwrap().to_owned(),
@@ -740,7 +740,7 @@ async fn scene(world: &World) -> Scene {
     }
 }
 
-/// Builds a call of the route, with nothing in it but the path.
+/// Builds a call of the route, with only its path.
 fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     let mut path = route.path.to_owned();
     for (name, id) in ids {
@@ -754,7 +754,7 @@ fn call(world: &World, route: &Route, ids: &[(&str, &str)]) -> Call {
     if route.access.scheme != Some("proxyToken") {
         return Call::new(router, route.method.clone(), &path);
     }
-    // A proxy's question about the owner of the bearer.
+    // A proxy asks for a decision about the bearer's owner.
     let named = |name: &str| ids.iter().find(|(other, _)| *other == name).map_or("", |(_, id)| *id);
     path.push_str(&format!(
         "?operation=chat&model=svc-1&reserve=false&organization_id={}",
@@ -852,7 +852,7 @@ async fn answers_of_reads_are_documented(world: World) {
     }
 }
 
-/// Sends a body to a route; the answer is documented.
+/// Sends a body to a route, and asserts that the answer is documented.
 async fn send(world: &World, document: &Value, scene: &Scene, route: &Route, body: &Value) -> Answer {
     let call = call(world, route, &ids(scene)).bearer(bearer(world, scene, route));
     let answer = if body.is_null() { call.send().await } else { call.json(body).send().await };
@@ -887,12 +887,12 @@ async fn answers_of_writes_are_documented(world: World) {
         ),
         (
             "/v1/auth/change-password",
-            // The example has already changed it.
+            // The example has already changed the password.
             json!({"current_password": NEW_PASSWORD, "new_password": PASSWORD,
                    "new_password_confirmation": PASSWORD}),
         ),
         ("/v1/auth/register", json!({"email": "joe@example.com", "password": PASSWORD, "username": "joe"})),
-        // The account of the example has its username.
+        // The account from the example of registration already has this example's username.
         ("/v1/auth/me", json!({"username": "countess"})),
     ]
     .into();
@@ -905,14 +905,14 @@ async fn answers_of_writes_are_documented(world: World) {
     let logout = last.pop().unwrap();
     writes.append(&mut last);
     for route in writes {
-        // A change of the password has ended the one of the scene.
+        // A change of the password has ended the scene's session.
         if route.path.contains("{session_id}") {
             scene.session_id = world.session(scene.ada.id).await.session_id.to_string();
         }
         let body = &operation(document, route)["requestBody"]["content"]["application/json"];
         let example = body.get("example").unwrap_or(&Value::Null);
         let answer = send(&world, document, &scene, route, example).await;
-        // Only the secrets in it are invalid.
+        // Only the secrets in an example may be invalid.
         let allowed = [
             "",
             "invalid_token",
@@ -966,7 +966,7 @@ async fn answers_of_writes_are_documented(world: World) {
     assert_documented(document, logout, &answer);
 }
 
-/// The known fields that a reader lists for an unknown field are the documented ones.
+/// The error for an unknown field lists exactly the documented fields.
 #[on_each_database]
 async fn bodies_have_the_documented_fields(world: World) {
     let document = document();
@@ -976,7 +976,7 @@ async fn bodies_have_the_documented_fields(world: World) {
         let Some(body) = operation(document, route).get("requestBody") else { continue };
         let schema = resolved(document, &body["content"]["application/json"]["schema"]);
         if route.access.scheme == Some("modelKey") || route.path == "/v1/billing/stripe/events" {
-            // The rest of the fields are the upstream's, or Stripe's.
+            // Other fields belong to the upstream or to Stripe.
             assert_eq!(schema["additionalProperties"], true);
             continue;
         }
@@ -1023,7 +1023,8 @@ async fn bodies_have_the_documented_fields(world: World) {
     assert!(count > 8, "only {count} objects");
 }
 
-/// Returns the object and those in its properties, each with a dot and its name before it.
+/// Returns the object and the objects in its properties, each with its path, in which a dot precedes each
+/// name.
 fn objects<'a>(document: &'a Value, place: &str, schema: &'a Value) -> Vec<(String, &'a Value)> {
     let mut found = vec![(place.to_owned(), schema)];
     for (name, member) in schema["properties"].as_object().unwrap() {
@@ -1035,7 +1036,7 @@ fn objects<'a>(document: &'a Value, place: &str, schema: &'a Value) -> Vec<(Stri
     found
 }
 
-/// Returns whether a success of the route would break later calls.
+/// Returns `true` if a successful call of the route would break later calls.
 fn takes_away(route: &Route) -> bool {
     route.path == "/v1/auth/logout" || route.method == Method::DELETE
 }
@@ -1049,7 +1050,7 @@ async fn failures_are_documented(world: World) {
     let own = ids(&scene);
     let unknown = own.map(|(name, _)| (name, "nothing"));
     let (mut statuses, mut routes) = (BTreeSet::new(), json_routes());
-    // The unauthenticated caller's as well.
+    // Logout comes last, because it ends the session.
     routes.sort_by_key(|route| route.path == "/v1/auth/logout");
     for route in &routes {
         let bearer = bearer(&world, &scene, route);
@@ -1087,8 +1088,7 @@ async fn failures_are_documented(world: World) {
     assert_eq!(statuses.into_iter().collect::<Vec<_>>(), [200, 400, 401, 403, 404, 409, 413]);
 }
 
-// ---- External validation
-// ------------------------------------------------------------------------------------------
+// ---- External validation ----
 
 #[test]
 fn external_validator_accepts_the_document() {

@@ -59,7 +59,7 @@ async fn token_signed_by_another_replicas_new_key_is_accepted_at_once(world: Wor
     let ada = world.user("ada").await;
     let before = world.app.accounts.keyset().await.unwrap();
     rotate(&world).await;
-    // This replica still caches the old keyset; for a token with an unknown key it reads again.
+    // This replica still caches the old keyset; for a token with an unknown key it reads the keyset again.
     let fresh = SigningKeys::new();
     let keyset = fresh.keyset(&world.app.accounts).await.unwrap();
     assert_ne!(keyset.active_kid(), before.active_kid());
@@ -96,7 +96,7 @@ async fn tokens_work_while_the_keys_cannot_be_read(world: World) {
     };
     rename("ALTER TABLE signing_keys RENAME TO mislaid").await;
     world.clock.advance_ms(60_000);
-    // Another token, because a checked one is cached.
+    // Another token, because the check of the first one is cached.
     let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
     world.get("/v1/auth/me").bearer(&token).data().await;
     rename("ALTER TABLE mislaid RENAME TO signing_keys").await;
@@ -148,7 +148,7 @@ async fn every_change_is_audited(world: World) {
     assert_eq!((registered.actor.as_str(), registered.address.as_deref()), ("anonymous", Some("192.0.2.7")));
     assert_eq!(registered.target, user.as_str().unwrap());
     assert!(registered.request_id.as_ref().unwrap().starts_with("req_"));
-    // The server made its own first key, before the first request.
+    // The server created its first key at its start, before the first request.
     let first_key = entry("signing_key.created");
     let kid = world.app.accounts.keyset().await.unwrap().active_kid().to_owned();
     assert_eq!((first_key.actor.as_str(), &first_key.target), ("system", &kid));

@@ -1,4 +1,4 @@
-//! The pages linked from mails, in process; `tests/browser/main.rs` tests them in a browser.
+//! The pages that e-mails link to, in process; `tests/browser/main.rs` tests them in a browser.
 
 use http::Method;
 use serde_json::json;
@@ -107,7 +107,7 @@ async fn verification_link_lives_a_day(world: World) {
     let late = form(&world, "/verify-email", &[("token", &token), ("password", PASSWORD)]).send().await;
     check(&late, 400, "This link no longer works");
     world.clock.advance_ms(-1);
-    // A token copied by hand may have blanks around it.
+    // A token copied by hand may have spaces around it.
     let padded = format!(" {token}\r\n");
     let done = form(&world, "/verify-email", &[("token", &padded), ("password", PASSWORD)]).send().await;
     check(&done, 200, "Your address is confirmed");

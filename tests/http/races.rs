@@ -1,4 +1,4 @@
-//! 64 concurrent requests of which only one can succeed, in turn on two servers over one database.
+//! 64 concurrent requests of which only one can succeed, alternating between two servers with one database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use support::world::{PASSWORD, World};
 
 const RACERS: usize = 64;
 
-/// Several hashes end at about the same time on either server, so that the writes after them really race in
-/// the database; and no request is delayed by the rate of one address or by its share of the queue.
+/// With these settings, several hashes end at about the same time on each server, so that the writes after
+/// them race in the database. No request is delayed by the rate of an address or its share of the queue.
 const SETTINGS: [(&str, &str); 4] = [
     ("TOLLKEEPER_PASSWORDS__HASH_THREADS", "8"),
     ("TOLLKEEPER_PASSWORDS__QUEUE", "1000"),
@@ -23,7 +23,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("TOLLKEEPER_LIMITS__LOGINS_PER_MINUTE", "10000"),
 ];
 
-/// Sends each request in its own task; none begins before all are ready.
+/// Sends each request in its own task; no task starts before all are ready.
 async fn race(twins: &[Twin; 2], call: impl Fn(&Twin, usize) -> Call) -> Vec<Answer> {
     let start = Arc::new(Barrier::new(RACERS));
     let tasks: Vec<_> = (0..RACERS)
@@ -150,7 +150,7 @@ async fn one_of_many_requests_changes_a_password(world: World) {
 async fn concurrent_guesses_are_limited_to_ten(world: World) {
     let twins = Twin::both(&world).await;
     let ada = world.user("ada").await;
-    // At the login and within a session: both guess the same password.
+    // Guesses at the login and within a session are guesses at the same password.
     let answers = race(&twins, |twin, n| {
         let guess = format!("Wrong-Kettle-{n}");
         if n % 4 < 2 {
@@ -179,7 +179,7 @@ async fn refused_guess_computes_no_hash(world: World) {
         let due = [(401, "invalid_credentials", 10), (429, "too_many_attempts", RACERS - 10)];
         assert_eq!(tally(&answers), expected(due));
     }
-    // A request that reaches the hasher now finds an unreadable hash.
+    // From now on, a request that reaches the hasher finds an unreadable hash.
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE users SET password_hash = 'damaged'").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();

@@ -1,4 +1,5 @@
-//! GET /readyz: whether the server can take requests. GET /healthz: whether it runs.
+//! `GET /readyz`, which reports whether the server can take requests, and `GET /healthz`, which reports
+//! whether it runs.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ async fn ready(world: &World) -> Value {
     answer.json()
 }
 
-/// Asserts that only this check fails, with these words in both places.
+/// Asserts that only this check fails, with this message in the error and in its details.
 async fn assert_only_failure(world: &World, name: &str, code: &str, message: &str) {
     let answer = ask(world, "/readyz").await;
     assert_eq!((answer.status, answer.code().as_str()), (503, code), "{}", answer.text);
@@ -70,7 +71,7 @@ async fn older_schema_is_reported_and_a_newer_one_is_ready(world: World) {
     let message =
         format!("The database has schema {older}, this version needs {newest}: run `tollkeeper migrate`.");
     assert_only_failure(&world, "schema", "not_ready", &message).await;
-    // The database was replaced since the start.
+    // The database was replaced after the start.
     change(format!("DROP TABLE {history}")).await;
     let message = "The database has no schema of this program: run `tollkeeper migrate`.";
     assert_only_failure(&world, "schema", "not_ready", message).await;
@@ -81,7 +82,7 @@ async fn stopping_server_is_not_ready(world: World) {
     world.app.stop();
     assert_only_failure(&world, "running", "not_ready", "The server is stopping: send requests elsewhere.")
         .await;
-    // Requests that arrive nevertheless are served.
+    // Requests that still arrive are served.
     world.user("ada").await;
 }
 

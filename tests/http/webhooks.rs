@@ -16,7 +16,7 @@ use support::Database;
 use support::receiver::Receiver;
 use support::world::{Place, TestUser, World, id};
 
-/// Runs a test on each database, with receivers on this machine allowed.
+/// Runs a test on a database, with receivers on this machine allowed.
 fn run_on(database: Database, test: impl AsyncFn(World)) {
     database.run(&[("TOLLKEEPER_WEBHOOKS__ALLOW_PRIVATE", "true")], test);
 }
@@ -28,7 +28,7 @@ struct Hook {
     secret: String,
 }
 
-/// Creates a webhook; returns it.
+/// Creates and returns a webhook.
 async fn hook(world: &World, owner: &TestUser, place: &Place, url: &str, events: &[&str]) -> Hook {
     let path = format!("{}/webhooks", place.organization_path());
     let body = json!({ "url": url, "events": events });
@@ -62,7 +62,7 @@ async fn deliveries(world: &World, owner: &TestUser, hook: &Hook, query: &str) -
     rows
 }
 
-/// Does an operation that takes no body.
+/// Calls an operation that takes no body.
 async fn act(world: &World, owner: &TestUser, path: &str) -> Value {
     world.call(Method::POST, path).bearer(&owner.access_token).data().await
 }

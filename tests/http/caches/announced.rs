@@ -11,7 +11,7 @@ use tollkeeper::tenants::roles::{OrganizationRole, ProjectRole};
 use support::world::{PASSWORD, World};
 use support::{Database, on_each_database};
 
-/// Returns the changes that are announced meanwhile.
+/// Returns the changes that an operation announces.
 async fn announced_by(world: &World, operation: impl Future<Output = ()>) -> Vec<Change> {
     let read = async || world.app.db.read().await.unwrap();
     let before = changes::newest(&mut read().await).await.unwrap();

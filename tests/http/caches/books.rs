@@ -1,4 +1,4 @@
-//! The queue of the books: its bound, and callers that disconnect.
+//! The queue of the books: its limit, and callers that disconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn lock_wallets(world: &World) -> Tx {
     tx
 }
 
-/// Waits until this many entries are queued and a transaction has taken all of them.
+/// Waits until this many entries have been queued and a transaction has taken all of them.
 async fn until_taken(world: &World, pieces: u64) {
     for _ in 0..10_000 {
         if world.app.billing.books.submitted() >= pieces && world.app.billing.books.is_empty() {
@@ -117,7 +117,7 @@ async fn queued_work_shares_one_transaction(world: World) {
     let (answers, ()) = tokio::join!(join_all(calls), let_go);
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Ok(_)))));
     assert!(matches!(first.await.unwrap(), Ok(Ok(_))));
-    // Lock, count, insert, write; plus the remaining statements of the first one.
+    // Lock, count, insert and write, and the remaining statements of the first transaction.
     assert!(world.app.db.statement_count() - before <= 8, "{}", world.app.db.statement_count() - before);
     assert_eq!(wallet(&world, &place.organization).await, (0, 65));
     assert_books(&world).await;
@@ -129,7 +129,7 @@ async fn work_not_taken_in_time_is_refused_and_not_done(world: World) {
     let place = world.place(&ada, "Acme").await;
     let held = lock_wallets(&world).await;
     let (app, work) = (world.app.clone(), reserve(&world, &place));
-    // A transaction has taken it, so it waits for that one, not for its turn.
+    // The first entry gets enough time for a transaction to take it, and then no longer waits in the queue.
     let patience = Timeouts { queued: Duration::from_millis(100), answer: Duration::from_mins(1) };
     let long = Timeouts { queued: Duration::from_secs(2), ..patience };
     let first = tokio::spawn(async move { submit_with_timeouts(&app.billing, work, long).await });
@@ -161,7 +161,7 @@ async fn caller_of_a_slow_transaction_is_answered_and_it_goes_on(world: World) {
     assert_eq!(refused.code, Code::DatabaseUnavailable);
     assert!(refused.public_message().contains("may still be booked"), "{refused}");
     drop(held);
-    // The next transaction follows.
+    // The next transaction succeeds.
     let answer = submit(&world.app.billing, reserve(&world, &place)).await;
     assert!(matches!(answer, Ok(Ok(_))));
     assert_eq!(wallet(&world, &place.organization).await, (0, 2));

@@ -22,7 +22,7 @@ use support::twin::{Twin, settle};
 use support::world::{World, runtime};
 use support::{Database, on_each_database, on_postgres};
 
-/// The log of this thread, from INFO on.
+/// The log of this thread, at level INFO and above.
 #[derive(Clone, Default)]
 pub(super) struct LogLines(Arc<Mutex<Vec<u8>>>);
 
@@ -37,14 +37,14 @@ impl Write for LogLines {
 }
 
 impl LogLines {
-    /// Captures the log as long as the guard lives.
+    /// Captures the log while the guard lives.
     pub(super) fn capture(&self) -> tracing::subscriber::DefaultGuard {
         let writer = self.clone();
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         tracing::subscriber::set_default(log.finish())
     }
 
-    /// Returns everything so far.
+    /// Returns the lines so far.
     pub(super) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -100,7 +100,7 @@ async fn change_is_applied_after_its_commit_only(world: World) {
         world.app.db.statement_count() - before
     };
 
-    // Rolled back: nothing has changed.
+    // After a rollback, nothing has changed.
     let mut tx = world.app.db.write().await.unwrap();
     changes::record(&mut tx, project, world.clock.now()).await.unwrap();
     drop(tx);
@@ -114,7 +114,7 @@ async fn change_is_applied_after_its_commit_only(world: World) {
     settle(&replica).await;
     assert_eq!((count_statements(&replica, &key).await, count_statements(&replica, &key).await), (1, 0));
     assert_eq!((replica.app.feed.position(), replica.app.feed.applied()), (1, 1));
-    // Nothing new: no cache entry is dropped.
+    // Without new changes, no cache entry is dropped.
     settle(&replica).await;
     assert_eq!((count_statements(&replica, &key).await, replica.app.feed.restarts()), (0, 0));
 }
@@ -230,8 +230,8 @@ async fn changes_stay_in_the_feed_for_an_hour(world: World) {
     assert_eq!((replica.app.feed.applied(), replica.app.feed.restarts()), (1, 0));
 }
 
-/// Returns the time for which memory is trusted without another read of the feed, which includes the heartbeat
-/// on PostgreSQL.
+/// Returns the time in milliseconds for which caches are trusted without another read of the feed. On
+/// PostgreSQL, a read includes the heartbeat.
 fn trusted_ms(world: &World) -> i64 {
     if world.app.db.is_postgres() { FRESH_MS } else { TRUST_MS }
 }
@@ -277,7 +277,7 @@ async fn caches_are_not_trusted_after_seconds_without_the_feed(world: World) {
     for bearer in [&key, &ada.access_token] {
         assert_eq!((statements("/v1/models", bearer).await, statements("/v1/models", bearer).await), (1, 1));
     }
-    // The session ended without the feed, and is noticed nevertheless.
+    // The end of a session is noticed without the feed.
     let mut tx = world.app.db.write().await.unwrap();
     sql("UPDATE sessions SET ended_at = $2 WHERE id = $1")
         .bind(ada.session_id)
@@ -297,8 +297,8 @@ async fn caches_are_not_trusted_after_seconds_without_the_feed(world: World) {
     assert_eq!((statements("/v1/models", &key).await, replica.app.feed.restarts()), (0, 0), "trusted again");
 }
 
-/// A primary that was replaced without knowing it answers reads, but can't commit a heartbeat while it has a synchronous standby.
-/// Here another transaction keeps the row instead.
+/// A primary that was replaced without noticing still answers reads, but can't commit a heartbeat if it has a
+/// synchronous standby. Here, another transaction locks the row instead.
 #[on_each_database]
 async fn memory_needs_heartbeats_on_postgres(world: World) {
     let (feed, is_postgres) = (&world.app.feed, world.app.db.is_postgres());
@@ -337,7 +337,7 @@ async fn memory_needs_heartbeats_on_postgres(world: World) {
     drop(log);
 }
 
-/// A heartbeat proves nothing about memory before the changes that were read with it are applied.
+/// A heartbeat doesn't make caches trusted until the changes that were read with it are applied.
 #[on_postgres]
 async fn heartbeat_counts_once_its_changes_are_applied(world: World) {
     let [_, replica] = Twin::both(&world).await;
@@ -365,7 +365,7 @@ async fn heartbeat_counts_once_its_changes_are_applied(world: World) {
     assert!(feed.is_trusted(world.clock.now()));
 }
 
-/// Of several replicas that start together, one makes the heartbeat.
+/// Only one of several replicas that start together writes the heartbeat.
 #[on_postgres]
 async fn memory_is_trusted_from_the_start_beside_another_replica(world: World) {
     let mut other = world.app.db.write().await.unwrap();
@@ -394,8 +394,9 @@ async fn clock_jump_costs_queries_but_not_correctness(world: World) {
     }
 }
 
-/// The row that assigns positions is locked at the commit. If it were locked earlier, a transaction that has
-/// it and waits for a row, and one that has the row and waits for a position, would deadlock.
+/// The row that assigns positions is locked only at the commit. If it were locked earlier, a transaction that
+/// holds it and waits for another row would deadlock with a transaction that holds that row and waits for a
+/// position.
 #[on_postgres]
 fn recorded_change_does_not_block_other_commits(_: Database) {
     let Some(cluster) = Cluster::shared() else { return };
@@ -451,7 +452,7 @@ fn no_position_is_skipped_under_32_writers(_: Database) {
                             let change = Change::ApiKey(ApiKeyId::new(now, &world.app.random));
                             changes::record(&mut tx, change, now).await.unwrap();
                         }
-                        // Some of them roll back: their positions are assigned again.
+                        // Some transactions roll back: their positions are assigned again.
                         if (writer + round) % 5 == 0 { drop(tx) } else { tx.commit().await.unwrap() }
                     }
                 })
@@ -508,12 +509,12 @@ async fn feed_is_read_five_times_a_second(world: World) {
         changes::record(&mut tx, Change::Project(project), world.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }
-    // Many changes share a read, and the last one is read as well.
+    // Many changes share a read, and the last change is read as well.
     let newest = changes::newest(&mut world.app.db.read().await.unwrap()).await.unwrap();
     assert!(until(|| world.app.feed.position() == newest));
     let turns = turns(&world).await;
     jobs.abort();
-    // Holds on slow machines: the more time passes, the more turns there may be.
+    // The limit grows with the elapsed time, so that the test passes on slow machines.
     let most = began.elapsed().as_millis() / 200 + 2;
     assert!(turns >= 1 && u128::from(turns) <= most, "{turns} turns, at most {most}");
 }

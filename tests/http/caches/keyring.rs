@@ -1,4 +1,4 @@
-//! The key cache: its bound is kept under any flood.
+//! The key cache stays within its limit under a flood of unknown keys.
 
 use serde_json::json;
 use support::on_each_database;
@@ -21,7 +21,7 @@ async fn unknown_keys_take_little_memory_and_evict_no_known_key(world: World) {
     let before = world.app.keys.keyring.size();
     assert_eq!(before.0, 20);
     let now = world.clock.now();
-    // A wrong checksum costs nothing, an unknown key with a right one a query.
+    // A key with a wrong checksum causes no query; an unknown key with a right checksum causes one query.
     let statements = world.app.db.statement_count();
     let typo = format!("tk_{}", "0".repeat(49));
     for _ in 0..1_000 {

@@ -1,4 +1,5 @@
-//! Shared rates: replicas together allow as much as a single one would, with few queries, and without an outage.
+//! Shared rates: replicas together allow as many calls as a single replica, with few queries, and also while
+//! the database is down.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use support::{Database, on_each_database, on_postgres};
 /// The calls that a replica may borrow at once: five seconds of a rate of 600 per minute.
 const LEASE: u32 = 600 / 12;
 
-/// Runs a test on PostgreSQL only, because SQLite has one server.
+/// Runs a test on PostgreSQL only, because SQLite has only one server.
 ///
-/// A replica counts alone once the database takes half a second to answer, as it may on a busy machine, and
-/// then the borrowed calls count as used. A failure of such a run proves nothing, so the test runs again.
+/// If the database takes half a second to answer, as it may on a busy machine, a replica counts alone, and
+/// the borrowed calls count as used. A failure of such a run proves nothing, so the test runs again.
 fn while_it_answers(postgres: Database, test: impl AsyncFn(World)) {
     postgres.block_on(async {
         for _ in 0..5 {
@@ -54,7 +55,7 @@ async fn call(twin: &Twin, key: &str) -> (u16, i64) {
     (status, decision["retry_after_ms"].as_i64().unwrap_or(0))
 }
 
-/// Calls until one is refused; returns the number of allowed calls, and the wait.
+/// Makes calls until one is refused; returns the number of allowed calls, and the wait in milliseconds.
 async fn drain(twin: &Twin, key: &str) -> (u32, i64) {
     let mut let_through = 0;
     loop {
@@ -88,7 +89,7 @@ fn three_replicas_share_one_limit_under_load(postgres: Database) {
                 replica.app.keys.rates.return_leases(false).await;
             }
         }
-        // 600 at once and 600 within the minute are allowed; 2,160 calls were made.
+        // 600 immediate calls and 600 within the minute are allowed; 2,160 calls were made.
         assert!(let_through <= 1_200 + LEASE, "{let_through}");
         assert!(let_through >= 1_200 - 3 * LEASE, "{let_through}");
     });
@@ -146,7 +147,7 @@ fn refusals_have_the_exact_wait(postgres: Database) {
         let [one, two] = Twin::both(&world).await;
         let (first, wait_ms) = drain(&one, &key).await;
         assert_eq!((first, wait_ms), (60, 1_000));
-        // The other replica learns it from one query, and then refuses without a query.
+        // The other replica finds out with one query, and then refuses without a query.
         assert_eq!(call(&two, &key).await, (429, 1_000));
         let before = two.app.db.statement_count();
         world.clock.advance_ms(999);
@@ -168,7 +169,8 @@ fn calls_borrowed_by_a_dead_replica_are_returned(postgres: Database) {
         }
         let (let_through, _) = drain(&other, &key).await;
         assert!((600 - 22 - LEASE..=600 - 22).contains(&let_through), "{let_through}");
-        // No replica reports: twelve seconds later the loan counts as used, and the meter has drained.
+        // The silent replica doesn't report. Twelve seconds later, its borrowed calls count as used, and the
+        // meter has drained.
         world.clock.advance_ms(12_000);
         let (let_through, _) = drain(&other, &key).await;
         assert!((100..=120).contains(&let_through), "{let_through}");
@@ -202,7 +204,7 @@ fn model_rate_is_shared_and_refused_calls_are_returned(postgres: Database) {
         for _ in 0..20 {
             assert_eq!(ask(&key).await["code"], "model_rate_limited");
         }
-        // Refused calls cost the key nothing, on the other replica either.
+        // Refused calls don't count, on the other replica either.
         let (let_through, _) = drain(&other, &key).await;
         assert!((40 - 9..=40).contains(&let_through), "{let_through}");
     });

@@ -1,4 +1,4 @@
-//! The session cache: a repeated token costs no query, nor does an ended session.
+//! The session cache: neither a repeated token nor an ended session causes a query.
 
 use serde_json::json;
 use tollkeeper::accounts::jwt::TokenKind;
@@ -55,7 +55,7 @@ async fn logout_applies_at_once_locally_and_elsewhere_after_the_feed_is_read(wor
     assert_eq!((status_here(&world, token).await, status_there(&replica, token).await), (200, 200));
     world.post("/v1/auth/logout", &json!({})).bearer(token).data().await;
     assert_eq!(status_here(&world, token).await, 401);
-    // Cached there until its job reads the feed, within a fifth of a second.
+    // The replica caches the session until its job reads the feed, within a fifth of a second.
     assert_eq!(status_there(&replica, token).await, 200);
     settle(&replica).await;
     assert_eq!(status_there(&replica, token).await, 401);
@@ -149,7 +149,7 @@ async fn every_function_that_ends_sessions_announces_it(world: World) {
     let count = changes_of(&world, async |tx| sessions::end(tx, first, now).await.unwrap()).await;
     assert_eq!((count, status_here(&world, &others[0].access_token).await), (1, 401));
 
-    // Four of the six remaining sessions stay, among them Ada's first.
+    // Four of the six remaining sessions are kept, including Ada's first.
     let end_oldest = async |tx: &mut Tx| {
         let ended = sessions::end_oldest(tx, ada.id, ada.session_id, 4, now).await.unwrap();
         assert_eq!(ended.len(), 2);
@@ -161,7 +161,7 @@ async fn every_function_that_ends_sessions_announces_it(world: World) {
     }
     assert_eq!(live, 3);
 
-    // A new password that ends all sessions is one change, however many functions announce it.
+    // A new password that ends all sessions is one change, regardless of how many functions announce it.
     let replace = async |tx: &mut Tx| {
         assert!(users::replace_password(tx, ada.id, &hash, "another", now).await.unwrap());
         sessions::end_all(tx, ada.id, Some(ada.session_id), now).await.unwrap();
@@ -188,7 +188,7 @@ async fn every_function_that_ends_sessions_announces_it(world: World) {
         assert_eq!(changes_of(&world, end_live).await, 1);
         assert_eq!(status_here(&world, &session.access_token).await, 401);
     }
-    // A write without these functions isn't noticed.
+    // A write that bypasses these functions isn't announced.
     let session = world.session(ada.id).await;
     assert_eq!(status_here(&world, &session.access_token).await, 200);
     let beside = async |tx: &mut Tx| {

@@ -132,7 +132,7 @@ fn mistakes_of_an_invalid_file_are_reported() {
     let start = Start::new(&folder.0);
     let file = File::new(&["m", "m\ndimension = 3", "n\nkind = \"embeddings\""]);
     let name = file.name();
-    // The rules across keys are checked together, once every key and value is right.
+    // Rules across keys are checked together, once every key and value is valid.
     let mistakes = [
         format!("{name}:11: model `m`: `id`: two models have this id"),
         format!("{name}:21: model `m`: `dimension`: only embedding models have one"),

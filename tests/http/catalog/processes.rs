@@ -108,7 +108,7 @@ fn reload_command_reaches_every_replica(database: Database) {
             assert!(!server.log().contains("refused"), "{}", server.log());
         }
 
-        // Each server reads its own file: an invalid file on one machine is refused there only.
+        // Each server reads its own file: an invalid file on one machine is refused only there.
         files[0].write(&catalog(&["m", "n", "o"]));
         files[1].write("models = 1");
         let ended = start(&files[0]).command(&["catalog", "reload"]);

@@ -1,4 +1,4 @@
-//! The operator's event of a catalog file that was refused on a reload.
+//! The operator's event for a catalog file that was refused on a reload.
 
 use serde_json::{Value, json};
 use tollkeeper::catalog::activation::reload;
@@ -20,7 +20,7 @@ fn refused_file_is_told_once_while_its_mistakes_last(database: Database) {
         let none: [Value; 0] = [];
         let told = async || {
             for app in [&world.app, &other.app] {
-                // Twice, as a replica does whose catalog is out of date.
+                // Reloads twice, like a replica whose catalog is outdated.
                 reload(&app.catalogs).await.unwrap();
                 reload(&app.catalogs).await.unwrap();
                 assert_eq!(app.catalog.is_refused(), std::fs::read_to_string(&file.path).unwrap() != good);
@@ -42,7 +42,7 @@ fn refused_file_is_told_once_while_its_mistakes_last(database: Database) {
         assert_eq!(told().await, [event(1, &missing)]);
         assert_eq!(told().await, none);
 
-        // Other mistakes, and a word that may be a secret.
+        // Other mistakes, and a value that may be a secret.
         let upstream =
             "[[upstreams]]\nid = \"u\"\nkind = \"vllm\"\nurl = 7\ncredential_env = \"hunter2 hunter2\"\n";
         file.write(&format!("{good}{upstream}"));
@@ -51,7 +51,7 @@ fn refused_file_is_told_once_while_its_mistakes_last(database: Database) {
         assert!(secret["data"]["messages"][0].as_str().unwrap().starts_with(&format!("{name}:")), "{secret}");
         assert!(!secret.to_string().contains("hunter2"), "{secret}");
 
-        // Taken again, and refused again for the same reason as before.
+        // The valid file is accepted, and the invalid file is refused again for the same reason as before.
         file.write(&good);
         assert_eq!(told().await, none);
         file.write(&without);

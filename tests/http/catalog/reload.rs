@@ -1,4 +1,4 @@
-//! Reloads in process: callers see the catalog from before or after, never a mixture.
+//! Reloads within one process: callers see either the previous or the new catalog, never a mixture.
 
 use futures_util::FutureExt;
 use http::Method;
@@ -14,7 +14,7 @@ use support::twin::{Twin, settle};
 use support::world::World;
 use support::{Database, on_each_database};
 
-/// Runs a test on each database, with a catalog file of these models.
+/// Runs a test on a database, with a catalog file of these models.
 fn run_with_file(database: Database, models: &[&str], test: impl AsyncFn(World, &File)) {
     let file = File::new(models);
     database.run(&[("TOLLKEEPER_CATALOG_FILE", file.name())], async |world| {
@@ -58,7 +58,7 @@ fn models_are_added_and_retired_without_a_restart(database: Database) {
         };
         assert_eq!(amount().await, "0.02");
 
-        // A retired model can't be called, and late usage still counts at its price.
+        // A retired model can't be called, but late usage is still counted at its price.
         let limits = "stays\nmax_tokens = 50\nmax_requests_per_min = 7\nmax_concurrent_requests = 2";
         file.write(&catalog(&[limits, "goes\nretired = true", "acme/new:v2\nparent = \"goes\""]));
         assert_eq!(list_models(&world, &key).await, ["stays", "goes"], "nothing happens by itself");
@@ -99,7 +99,8 @@ fn models_are_added_and_retired_without_a_restart(database: Database) {
         assert_eq!(report(&world, &key_id, "e2", "goes").await["status"], "accepted");
         assert_eq!(amount().await, "0.04");
 
-        // Removed from the file: counted events stay duplicates; new ones have no price.
+        // After the model is removed from the file, counted events are still duplicates, and new events have
+        // no price.
         file.write(&catalog(&["stays"]));
         reload(&world.app.catalogs).await.unwrap();
         assert_eq!(list_models(&world, &key).await, ["stays"]);
@@ -135,7 +136,7 @@ fn new_price_applies_from_its_instant(database: Database) {
         };
         with(&second(3)).await;
         assert_eq!(price().await, "0.001");
-        // A future price may still be changed or removed while every replica can learn of it in time.
+        // A future price may still be changed or removed while all replicas can load the change in time.
         with("").await;
         with(&second(5)).await;
         assert!(!world.app.catalog.is_refused());

@@ -56,7 +56,7 @@ fn upstreams_are_asked_for_their_models() {
         ended.stdout
     );
 
-    // The output names the mistake, and how to fix it.
+    // The output contains the mistake, and how to fix it.
     let wrong = "{ upstream = \"vllm-a\", model = \"small\" }";
     let ended = check("", wrong, &vllm, &[]);
     assert_eq!(ended.code, Some(1));
@@ -88,7 +88,7 @@ fn upstreams_are_asked_for_their_models() {
         ended.stdout
     );
 
-    // As JSON, with an upstream that isn't asked, and one that ignores names.
+    // As JSON, with an upstream that isn't requested, and an upstream that ignores the names of models.
     let llamacpp = table("cpp", "llamacpp", &upstream.url()) + &table("demo", "demo", "");
     let routes = "{ upstream = \"cpp\", model = \"any\" }, { upstream = \"demo\", tier = 1 }";
     let ended = check("", routes, &llamacpp, &["--json"]);
@@ -104,14 +104,15 @@ fn upstreams_are_asked_for_their_models() {
     );
     assert_eq!(report["upstreams"][0]["warnings"].as_array().unwrap().len(), 1);
 
-    // Without a file the configured one is checked.
+    // Without an argument, the configured file is checked.
     let ended = start.command(&["upstream", "check"]);
     assert!(ended.code == Some(1) && ended.log.contains("tollkeeper upstream check FILE"), "{}", ended.log);
     let configured = Start::new(&folder.0).set("TOLLKEEPER_CATALOG_FILE", file.to_str().unwrap());
     assert_eq!(configured.command(&["upstream", "check"]).code, Some(0));
 }
 
-/// Contexts stand in other places at llama.cpp and for LoRA adapters of vLLM, and a limit must fit into them.
+/// llama.cpp reports contexts in another field, and for a LoRA adapter vLLM reports the context at its base
+/// model. A limit must fit into the context.
 #[test]
 fn contexts_are_found_wherever_servers_say_them() {
     let runtime = runtime();
@@ -136,7 +137,7 @@ fn contexts_are_found_wherever_servers_say_them() {
         let limit = format!("allows answers of 1000 tokens, and `{model}` has a context of {context} there");
         assert_eq!(ended.stdout.contains(&limit), kind == "vllm", "{}", ended.stdout);
     }
-    // The same within a catalog.
+    // The same check within a catalog.
     std::fs::write(&file, MODEL.replace("CONTEXT", "context_length = 500")).unwrap();
     let ended = start.command(&["catalog", "check", file.to_str().unwrap()]);
     assert!(

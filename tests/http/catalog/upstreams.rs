@@ -1,4 +1,4 @@
-//! Upstreams and routes: the check, reloads, and credentials that never get out.
+//! Upstreams and routes: checks, reloads, and credentials that are never shown.
 
 use serde_json::{Value, json};
 use tollkeeper::catalog::activation::reload;
@@ -11,14 +11,14 @@ use support::twin::{Twin, settle};
 use support::world::{Folder, World};
 use support::{Database, on_each_database};
 
-/// An upstream with its id, its kind and further keys.
+/// Returns the text of an upstream with its id, its kind and further keys.
 fn upstream(id: &str, kind: &str, keys: &str) -> String {
     format!(
         "[[upstreams]]\nid = \"{id}\"\nkind = \"{kind}\"\nurl = \"http://192.0.2.5:8000/path-word/v1\"\n{keys}\n"
     )
 }
 
-/// Writes the file of a credential next to a catalog, readable by the owner only.
+/// Writes the file of a credential next to a catalog; only the owner can read it.
 fn write_credential(file: &File, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let path = file.path.with_file_name("a.key");

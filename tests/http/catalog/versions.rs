@@ -47,7 +47,7 @@ fn rolling_file_changes_end_in_one_catalog(database: Database) {
         assert!(until(|| not_ready(&servers[1]).is_none()), "{}", servers[1].log());
         assert_eq!(count_rows(&start(&files[0]), "SELECT COUNT(*) FROM catalogs"), 2);
 
-        // The old file comes into force by an explicit reload only.
+        // The old file comes into force only with an explicit reload.
         files[1].write(&catalog(&["m"]));
         let ended = start(&files[1]).command(&["catalog", "reload", "--json"]);
         assert_eq!(ended.code, Some(0), "{}", ended.log);
@@ -155,7 +155,7 @@ fn file_is_checked_for_its_currency() {
     let other = format!("tollkeeper: {name}: `currency`: the prices are in JPY, not in USD\n");
     assert_eq!((said.code, said.log), (Some(1), other));
     assert_eq!(check("JPY").code, Some(0));
-    // A server with another currency doesn't start with it.
+    // A server with another currency doesn't start with this catalog.
     let refused = start.set("TOLLKEEPER_CATALOG_FILE", file.name()).refused();
     assert_eq!(refused.code, Some(1));
     let line = "catalog.toml:1: `currency`: the prices are in JPY, and `billing.currency` is USD";

@@ -1,4 +1,4 @@
-//! The examples of the reference run as they stand, with real addresses, ids and secrets in them.
+//! The examples of the reference are run with real addresses, ids and secrets filled in.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -33,7 +33,7 @@ async fn listen(world: &World) -> (Addresses, RunningListeners) {
     panic!("no free port");
 }
 
-/// Objects that most examples act on.
+/// The objects that most examples act on.
 struct Scene {
     owner: TestUser,
     place: Place,
@@ -78,7 +78,7 @@ impl Example {
         self.source = self.source.replace(&format!("{prefix}_{ID}"), id);
     }
 
-    /// Fills in a browser's answer.
+    /// Fills in the answer of a browser.
     fn replace_answer(&mut self, body: &Value) {
         let answer = &body["credential"];
         for (from, to) in [
@@ -102,7 +102,7 @@ impl Example {
     }
 }
 
-/// Makes a person with a passkey; returns its id, too.
+/// Creates a user with a passkey; also returns the passkey's id.
 async fn with_passkey(world: &World, name: &str) -> (TestUser, SecurityKey, String) {
     let (user, mut key) = (world.user(name).await, SecurityKey::new());
     let body = world.new_passkey(&user.access_token, &mut key).await;
@@ -111,7 +111,8 @@ async fn with_passkey(world: &World, name: &str) -> (TestUser, SecurityKey, Stri
     (user, key, id)
 }
 
-/// Makes the objects that an example needs to succeed, and fills them in. `number` differs for each example.
+/// Creates the objects that an example needs to succeed, and fills them in. `number` differs for each
+/// example.
 async fn prepare(world: &World, scene: &Scene, operation: &str, number: usize, example: &mut Example) {
     let name = format!("person{number}");
     let email = format!("{name}@example.com");
@@ -278,7 +279,7 @@ fn source(section: &str, label: &str) -> String {
     unescaped(rest.unwrap().1.split_once("</code></pre>").unwrap().0)
 }
 
-/// No payment processor is set up.
+/// Operations whose examples aren't run, because no payment processor is set up.
 const PAYMENTS: [&str; 5] = [
     "create_payment",
     "update_payment_method",
@@ -361,7 +362,7 @@ fn run_curl(folder: &Folder, example: Example) {
     let ended = run_to_end(command);
     let status = ended.stdout.rsplit('\n').next().unwrap();
     assert_eq!((ended.code, status), (Some(0), "200"), "{name}: {source}\n{}\n{}", ended.stdout, ended.log);
-    // Events are refused one by one.
+    // An answer with status 200 may contain refused events.
     assert!(!ended.stdout.contains("\"status\":\"refused\""), "{name}: {}", ended.stdout);
 }
 

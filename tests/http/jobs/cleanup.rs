@@ -1,4 +1,4 @@
-//! Removal of old data: unused accounts, old audit entries, old mail files, expired counters.
+//! Removal of old data: unused accounts, old audit entries, old e-mail files, expired counters.
 
 use serde_json::json;
 use tollkeeper::accounts::store::users::unused;
@@ -44,7 +44,7 @@ async fn names(world: &World) -> Vec<String> {
     rows.into_iter().map(|(name,)| name).collect()
 }
 
-/// Writes an audit entry now.
+/// Writes an audit entry with this time.
 async fn write_entry(world: &World, at: Time) {
     let event = Event { action: Action::SessionStarted, target: "somebody".into(), organization_id: None };
     let mut tx = world.app.db.write().await.unwrap();
@@ -121,7 +121,7 @@ async fn unused_accounts_are_removed_after_a_month(world: World) {
     world.clock.advance_ms(MONTH_MS - 1);
     write_entry(&world, world.clock.now()).await;
     assert_eq!(walk(&world, 3).await.accounts, 0, "not before");
-    // A clock that is ahead, before any write by it.
+    // The clock is ahead, but nothing has been written with its time yet.
     world.clock.advance_ms(400 * DAY_MS);
     assert_eq!(walk(&world, 3).await, Removed::default());
     write_entry(&world, start.plus_ms(MONTH_MS + 1)).await;
@@ -131,7 +131,7 @@ async fn unused_accounts_are_removed_after_a_month(world: World) {
     assert_eq!(left.len(), all - 7, "{left:?}");
     assert!(left.iter().all(|name| !name.starts_with("unused")), "{left:?}");
     assert!(left.contains(&"younger".to_owned()));
-    // Name and address are free again.
+    // The username and the address are available again.
     world.catch_up().await;
     let body = json!({"email": "unused0@example.com", "password": PASSWORD, "username": "unused0"});
     world.post("/v1/auth/register", &body).data().await;
@@ -168,7 +168,8 @@ fn accounts_are_removed_in_daily_slices_unless_configured_otherwise(database: Da
     });
 }
 
-/// A new table that refers to accounts must be checked as well, or its rows block every slice.
+/// A new table that refers to accounts must also be checked, because its rows would otherwise block every
+/// slice.
 #[on_each_database]
 async fn every_table_that_refers_to_accounts_is_checked(world: World) {
     let text = if world.app.db.is_postgres() {
@@ -206,7 +207,7 @@ async fn old_audit_entries_are_removed_and_recent_ones_protected(world: World) {
     assert_eq!(entries(&world).await[0], start.plus_ms(4 * DAY_MS));
     assert_eq!(walk(&world, 2).await, Removed::default());
 
-    // Regardless of the statement, entries younger than 90 days before the newest entry stay.
+    // Entries of the 90 days before the newest entry can't be deleted, regardless of the statement.
     let newest = world.clock.now();
     let young = newest.plus_ms(-90 * DAY_MS + 1);
     write_entry(&world, young).await;

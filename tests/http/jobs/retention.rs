@@ -1,4 +1,4 @@
-//! Retention of usage events: old events are removed; daily rows and events that could be repeated stay.
+//! Retention of usage events: old events are removed; daily rows and events that could be repeated are kept.
 
 use serde_json::json;
 use tollkeeper::billing::retention::{Progress, Step, step, step_with_size};
@@ -49,12 +49,12 @@ async fn events_are_removed_once_they_cannot_be_repeated(world: World) {
         "model": "svc-1", "kind": "chat", "prompt_tokens": 1, "completion_tokens": 1}]});
     let report = async || world.ask("/service/v1/usage", &event).bare().await["results"][0].clone();
     assert_eq!(report().await["status"], "accepted");
-    // Its id is needed as long as the event is recent enough to count.
+    // The event's id is kept as long as the event is recent enough to count.
     world.clock.advance_ms(MONTHS_MS);
     let mut progress = Progress::default();
     assert_eq!(step(&world.app.billing, &mut progress).await.unwrap(), Step { removed: 0, has_more: false });
     assert_eq!(report().await["status"], "duplicate");
-    // And for a day and a half more, from noon on.
+    // The id is kept for another day and a half, because the test starts at noon.
     world.clock.advance_ms(DAY_MS + DAY_MS / 2 - 1);
     assert_eq!(step(&world.app.billing, &mut progress).await.unwrap().removed, 0);
     assert_eq!(before(&world).await, 0, "nothing was there to go");
@@ -67,7 +67,7 @@ async fn events_are_removed_once_they_cannot_be_repeated(world: World) {
     assert_eq!(requests, 1, "daily rows stay");
 }
 
-/// A counter that restarts after all its events were removed.
+/// A client's counter of ids restarts after all its events were removed.
 #[on_each_database]
 async fn removed_event_id_can_be_used_again(world: World) {
     let ada = world.user("ada").await;

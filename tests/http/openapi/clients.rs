@@ -1,6 +1,6 @@
-//! Clients that generators make from the document that a server answers, by the commands of the contract
-//! (docs/contract/README.md#generate-a-client): they have a function for each operation, their types are right,
-//! and they make the journey of the README.
+//! Clients that are generated from a server's document with the commands of the contract
+//! (docs/contract/README.md#generate-a-client): they have a function for each operation, their types are
+//! valid, and they can make the journey of the README.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ impl Place {
         for file in files {
             std::fs::copy(Path::new(PROGRAMS).join(file), folder.0.join(file)).unwrap();
         }
-        // The links in mails lead to the listener.
+        // The links in e-mails point to the listener.
         let server = Start::new(&folder.0).unset("TOLLKEEPER_PUBLIC_URL").run();
         Self { folder, server }
     }
@@ -95,7 +95,7 @@ impl Place {
         let mut command = self.command("sh");
         let path = std::env::var("PATH").unwrap();
         command.env("PATH", format!("{}:{path}", programs.display()));
-        // npm asks for newer versions of itself otherwise.
+        // Otherwise, npm looks for newer versions of itself.
         command.env("npm_config_offline", "true").env("npm_config_update_notifier", "false");
         command.args(["-c", &line.replace("127.0.0.1:8080", &address)]);
         let ended = succeed(command);

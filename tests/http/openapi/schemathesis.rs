@@ -8,8 +8,8 @@ use support::process::Start;
 use support::python::python;
 use support::world::{Folder, PASSWORD};
 
-/// Examples for each operation, few enough for a quick suite. `TOLLKEEPER_TEST_SCHEMATHESIS=200` sets another
-/// number.
+/// The number of examples for each operation, which is small to keep the suite quick.
+/// `TOLLKEEPER_TEST_SCHEMATHESIS=200` sets another number.
 const EXAMPLES: u32 = 5;
 
 #[test]
@@ -20,7 +20,7 @@ fn schemathesis_finds_nothing() {
     };
     let examples = std::env::var("TOLLKEEPER_TEST_SCHEMATHESIS").map_or(EXAMPLES, |n| n.parse().unwrap());
     let folder = Folder::new();
-    // A run sends more in a minute than one user may.
+    // A run sends more requests per minute than one user may.
     let server = Start::new(&folder.0).set("TOLLKEEPER_LIMITS__ENABLED", "false").run();
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);

@@ -10,7 +10,7 @@ pub fn run_with_start(database: Database, test: impl Fn(Start)) {
     database.run_processes(|url, folder| test(Start::new(&folder.0).database(url)));
 }
 
-/// Waits until a token is refused.
+/// Waits until a token is refused; returns `false` if that takes too long.
 fn is_refused(server: &Server, token: &str) -> bool {
     until(|| server.get("/v1/auth/me").bearer(token).try_send().is_ok_and(|answer| answer.status == 401))
 }
@@ -148,7 +148,7 @@ fn money_that_operators_change_is_told_to_the_owners(database: Database) {
 #[on_each_database]
 fn mails_are_tested_listed_and_retried(database: Database) {
     run_with_start(database, |start| {
-        // Nothing listens there.
+        // Nothing listens on this port.
         let start = start.set("TOLLKEEPER_MAIL__URL", "smtp://127.0.0.1:9?tls=none");
         let server = start.run();
         let register = json!({"email": "ada@example.com", "password": PASSWORD, "username": "ada"});
@@ -167,7 +167,7 @@ fn mails_are_tested_listed_and_retried(database: Database) {
         assert_eq!(failed.code, Some(1));
         let report: Value = serde_json::from_str(failed.stdout.trim()).unwrap();
         assert_eq!(report["sent"], false);
-        // Into a folder it works.
+        // Delivery to a folder works.
         let start = start.set("TOLLKEEPER_MAIL__URL", "file");
         let sent = run(&start, &["mail", "test", "--to", "ops@example.com"]).stdout;
         assert_eq!(sent.trim(), "A test mail to ops@example.com was accepted for delivery.");

@@ -1,4 +1,4 @@
-//! A disabled account: every way into it.
+//! No sign-in method opens a disabled account.
 
 use serde_json::{Value, json};
 use tollkeeper::operators::users;
@@ -51,7 +51,7 @@ async fn no_way_leads_into_a_disabled_account(world: World) {
     assert!(page.text.contains("This account is disabled"), "{}", page.text);
     assert!(page.headers.get("set-cookie").is_none());
 
-    // A new password opens nothing.
+    // A new password doesn't enable the account.
     world.post("/v1/auth/forgot-password", &json!({"email": "ada@example.com"})).data().await;
     let token = world.mailed_token("ada@example.com").await;
     let new = "Violet-Kettle-Orbit-9";
@@ -119,7 +119,7 @@ async fn keys_of_a_disabled_person_call_models_and_manage_nothing(world: World) 
 
     enable(&world, &ada).await;
     manage(&key).data().await;
-    // A secret that another user made acts with the lower of both roles.
+    // A secret that another user rotated has only the rights that both users have.
     disable(&world, &bob).await;
     assert_eq!(manage(&rotated).refused().await, refused(403, "account_disabled"));
     manage(&key).data().await;

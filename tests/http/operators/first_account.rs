@@ -1,4 +1,4 @@
-//! The first account: its token, and who receives it.
+//! The first account, and the token that creates it.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -55,7 +55,7 @@ async fn whoever_has_the_token_makes_an_operators_account(world: World) {
     assert_eq!(me["user"]["email_verified"], true);
     let id = tollkeeper::ids::UserId::parse(ada["user"]["id"].as_str().unwrap()).unwrap();
     assert!(roles::is_operator(&world.app.operators, id).await.unwrap());
-    // The token is void, even after another start.
+    // The token is no longer valid, even after another start.
     first_account::prepare(&world.app.operators).await.unwrap();
     assert!(!file.exists());
     let again = browser.post(&world, PAGE, &fields(&token, "eve@example.com", "eve")).send().await;
@@ -91,7 +91,7 @@ async fn the_first_of_several_servers_has_the_token(world: World) {
     let other = App::new(config, world.clock.clone()).unwrap();
     other.boot().await.unwrap();
     assert!(!folder.0.join("first-account.token").exists(), "there is one link");
-    // The page of every server takes it.
+    // The page of every server accepts the token.
     let public = other.dispatcher(Listener::Public);
     let call = |email: &str, name: &str| {
         support::http::Call::new(&public, http::Method::POST, PAGE)
@@ -113,7 +113,7 @@ async fn setup_makes_another_link_until_there_is_an_operator(world: World) {
     let link = first_account::renew_link(operators).await.unwrap().unwrap();
     assert!(link.ends_with(&token(&world)) && !link.ends_with(&first));
     assert!(!first_account::is_good(operators, &first).await.unwrap(), "the earlier one is void");
-    // Another operator ends it.
+    // The token is no longer valid once an operator exists.
     let ada = world.user("ada").await;
     roles::grant(operators, ada.id, &Trail::operator()).await.unwrap();
     assert!(!first_account::is_good(operators, &token(&world)).await.unwrap());

@@ -1,4 +1,4 @@
-//! The setting for who may register: everyone, people with an invitation, or no one.
+//! The setting that decides who may register: everyone, people with an invitation, or no one.
 
 use http::Method;
 use serde_json::json;
@@ -67,7 +67,7 @@ async fn an_open_invitation_lets_its_address_register(world: World) {
     assert!(page.contains("You need an invitation") && page.contains("<form"), "{page}");
     register(&world, "ada").data().await;
 
-    // Withdrawn, and over.
+    // Withdrawn and expired invitations don't count.
     let id = invite("carl").await;
     let path = format!("{}/invitations/{id}", place.organization_path());
     world.call(Method::DELETE, &path).bearer(&bob.access_token).data().await;

@@ -1,4 +1,4 @@
-//! Where a second factor is compulsory.
+//! Organizations and servers that require a second factor.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -21,7 +21,8 @@ fn set(world: &World, place: &Place, bearer: &str, value: bool) -> Call {
     world.call(Method::PUT, &place.organization_path()).bearer(bearer).json(&body)
 }
 
-/// An organization of Ada, who has a second factor, with Bob, who has none, as an admin and a project owner.
+/// Creates an organization of Ada, who has a second factor. Bob, who has none, is an admin of it and a
+/// project owner.
 async fn scene(world: &World) -> (TestUser, TestUser, Place) {
     let (ada, bob) = (world.user("ada").await, world.user("bob").await);
     let place = world.place(&ada, "Acme").await;
@@ -79,7 +80,7 @@ async fn members_without_a_factor_get_in_nowhere_and_keys_go_on(world: World) {
         "organization_id": place.organization, "project_id": place.project});
     let answer = world.ask("/service/v1/authorize", &question).bare().await;
     assert_eq!(answer["code"], REQUIRED.1, "{answer}");
-    // The list has the organization's name, and the key of the same person goes on.
+    // The list contains the organization's name, and a key of the same user still works.
     let list = world.get("/v1/organizations").bearer(&bob.access_token).data().await;
     assert_eq!(list["organizations"][0]["name"], "Acme");
     world.post("/v1/chat/completions", &chat).bearer(&key).bare().await;
@@ -137,7 +138,7 @@ async fn console_shows_the_name_and_the_way_to_a_factor(world: World) {
     }
     let answer = browser.get(&world, &asking).send().await;
     assert_eq!(answer.status, 403);
-    // An old proof leads to the page that asks, and back.
+    // Without a recent proof, the user is redirected to the page that asks for one, and then back.
     world.clock.advance_ms(15 * MINUTE_MS);
     let stale = owner.get(&world, &asking).send().await;
     let next = format!("/console/reauthenticate?next={asking}");
@@ -159,7 +160,7 @@ fn everyone_may_be_asked_for_one(database: Database) {
         let browser = world.browser(ada.id).await;
         let page = browser.get(&world, "/console/organizations").send().await;
         assert_eq!((page.status, page.text.contains("Add a second factor")), (403, true));
-        // Users' own accounts stay open, or no one could add a factor.
+        // Users can still open their own accounts, because otherwise no one could add a factor.
         let me: Value = world.get("/v1/auth/me").bearer(token).data().await;
         assert_eq!(me["user"]["username"], "ada");
         browser.page(&world, "/console/account/second-factor").await;

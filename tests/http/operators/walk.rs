@@ -1,5 +1,5 @@
-//! Follows docs/operations.md from an empty folder to a disabled account, word by word. Only the addresses
-//! differ: ports, and the provider.
+//! Follows docs/operations.md from an empty folder to a disabled account, word by word. Only the ports and
+//! the provider's address differ.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -8,7 +8,8 @@ use support::identity_provider::IdentityProvider;
 use support::python;
 use support::world::{Folder, runtime};
 
-/// The script that runs the blocks: the server in the background, where the reader uses another terminal.
+/// The script that runs the blocks. The server runs in the background, where a reader would use another
+/// terminal.
 const HARNESS: &str = r#"
 set -euo pipefail
 FILES

@@ -6,7 +6,7 @@ use super::commands::{json_of, lines, run, run_with_start};
 use support::process::{Start, until};
 use support::{Database, on_each_database};
 
-/// Runs a command that is refused; returns its exit code and its complaint.
+/// Runs a command that is refused; returns its exit code and its error.
 fn refused(start: &Start, arguments: &[&str]) -> (Option<i32>, String) {
     let ended = start.command(arguments);
     assert!(ended.stdout.is_empty(), "{}", ended.stdout);
@@ -40,7 +40,7 @@ fn webhooks_of_the_installation_are_managed_by_command(database: Database) {
         let text = run(&start, &["webhook", "list"]).stdout;
         assert_eq!(text.trim(), format!("{id}  https://receiver.invalid/in  on  invoice.paid,audit.drift"));
 
-        // A running server sends the test, and can't find the receiver.
+        // A running server tries to send the test, but can't reach the receiver.
         let tested = json_of(&start, &["webhook", "test", id]);
         let delivery = tested["delivery_id"].as_str().unwrap();
         let latest = || lines(&start, &["webhook", "deliveries", id]).remove(0);

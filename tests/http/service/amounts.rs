@@ -56,7 +56,7 @@ async fn report(world: &World, events: &[Value]) -> Vec<String> {
     answer["results"].as_array().unwrap_or_else(|| panic!("{answer}")).iter().map(word).collect()
 }
 
-/// 4,096 tokens of a prompt and of an answer, at 10 and 30 USD for a million tokens.
+/// 4,096 tokens of a prompt and of an answer, at 10 and 30 USD per million tokens.
 #[on_each_database]
 fn call_is_billed_in_small_currency_units(database: Database) {
     let cases = [
@@ -87,7 +87,7 @@ fn call_is_billed_in_small_currency_units(database: Database) {
     }
 }
 
-/// Events of 1,000,000 each: a row takes 9,200 of them, and a wallet 9,223.
+/// Events of 1,000,000 each: a row can hold 9,200 of them, and a wallet 9,223.
 #[on_each_database(&[CATALOG])]
 async fn event_beyond_a_row_or_wallet_is_refused_alone(world: World) {
     let (scene, other) = (scene(&world, "Acme").await, scene(&world, "Other").await);
@@ -116,14 +116,14 @@ async fn event_beyond_a_row_or_wallet_is_refused_alone(world: World) {
     let dear = scene.event("dear", "dear-too", [400_001, 600_000]);
     assert_eq!(report(&world, &[dear]).await, ["amount_out_of_range"], "one event has a most, too");
     assert_eq!(report(&world, &batch[..1]).await, ["amount_out_of_range"], "and so it is by itself");
-    // Together with the correction that makes room for it, in either order.
+    // The event is accepted together with a correction that makes room for it, in either order.
     let room = [scene.event("one", "dearest", [1, 0]), back];
     assert_eq!(report(&world, &room).await, ["accepted", "accepted"]);
     assert_eq!(report(&world, &[scene.event("two", "dearest", [1, 0])]).await, ["amount_out_of_range"]);
     assert_eq!(scene.posted(&world).await, -9_201_000_000_000_000_000);
     assert_eq!(other.posted(&world).await, -1_000_000_000);
 
-    // The wallet is full as well: 22 of these are its last ones.
+    // The wallet is almost full too: it can take 22 more of these events.
     let events: Vec<_> = (0..30).map(|n| million(&format!("f{n}"), "dear-too")).collect();
     let outcomes = report(&world, &events).await;
     let accepted = outcomes.iter().take_while(|outcome| *outcome == "accepted").count();
@@ -154,7 +154,7 @@ async fn correction_beyond_a_full_wallet_is_refused(world: World) {
         event["corrects"] = json!(of);
         event
     };
-    // 9,223,372,035.85 are there: one more fits, two don't.
+    // The balance is 9,223,372,035.85: one more correction fits, but two don't.
     let batch = [back("b2", "b", 2), back("a1", "a", 1), scene.event("c", "m", [1, 0])];
     assert_eq!(report(&world, &batch).await, ["amount_out_of_range", "accepted", "accepted"]);
     assert_eq!(report(&world, &[back("b3", "b", 1)]).await, ["amount_out_of_range"]);

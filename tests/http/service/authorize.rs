@@ -1,4 +1,4 @@
-//! POST /service/v1/authorize: rates of models, and users without a key.
+//! `POST /service/v1/authorize`: rates of models, and users without a key.
 
 use serde_json::{Value, json};
 use tollkeeper::accounts::jwt::TokenKind;
@@ -95,7 +95,7 @@ async fn cached_key_is_authorized_without_a_query(world: World) {
         assert_eq!(code(&ask(&world, &key, "svc-1").await), (200, ""));
     }
     let cost = world.app.db.statement_count() - before;
-    // On PostgreSQL its two rates are borrowed, a few requests at a time: two statements a lease.
+    // On PostgreSQL, its two rates are borrowed, a few requests at a time, with two statements per lease.
     let due = if world.backend == "sqlite" { 0 } else { 2 * (4 + 6) };
     assert!(cost <= due, "{}: {cost}", world.backend);
 }

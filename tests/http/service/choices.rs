@@ -50,7 +50,7 @@ async fn every_choice_is_reserved(world: World) {
     assert_eq!(all["max_tokens"], 4096, "it is of one answer");
     scene.report(&world, ("m", "chat"), [100, 128 * 4096], &all).await;
     assert_eq!(wallet(&world, &scene.place.organization).await, (-1_572_964_000, 12_388_000));
-    // If the money doesn't suffice for all choices, the call is refused.
+    // The other call's money is still reserved. Invalid numbers of choices and inputs are refused.
     let (_, reserved) = wallet(&world, &scene.place.organization).await;
     assert_eq!(reserved, 12_388_000);
     for wrong in

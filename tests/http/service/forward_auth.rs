@@ -1,4 +1,4 @@
-//! GET /service/v1/forward-auth in process: the answers for each kind of proxy.
+//! `GET /service/v1/forward-auth` in process: the answers for each kind of proxy.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ async fn only_a_proxy_with_the_service_token_may_ask(world: World) {
     let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
     let token = world.app.api.service_token.expose();
     let bare = |mode: &str| Call::new(&world.service, Method::GET, &format!("{CHAT}{mode}")).bearer(&key);
-    // In both modes: this isn't a refusal of the user's call, so it has no true status.
+    // Both modes answer 401 without `x-tollkeeper-status`, because the proxy is refused, not the user's call.
     for mode in ["", "&mode=nginx"] {
         let name = "x-tollkeeper-service-token";
         let cases = [
@@ -180,7 +180,7 @@ async fn client_cannot_change_the_request_to_the_service(world: World) {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let (_, key) = world.key(&ada, &place, &json!({"name": "k", "permissions": ["models"]})).await;
-    // As Traefik and Caddy send it: with everything from the client.
+    // The request as Traefik and Caddy send it, with all headers of the client.
     let call = ask(&world, CHAT)
         .bearer(&key)
         .header("x-forwarded-method", "GET")
@@ -221,7 +221,7 @@ async fn client_address_comes_from_the_proxy(world: World) {
         (&["192.0.2.1, 198.51.100.7"], 403),
         (&["198.51.100.7, 192.0.2.1"], 200),
         (&["192.0.2.1", "198.51.100.7"], 403),
-        // A proxy before the proxy.
+        // Another proxy in front of the proxy.
         (&["198.51.100.7, 192.0.2.1, 10.1.2.3"], 200),
         (&["192.0.2.1, garbage"], 403),
     ];

@@ -52,7 +52,7 @@ async fn report(world: &World, events: &[Value]) -> Vec<String> {
     results(world, events).await.iter().map(word).collect()
 }
 
-/// 10 x 0.000002 + 100 x 0.000006 = 0.00062 a call.
+/// 10 x 0.000002 + 100 x 0.000006 = 0.00062 per call.
 #[on_each_database]
 async fn call_of_a_user_is_billed(world: World) {
     let scene = scene(&world).await;
@@ -75,7 +75,7 @@ async fn call_of_a_user_is_billed(world: World) {
     assert_eq!(wallet(&world, &place.organization).await, (-620_000, 0));
     assert_eq!(report(&world, &[event.clone()]).await, ["duplicate"]);
 
-    // Another user, another project, a key: a conflict.
+    // The same event with another user, another project or a key is a conflict.
     let bob = world.user("bob").await;
     let sibling = world.project(&scene.ada, &place.organization, "Sibling").await;
     let others = [
@@ -85,7 +85,7 @@ async fn call_of_a_user_is_billed(world: World) {
     ];
     assert_eq!(report(&world, &others).await, ["event_conflict"; 3]);
 
-    // The same as a CloudEvent.
+    // The same event as a CloudEvent.
     let mut data = event.clone();
     data.as_object_mut().unwrap().retain(|name, _| !["id", "source", "time"].contains(&name.as_str()));
     let cloud = json!({"specversion": "1.0", "type": "tollkeeper.usage.v1", "id": "e1", "source": "s", "time": START,
@@ -94,7 +94,7 @@ async fn call_of_a_user_is_billed(world: World) {
     let call = call.header("content-type", "application/cloudevents+json").raw(cloud.to_string());
     assert_eq!(call.bare().await["results"][0]["status"], "duplicate");
 
-    // A correction names the same user.
+    // A correction must contain the same user.
     let back = |mut event: Value, id: &str| {
         event["id"] = json!(id);
         event["corrects"] = json!("e1");
@@ -253,7 +253,7 @@ async fn cached_user_costs_no_more_than_a_key(world: World) {
 #[on_each_database]
 async fn usage_before_the_user_existed_is_refused(world: World) {
     let scene = scene(&world).await;
-    // Clocks differ by five minutes at most.
+    // Clocks may differ by at most five minutes.
     for (id, event) in [("k", scene.of_key("k")), ("p", scene.event("p"))] {
         let at = |number: i64, time: &str| {
             with(with(event.clone(), "id", json!(format!("{id}{number}"))), "time", json!(time))

@@ -80,7 +80,7 @@ impl Scene {
         Wire::new(self.front, "POST", "/svc-1/v1/chat/completions?stream=true")
     }
 
-    /// Asserts that the call passes; returns the request that reached the server behind.
+    /// Asserts that the call passes; returns the request that reached the model server.
     fn assert_passes(&self, call: Wire) -> ReceivedRequest {
         let answer = call.json(&json!({"messages": ["hello"]})).send();
         assert_eq!((answer.status, answer.text.as_str()), (200, "hello"));
@@ -99,14 +99,14 @@ impl Scene {
     }
 }
 
-/// Starts an nginx, which reads the service token from a file.
+/// Starts nginx, which reads the service token from a file.
 fn nginx(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
     let secret = format!("proxy_set_header X-Tollkeeper-Service-Token \"{token}\";\n");
     std::fs::write(folder.0.join("tollkeeper-token.conf"), secret).unwrap();
     Proxy::nginx(&folder.0, text, front)
 }
 
-/// Starts a Caddy without its admin interface.
+/// Starts Caddy without its admin interface.
 fn caddy(folder: &Folder, text: &str, token: &str, front: SocketAddr) -> Proxy {
     let file = folder.0.join("Caddyfile");
     std::fs::write(&file, format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}\n")).unwrap();
@@ -123,7 +123,7 @@ fn nginx_follows_the_decisions() {
         let scene = Scene::new(nginx, "nginx", None);
         calls_pass_with_our_identity_only(&scene);
         refusals_reach_the_client_whole(&scene);
-        // Another location asks for another operation.
+        // Another location requests another operation.
         let embed = |key: &str| Wire::new(scene.front, "GET", "/svc-embedding-1/x").bearer(key);
         let chat = scene.key(json!({"name": "chat", "permissions": ["chat"]}));
         scene.assert_refused(embed(&chat), 403, "missing_permission");
@@ -136,7 +136,7 @@ fn nginx_follows_the_decisions() {
     }
 }
 
-/// nginx answers 502 to a refusal whose status its configuration doesn't name.
+/// nginx answers 502 to a refusal if its configuration doesn't contain the status.
 #[test]
 fn nginx_has_each_status_of_a_refusal() {
     let guide = std::fs::read_to_string("docs/operations.md").unwrap();
@@ -179,7 +179,7 @@ fn client_cannot_pass_as_an_appending_nginx() {
     let key = server.post(&path, &key).bearer(&ada.access_token).data();
     let key = key["key"].as_str().unwrap();
     for sent in [b"\xff".as_slice(), b"", b"192.0.2.1", b"127.0.0.1", b"127.0.0.1,", b"unknown"] {
-        // From another address of this machine, which nginx adds on the right.
+        // The call comes from another address of this machine, which nginx appends on the right.
         let mut curl = Command::new("curl");
         curl.args(["-sS", "--max-time", "20", "--interface", "127.0.0.5", "-H"]);
         curl.arg(OsStr::from_bytes(&[b"x-forwarded-for: ", sent].concat()));
@@ -188,7 +188,7 @@ fn client_cannot_pass_as_an_appending_nginx() {
         assert!(ended.stdout.contains("ip_not_allowed"), "{sent:?}: {} {}", ended.stdout, ended.log);
     }
     server.wait_for_log("address=127.0.0.5");
-    // The log never had the proxy's own address.
+    // The log doesn't contain the proxy's own address.
     let lines = server.log();
     assert!(
         !lines.lines().any(|line| line.contains("\"/v1/models\"") && line.contains("address=127.0.0.1 "))
@@ -229,7 +229,7 @@ fn calls_pass_with_our_identity_only(scene: &Scene) {
         assert_eq!(ours.count(), 7, "{reached:?}");
         assert!(!format!("{reached:?}").contains("evil"), "{reached:?}");
     }
-    // A user has no key, and can't pass as one.
+    // A user has no key, and can't impersonate one.
     let person = scene.call().bearer(&scene.ada.access_token).header("x-tollkeeper-api-key-id", "key_evil");
     let person = person.header("openai-organization", organization).header("openai-project", project);
     let reached = scene.assert_passes(person);

@@ -1,4 +1,4 @@
-//! POST /service/v1/usage and the books: exactly once, corrections, late events, CloudEvents.
+//! `POST /service/v1/usage` and the books: exactly once, corrections, late events, CloudEvents.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -76,7 +76,7 @@ async fn first_event_of_an_id_in_a_batch_counts(world: World) {
     let due = ["accepted", "accepted", "event_conflict", "duplicate", "accepted", "event_conflict"];
     assert_eq!(report(&world, &events).await, due);
     assert_eq!(scene.posted(&world).await, -8_000);
-    // A large batch, half of which is recorded already, uses every size of statement.
+    // A large batch, part of which is already recorded, uses statements of every size.
     let many = |count: i64| (0..count).map(|n| scene.event(&format!("m{n}"), n, 1)).collect::<Vec<_>>();
     assert!(report(&world, &many(300)).await.iter().all(|outcome| outcome == "accepted"));
     let again = report(&world, &many(700)).await;
@@ -129,7 +129,7 @@ async fn parts_of_a_nano_accumulate_in_their_day(world: World) {
         let call = Call::new(&service, Method::POST, USAGE).bearer(cheap.api.service_token.expose());
         outcomes(&call.json(&json!({ "events": [event] })).bare().await)
     };
-    // 0.4 nano each: the first two post nothing, and make no ledger entry.
+    // Each event costs 0.4 nano: the first two post nothing, and create no ledger entry.
     for (number, posted) in [0, 0, -1, -1, -2].into_iter().enumerate() {
         send(scene.event(&format!("e{number}"), 1, 0)).await;
         assert_eq!(scene.posted(&world).await, posted);
@@ -173,14 +173,15 @@ async fn corrections_never_exceed_their_event(world: World) {
     let first = scene.correction("c1", "e", -4, -20);
     assert_eq!(report(&world, std::slice::from_ref(&first)).await, ["accepted"]);
     assert_eq!(scene.posted(&world).await, before + 4 * 2_000 + 20 * 6_000);
-    // Once, also when it would be too large by now, and it can't be changed.
+    // A repeated correction is a duplicate, even if it would now be too large. A correction can't be changed
+    // or corrected.
     assert_eq!(
         report(&world, &[first, scene.correction("c1", "e", -1, 0)]).await,
         ["duplicate", "event_conflict"]
     );
     assert_eq!(report(&world, &[scene.correction("c2", "c1", -1, 0)]).await, ["invalid_correction"]);
-    // In the order of arrival; events of the same batch can be corrected; a refused id is free for
-    // another event.
+    // Corrections apply in the order of arrival; events of the same batch can be corrected; the id of a
+    // refused event can be used for another event.
     let batch = [
         scene.correction("x", "e", -7, 0),
         scene.correction("z", "e", -6, 0),
@@ -228,7 +229,7 @@ async fn concurrent_corrections_never_exceed_their_event(world: World) {
     assert_books(&world).await;
 }
 
-/// Prepaid money: a refund of a paid amount is available again.
+/// Refunds of amounts that were paid from credit are available again.
 #[on_each_database]
 async fn credits_pay_first_and_corrections_refund_them(world: World) {
     let scene = scene(&world, "Acme").await;
@@ -361,7 +362,8 @@ async fn cloud_events_are_events(world: World) {
 async fn event_with_a_removed_price_is_corrected_as_a_whole(world: World) {
     let scene = scene(&world, "Acme").await;
     report(&world, &[scene.event("e", 10, 20)]).await;
-    // As after a start with another catalog: a running server accepts no events without the price.
+    // The same as after a start with another catalog, because a running server accepts no events without a
+    // price.
     let mut tx = world.app.db.write().await.unwrap();
     let table = if world.app.db.is_postgres() { " ON usage_events" } else { "" };
     sql(format!("DROP TRIGGER usage_events_no_update{table}")).execute(&mut tx).await.unwrap();

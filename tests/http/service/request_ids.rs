@@ -1,4 +1,4 @@
-//! Request ids: an authorization repeated because its answer was lost.
+//! Request ids: an authorization is repeated because its answer was lost.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ async fn place(world: &World) -> (Place, String, (String, String)) {
     (place, ada.access_token, key)
 }
 
-/// A call of 0.7: 700,000 x 0.000001, and no answer.
+/// Returns the question for a call that costs 0.7: 700,000 x 0.000001, and no answer.
 fn question(credential: &str, request_id: Option<&str>) -> Value {
     json!({"credential": credential, "operation": "chat", "model": "m", "max_tokens": 0,
            "estimated_prompt_tokens": 700_000, "request_id": request_id})
@@ -58,10 +58,10 @@ async fn repeated_request_gets_the_same_answer(world: World) {
     assert!(together.iter().all(|again| again["reservation"] == first["reservation"]));
     assert_eq!(wallet(&world, &place.organization).await, (1_000_000_000, 700_000_000));
     assert_eq!(number(&world, "SELECT COUNT(*) FROM reservations").await, 1);
-    // Another call finds 0.3.
+    // Only 0.3 is left for another call.
     assert_eq!(code(&ask(Some("call-2")).await), (402, "insufficient_quota"));
     assert_eq!(code(&ask(None).await), (402, "insufficient_quota"));
-    // The id is free once the call has ended.
+    // The id can be used again once the call has ended.
     let event = json!({"events": [{"id": "e", "source": "s", "time": START, "api_key_id": key_id, "model": "m",
         "kind": "chat", "prompt_tokens": 100_000, "reservation_id": first["reservation"]["id"]}]});
     world.ask("/service/v1/usage", &event).bare().await;
@@ -105,7 +105,7 @@ async fn changed_request_with_the_same_id_is_refused(world: World) {
     assert_books(&world).await;
 }
 
-/// The model takes two calls at a time.
+/// The model allows two calls at a time.
 #[on_each_database(&[CATALOG])]
 async fn repeated_request_counts_once_and_ends_with_its_reservation(world: World) {
     let (place, _, (_, key)) = place(&world).await;

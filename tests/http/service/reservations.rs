@@ -1,4 +1,4 @@
-//! Reservations: money reserved before a call, and their ends.
+//! Reservations: money that is reserved before a call, and the end of a reservation.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -13,7 +13,7 @@ use support::http::Call;
 use support::world::{Place, START, World};
 use support::{Database, on_each_database};
 
-/// svc-1: 0.000002 a token of the prompt, 0.000006 one of the answer.
+/// The cost of a call in nano. `svc-1` costs 0.000002 per prompt token, and 0.000006 per token of the answer.
 const CALL_NANO: i64 = 10 * 2_000 + 100 * 6_000;
 
 struct Scene {
@@ -29,7 +29,7 @@ async fn scene(world: &World) -> Scene {
     Scene { place, key_id, key }
 }
 
-/// Another server on the same database.
+/// Starts another server with the same database.
 async fn replica(world: &World) -> App {
     let other = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
     other.boot().await.unwrap();
@@ -89,7 +89,7 @@ async fn call_reserves_its_highest_price_and_captures_the_actual_one(world: Worl
         assert_eq!(wallet(&world, organization).await, (before - charged, 0));
         assert_books(&world).await;
     }
-    // Without an estimate and a maximum, the limits of the model count.
+    // Without an estimate and a maximum, the limits of the model apply.
     let body = json!({"credential": scene.key, "operation": "chat", "model": "svc-1"});
     let whole = world.ask("/service/v1/authorize", &body).bare().await;
     assert_eq!(whole["reservation"]["amount"], json!(0.032768));
@@ -104,7 +104,8 @@ async fn call_reserves_its_highest_price_and_captures_the_actual_one(world: Worl
     assert_books(&world).await;
 }
 
-/// Each token is reserved at the price of its dearest part, and pieces that the caller expects are added.
+/// Each token is reserved at the price of its most expensive component, and expected searches and seconds are
+/// added.
 #[on_each_database]
 fn dearest_components_and_pieces_are_reserved(database: Database) {
     let settings = [
@@ -116,11 +117,11 @@ fn dearest_components_and_pieces_are_reserved(database: Database) {
         for (model, more, amount) in [
             // 1,000 x 0.00004 for audio, 100 x 0.00002 for reasoning, 0.001 for the request.
             ("multi", json!({}), json!(0.043)),
-            // And 3 x 0.01.
+            // In addition, 3 x 0.01.
             ("multi", json!({"searches": 3, "seconds": 7}), json!(0.073)),
             // 1,000 x 0.000005 for images, 100 x 0.00002 for audio.
             ("voice", json!({"searches": 3}), json!(0.007)),
-            // And 7 x 0.0002.
+            // In addition, 7 x 0.0002.
             ("voice", json!({"seconds": 7}), json!(0.0084)),
         ] {
             let mut question = json!({"credential": scene.key, "operation": "chat", "model": model, "max_tokens": 100,
@@ -206,7 +207,7 @@ async fn refusal_for_lack_of_money_shows_the_balance(world: World) {
     for part in ["0.00062 USD", "-0.00062 USD available", "limit of 0.00093 USD"] {
         assert!(message.contains(part), "{message}");
     }
-    // Its calls were returned to the rates.
+    // The calls were returned to the rates.
     let mut free = scene.question();
     free["reserve"] = json!(false);
     let left = world.ask("/service/v1/authorize", &free).bare().await;
@@ -255,7 +256,7 @@ async fn model_concurrency_is_limited(world: World) {
     assert!(no.iter().all(|decision| decision["code"] == "model_concurrency_limited"
         && decision["status"] == 429
         && decision["retry_after_ms"] == 1_000));
-    // Another model has capacity, and each end of a call frees a place.
+    // Another model has capacity, and the end of each call frees a place.
     let mut another = scene.question();
     another["model"] = json!("svc-1-pro");
     assert_eq!(world.ask("/service/v1/authorize", &another).bare().await["allowed"], true);
@@ -273,7 +274,7 @@ async fn model_concurrency_is_limited(world: World) {
 
 #[on_each_database]
 fn concurrent_calls_never_reserve_the_same_money(database: Database) {
-    // Enough for exactly 1,000 calls.
+    // The credit limit is enough for exactly 1,000 calls.
     database.run(&[("TOLLKEEPER_BILLING__CREDIT_LIMIT", "0.62")], async |world| {
         let folder = world.data_dir.join("many.toml");
         let catalog = include_str!("../../../catalog/default.toml")

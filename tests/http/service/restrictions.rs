@@ -1,8 +1,9 @@
 //! Tests every restriction of a key at every entrance: allowed, denied and at the limit, as a table in
 //! `restrictions.txt`.
 //!
-//! The first two columns are the case, the others its results. `TOLLKEEPER_TEST_BLESS=1 cargo test --test http
-//! restrictions` rewrites the results. Review the diff like any other change of the rights of keys.
+//! The first two columns are the case, the others its results.
+//! `TOLLKEEPER_TEST_BLESS=1 cargo test --test http restrictions` rewrites the results. Review the diff like
+//! any other change of the rights of keys.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -14,8 +15,8 @@ use support::{Database, on_each_database};
 
 const GOLDEN: &str = "tests/http/service/restrictions.txt";
 
-/// Restrictions apply without the limits of management calls too, and creating this many keys would exceed
-/// those.
+/// The limits of management calls are switched off, because creating this many keys would exceed them.
+/// Restrictions apply anyway.
 const SETTINGS: &[(&str, &str)] =
     &[("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.0/8"), ("TOLLKEEPER_LIMITS__ENABLED", "false")];
 
@@ -88,13 +89,13 @@ impl Attempt {
         found
     }
 
-    /// Returns whether the case exists at this entrance.
+    /// Returns `true` if the case exists at this entrance.
     fn can_be_at(&self, entrance: Entrance) -> bool {
         match entrance {
             _ if entrance.is_public() => !self.nowhere,
-            // Authorize gets the address itself, not its source.
+            // The body of `authorize` contains the address itself, not its source.
             Entrance::Authorize => self.hops.is_none() && self.unasked.is_none(),
-            // The proxy's value counts; a proxy that forwards its input is the row `hops`.
+            // The proxy's value applies; the row `hops` is about a proxy that forwards its input.
             _ => self.unasked.is_none(),
         }
     }
@@ -132,7 +133,7 @@ fn restrictions_hold_at_every_entrance(database: Database) {
                 let attempt = Attempt::parse(tried);
                 let outcome = if attempt.can_be_at(entrance) {
                     cases += 1;
-                    // Each has its own organization, because models' rates are shared in one.
+                    // Each case has its own organization, because an organization shares the rates of models.
                     ada.access_token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
                     let place = world.place(&ada, &format!("Case {cases}")).await;
                     outcome(&world, &ada, &place, restriction, &attempt, entrance).await
@@ -153,7 +154,7 @@ fn heading(line: &str) -> String {
     if !line.starts_with("== ") {
         return String::new();
     }
-    // Without the previous column headings.
+    // Removes the previous column headings.
     let title = line.split("  ").next().unwrap();
     let columns =
         ["list", "model", "manage", "authorize", "forward-auth"].map(|name| format!(" | {name:18}"));

@@ -18,7 +18,7 @@ use support::world::{Place, START, World};
 
 const USAGE: &str = "/service/v1/usage";
 
-/// A model that the first catalog doesn't have, with a price from an hour before the tests on.
+/// A model that isn't in the first catalog, with a price that starts an hour before the tests.
 const NEW_MODEL: &str = r#"
 [[models]]
 id = "new"
@@ -109,8 +109,8 @@ impl Server {
     }
 }
 
-/// Each reason of a refusal, provoked once: those that time, a catalog or another event can remove are
-/// retryable, the others aren't.
+/// Causes each refusal once: refusals that time, a catalog or another event can remove are retryable, and the
+/// others aren't.
 #[on_each_database(&[CATALOG])]
 async fn each_refusal_says_whether_it_is_retryable(world: World) {
     let scene = scene(&world).await;
@@ -162,7 +162,7 @@ async fn each_refusal_says_whether_it_is_retryable(world: World) {
     assert_books(&world).await;
 }
 
-/// A client that keeps an event whose refusal was retryable, and sends it again unchanged.
+/// A client keeps an event whose refusal was retryable, and sends it again unchanged.
 #[on_each_database(&[CATALOG])]
 async fn retryable_event_counts_when_its_reason_is_gone(world: World) {
     let scene = scene(&world).await;
@@ -196,8 +196,8 @@ async fn retryable_event_counts_when_its_reason_is_gone(world: World) {
     assert_books(&world).await;
 }
 
-/// Two inference servers that count their calls from 1 and report under the same `source`, each to its own
-/// replica. The second one's events are different, so none of them is taken for a repetition.
+/// Two inference servers count their calls from 1 and report under the same `source`, each to its own
+/// replica. The second server's events are different, so none of them is treated as a repetition.
 #[on_each_database(&[CATALOG])]
 async fn colliding_ids_of_two_servers_are_conflicts(world: World) {
     let scene = scene(&world).await;
@@ -209,7 +209,7 @@ async fn colliding_ids_of_two_servers_are_conflicts(world: World) {
     let all = |word: &str| vec![(word.to_owned(), false); 3];
     assert_eq!(one.report(&calls("vllm", 1_000)).await, all("accepted"));
     assert_eq!(other.report(&calls("vllm", 2_000)).await, all("event_conflict"));
-    // Sent again they are still conflicts, here as there, and each attempt counts in the metric.
+    // Sent again, they are still conflicts on both replicas, and each attempt counts in the metric.
     assert_eq!(other.report(&calls("vllm", 2_000)).await, all("event_conflict"));
     assert_eq!(one.report(&calls("vllm", 2_000)).await, all("event_conflict"));
     assert_eq!(one.report(&calls("vllm", 1_000)).await, all("duplicate"));

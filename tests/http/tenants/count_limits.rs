@@ -28,7 +28,7 @@ fn assert_refused(answer: &Answer, key: &str) {
     assert!(message.contains(&format!("`limits.{key}`, which is 2.")), "{message}");
 }
 
-/// Creates two and is refused the third; returns the ids of the two.
+/// Creates two objects, and asserts that a third one is refused; returns the ids of the two.
 async fn make_two(make: impl AsyncFn(usize) -> Answer, key: &str) -> Vec<String> {
     let mut ids = Vec::new();
     for number in 0..2 {
@@ -43,7 +43,7 @@ async fn make_two(make: impl AsyncFn(usize) -> Answer, key: &str) -> Vec<String>
 #[on_each_database(&TWO_OF_EACH)]
 async fn organizations_are_limited_by_creator(world: World) {
     let (ada, bob) = (world.user("ada").await, world.user("bob").await);
-    // Organizations of others that she belongs to don't count.
+    // Organizations that other users created don't count for Ada.
     let theirs = Place { organization: world.organization(&bob, "B").await, project: String::new() };
     world.join_organization(&theirs, &ada, OrganizationRole::Owner).await;
     let make = async |number: usize| {
@@ -122,7 +122,7 @@ async fn invitations_sent_again_are_limited_once_they_have_expired(world: World)
         resend.push(format!("{path}/{}/resend", invited["data"]["invitation_id"].as_str().unwrap()));
     }
     assert_refused(&send(&resend[0], &json!({})).await, "open_invitations_per_organization");
-    // An invitation that is open already doesn't count again.
+    // An invitation that is already open doesn't count again.
     assert_eq!(send(&resend[2], &json!({})).await.status, 200);
     let token = world.token(TokenKind::Access, ada.id, ada.session_id, 60).await;
     let withdrawn = resend[3].trim_end_matches("/resend");
@@ -174,7 +174,7 @@ fn two_replicas_never_exceed_a_limit(database: Database) {
         };
         let named = |number: usize| json!({"name": format!("N{number}")});
         let guest = |number: usize| json!({"email": format!("guest{number}@example.com")});
-        // An organization and a project exist already.
+        // An organization and a project already exist.
         assert_eq!(made("/v1/organizations", &named).await, 4);
         assert_eq!(made(&format!("{}/projects", place.organization_path()), &named).await, 5);
         assert_eq!(made(&format!("{}/invitations", place.organization_path()), &guest).await, 7);

@@ -1,15 +1,15 @@
 //! Compares members with a model: random histories of concurrent calls that change an organization, its
-//! projects and members, on two servers over one database.
+//! projects and members, on two servers with one database.
 //!
-//! A seed distributes the calls over several tasks; their interleaving is up to the machine. The audit trail
-//! shows the order afterward, because each change is recorded in its own transaction under the organization's
-//! lock. Replayed in this order through a model with its own rules ([`model::State::decide`]), each change must
-//! have been allowed for its caller at that moment; so no member ever held a role that no authorized caller
-//! gave, and the organization always had an owner. Every other answer must equal the model's answer in one of
-//! the states between begin and end of its call. At the end lists, counts and details must equal the model's,
-//! for every member who may read them.
+//! A seed distributes the calls over several tasks; their interleaving depends on the machine. The audit
+//! trail shows the order afterward, because each change is recorded in its own transaction under the
+//! organization's lock. The changes are replayed in this order through a model with its own rules
+//! ([`model::State::decide`]): each change must have been allowed for its caller at that time. Therefore no
+//! member ever held a role that no authorized caller gave, and the organization always had an owner. Every
+//! other answer must equal the model's answer in one of the states between the beginning and the end of its
+//! call. At the end, lists, counts and details must equal the model's for every member who may read them.
 //!
-//! On a difference the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others
+//! On a mismatch, the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others
 //! ([`support::seeds`]).
 
 mod checks;

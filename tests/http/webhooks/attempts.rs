@@ -61,7 +61,7 @@ fn failed_event_is_attempted_ten_times_and_again_on_request(database: Database) 
         let [row] = deliveries(&world, &ada, &hook, "?state=pending").await.try_into().unwrap();
         assert_eq!((&row["outcome"], &row["response_status"]), (&json!("refused"), &json!(500)));
         assert_eq!(read(&world, &ada, &hook).await["failing_since"], "2026-03-10T12:00:00.000Z");
-        // Not before its time: at least 4 of 5 seconds.
+        // The retry isn't sent early: it waits for at least 4 of 5 seconds.
         world.clock.advance_ms(3 * SECOND_MS);
         send(&world).await;
         assert_eq!(receiver.received().len(), 1);
@@ -172,7 +172,7 @@ fn gone_receiver_is_switched_off_and_its_owners_are_told(database: Database) {
     });
 }
 
-/// Sends the mails, and returns those about webhooks.
+/// Sends the e-mails, and returns those about webhooks.
 async fn mails(world: &support::world::World) -> Vec<String> {
     tollkeeper::mail::sending::send_due(&world.app.mail).await.unwrap();
     let files = std::fs::read_dir(world.data_dir.join("mail")).unwrap();
@@ -229,7 +229,7 @@ fn slow_receiver_holds_up_no_other_and_a_dead_replica_loses_nothing(database: Da
         let ids: BTreeSet<_> = slow.received().iter().map(|request| request.id().to_owned()).collect();
         assert_eq!((ids.len(), slow.received().len()), (5, 5));
         assert_eq!(deliveries(&world, &ada, &slow_hook, "?state=succeeded").await.len(), 5);
-        // Deliveries received right before the end may come twice.
+        // Deliveries that were received right before the process died may be received twice.
         let ids: BTreeSet<_> = quick.received().iter().map(|request| request.id().to_owned()).collect();
         assert_eq!(ids.len(), 5);
     });
@@ -291,7 +291,7 @@ fn rotated_secret_signs_beside_the_previous_one_for_a_day(database: Database) {
     });
 }
 
-/// A signature by Standard Webhooks, apart from the code that is tested.
+/// Returns a signature according to Standard Webhooks, without using the tested code.
 fn sign(secret: &str, id: &str, time: i64, body: &str) -> String {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;

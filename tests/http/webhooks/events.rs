@@ -1,4 +1,5 @@
-//! Causes of the events of members and API keys. Those of money are in `billing/webhook_events.rs`.
+//! Causes of the events about members and API keys. Those about money are in
+//! `tests/money/billing/webhook_events.rs`.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use support::{Database, on_each_database};
 const ALL: &[&str] =
     &["api_key.created", "api_key.rotated", "api_key.deleted", "member.added", "member.removed"];
 
-/// Takes the received events, as types and data in the order of the types.
+/// Takes the received events: types and data, sorted by type.
 fn take(receiver: &Receiver) -> Vec<(String, Value)> {
     let mut events: Vec<_> =
         receiver.take().iter().map(|request| (request.event(), request.json()["data"].clone())).collect();
@@ -36,14 +37,14 @@ fn keys_and_members_cause_events_of_their_organization_only(database: Database) 
         let path = format!("{}/api-keys/{key}", place.project_path());
         world.call(Method::POST, &format!("{path}/rotate")).bearer(&ada.access_token).data().await;
         world.call(Method::DELETE, &path).bearer(&ada.access_token).data().await;
-        // A refused request causes none.
+        // A refused request causes no event.
         world.call(Method::DELETE, &path).bearer(&ada.access_token).refused().await;
         send(&world).await;
         let expected = ["api_key.created", "api_key.deleted", "api_key.rotated"]
             .map(|of| (of.to_owned(), data_of(&key)));
         assert_eq!(take(&receiver), expected);
 
-        // A project takes its keys with it.
+        // Deleting a project also deletes its keys.
         let project = world.project(&ada, &place.organization, "Two").await;
         let second = Place { project, ..place.clone() };
         let mut keys = Vec::new();
@@ -62,7 +63,7 @@ fn keys_and_members_cause_events_of_their_organization_only(database: Database) 
             keys.into_iter().map(|key| ("api_key.deleted".to_owned(), json!(key))).collect::<Vec<_>>()
         );
 
-        // Added with a project, invited, removed and leaving.
+        // Members who are added with a project, invited, or removed, and who leave.
         let bob = world.user("bob").await;
         let body = json!({"user_id": bob.id, "role": "viewer"});
         let members = format!("{}/members", place.project_path());

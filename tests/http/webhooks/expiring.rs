@@ -1,4 +1,4 @@
-//! API keys that expire soon.
+//! Events for API keys that expire soon.
 
 use http::Method;
 use serde_json::json;
@@ -24,7 +24,7 @@ fn key_that_expires_within_a_week_is_announced_once(database: Database) {
         let keys = &world.app.keys;
         assert_eq!(announce_due(keys).await.unwrap(), 0);
         world.clock.advance_ms(MINUTE_MS);
-        // Replicas look at the same time.
+        // Two replicas look for keys at the same time.
         let pair = tokio::join!(announce_due(keys), announce_due(keys));
         assert_eq!(pair.0.unwrap() + pair.1.unwrap(), 1);
         send(&world).await;
@@ -35,7 +35,7 @@ fn key_that_expires_within_a_week_is_announced_once(database: Database) {
         assert_eq!(events.len(), 1, "{events:?}");
         assert_eq!((events[0].0.as_str(), &events[0].1["data"]), ("api_key.expiring", &data));
 
-        // A deleted key isn't announced, nor one that has expired.
+        // Deleted and expired keys aren't announced.
         let gone = now.plus_ms(2 * DAY_MS).to_string();
         let gone = world.key(&ada, &place, &json!({"name": "gone", "expires_at": gone})).await.0;
         let path = format!("{}/api-keys/{gone}", place.project_path());

@@ -1,4 +1,4 @@
-//! Webhooks of the installation: they get the events of every organization, and are the operator's alone.
+//! Webhooks of the installation: they get the events of every organization, and only operators manage them.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -45,7 +45,8 @@ async fn change(world: &World, hook: &OperatorHook, change: Change) -> Webhook {
     endpoints::update(&world.app.webhooks, target, &Expected::Any, change).await.unwrap()
 }
 
-/// Returns the entries of the audit trail about webhooks, the oldest first: action, target, actor, organization.
+/// Returns the entries of the audit trail about webhooks, the oldest first: action, target, actor,
+/// organization.
 async fn entries(world: &World) -> Vec<(String, String, String, Option<String>)> {
     let filter = Filter { limit: 1_000, ..Filter::default() };
     let rows = trail::list(&mut world.app.db.read().await.unwrap(), &filter).await.unwrap();
@@ -70,7 +71,7 @@ fn it_gets_the_named_events_of_every_organization(database: Database) {
             expected.push(json!({"organization_id": place.organization, "project_id": place.project,
                 "api_key_id": key}));
         }
-        // Queued deliveries stay when their organization is deleted.
+        // Queued deliveries are kept when their organization is deleted.
         world.call(Method::DELETE, &other.organization_path()).bearer(&ada.access_token).data().await;
         send(&world).await;
         let mut received = all.take();
@@ -112,13 +113,13 @@ async fn nobody_but_the_operator_reaches_it(world: World) {
         let call = if method == Method::DELETE { call } else { call.json(&json!({})) };
         assert_eq!(call.refused().await, not_found, "{method} {below}");
     }
-    // Nor may an organization ask for the operator's events.
+    // An organization can't subscribe to the operator's events either.
     for event in ["audit.drift", "usage.refused", "catalog.refused"] {
         let body = json!({"url": "https://example.com", "events": [event]});
         let answer = world.post(&path, &body).bearer(&ada.access_token).send().await;
         assert_eq!((answer.status, answer.details()), (400, vec!["events[0] unknown_value".to_owned()]));
     }
-    // And the operator's commands are for the installation's only.
+    // The operator's commands manage only the webhooks of the installation.
     let body = json!({"url": "https://example.com", "events": ["invoice.paid"]});
     let own = world.post(&path, &body).bearer(&ada.access_token).data().await;
     let trail = Trail::operator();
@@ -148,14 +149,14 @@ fn it_is_changed_tested_rotated_and_deleted_by_the_operator(database: Database) 
         assert_eq!((failing.id, failing.attempts, failing.last_status), (queued.1, 1, Some(500)));
         assert_eq!(read(&world, &hook).await.failing_since, Some(world.clock.now()));
 
-        // Off: pending deliveries are given up, and nothing is tested.
+        // While the webhook is off, pending deliveries are given up, and tests are refused.
         let off = change(&world, &hook, switch(false)).await;
         assert_eq!((off.is_enabled, off.disabled_reason), (false, Some(DisabledReason::Owner)));
         assert_eq!(list(&world, &hook, Some(State::Failed)).await.len(), 1);
         let refused = endpoints::test(webhooks, target, None).await.map(|_| ()).unwrap_err();
         assert_eq!(refused.code, Code::WebhookDisabled);
 
-        // Enabled again, with another secret, which signs in addition to the previous one.
+        // The webhook is enabled again, with a new secret that signs in addition to the previous one.
         change(&world, &hook, switch(true)).await;
         let rotated = endpoints::rotate(webhooks, target, &Expected::Any).await.unwrap();
         let rotated = rotated.commit().await.unwrap();
@@ -193,7 +194,7 @@ fn it_is_changed_tested_rotated_and_deleted_by_the_operator(database: Database) 
         ]
         .map(did);
         let mut found = entries(&world).await;
-        // All at one time, so that their ids are in no order.
+        // All entries have the same time, so their ids are in no order.
         expected.sort();
         found.sort();
         assert_eq!(found, expected);

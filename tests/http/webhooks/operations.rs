@@ -14,7 +14,7 @@ async fn webhook_is_created_read_changed_and_deleted(world: World) {
     let ada = world.user("ada").await;
     let place = world.place(&ada, "Acme").await;
     let path = format!("{}/webhooks", place.organization_path());
-    // Types come in the order of the contract, each once.
+    // Event types are returned in the order of the contract, each once.
     let body = json!({"url": "https://example.com/events?a=b", "description": "Ours",
         "events": ["member.added", "invoice.paid", "member.added"]});
     let created = world.post(&path, &body).bearer(&ada.access_token).data().await;
@@ -169,7 +169,7 @@ fn switched_off_webhook_is_sent_nothing(database: Database) {
         let put = |body: &Value| world.call(Method::PUT, &hook.path).bearer(&ada.access_token).json(body);
         put(&json!({"enabled": false})).data().await;
         assert_eq!(deliveries(&world, &ada, &hook, "?state=failed").await.len(), 1, "it is given up");
-        // No delivery is made for events in the meantime.
+        // No delivery is created for events that happen in the meantime.
         super::cause(&world, &ada, &place, "meanwhile").await;
         assert_eq!(deliveries(&world, &ada, &hook, "").await.len(), 1);
         let redeliver = format!("{}/deliveries/{}/redeliver", hook.path, id(&waiting[0]));

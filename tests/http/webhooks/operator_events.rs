@@ -1,4 +1,5 @@
-//! The operator's own events, with their whole data. That of a refused catalog is in `catalog/refusals.rs`.
+//! The operator's own events, with all of their data. The event for a refused catalog is in
+//! `tests/http/catalog/refusals.rs`.
 
 use serde_json::{Value, json};
 use tollkeeper::app::App;
@@ -57,7 +58,7 @@ async fn drift_is_told_once_while_it_lasts(world: World) {
     spoil(&world, &one, 7).await;
     assert_eq!(audit().await, none, "with other figures only");
 
-    // Another organization.
+    // The wallet of another organization is wrong too.
     spoil(&world, &two, 5).await;
     assert_eq!(audit().await, [event("2026-03-11T18:00:00.000Z", 2, 1, reserved(2, 1))]);
     // A wallet is right again, and wrong again later.
@@ -70,7 +71,7 @@ async fn drift_is_told_once_while_it_lasts(world: World) {
     assert_eq!(audit().await, none);
 }
 
-/// An event of an API key that never was.
+/// Returns an event of an API key that never existed.
 fn unknown(id: &str, source: &str) -> Value {
     json!({"id": id, "source": source, "time": "2026-03-10T11:00:00Z", "api_key_id": "key_01kfz3v9xee8tb2m6h0q5w7r4n",
         "model": "svc-1", "kind": "chat", "prompt_tokens": 1})
@@ -146,7 +147,7 @@ async fn refused_usage_is_told_once_an_hour_by_code_and_source(world: World) {
         [refused(later, "unknown_api_key", Some("vllm-3"), 1, [at, at])]
     );
 
-    // A server that ends doesn't wait for the hour.
+    // A server that stops doesn't wait for the end of the hour.
     report(&world, &[unknown("h", "vllm-1")]).await;
     assert_eq!(told(&world, &world.app, Timing::OnceAnHour).await, none);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Checks of our requests by the libraries of Standard Webhooks, and a server that is killed.
+//! Checks of our requests with the libraries of Standard Webhooks, and a server that is killed.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use support::smtp::make_certificates;
 use support::world::{Folder, runtime};
 use support::{Database, on_each_database};
 
-/// Verifies the request on standard input, and another one.
+/// Verifies the request on standard input, and checks that changed requests are refused.
 const PYTHON: &str = "
 import json, sys
 from standardwebhooks import Webhook
@@ -31,7 +31,7 @@ for change in [{'body': request['body'] + ' '}, {'headers': request['headers'] |
 print('verified')
 ";
 
-/// The same.
+/// The same checks for Node.
 const NODE: &str = "
 const { Webhook } = require('standardwebhooks');
 const request = JSON.parse(require('fs').readFileSync(0, 'utf8'));
@@ -47,7 +47,7 @@ for (const change of [{ body: request.body + ' ' }, { headers: { ...request.head
 console.log('verified');
 ";
 
-/// Runs the receiver of the contract, on standard input, with an event whose amount no float has.
+/// Runs the contract's receiver, from standard input, with an event whose amount no float can represent.
 const DOCUMENTED: &str = r#"
 import datetime, sys, types
 from standardwebhooks import Webhook
@@ -92,7 +92,7 @@ fn test(server: &Server, owner: &Account, path: &str, webhook: &Value) -> Value 
     server.post(&path, &json!({})).bearer(&owner.access_token).data()
 }
 
-/// Runs a library over a request.
+/// Verifies a request with a library.
 fn verify(mut command: std::process::Command, secret: &str, request: &Received) {
     let input = json!({"secret": secret, "body": request.body, "headers": request.headers});
     let mut child =
@@ -103,7 +103,7 @@ fn verify(mut command: std::process::Command, secret: &str, request: &Received) 
     assert_eq!(text.trim(), "verified", "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Over TLS, by the real binary.
+/// The real binary sends the requests over TLS.
 #[test]
 fn libraries_of_standard_webhooks_verify_our_requests() {
     let what = "webhooks";
@@ -120,7 +120,7 @@ fn libraries_of_standard_webhooks_verify_our_requests() {
         let server = Start::new(&data)
             .set("TOLLKEEPER_WEBHOOKS__ALLOW_PRIVATE", "true")
             .set("SSL_CERT_FILE", folder.0.join("ca.pem").to_str().unwrap())
-            // Isn't used.
+            // This proxy isn't used.
             .set("HTTPS_PROXY", "http://127.0.0.1:1")
             .run();
         let owner = server.sign_up("ada");
@@ -164,7 +164,7 @@ fn killed_server_sends_when_it_is_back(database: Database) {
     database.run_processes(|url, folder| {
         runtime().block_on(async {
             let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_WEBHOOKS__ALLOW_PRIVATE", "true");
-            // A port without a listener so far.
+            // A port that has no listener yet.
             let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let server = start.run();
             let owner = server.sign_up("ada");

@@ -21,8 +21,8 @@ pub struct Figures {
     pub reads: usize,
 }
 
-/// Replays the audit trail through the model: each entry must be allowed at its place, every other answer
-/// must fit a state during the call. Returns the final state.
+/// Replays the audit trail through the model: each entry must be allowed in its position, and every other
+/// answer must fit a state during the call. Returns the final state.
 pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figures: &mut Figures) -> State {
     let by_request: HashMap<&str, &FinishedCall> =
         all.iter().map(|done| (done.request_id.as_str(), done)).collect();
@@ -62,11 +62,11 @@ pub fn replay(history: &History, all: &[FinishedCall], entries: &[Entry], figure
     states.pop().unwrap()
 }
 
-/// The gate and the decision under the lock may see different states. Then a refusal may name the reason that
-/// is second in the order of any single state; it must still be a refusal in one of them.
+/// The gate and the decision under the lock may see different states. A refusal may then have a reason that
+/// no single state would return first, but it must be a refusal in one of the states.
 fn is_a_race_of_gate_and_lock(done: &FinishedCall, states: &[State]) -> bool {
     let is_refusal = [403, 404, 409].contains(&done.status);
-    // A token replaces another when a user verifies their address twice at once.
+    // A token replaces another one when a user verifies their address twice at the same time.
     let is_replaced = matches!(done.call.step, Step::ProveAddress) && done.code == "invalid_token";
     is_replaced
         || is_refusal && states.len() > 1 && states.iter().any(|state| state.decide(&done.call).is_err())
@@ -148,7 +148,7 @@ fn text<'a>(data: &'a Value, field: &str) -> &'a str {
     data[field].as_str().unwrap_or_default()
 }
 
-/// Reads over HTTP, on both servers in turn.
+/// A reader over HTTP that alternates between both servers.
 struct Reader<'a> {
     history: &'a History,
     figures: &'a mut Figures,
@@ -205,7 +205,7 @@ async fn assert_nothing_is_left(history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// An invitation of a user who became a member in another way may have ended unseen.
+/// An invitation may have ended without an audit entry if its guest became a member in another way.
 async fn assert_invitations_match(history: &History, state: &State) -> Result<(), String> {
     let mut tx = history.twins[0].app.db.read().await.map_err(|error| error.to_string())?;
     let rows: Vec<(String,)> =

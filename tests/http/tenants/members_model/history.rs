@@ -25,7 +25,7 @@ use support::world::{PASSWORD, Place, TestUser, World};
 const INITIAL_ROLES: [usize; PEOPLE] = [OWNER, OWNER, ADMIN, ADMIN, MEMBER, MEMBER, 0, MEMBER, 0, 0];
 /// The owners and admins among them.
 const MANAGERS: usize = 4;
-/// The users whose API keys make calls as well.
+/// The users whose API keys also make calls.
 const KEY_MAKERS: [usize; 3] = [0, 2, IN_PROJECT_ONLY];
 const IN_PROJECT_ONLY: usize = 6;
 
@@ -40,8 +40,8 @@ pub struct FinishedCall {
     pub seen: [i64; 2],
 }
 
-/// An entry of the audit trail. Within an organization entries are written under its lock, so their positions
-/// are the order of the commits.
+/// An entry of the audit trail. Within an organization, entries are written under its lock, so their
+/// positions show the order of the commits.
 #[derive(Debug)]
 pub struct Entry {
     pub position: i64,
@@ -63,7 +63,7 @@ impl FromRow for Entry {
     }
 }
 
-/// Makes the order of the audit trail's rows readable: `SQLite` numbers them automatically.
+/// Numbers the rows of the audit trail in their order, which SQLite does automatically.
 pub async fn number_entries(world: &World) {
     if world.app.db.is_postgres() {
         let mut tx = world.app.db.write().await.unwrap();
@@ -74,7 +74,7 @@ pub async fn number_entries(world: &World) {
     }
 }
 
-/// A link that was mailed.
+/// An e-mailed link.
 #[derive(Clone)]
 struct Link {
     guest: usize,
@@ -164,7 +164,7 @@ impl History {
         let (person, slot) = (chance.below(PEOPLE), chance.below(SLOTS));
         let role = chance.one_of(&[MEMBER, ADMIN, ADMIN, OWNER, OWNER]);
         let project_role = 1 + chance.below(PROJECT_ADMIN + 1);
-        // Often one of the initial managers, so that many calls are allowed.
+        // The caller is often one of the initial managers, so that many calls are allowed.
         let among = chance.one_of(&[MANAGERS, MANAGERS, PEOPLE]);
         let mut by = chance.below(among);
         let step = match chance.below(100) {
@@ -262,7 +262,7 @@ impl History {
             Step::Remove { member: person } => (Method::DELETE, member(person), Value::Null),
             Step::CreateProject { slot, public } => {
                 let visibility = if public { "public" } else { "private" };
-                // The name of the initial project.
+                // The project in the slot `HOME` gets the initial project's name.
                 let name =
                     if slot == HOME { format!("h{} PROJECT", self.seed) } else { format!("Project {slot}") };
                 let body = json!({"name": name, "visibility": visibility});
@@ -300,7 +300,7 @@ impl History {
         self.keys.iter().find(|key| key.0 == maker).unwrap()
     }
 
-    /// Returns the actor that the audit trail should name.
+    /// Returns the actor that the audit trail should contain.
     pub fn actor(&self, call: &Call) -> &str {
         if call.with_key { &self.key(call.by).1 } else { &self.ids[call.by] }
     }
@@ -333,7 +333,7 @@ impl History {
         twin.post("/v1/auth/login", &body).send().await
     }
 
-    /// Keeps the parts of an answer that later calls need.
+    /// Stores the parts of an answer that later calls need.
     async fn remember(&self, twin: &Twin, call: &Call, answer: &Answer) {
         let id = |field: &str| answer.json()["data"][field].as_str().unwrap().to_owned();
         match call.step {
@@ -341,7 +341,7 @@ impl History {
                 self.projects.lock().unwrap()[slot] = Some(id("id").into());
             }
             Step::Invite { guest, .. } => {
-                // As the job that sends mail does.
+                // Does the same as the job that sends e-mails.
                 let (app, invitation) = (&twin.app, id("invitation_id"));
                 let (token, id) =
                     (MailToken::generate(&app.random), InvitationId::parse(&invitation).unwrap());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 pub const PEOPLE: usize = 10;
 
-/// The height of a role; 0: none.
+/// The height of a role; 0 without a role.
 pub type Height = usize;
 pub const MEMBER: Height = 1;
 pub const ADMIN: Height = 2;
@@ -16,8 +16,8 @@ pub const PROJECT_ADMIN: Height = 3;
 pub const PROJECT_OWNER: Height = 4;
 pub const PROJECT_ROLES: [&str; 5] = ["", "viewer", "developer", "admin", "owner"];
 
-/// The project whose keys make calls, which is never deleted; the others are created and deleted under these
-/// numbers.
+/// The project whose keys make calls, and which is never deleted. The other projects are created and deleted
+/// under the other numbers.
 pub const HOME: usize = 0;
 pub const SLOTS: usize = 3;
 
@@ -28,7 +28,7 @@ pub enum Step {
         guest: usize,
         role: Option<Height>,
     },
-    /// By any recipient: the newest link, or this many before it.
+    /// Follows the newest link of any recipient, or the link that is this many links older.
     FollowLink {
         older: usize,
     },
@@ -38,7 +38,7 @@ pub enum Step {
         member: usize,
         role: Height,
     },
-    /// Leaves, when the caller removes themselves, not by a key.
+    /// Removes a member. Callers who remove themselves without a key leave.
     Remove {
         member: usize,
     },
@@ -70,7 +70,7 @@ pub enum Step {
     DeleteOrganization,
 }
 
-/// A request: the caller, the credential, and the meaning of numbers at that time.
+/// A request: the caller, the credential, and the ids that its numbers had at that time.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub by: usize,
@@ -84,7 +84,7 @@ pub struct Call {
 pub type Refusal = (u16, &'static str);
 
 const FORBIDDEN: Refusal = (403, "insufficient_role");
-/// The page has no code.
+/// The page for a link that no longer works has no code.
 const DEAD_LINK: Refusal = (400, "");
 
 #[derive(Clone, Debug)]
@@ -111,12 +111,13 @@ pub struct State {
     pub default_role: Height,
     pub allow_public: bool,
     pub projects: Vec<Project>,
-    /// The open invitations. One of a user who became a member in another way may have ended unseen.
+    /// The open invitations. An invitation may have ended without an audit entry if its guest became a member
+    /// in another way.
     pub invitations: Vec<Invitation>,
 }
 
 impl State {
-    /// Returns whether a call changes something, or why it is refused.
+    /// Returns whether a call changes something, or the reason why it is refused.
     pub fn decide(&self, call: &Call) -> Result<bool, Refusal> {
         let by = call.by;
         match call.step {
@@ -226,11 +227,11 @@ impl State {
 
     /// Returns whether this answer fits a call that left no entry in the audit trail.
     pub fn explains(&self, call: &Call, status: u16, code: &str) -> bool {
-        // An invitation of a user who became a member in another way ends without an entry, once.
+        // If the guest became a member in another way, the invitation ends without an entry.
         if matches!(call.step, Step::FollowLink { .. }) && self.roles[call.by] > 0 {
             return status == 200 || (status, code) == DEAD_LINK;
         }
-        // A key ends with its organization, at once or when the server reads the feed again.
+        // A key ends with its organization, immediately or when the server reads the feed again.
         if call.with_key && !self.exists && status == 401 {
             return true;
         }
@@ -370,7 +371,7 @@ impl State {
         if self.roles[member] == OWNER && !others { Err((409, "last_owner")) } else { Ok(()) }
     }
 
-    /// Returns whether accepting it makes its guest a member.
+    /// Returns `true` if accepting the invitation makes its guest a member.
     fn is_acceptable(&self, open: &Invitation) -> bool {
         self.roles[open.guest] == 0 && gives(self.roles[open.sender], open.role).is_ok()
     }
