@@ -57,7 +57,7 @@ pub async fn drop_triggers(db: &Db) {
     tx.commit().await.unwrap();
 }
 
-/// Runs statements, `$1` being the organization, in one transaction.
+/// Runs statements in one transaction, with the organization's id as `$1`.
 async fn run(db: &Db, organization: &str, statements: &[&str]) {
     let mut tx = db.write().await.unwrap();
     for text in statements {
@@ -119,9 +119,9 @@ async fn fill(world: &World, organization: &str) {
     let mut statements = vec![
         daily(feb, JANUARY + 1, 2, 20, 5_000_100, 5_000),
         daily(mar, JANUARY + 2, 1, 7, 7_000_999, 7_000),
-        // Rounded down: half a nano more is refunded.
+        // Posted amounts are rounded down, so half a nano more is refunded.
         daily(feb, JANUARY + 2, 0, -10, -2_500_500, -2_501),
-        // Older than the records of the charges that credits paid.
+        // The wallet is older than the records of which credits paid which charges.
         "UPDATE wallets SET posted_nano = 990601, reserved_nano = 50, created_at = 0 WHERE organization_id = $1".to_owned(),
         "INSERT INTO reservations (id, organization_id, project_id, api_key_id, model, amount_nano, created_at, expires_at)
              VALUES ('res_1', $1, 'p', 'k', 'm', 50, 0, 1)".to_owned(),
@@ -151,7 +151,7 @@ fn broken_rules(report: &Report) -> Vec<String> {
     rules.filter(|rule| !is_recounted(rule)).collect()
 }
 
-/// Returns `true` for a rule of the recount, which finds the same by another way.
+/// Returns `true` for a rule of the recount. The recount finds the same faults by a separate computation.
 pub fn is_recounted(rule: &str) -> bool {
     rule.starts_with("recount_")
 }
@@ -289,7 +289,7 @@ async fn each_broken_rule_is_reported(world: World) {
             "UPDATE usage_daily SET cached_prompt_tokens = 0 WHERE organization_id = $1 AND month = 673",
             &[&of_feb],
         ),
-        // No longer a correction, but a separate request.
+        // The event is no longer a correction.
         (
             "UPDATE usage_events SET corrects = NULL WHERE event_id = 'e4'",
             "UPDATE usage_events SET corrects = 'e1' WHERE event_id = 'e4'",
@@ -375,7 +375,7 @@ async fn each_broken_rule_is_reported(world: World) {
             "UPDATE invoices SET status = 'paid', paid_at = 0, voided_at = NULL",
             &["invoice_void invoice_1"],
         ),
-        // Its key refers to a refund of an invoice that doesn't exist.
+        // The key of the ledger transaction refers to the refund of an invoice that doesn't exist.
         (
             "UPDATE ledger_transactions SET kind = 'void', idempotency_key = 'void:invoice_2' WHERE id = 'ltx_1'",
             "UPDATE ledger_transactions SET kind = 'credit', idempotency_key = 'credit:r' WHERE id = 'ltx_1'",
@@ -449,7 +449,7 @@ async fn deleted_old_events_are_not_reported_as_missing(world: World) {
     );
 }
 
-/// More rows than one statement reads.
+/// The books have more rows than one statement reads.
 #[on_each_database]
 async fn large_books_are_read_in_slices_to_the_end(world: World) {
     let ada = world.user("ada").await;

@@ -1,4 +1,4 @@
-//! Months, invoices and credits: from usage to invoices.
+//! Billing, from usage to invoices: months, invoices and credits.
 
 mod balance_alerts;
 mod budgets;

@@ -1,13 +1,14 @@
-//! Compares money with a model: random histories of an organization's balance, on two servers over one
+//! Compares money with a model: random histories of an organization's balance on two servers with one
 //! database, and the answers of every endpoint.
 //!
-//! A seed determines a history: reservations, captures, repeated and conflicting reports, late events,
-//! corrections, releases, expiries, credit, payments, void invoices, changed prices, ends of months, days on
-//! which nothing runs. Each answer must equal the one of books kept as plain lists ([`books::Books`]). After
-//! each history the audit passes, every figure of the API equals the model's to the last digit, and all
-//! documents together charge the contract's prices ([`contract`]), in any order of events.
+//! A seed determines a history of reservations, captures, repeated and conflicting reports, late events,
+//! corrections, releases, expiries, credits, payments, void invoices, changed prices, ends of months, and
+//! days without activity. Each answer must equal the answer of books that are kept as plain lists
+//! ([`books::Books`]). After each history the audit must pass, every figure of the API must equal the model's
+//! to the last digit, and all documents together must charge the contract's prices ([`contract`]), in any
+//! order of events.
 //!
-//! On a difference the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others
+//! If they differ, the test prints the history. `TOLLKEEPER_TEST_SEED` runs that history first
 //! ([`support::seeds`]).
 
 mod books;
@@ -46,8 +47,7 @@ fn money_matches_the_model(database: Database) {
     database.block_on(play(database, &settings, &catalog));
 }
 
-/// Runs the histories, each on its own database, because every history closes every month of every
-/// organization.
+/// Runs the histories. Each has its own database, because a history closes every month of every organization.
 async fn play(database: Database, settings: &[(&str, &str)], catalog: &Path) {
     let (seeds, started) = (
         Seeds::of("books_model", database.choose(HISTORIES_ON_SQLITE, HISTORIES_ON_POSTGRES)),

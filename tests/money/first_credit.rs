@@ -1,4 +1,4 @@
-//! The initial credit limit: given to a user's first organization, once, after their address is verified.
+//! The initial credit limit. A user's first organization gets it once, after the user's address is verified.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -46,7 +46,7 @@ async fn delete(world: &World, owner: &TestUser, organization: &str) {
     world.call(Method::DELETE, &path).bearer(&owner.access_token).data().await;
 }
 
-/// Registers a user who hasn't confirmed the address yet.
+/// Registers a user who hasn't confirmed their address yet.
 async fn register(world: &World, name: &str) -> TestUser {
     let body = json!({"email": format!("{name}@example.com"), "password": PASSWORD, "username": name});
     world.post("/v1/auth/register", &body).data().await;
@@ -58,7 +58,7 @@ async fn register(world: &World, name: &str) -> TestUser {
     world.session(user.id).await
 }
 
-/// The ways to verify an address.
+/// The means of verifying an address.
 #[derive(Clone, Copy, Debug)]
 enum Verification {
     Endpoint,
@@ -96,10 +96,10 @@ async fn three_organizations_of_one_person_have_one_credit_limit(world: World) {
     let ada = world.user("ada").await;
     let three = organizations(&world, &ada, ["A", "B", "C"]).await;
     assert_eq!(credits(&world, &three).await, [100, 0, 0]);
-    // Deleting and creating again gives no further credit.
+    // Deleting the organization and creating another one gives no further credit.
     delete(&world, &ada, &three[0]).await;
     assert_eq!(credit(&world, &world.organization(&ada, "A").await).await, 0);
-    // Another user has their own credit.
+    // Another user gets their own credit.
     let bob = world.user("bob").await;
     assert_eq!(credit(&world, &world.organization(&bob, "A").await).await, 100);
 }
@@ -123,7 +123,7 @@ async fn every_verification_of_the_address_gives_credit(world: World) {
         let maker = register(&world, name).await;
         let three = organizations(&world, &maker, ["A", "B", "C"]).await;
         assert_eq!(credits(&world, &three).await, [0, 0, 0], "{way:?}");
-        // The oldest existing organization gets it.
+        // The user's oldest existing organization gets the credit.
         delete(&world, &maker, &three[0]).await;
         verify(&world, name, way).await;
         assert_eq!(credits(&world, &three).await, [0, 100, 0], "{way:?}");
@@ -142,7 +142,7 @@ async fn verified_user_gets_credit_with_the_first_organization(world: World) {
     assert_eq!(credit(&world, &gone).await, 0);
     let two = [world.organization(&ada, "A").await, world.organization(&ada, "B").await];
     assert_eq!(credits(&world, &two).await, [100, 0]);
-    // Another verification changes nothing.
+    // A second verification changes nothing.
     delete(&world, &ada, &two[0]).await;
     verify(&world, "ada", Verification::Reset).await;
     assert_eq!(credits(&world, &two).await, [100, 0]);
@@ -164,7 +164,7 @@ async fn calls_are_allowed_after_the_verification(world: World) {
     let after = ask().await;
     assert_eq!(after["allowed"], true, "{after}");
 
-    // Its money is reserved: the organization stays until the call has ended.
+    // The call's money is reserved, so the organization can't be deleted until the call has ended.
     let path = place.organization_path();
     let refused = world.call(Method::DELETE, &path).bearer(&ada.access_token).send().await;
     assert_eq!((refused.status, refused.code().as_str()), (409, "calls_in_progress"), "{}", refused.text);
@@ -224,20 +224,21 @@ async fn one_of_many_concurrent_first_organizations_has_credit(world: World) {
     }
 }
 
-/// Asks whether an organization may make a chat of `svc-1-pro` that can cost `max_tokens` x 0.00003, with a prompt of nothing.
+/// Requests a chat call of `svc-1-pro` with an empty prompt, which can cost `max_tokens` x 0.00003. Returns
+/// the decision.
 async fn ask(world: &World, key: &str, max_tokens: i64) -> Value {
     let body = json!({"credential": key, "operation": "chat", "model": "svc-1-pro", "max_tokens": max_tokens,
                       "estimated_prompt_tokens": 0});
     world.ask("/service/v1/authorize", &body).bare().await
 }
 
-/// Returns the credit limit from the API.
+/// Returns the credit limit that the API shows.
 async fn told_limit(world: &World, owner: &TestUser, organization: &str) -> Value {
     let path = format!("/v1/organizations/{organization}/limits");
     world.get(&path).bearer(&owner.access_token).data().await["credit_limit"].clone()
 }
 
-/// Makes an organization with an API key.
+/// Creates an organization with an API key.
 async fn with_key(world: &World, owner: &TestUser, name: &str) -> (Place, String) {
     let place = world.place(owner, name).await;
     let (_, key) = world.key(owner, &place, &json!({"name": "k"})).await;
@@ -268,10 +269,10 @@ fn first_organization_may_spend_five_on_the_demo(database: Database) {
         world.clock.advance_ms(1);
         let (_, other_key) = with_key(&world, &ada, "Second").await;
         assert_eq!(told_limit(&world, &ada, &place.organization).await, 5);
-        // 20 x 8,192 x 0.00003 = 4.9152, and 2,826 x 0.00003 = 0.08478: together 4.99998.
+        // 20 x 8,192 x 0.00003 = 4.9152, and 2,826 x 0.00003 = 0.08478, 4.99998 in total.
         world.clock.advance_ms(1);
         for call in 0..20 {
-            // The model takes 5 calls at the same time.
+            // The model allows 5 concurrent calls, so the calls run one after another.
             let allowed = ask(&world, &key, 8_192).await;
             assert_eq!(allowed["allowed"], true, "{call}: {allowed}");
             report(&world, &allowed, call, 8_192).await;
@@ -281,7 +282,7 @@ fn first_organization_may_spend_five_on_the_demo(database: Database) {
         report(&world, &allowed, 20, 2_826).await;
         let refused = ask(&world, &key, 1).await;
         assert_eq!(refused["code"], "insufficient_quota", "{refused}");
-        // The person's second organization has none.
+        // The user's second organization has no credit.
         let refused = ask(&world, &other_key, 1).await;
         assert_eq!(refused["code"], "insufficient_quota", "{refused}");
         let path = format!("{}/limits", place.organization_path());
@@ -308,7 +309,7 @@ fn demo_credit_ends_with_a_catalog_of_the_operator_on_every_replica(database: Da
         let (place, key) = with_key(&world, &ada, "Acme").await;
         assert_eq!(ask(&world, &key, 1).await["allowed"], true);
         assert_eq!(told_limit(&world, &ada, &place.organization).await, 5);
-        // Another replica puts a catalog of the operator in force.
+        // Another replica puts an operator's catalog in force.
         let mut config = world.app.config.clone();
         let text = std::fs::read_to_string("catalog/default.toml").unwrap();
         let own = world.data_dir.join("own.toml");
@@ -317,12 +318,12 @@ fn demo_credit_ends_with_a_catalog_of_the_operator_on_every_replica(database: Da
         let other = App::new(config, world.clock.clone()).unwrap();
         other.boot().await.unwrap();
         assert!(!other.catalog.is_demo());
-        // The one with the demo learns of it as of any other catalog.
+        // The replica with the demo takes over this catalog like any other.
         world.catch_up().await;
         tollkeeper::catalog::activation::reload(&world.app.catalogs).await.unwrap();
         assert_eq!(told_limit(&world, &ada, &place.organization).await, 0);
         assert_eq!(ask(&world, &key, 1).await["code"], "insufficient_quota");
-        // Money that is there counts.
+        // A limit that an operator sets still counts.
         let id = tollkeeper::ids::OrganizationId::parse(&place.organization).unwrap();
         let limit = Nano::parse("0.5").unwrap();
         tollkeeper::billing::wallets::set_credit_limit(&world.app.billing, id, limit, &Trail::operator())
@@ -380,7 +381,8 @@ async fn mailbox_has_one_first_credit(world: World) {
         let user = tollkeeper::accounts::store::users::by_email(&mut tx, &folded).await.unwrap().unwrap();
         drop(tx);
         let maker = world.session(user.id).await;
-        // Before and after the verification, and with the organization that follows.
+        // An organization gets no credit if it is created before the verification, nor if it is created
+        // afterward.
         let before = world.organization(&maker, "Before").await;
         let token = world.mailed_token(address).await;
         world.post("/v1/auth/verify-email", &json!({ "token": token })).data().await;
@@ -392,7 +394,7 @@ async fn mailbox_has_one_first_credit(world: World) {
     assert_eq!(credit(&world, &world.organization(&ada, "Hers").await).await, 100);
 }
 
-/// Returns the migration statement that marks creators from before this version.
+/// Returns the migration's statement that marks the existing creators of organizations.
 fn marking(is_postgres: bool) -> &'static str {
     let step = if is_postgres {
         include_str!("../../crates/db/migrations/postgres/0013_bounds.sql")
@@ -414,7 +416,7 @@ async fn existing_creators_keep_their_limits_and_get_no_more(world: World) {
     assert_eq!(credit(&world, &world.organization(&bob, "His").await).await, 100);
 }
 
-/// Returns the migration statement that notes the mailboxes of earlier credits.
+/// Returns the migration's statement that records the mailboxes of earlier credits.
 fn noting(is_postgres: bool) -> &'static str {
     let step = if is_postgres {
         include_str!("../../crates/db/migrations/postgres/0040_first_credits.sql")

@@ -1,8 +1,8 @@
-//! Usage, balances, budgets, invoices and payments: sums that must be right to the last digit.
+//! Usage, balances, budgets, invoices and payments: sums that must be exact to the last digit.
 //!
-//! `billing` has months from usage to invoices, with sums that were written by hand; `payments` has payments at a fake of
-//! Stripe (`support::stripe`), which `stripe` compares with Stripe's own libraries; `audit` the audit of the books. `books_model`
-//! and `payments_model` play random histories.
+//! `billing` tests months from usage to invoices, with sums that are calculated by hand. `payments` tests
+//! payments at a fake of Stripe (`support::stripe`), and `stripe` compares the fake with Stripe's own
+//! libraries. `audit` tests the audit of the books. `books_model` and `payments_model` run random histories.
 //!
 //! A test belongs here if it would find a wrong amount.
 #![allow(

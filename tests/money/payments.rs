@@ -1,4 +1,4 @@
-//! Payments: each payment at Stripe, by a fake of it, is in the books once.
+//! Payments: each payment at a fake of Stripe is recorded in the books once.
 
 mod announcing;
 mod bounds;

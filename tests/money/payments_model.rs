@@ -1,9 +1,9 @@
-//! Random histories of payments with faults: however requests to Stripe and its events get lost, come twice or late, and
-//! wherever a process dies in the middle of its jobs, both sides have the same sums in the end, each charge is one payment,
-//! and the audit is clean. In half of them Stripe adds a
-//! tax, and in half of them processes die.
+//! Random histories of payments with faults. Requests to Stripe and its events are lost, repeated or late,
+//! and processes die in the middle of their jobs. In the end both sides must have the same sums, each charge
+//! must be one payment, and the audit must find nothing. In half of the histories Stripe adds a tax, and in
+//! half of them processes die.
 //!
-//! A seed determines a history; on a failure the test prints it, and `TOLLKEEPER_TEST_SEED` repeats it
+//! A seed determines a history. If a history fails, the test prints it. `TOLLKEEPER_TEST_SEED` runs it first
 //! ([`support::seeds`]).
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ async fn play(database: Database) {
     println!("{database:?}: {tally:?}");
 }
 
-/// Does the jobs of a process that dies in the middle of them: at one of the points where they wait, they end for good.
+/// Runs the jobs of a process that dies in the middle of them: they are dropped after this number of waits.
 async fn die(shop: &Shop<'_>, mut waits: usize) {
     let mut work = pin!(shop.work());
     poll_fn(|cx| {
@@ -101,7 +101,7 @@ impl History {
                     self.chance.one_of(&[10_000, MINUTE_MS, 6 * MINUTE_MS, HOUR_MS, 13 * HOUR_MS, DAY_MS]);
                 shop.pass_ms(ms);
             }
-            // 0.0000025 each: up to 25.
+            // A token costs 0.0000025, so up to 25 are used.
             10 | 11 => {
                 let tokens = 1 + self.chance.below(10_000_000) as i64;
                 shop.books.use_today("chat-a", tokens, 0).await;
@@ -126,7 +126,7 @@ impl History {
 
     async fn pay(&mut self, shop: &Shop<'_>) {
         let (rows, sessions) = (shop.rows().await, shop.stripe.all("checkout.session"));
-        // The address of a page whose answer was lost is unknown.
+        // The URL of a page is unknown if the answer with it was lost.
         let is_known =
             |session: &&Value| rows.iter().any(|row| row.session_id.as_deref() == session["id"].as_str());
         let open: Vec<_> = sessions.iter().filter(|it| it["status"] == "open").filter(is_known).collect();
@@ -148,7 +148,7 @@ impl History {
         }
         for id in ids {
             match self.chance.below(4) {
-                // Lost for good: Stripe gives up some time.
+                // The event is lost: Stripe stops sending it at some point.
                 0 => {}
                 1 => {
                     for _ in 0..2 {
@@ -174,7 +174,7 @@ impl History {
             0 => None,
             _ => Some(Nano::from_units(1_000_000_000 * (1 + self.chance.below(9)) as i128)),
         };
-        // Refused where nothing is left.
+        // The refund is refused if nothing is left.
         let refund = refunds::refund(&shop.world().app.payments, row.id, amount, &Trail::operator()).await;
         self.said.push(format!(
             "{} is refunded {amount:?}: {:?}",
@@ -183,7 +183,8 @@ impl History {
         ));
     }
 
-    /// Makes a change from outside: a refund in the dashboard, a customer's dispute, or a bank's decision.
+    /// Makes a change from outside the service: a refund in the dashboard, a customer's dispute, or a bank's
+    /// decision.
     fn by_hand(&mut self, shop: &Shop<'_>) {
         let disputes = shop.stripe.all("dispute");
         let is_open = |dispute: &&Value| {
@@ -241,7 +242,7 @@ impl History {
         }
         let held = held(dispute);
         match self.chance.below(4) {
-            // A part comes back, and possibly goes again.
+            // The bank returns a part of the payment, and may take it again.
             0 if held > 0 => {
                 let part = 1 + self.chance.below(held as usize) as i64;
                 shop.stripe.move_disputed(id, part, "usd");
@@ -290,18 +291,18 @@ impl History {
         }
     }
 
-    /// Ends all faults, and lets everything in progress finish.
+    /// Ends all faults, and completes everything in progress.
     async fn settle(&mut self, shop: &mut Shop<'_>) {
         shop.stripe.heal();
         for _ in 0..12 {
-            // Lost events stay lost: the daily comparison finds their changes.
+            // Lost events stay lost. The daily comparison finds the changes that they would have reported.
             shop.stripe.drop_events();
             for _ in 0..3 {
                 shop.work().await;
             }
             shop.pass_ms(self.chance.one_of(&[10 * MINUTE_MS, 7 * HOUR_MS, DAY_MS + MINUTE_MS]));
         }
-        // The comparison may have found events just now, which the next turns do.
+        // The last comparison may have found events, which the next runs process.
         for _ in 0..3 {
             shop.work().await;
         }
@@ -342,13 +343,14 @@ impl History {
     }
 }
 
-/// Returns the amount that the bank holds of a disputed payment.
+/// Returns the amount of a disputed payment that the bank has, in cents.
 fn held(dispute: &Value) -> i64 {
     let moved = dispute["balance_transactions"].as_array().unwrap().iter();
     -moved.map(|moved| moved["amount"].as_i64().unwrap()).sum::<i64>()
 }
 
-/// The bank has taken the whole payment: it returns the amount that was refunded before.
+/// Returns the part of a disputed payment that was already refunded, because the bank has taken the whole
+/// payment.
 fn return_refunded(shop: &Shop<'_>, dispute_id: &str) {
     let charge_id = shop.stripe.object(dispute_id)["charge"].as_str().unwrap().to_owned();
     let refunded = shop.stripe.object(&charge_id)["amount_refunded"].as_i64().unwrap();
@@ -357,7 +359,7 @@ fn return_refunded(shop: &Shop<'_>, dispute_id: &str) {
     }
 }
 
-/// Returns the units that went back of a payment, with the tax.
+/// Returns the amount of a payment that was refunded or is disputed, with its tax, in minor units.
 fn returned(row: &Payment) -> i64 {
     row.refunded_minor + row.disputed_minor + row.returned_tax_minor
 }

@@ -1,4 +1,5 @@
-//! Our client of Stripe, against an account in memory that is checked with Stripe's own libraries.
+//! Our Stripe client, tested with a fake account in memory. Stripe's own libraries are used to verify the
+//! fake.
 
 mod checkout;
 mod deliveries;
@@ -22,7 +23,7 @@ use support::stripe::cards::Card;
 /// The time at which every test starts, in Unix seconds.
 const START: i64 = 1_764_000_000;
 
-/// An account with a customer, and our client of it.
+/// An account with a customer, and our client for it.
 struct Account {
     stripe: FakeStripe,
     client: Client,
@@ -41,7 +42,7 @@ impl Account {
         Self { stripe, client, clock, customer }
     }
 
-    /// A session of 25.00 USD, whose card is saved.
+    /// Returns a session for 25.00 USD that saves the card.
     fn new_session(&self) -> NewPaymentSession<'_> {
         NewPaymentSession {
             customer: &self.customer.id,
@@ -104,7 +105,7 @@ impl Account {
         }
     }
 
-    /// Pays an amount by a good card, and returns the payment.
+    /// Pays an amount with a valid card, and returns the payment intent.
     async fn pay(&self, amount: i64, name: &str) -> PaymentIntent {
         let method = self.save(&Card::visa(), &format!("{name}:card")).await;
         self.client.charge_off_session(&self.new_charge(&method, amount), &key(name)).await.unwrap()

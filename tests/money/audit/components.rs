@@ -1,5 +1,5 @@
-//! Faults in the components of usage other than tokens, and in the choice of prices, each planted by hand into
-//! a history that is clean without it. `$1` is the organization. By the catalog `components.toml` 300 + 100
+//! Faults in the usage of components other than tokens, and in the choice of prices. Each is planted by hand
+//! into a history without faults. `$1` is the organization. In the catalog `components.toml`, 300 + 100
 //! tokens cost the same at every hour.
 
 use serde_json::json;
@@ -9,9 +9,9 @@ use super::recount::Bench;
 use support::transcript::{Books, with_configured_books};
 use support::{Database, on_each_database};
 
-/// March is closed, with a credit note on parts; April is open.
+/// Creates a history in which March is closed and has a credit note about parts, and April is open.
 async fn history(books: &mut Books<'_>) {
-    // Tuesday, 2026-03-10.
+    // 2026-03-10 is a Tuesday.
     books
         .use_parts("talk", [1_000, 100, 500], &json!({"cache_write_5m": 50, "reasoning": 200, "search": 2}))
         .await;

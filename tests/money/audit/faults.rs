@@ -1,10 +1,11 @@
-//! Faults in the books of [`super::recount`], as a wrong version or a hand has left them: `$1` is the organization.
+//! Faults in the books of [`super::recount`], such as a wrong version or a change by hand leaves. `$1` is the
+//! organization.
 
-/// A fault.
+/// A fault: the statements that plant it, and the rules that find it.
 pub struct Fault {
     pub name: &'static str,
     pub statements: &'static [&'static str],
-    /// The rules that find it.
+    /// The rules that must report the fault.
     pub found_by: &'static [&'static str],
 }
 

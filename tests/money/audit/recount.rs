@@ -1,6 +1,6 @@
-//! The recount: an audit that computes independently finds faults that add up in the books, each planted by
-//! hand into a history that is clean without it. Sums by hand: `chat-idr` costs 0.16 a prompt token, `chat-a`
-//! 0.0000025, and 5 % less above 1,000,000.
+//! The recount, an audit that computes everything independently. It finds faults that are consistent within
+//! the books; each is planted by hand into a history without faults. The sums are calculated by hand:
+//! `chat-idr` costs 0.16 per prompt token, `chat-a` 0.0000025, and 5% less above 1,000,000 tokens.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use support::shop::{Shop, with_shop};
 use support::transcript::{Books, with_books};
 use support::{Database, on_each_database};
 
-/// The tables that faults change; those that refer to others come first.
+/// The tables that faults change. A table comes before the tables that it refers to.
 const TABLES: &[&str] = &[
     "payment_statements",
     "payment_refunds",
@@ -64,7 +64,7 @@ impl<'a> Bench<'a> {
         bench
     }
 
-    /// Returns the findings of the whole audit.
+    /// Returns the findings of the complete audit.
     async fn found(&self) -> Vec<String> {
         let report = audit::check(&self.books.world.app.billing, None).await.unwrap();
         report.drifts.iter().map(ToString::to_string).collect()
@@ -82,7 +82,7 @@ impl<'a> Bench<'a> {
         tx.commit().await.unwrap();
     }
 
-    /// Plants a fault, and returns a message if it isn't found.
+    /// Plants a fault. Returns a message if the audit doesn't find it.
     async fn missed(&self, fault: &Fault) -> Option<String> {
         run(self.db, &self.books.place.organization, fault.statements).await;
         let found = self.found().await;
@@ -105,22 +105,22 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Two closed months and an open one: a grant, payments, an automatic top-up, a discount, a credit note, a refund, and a dispute of
-/// which a part came back.
+/// Creates two closed months and an open one, with a grant, payments, an automatic top-up, a discount, a
+/// credit note, a refund, and a dispute of which a part is returned.
 async fn history(shop: &mut Shop<'_>) {
     shop.books.grant_credit("5", "welcome", "2027-01-01T00:00:00Z").await;
     shop.buy("20", true).await;
     shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
-    // 5 + 20 - 125 x 0.16 = 5, and 45 are charged.
+    // 5 + 20 - 125 x 0.16 = 5, so 45 are charged.
     shop.books.use_today("chat-idr", 125, 0).await;
     shop.work().await;
     shop.hear().await;
     assert_eq!(shop.balance().await, "50");
-    // 5, less 5 % of the second million: 0.125.
+    // The usage costs 5, less 5% of the second million: 0.125.
     shop.books.use_today("chat-a", 2_000_000, 0).await;
     shop.books.set_time("2026-04-02T09:00:00Z");
     shop.books.run_scheduler().await;
-    // 25 x 0.16 = 4 come back.
+    // 25 x 0.16 = 4 are refunded.
     shop.books.correct_event(1, 25, 0).await;
     let id = shop.buy("100", false).await;
     let intent_id = shop.row(&id).await.intent_id.unwrap();
@@ -171,7 +171,7 @@ fn debt_that_is_brought_forward_twice_is_found(database: Database) {
             shop.books.set_time(next);
             shop.books.run_scheduler().await;
         }
-        // 4 + 20, then 4.
+        // The second invoice includes 20 of debt brought forward: 4 + 20. The third doesn't: 4.
         let due: Vec<_> = shop.books.invoices().await.iter().map(|invoice| invoice.due.to_string()).collect();
         assert_eq!(due, ["0", "24", "4"]);
         Bench::new(&shop.books).await.find_all(BROUGHT_FORWARD).await;
@@ -191,13 +191,13 @@ fn correction_that_refunds_what_was_given_up_is_found(database: Database) {
         books.set_time("2026-04-03T09:00:00Z");
         books.give_up_invoice(1).await;
         books.set_time("2026-04-04T09:00:00Z");
-        // 8 more: the month costs 4, and 2 of 6 come back.
+        // 8 more are corrected, so the month costs 4, and 2 of the 6 paid are refunded.
         books.correct_event(1, 50, 0).await;
         Bench::new(books).await.find_all(WRITE_OFF).await;
     });
 }
 
-/// The initial limit, which no one has set, is recorded, too.
+/// The initial credit limit is recorded too, although no one has set it.
 #[on_each_database]
 fn first_credit_limit_that_was_changed_by_hand_is_found(database: Database) {
     with_books(database, "2026-03-10T12:00:00Z", async |books| {
@@ -205,7 +205,8 @@ fn first_credit_limit_that_was_changed_by_hand_is_found(database: Database) {
     });
 }
 
-/// The recount reads the database independently: it shares only the format of findings and arithmetic with the books.
+/// The recount reads the database independently: it shares only arithmetic and the format of findings with
+/// the books.
 #[test]
 fn recount_shares_nothing_with_the_books() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/billing/src");

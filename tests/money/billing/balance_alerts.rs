@@ -1,4 +1,4 @@
-//! The alert of a balance.
+//! Alerts of low balances.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn balance_below_its_threshold_is_told_once_until_it_is_back(database: Database)
         let none = json!({"below": null, "low_since": null, "balance": 0, "currency": "USD"});
         assert_eq!(read(books).await, none);
         books.buy_credit("10", "payment 1").await;
-        // 10 is at the threshold, and so not below it.
+        // A balance of 10 is at the threshold, so it isn't low.
         assert_eq!(set(books, json!(10)).await["low_since"], Value::Null);
         assert_eq!(told(books).await, 0);
         // chat-a: 1,000 x 0.0000025 = 0.0025.
@@ -50,13 +50,14 @@ fn balance_below_its_threshold_is_told_once_until_it_is_back(database: Database)
         }
         books.use_today("chat-a", 1_000, 0).await;
         assert_eq!(told(books).await, 0, "it is told once");
-        // Back at the threshold: 0.0075 were used.
+        // 0.0075 were used, so the balance is above the threshold again.
         books.buy_credit("0.01", "payment 2").await;
         assert_eq!(read(books).await["low_since"], Value::Null);
         assert_eq!(told(books).await, 0);
         books.use_today("chat-a", 10_000, 0).await;
         assert_eq!(told(books).await, 1, "and again when it falls again");
-        // Without a threshold no balance is low; a balance below a new threshold triggers a mail at once.
+        // Without a threshold no balance is low. A balance below a new threshold triggers an e-mail
+        // immediately.
         assert_eq!(set(books, Value::Null).await["low_since"], Value::Null);
         set(books, json!("-5.5")).await;
         assert_eq!(told(books).await, 0);
@@ -75,7 +76,7 @@ fn reserved_money_is_not_used_yet(database: Database) {
         books.authorize_call("embed-e", 8_192).await;
         assert_eq!(read(books).await["low_since"], Value::Null);
         books.capture_call("embed-e", 8_192).await;
-        // 8,192 x 0.0000000007 = 0.0000057344, of which whole nanos are debited.
+        // 8,192 x 0.0000000007 = 0.0000057344, rounded down to nanos.
         assert_eq!(read(books).await["balance"].to_string(), "0.999994266");
         assert_eq!(told(books).await, 1);
     });

@@ -1,4 +1,5 @@
-//! Budgets: the amounts spent, reserved and left, and the calls that they refuse. Each sum was calculated by hand.
+//! Budgets: the amounts spent, reserved and left, and the calls that budgets refuse. All sums are calculated
+//! by hand.
 
 pub mod alerts;
 mod api;
@@ -15,7 +16,8 @@ use support::http::{Answer, Call};
 use support::on_each_database;
 use support::world::{Place, START, TestUser, World, id};
 
-/// svc-1 costs 0.000002 a prompt token and 0.000006 a completion token: 10 and 100 are 0.00062.
+/// The prompt and completion tokens of a call. svc-1 costs 0.000002 per prompt token and 0.000006 per
+/// completion token, so a call costs 0.00062.
 const CALL: [i64; 2] = [10, 100];
 
 /// An organization with a project and two keys.
@@ -23,7 +25,7 @@ struct Scene<'a> {
     world: &'a World,
     ada: TestUser,
     place: Place,
-    /// The ids and secrets.
+    /// The id and the secret of each key.
     keys: [(String, String); 2],
 }
 
@@ -44,7 +46,7 @@ impl<'a> Scene<'a> {
         self.world.post(&self.path(), body).bearer(&self.ada.access_token).send().await
     }
 
-    /// Creates a budget; returns its id and its answer.
+    /// Creates a budget. Returns its id and the data of the answer.
     async fn budget(&self, scope: &str, period: &str, limit: &str, hard: bool) -> (String, Value) {
         let name = format!("{scope} {period}");
         let mut body = json!({"name": name, "scope": scope, "period": period, "limit": limit, "hard": hard});
@@ -75,14 +77,14 @@ impl<'a> Scene<'a> {
         self.world.ask("/service/v1/authorize", &question).bare().await
     }
 
-    /// Reserves 0.00062; returns the id of the reservation.
+    /// Reserves 0.00062. Returns the id of the reservation.
     async fn reserve(&self, key: usize) -> String {
         let decision = self.authorize(key).await;
         assert_eq!(decision["allowed"], true, "{decision}");
         id(&decision["reservation"])
     }
 
-    /// Asks for a call that a budget refuses; returns the message.
+    /// Requests a call that a budget refuses. Returns the message.
     async fn refused(&self, key: usize) -> String {
         let decision = self.authorize(key).await;
         assert_eq!((&decision["allowed"], &decision["code"]), (&json!(false), &json!("budget_exceeded")));
@@ -109,7 +111,7 @@ impl<'a> Scene<'a> {
         assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
     }
 
-    /// Checks the books, and the budgets in them.
+    /// Checks the books, including the budgets.
     async fn check(&self) {
         billed::check(self.world, &self.place.organization).await;
     }
@@ -128,20 +130,21 @@ async fn hard_budget_counts_what_was_before_and_all_that_comes(world: World) {
     // 0.003 - 0.00062 - 0.00062.
     assert_eq!(state(&made), ["0.00062", "0.00062", "0.00176"]);
     let (first, second) = (scene.reserve(0).await, scene.reserve(1).await);
-    // 0.00176 - 2 x 0.00062: less than another call.
+    // 0.00176 - 2 x 0.00062 isn't enough for another call.
     assert_eq!(scene.state(&day).await, ["0.00062", "0.00186", "0.00052"]);
     let message = scene.refused(0).await;
     for part in ["\"organization day\"", "(2026-03-10)", "0.00062 USD", "0.00052 of 0.003 USD left"] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    // Captured with less, 10 x 0.000002, and with more, 10 x 0.000002 + 200 x 0.000006.
+    // The first reservation is captured with less, 10 x 0.000002, and the second one with more, 10 x 0.000002
+    // + 200 x 0.000006.
     scene.report("less", 0, [10, 0], &[("reservation_id", json!(first))]).await;
     assert_eq!(scene.state(&day).await, ["0.00064", "0.00124", "0.00112"]);
     scene.report("more", 1, [10, 200], &[("reservation_id", json!(second))]).await;
     assert_eq!(scene.state(&day).await, ["0.00186", "0.00062", "0.00052"]);
     scene.release(&before).await;
     assert_eq!(scene.state(&day).await, ["0.00186", "0", "0.00114"]);
-    // Usage that comes without a reservation is never refused: 10 x 0.000002 + 500 x 0.000006.
+    // Usage without a reservation is never refused: 10 x 0.000002 + 500 x 0.000006.
     scene.report("batch", 1, [10, 500], &[]).await;
     assert_eq!(scene.state(&day).await, ["0.00488", "0", "-0.00188"]);
     let message = scene.refused(1).await;
@@ -160,7 +163,7 @@ async fn last_call_that_fits_is_allowed(world: World) {
     let path = format!("{}/{exact}", scene.path());
     let raised = scene.world.call(Method::PUT, &path).json(&json!({"limit": 1}));
     raised.bearer(&scene.ada.access_token).data().await;
-    // 0.00062 + 0.00062 is a nano more.
+    // 0.00062 + 0.00062 exceeds the limit by a nano.
     assert!(scene.refused(0).await.contains("\"api_key total\" (in all)"));
     assert_eq!(scene.state(&short).await, ["0", "0.00062", "0.000619999"]);
     scene.reserve(1).await;
@@ -188,7 +191,7 @@ async fn every_budget_of_a_call_is_asked(world: World) {
     let of_key = [scene.reserve(0).await, scene.reserve(0).await];
     assert_eq!(scene.state(&key).await, ["0", "0.00124", "0.00006"]);
     assert!(scene.refused(0).await.contains("\"api_key day\""));
-    // The other key has the rest of the project: 0.0019 - 3 x 0.00062.
+    // The other key can use the rest of the project: 0.0019 - 3 x 0.00062.
     scene.reserve(1).await;
     assert_eq!(scene.state(&project).await, ["0", "0.00186", "0.00004"]);
     assert!(scene.refused(1).await.contains("\"project month\" (2026-03)"));
@@ -197,7 +200,7 @@ async fn every_budget_of_a_call_is_asked(world: World) {
     for budget in [&organization, &project, &key] {
         assert_eq!(scene.state(budget).await[0], "0.00062");
     }
-    // Usage of a person counts in the organization and in the project.
+    // Usage of a user counts in the organization and in the project.
     let person = [
         ("api_key_id", Value::Null),
         ("project_id", json!(scene.place.project)),

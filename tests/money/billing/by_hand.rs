@@ -1,22 +1,22 @@
 //! Recalculates the hand-written sums of a golden text exactly, without the service's arithmetic. Each figure
 //! of a transcript must be the result of one of these sums.
 //!
-//! A line with ` = ` is a sum: words, a colon, the sum, the result, and more words. A sum has `x`, `+`, `-`,
-//! parentheses, thousands separated by commas, and percentages. It may be `the lower of A and B`, and end in
+//! A line with ` = ` is a sum: words, a colon, the sum, the result, and more words. A sum may contain `x`,
+//! `+`, `-`, parentheses, numbers with commas, and percentages. It may be `the lower of A and B`, and end in
 //! `, rounded down` or `, rounded up`, which rounds to nine decimals, the unit of wallets and invoices. Lines
 //! without ` = ` are comments.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A decimal number, as units of its last digit.
+/// A decimal number, stored as units of its last digit.
 #[derive(Clone, Copy, Debug)]
 struct Decimal {
     units: i128,
     digits: u32,
 }
 
-/// The decimals of wallets and invoices.
+/// The number of decimals of wallets and invoices.
 const NANO_DIGITS: u32 = 9;
 
 impl Decimal {
@@ -169,7 +169,8 @@ fn figures(story: &str) -> Vec<(String, Decimal)> {
     found
 }
 
-/// Recalculates every sum, and looks for every figure of the transcript among the results. Zero needs no sum.
+/// Recalculates every sum, and checks that every figure of the transcript is one of the results. Zero needs
+/// no sum.
 pub fn check(sums: &str, story: &str) {
     let results: Vec<_> = sums.lines().filter_map(result).collect();
     for (line, figure) in figures(story) {

@@ -1,4 +1,4 @@
-//! Cached tokens of prompts: their price in events, corrections, daily rows, invoices and credit notes.
+//! Cached prompt tokens: their price in events, corrections, daily rows, invoices and credit notes.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::audit;
@@ -32,7 +32,8 @@ fn invoices_and_credit_notes_show_cached_tokens(database: Database) {
     });
 }
 
-/// An event of `chat-cached`: 0.000001 a prompt token, 0.0000001 a cached one, 0.000003 a completion token.
+/// Returns an event of `chat-cached`, which costs 0.000001 per prompt token, 0.0000001 per cached token and
+/// 0.000003 per completion token.
 fn event(books: &Books<'_>, id: &str, prompt: i64, cached: Value, completion: i64) -> Value {
     json!({"id": id, "source": "s", "time": JANUARY, "api_key_id": books.keys[0], "model": "chat-cached",
            "kind": "chat", "prompt_tokens": prompt, "cached_prompt_tokens": cached,
@@ -44,7 +45,7 @@ fn with(mut event: Value, field: &str, value: Value) -> Value {
     event
 }
 
-/// Reports one event; returns its status or the code of its refusal, and the message.
+/// Reports one event. Returns its status or the code of its refusal, and the message.
 async fn report(books: &Books<'_>, event: &Value) -> (String, String) {
     let answer = books.world.ask("/service/v1/usage", &json!({ "events": [event] })).bare().await;
     let result = &answer["results"][0];
@@ -53,7 +54,7 @@ async fn report(books: &Books<'_>, event: &Value) -> (String, String) {
     (word.to_owned(), detail.unwrap_or_default().to_owned())
 }
 
-/// Returns prompt, cached and completion tokens of all daily rows, and their amount in pico.
+/// Returns the prompt, cached and completion tokens of all daily rows, and their amount in pico.
 async fn days(books: &Books<'_>) -> [i64; 4] {
     let (prompt, cached, completion, amount): (i64, i64, i64, i64) =
         sql("SELECT CAST(SUM(prompt_tokens) AS BIGINT), CAST(SUM(cached_prompt_tokens) AS BIGINT),
@@ -73,10 +74,10 @@ fn cached_tokens_are_charged_at_their_price(database: Database) {
         assert_eq!(report(books, &first).await, ok);
         assert_eq!(days(books).await, [1_000, 400, 200, 1_240_000_000]);
         assert_eq!(wallet(books.world, &books.place.organization).await.0, -1_240_000);
-        // Unknown is charged as none: 1,000 x 0.000001 = 0.001.
+        // An unknown number of cached tokens is charged as zero: 1,000 x 0.000001 = 0.001.
         assert_eq!(report(books, &event(books, "e2", 1_000, Value::Null, 0)).await, ok);
         assert_eq!(days(books).await, [2_000, 400, 200, 2_240_000_000]);
-        // All of a prompt may be cached: 50 x 0.0000001 = 0.000005.
+        // A prompt may be completely cached: 50 x 0.0000001 = 0.000005.
         let all = with(event(books, "e3", 50, json!(50), 0), "estimated", json!(true));
         assert_eq!(report(books, &all).await, ok);
         assert_eq!(days(books).await, [2_050, 450, 200, 2_245_000_000]);
@@ -89,7 +90,8 @@ fn cached_tokens_are_charged_at_their_price(database: Database) {
         drop(tx);
         assert_eq!(stored, [(Some(400), 0), (None, 0), (Some(50), 1)]);
 
-        // The same event again is a duplicate, even with a default value written out; anything else is a conflict.
+        // The same event again is a duplicate, even with a default value written out. Any other difference is
+        // a conflict.
         let again = with(first.clone(), "estimated", json!(false));
         assert_eq!(report(books, &again).await.0, "duplicate");
         for other in [
@@ -134,7 +136,7 @@ fn wrong_counts_of_cached_tokens_are_refused(database: Database) {
             (-5, -6, 0, "invalid_correction", part),
             (-5, 1, 0, "invalid_correction", part),
             (0, -1, -1, "invalid_correction", part),
-            // More cached tokens than the event has, and more others.
+            // The correction takes back more cached or other tokens than the event has.
             (-401, -401, 0, "correction_too_large", left),
             (-601, 0, 0, "correction_too_large", left),
             (-1_000, 0, -200, "correction_too_large", left),
@@ -143,7 +145,7 @@ fn wrong_counts_of_cached_tokens_are_refused(database: Database) {
             let refused = (code.to_owned(), message.to_owned());
             assert_eq!(report(books, &correction("c", prompt, cached, completion)).await, refused);
         }
-        // 100 x 0.000001 + 100 x 0.0000001 + 100 x 0.000003 = 0.00041 is given back of 0.00124.
+        // 100 x 0.000001 + 100 x 0.0000001 + 100 x 0.000003 = 0.00041 of 0.00124 is refunded.
         assert_eq!(report(books, &correction("c1", -200, -100, -100)).await.0, "accepted");
         assert_eq!(days(books).await, [800, 300, 100, 830_000_000]);
         assert_eq!(report(books, &correction("c1", -200, -100, -100)).await.0, "duplicate");
@@ -169,7 +171,7 @@ fn cloud_events_have_cached_tokens(database: Database) {
         let answer = call.raw(cloud.to_string().into_bytes()).bare().await;
         assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
         assert_eq!(days(books).await, [1_000, 400, 200, 1_240_000_000]);
-        // The same as a plain event.
+        // A plain event with the same fields is a duplicate.
         assert_eq!(report(books, &event(books, "e1", 1_000, json!(400), 200)).await.0, "duplicate");
     });
 }

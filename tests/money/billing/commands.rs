@@ -80,8 +80,8 @@ fn data_of(ended: &ProcessResult) -> Value {
     serde_json::from_str(ended.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
 }
 
-/// Makes an organization two months old with usage in the first month, and stops the server's own scheduler:
-/// each month closes once, and these tests close it.
+/// Makes an organization look two months old, with usage in the first month, and stops the server's own
+/// scheduler: each month closes only once, and these tests close it.
 async fn use_something(settings: &Settings, organization: &str) {
     let db = Db::open(settings).unwrap();
     let day = Clock::System.now().plus_ms(-62 * DAY_MS).day().month_start();
@@ -141,7 +141,7 @@ fn money_commands_work_while_a_server_runs(database: Database) {
     });
 }
 
-/// A chat of 10 and 100 tokens at 0.000002 and 0.000006 reserves 0.00062.
+/// A chat call of 10 prompt tokens at 0.000002 and 100 completion tokens at 0.000006 reserves 0.00062.
 #[on_each_database]
 fn organization_commands_work_while_a_server_runs(database: Database) {
     database.run_processes(|url, folder| {
@@ -225,7 +225,7 @@ fn organization_commands_work_while_a_server_runs(database: Database) {
     });
 }
 
-/// Runs the commands one after the other while the server runs.
+/// Runs the commands one after another while the server runs.
 fn run_money_commands(start: &Start, organization: &str) {
     let ahead = start.command(&["billing", "close", "--as-of", "2999-01-01"]);
     assert_eq!(ahead.code, Some(1));
@@ -233,7 +233,7 @@ fn run_money_commands(start: &Start, organization: &str) {
     let long_ago = start.command(&["billing", "close", "--skip-wait", "--as-of", "2020-01-01T00:00:00Z"]);
     assert_eq!((long_ago.code, long_ago.stdout.trim()), (Some(0), "No month was due."));
 
-    // The server has just been started, so earlier usage may not be written yet.
+    // The server was just started, so earlier usage may not be written yet.
     let early = start.command(&["billing", "close"]);
     assert_eq!(early.code, Some(1));
     assert!(early.log.contains("up for two hours") && early.log.contains("--skip-wait"), "{}", early.log);
@@ -299,7 +299,7 @@ fn run_money_commands(start: &Start, organization: &str) {
     let refused = start.command(&["invoice", "give-up", id]);
     assert_eq!(refused.log.trim(), "tollkeeper: invoice 1 is void and can't be given up");
 
-    // The paid part of it is returned to the credits that paid.
+    // The paid part of the void invoice is returned to the credits that paid it.
     let list =
         |more: &[&str]| start.command(&[&["credit", "list", "--organization", organization], more].concat());
     let lines = list(&["--json"]).stdout;

@@ -1,4 +1,5 @@
-//! Components and conditions of prices, from usage events to invoices, credit notes and exports. The sums are by hand.
+//! Components and conditions of prices, from usage events to invoices, credit notes and exports. All sums are
+//! calculated by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::audit;
@@ -10,7 +11,7 @@ use support::transcript::{Books, with_configured_books};
 use support::{Database, on_each_database};
 
 const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml");
-/// A Thursday.
+/// The time of the first events, on a Thursday.
 const JANUARY: &str = "2026-01-15T09:00:00Z";
 
 fn event(books: &Books<'_>, id: &str, tokens: (i64, i64, i64), parts: &Value) -> Value {
@@ -29,7 +30,7 @@ fn with(mut event: Value, field: &str, value: Value) -> Value {
     event
 }
 
-/// Reports one event; returns its status or the code of its refusal, and the message.
+/// Reports one event. Returns its status or the code of its refusal, and the message.
 async fn report(books: &Books<'_>, event: &Value) -> (String, String) {
     let answer = books.world.ask("/service/v1/usage", &json!({ "events": [event] })).bare().await;
     let result = &answer["results"][0];
@@ -38,14 +39,14 @@ async fn report(books: &Books<'_>, event: &Value) -> (String, String) {
     (word.to_owned(), detail.unwrap_or_default().to_owned())
 }
 
-/// Reports an event that must count, and returns the wallet's charge, in nano.
+/// Reports an event that must be accepted. Returns the amount charged to the wallet, in nano.
 async fn charge(books: &Books<'_>, event: &Value) -> i64 {
     let before = wallet(books.world, &books.place.organization).await.0;
     assert_eq!(report(books, event).await, ("accepted".to_owned(), String::new()), "{event}");
     before - wallet(books.world, &books.place.organization).await.0
 }
 
-/// Returns the lines of invoices or credit notes as `description | quantity | unit price | amount`, in their order.
+/// Returns the lines of invoices or credit notes as `description | quantity | unit price | amount`, in order.
 async fn lines(books: &Books<'_>, table: &str, document: &str) -> Vec<String> {
     let text = format!(
         "SELECT description, quantity, unit_price, amount FROM {table} ORDER BY {document}, position"
@@ -69,7 +70,7 @@ async fn assert_reported(books: &Books<'_>) {
     let read = async |path: String| books.world.get(&path).bearer(&token).data().await;
     let (organization, project) = (books.place.organization_path(), books.place.project_path());
     let days = "start_date=2026-01-01&end_date=2026-02-01";
-    // Four of the calls have a price that counts requests.
+    // Four of the calls have a price per request.
     let multi = json!({"cached_prompt": 201, "cache_write_5m": 100, "cache_write_1h": 50, "audio_prompt": 30,
                        "image_prompt": 20, "reasoning": 300, "request": 4, "search": 2});
     let by_model =
@@ -98,7 +99,8 @@ async fn assert_reported(books: &Books<'_>) {
     assert!(lines[1].ends_with(",201,100,50,30,20,300,4,2,3") && lines.len() == 2, "{csv}");
 }
 
-/// The parts of the first event: 1,000 tokens of a prompt, 500 of an answer, two searches.
+/// Returns the parts of the first event, which has 1,000 prompt tokens, 500 completion tokens and two
+/// searches.
 fn all_parts() -> Value {
     json!({"cache_write_5m": 100, "cache_write_1h": 50, "audio_prompt": 30, "image_prompt": 20, "reasoning": 300,
            "search": 2})
@@ -107,23 +109,26 @@ fn all_parts() -> Value {
 #[on_each_database]
 fn each_component_has_its_price(database: Database) {
     with_configured_books(database, &[CATALOG], JANUARY, async |books| {
-        // 1,000 - 200 - 100 - 50 - 30 = 620 x 0.000003 = 0.00186: images have no separate price.
-        // 200 x 0.0000003 = 0.00006, 100 x 0.00000375 = 0.000375, 50 x 0.000006 = 0.0003, 30 x 0.00004 = 0.0012,
-        // 500 - 300 = 200 x 0.000015 = 0.003, 300 x 0.00002 = 0.006, 2 x 0.01 = 0.02, and 0.001 for the request.
+        // 1,000 - 200 - 100 - 50 - 30 = 620 x 0.000003 = 0.00186, because image tokens have no separate
+        // price.
+        // 200 x 0.0000003 = 0.00006, 100 x 0.00000375 = 0.000375, 50 x 0.000006 = 0.0003, 30 x 0.00004 =
+        // 0.0012, 500 - 300 = 200 x 0.000015 = 0.003, 300 x 0.00002 = 0.006, 2 x 0.01 = 0.02, and 0.001 for
+        // the request.
         let first = event(books, "e1", (1_000, 200, 500), &all_parts());
         assert_eq!(charge(books, &first).await, 33_795_000);
         // A prompt of 200,000 tokens isn't above 200,000: 200,000 x 0.000003 + 0.001.
         assert_eq!(charge(books, &event(books, "e2", (200_000, 0, 0), &json!({}))).await, 601_000_000);
-        // A prompt of 200,001 is, cached tokens included: 200,000 x 0.000006 + 0.0000006 + 0.001.
+        // A prompt of 200,001 tokens, cached ones included, is above it: 200,000 x 0.000006 + 0.0000006 +
+        // 0.001.
         assert_eq!(charge(books, &event(books, "e3", (200_001, 1, 0), &json!({}))).await, 1_201_000_600);
-        // 1,000 x 0.0000015 + 100 x 0.0000075: no price for requests.
+        // 1,000 x 0.0000015 + 100 x 0.0000075. The flex tier has no price per request.
         let flex = |id, prompt, completion| {
             with(event(books, id, (prompt, 0, completion), &Value::Null), "service_tier", json!("flex"))
         };
         assert_eq!(charge(books, &flex("e4", 1_000, 100)).await, 2_250_000);
-        // A tier comes before a long prompt: 300,000 x 0.0000015.
+        // The service tier takes precedence over the length of the prompt: 300,000 x 0.0000015.
         assert_eq!(charge(books, &flex("e5", 300_000, 0)).await, 450_000_000);
-        // On Saturday: 1,000 x 0.000002 + 100 x 0.00001; a moment before: 0.003 + 0.0015 + 0.001.
+        // On Saturday: 1,000 x 0.000002 + 100 x 0.00001. A millisecond earlier: 0.003 + 0.0015 + 0.001.
         books.set_time("2026-01-17T09:00:00Z");
         let at = |id, time: &str| with(event(books, id, (1_000, 0, 100), &Value::Null), "time", json!(time));
         assert_eq!(charge(books, &at("e6", "2026-01-17T00:00:00Z")).await, 3_000_000);
@@ -133,7 +138,7 @@ fn each_component_has_its_price(database: Database) {
             "model": "vectors", "kind": "embeddings", "prompt_tokens": 10, "parts": {"image": 3}});
         assert_eq!(charge(books, &vectors).await, 1_510_000);
 
-        // The same again counts once; no parts are the same as none.
+        // The same event again counts once. Empty `parts` and no `parts` are the same.
         assert_eq!(report(books, &first).await.0, "duplicate");
         assert_eq!(report(books, &event(books, "e2", (200_000, 0, 0), &Value::Null)).await.0, "duplicate");
         for other in [
@@ -147,7 +152,7 @@ fn each_component_has_its_price(database: Database) {
 
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
-        // Together 2.2980556.
+        // The events cost 2.2980556 in total.
         let expected = [
             "multi, prompt tokens | 201620 | 0.000003 | 0.60486",
             "multi, prompt tokens, above 200000 prompt tokens | 200000 | 0.000006 | 1.2",
@@ -177,8 +182,8 @@ fn each_component_has_its_price(database: Database) {
 #[on_each_database]
 fn parts_of_a_prompt_count_for_its_discount(database: Database) {
     with_configured_books(database, &[CATALOG], JANUARY, async |books| {
-        // Six prompts of 200,000 tokens: 600,000 x 0.000003 = 1.8, 300,000 x 0.00000375 = 1.125, 300,000 x 0.00004 = 12, and
-        // 6 x 0.001 for the requests.
+        // Six prompts of 200,000 tokens: 600,000 x 0.000003 = 1.8, 300,000 x 0.00000375 = 1.125, 300,000 x
+        // 0.00004 = 12, and 6 x 0.001 for the requests.
         for number in 0..6 {
             let parts = json!({"cache_write_5m": 50_000, "audio_prompt": 50_000});
             charge(books, &event(books, &format!("e{number}"), (200_000, 0, 0), &parts)).await;
@@ -186,7 +191,8 @@ fn parts_of_a_prompt_count_for_its_discount(database: Database) {
         assert_eq!(wallet(books.world, &books.place.organization).await.0, -14_931_000_000);
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
-        // Of a day the cheapest come first, so the 200,000 above a million are of audio: half of 200,000 x 0.00004.
+        // Within a day the cheapest tokens come first, so the 200,000 above a million are audio tokens: half
+        // of 200,000 x 0.00004.
         let expected = [
             "multi, prompt tokens | 600000 | 0.000003 | 1.8",
             "multi, tokens written to the cache | 300000 | 0.00000375 | 1.125",
@@ -222,7 +228,7 @@ fn corrections_name_parts(database: Database) {
             ),
             ((-10, 0, 0), json!({"request": -2}), "correction_too_large", left),
             ((-101, 0, 0), json!({"cache_write_5m": -101}), "correction_too_large", left),
-            // 200 of the answer are no reasoning.
+            // 200 of the completion tokens are not reasoning.
             ((0, 0, -201), json!({}), "correction_too_large", left),
         ] {
             let refused = (code.to_owned(), message.to_owned());
@@ -232,14 +238,14 @@ fn corrections_name_parts(database: Database) {
             report(books, &correction("c", (-10, 0, 0), json!({"cache_write_5m": -11}))).await;
         assert_eq!(code, "invalid_event", "{message} {whole}");
 
-        // 50 x 0.000003 + 100 x 0.00000375 + 300 x 0.00002 + 0.01 goes back.
+        // 50 x 0.000003 + 100 x 0.00000375 + 300 x 0.00002 + 0.01 is refunded.
         let parts = json!({"cache_write_5m": -100, "reasoning": -300, "search": -1});
         assert_eq!(charge(books, &correction("c1", (-150, 0, -300), parts)).await, -16_525_000);
-        // A request can be taken back alone.
+        // A correction can take back only the request.
         assert_eq!(charge(books, &correction("c2", (0, 0, 0), json!({"request": -1}))).await, -1_000_000);
         assert_clean(books).await;
 
-        // After the close it is a credit note: all that is left, 0.01627.
+        // After the close, the correction is a credit note about the remaining 0.01627.
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
         books.set_time("2026-02-03T09:00:00Z");
@@ -254,7 +260,7 @@ fn corrections_name_parts(database: Database) {
             "Correction of 2026-01: multi, searches | -1 | 0.01 | -0.01",
         ];
         assert_eq!(lines(books, "credit_note_items", "credit_note_id").await, expected);
-        // Usage of January that is reported late is on the next invoice, at its price then.
+        // January's usage that is reported late is on the next invoice, at January's price.
         charge(books, &event(books, "e2", (100, 0, 0), &json!({"search": 3}))).await;
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
@@ -269,7 +275,7 @@ fn corrections_name_parts(database: Database) {
     });
 }
 
-/// Returns the rows of January's file.
+/// Returns the rows of the export of January.
 async fn exported(books: &Books<'_>, version: &str) -> Vec<Row> {
     let token = books.world.session(books.ada.id).await.access_token;
     let path = format!("{}/billing/export?format=focus&month=2026-01", books.place.organization_path());
@@ -282,19 +288,19 @@ async fn exported(books: &Books<'_>, version: &str) -> Vec<Row> {
 fn pieces_are_billed_and_exported_in_their_units(database: Database) {
     with_configured_books(database, &[CATALOG], JANUARY, async |books| {
         let voice = |id, tokens, parts| with(event(books, id, tokens, parts), "model", json!("voice"));
-        // 60 x 0.000001 = 0.00006, 40 x 0.000005 = 0.0002, 20 x 0.000002 = 0.00004, 30 x 0.00002 = 0.0006, 2 x 0.04 = 0.08,
-        // 7 x 0.0002 = 0.0014, 1,000 x 0.000015 = 0.015.
+        // 60 x 0.000001 = 0.00006, 40 x 0.000005 = 0.0002, 20 x 0.000002 = 0.00004, 30 x 0.00002 = 0.0006, 2
+        // x 0.04 = 0.08, 7 x 0.0002 = 0.0014, 1,000 x 0.000015 = 0.015.
         let parts =
             json!({"image_prompt": 40, "audio_completion": 30, "image": 2, "second": 7, "character": 1_000});
         assert_eq!(charge(books, &voice("e1", (100, 0, 50), &parts)).await, 97_300_000);
-        // 30 x 0.000005 = 0.00015, 0.04, 6 x 0.0002 = 0.0012 and 900 x 0.000015 = 0.0135 go back.
+        // 30 x 0.000005 = 0.00015, 0.04, 6 x 0.0002 = 0.0012 and 900 x 0.000015 = 0.0135 are refunded.
         let parts = json!({"image_prompt": -30, "image": -1, "second": -6, "character": -900});
         let correction = with(voice("c1", (-30, 0, 0), &parts), "corrects", json!("e1"));
         assert_eq!(charge(books, &correction).await, -54_850_000);
         assert_clean(books).await;
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
-        // Together 0.04245: 0.0973 - 0.05485.
+        // The total is 0.04245: 0.0973 - 0.05485.
         let expected = [
             "voice, prompt tokens | 60 | 0.000001 | 0.00006",
             "voice, image tokens of prompts | 10 | 0.000005 | 0.00005",

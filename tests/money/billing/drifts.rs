@@ -1,4 +1,4 @@
-//! The audit of books with a long history: each kind of drift, made by hand, is found and reported.
+//! The audit of books with a long history. It finds and reports each kind of drift that is made by hand.
 
 use serde_json::json;
 use tollkeeper::billing::audit;
@@ -12,8 +12,8 @@ use support::billed::budgets_path;
 use support::transcript::{Books, with_books};
 use support::{Database, on_each_database};
 
-/// Creates the history from January to April: invoice 1 is open and has a credit note, 2 has late usage and
-/// is void, 3 is paid, 4 is uncollectible; a grant expired.
+/// Creates the history from January to April. Invoice 1 is open and has a credit note, invoice 2 has late
+/// usage and is void, invoice 3 is paid, invoice 4 is uncollectible, and a grant expired.
 async fn create_history(books: &mut Books<'_>) {
     books.grant_credit("20", "welcome", "2026-01-20T00:00:00Z").await;
     books.use_today("chat-a", 0, 500_000).await;
@@ -52,7 +52,7 @@ async fn limit_all_usage(books: &mut Books<'_>) {
     books.world.post(&path, &body).bearer(&ada.access_token).data().await;
 }
 
-/// Runs statements, `$1` being the organization, in one transaction.
+/// Runs statements in one transaction, with the organization's id as `$1`.
 async fn run(db: &Db, organization: &str, statements: &[&str]) {
     let mut tx = db.write().await.unwrap();
     for text in statements {
@@ -300,7 +300,7 @@ const DRIFTS: &[Drift] = &[
         &["UPDATE wallets SET open_month = open_month + 2 WHERE organization_id = $1"],
         &["UPDATE wallets SET open_month = open_month - 2 WHERE organization_id = $1"],
     ),
-    // The service goes on, and May is not closed.
+    // The service is in use a month later, but May is not closed.
     (
         &["open_month"],
         &["UPDATE service_clock SET last_seen_at = last_seen_at + 2937600000"],

@@ -1,5 +1,5 @@
-//! Boundaries of days, months and prices: the last instant before and the first one after; and work that runs
-//! only once.
+//! Boundaries of days, months and prices: the last millisecond before and the first one after them. Also work
+//! that must run only once.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl Scene {
         event
     }
 
-    /// `accepted`, `duplicate` or the code of a refusal.
+    /// Reports an event. Returns `accepted`, `duplicate` or the code of a refusal.
     pub async fn report(&self, service: &Server<'_>, event: &Value) -> String {
         let answer = service.ask("/service/v1/usage", &json!({ "events": [event] })).bare().await;
         let result = &answer["results"][0];
@@ -51,7 +51,7 @@ impl Scene {
     }
 }
 
-/// A server to call: the world's own, or another one on its database.
+/// A server to call: the world's own, or another server with the same database.
 pub struct Server<'a> {
     app: &'a App,
     service: &'a Dispatcher,
@@ -90,7 +90,7 @@ async fn days_and_months_end_by_utc_in_every_time_zone(world: World) {
         ("2026-02-01", "2026-04-01", "month", json!([["2026-02-01", 4], ["2026-03-01", 5]])),
         ("2026-02-01", "2026-04-01", "week", json!([["2026-02-23", 9]])),
         ("2026-03-01T01:00:00%2B01:00", "2026-03-02", "day", json!([["2026-03-01", 5]])),
-        // An instant within a day includes that day.
+        // A time within a day includes that day.
         ("2026-03-01T00:59:59%2B01:00", "2026-03-01T00:00:00Z", "day", json!([["2026-02-28", 4]])),
     ] {
         let path = format!(
@@ -134,7 +134,7 @@ async fn event_before_the_first_price_is_refused(world: World) {
     for (id, time, outcome) in [
         ("a", "2026-03-09T09:59:59.999Z", "model_without_price"),
         ("b", "2026-03-09T10:00:00.000Z", "accepted"),
-        // A refused event was not counted, so its id can be used for another event.
+        // The refused event wasn't counted, so its id can be used for another event.
         ("a", "2026-03-09T10:00:00.001Z", "accepted"),
     ] {
         assert_eq!(scene.report(&there, &scene.event(id, time, &[])).await, outcome, "{time}");
@@ -148,7 +148,7 @@ fn scheduler_catches_up_after_three_months(database: Database) {
     with_books(database, "2026-01-15T09:00:00Z", async |books| {
         books.grant_credit("5", "welcome", "2026-02-20T00:00:00Z").await;
         books.use_today("chat-a", 0, 500_000).await;
-        // No job runs meanwhile; usage goes on.
+        // No job runs for three months, while usage continues.
         books.set_time("2026-02-15T09:00:00Z");
         books.use_today("chat-a", 0, 100_000).await;
         books.set_time("2026-03-15T09:00:00Z");
@@ -160,7 +160,7 @@ fn scheduler_catches_up_after_three_months(database: Database) {
         let (here, there) =
             tokio::join!(jobs::run_due(&app.billing, &one), jobs::run_due(&app.billing, &other));
         here.and(there).unwrap();
-        // 3 and 0.6 were paid by the credit, of which 1.4 expired; 1.8 and 0.3 are due.
+        // The credit paid 3 and 0.6, and its remaining 1.4 expired. 1.8 and 0.3 are due.
         let said: Vec<_> = books
             .invoices()
             .await
@@ -198,7 +198,7 @@ fn void_and_paid_invoices_have_ledger_entries(database: Database) {
             assert_eq!(number(world, &entry(account, nano)).await, 1, "{kind}");
             assert_eq!(number(world, &entry("wallet", -nano)).await, 1, "{kind}");
         }
-        // The invoice stays as it was, with its lines and its number.
+        // The invoice keeps its lines and its number.
         assert_eq!(number(world, "SELECT COUNT(*) FROM invoice_items").await, 1);
         books.use_today("chat-a", 0, 100_000).await;
         books.set_time("2026-03-02T00:00:00Z");
@@ -230,7 +230,7 @@ fn organization_keeps_its_currency(database: Database) {
         );
         let cents = books.new_credit("0.5", "payment 1");
         jobs::credits::add(&app.billing, &cents, &Trail::operator()).await.unwrap();
-        // A new one has the new currency.
+        // A new organization gets the new currency.
         let new = Call::new(&public, Method::POST, "/v1/organizations")
             .bearer(&token)
             .json(&json!({"name": "Neu"}));

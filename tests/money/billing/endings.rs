@@ -1,4 +1,4 @@
-//! The ends of reservations, and refusals for lack of money.
+//! The ends of reservations, and refusals because of insufficient funds.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use support::http::Call;
 use support::on_each_database;
 use support::world::{START, World};
 
-/// svc-1: 10 x 0.000002 + 100 x 0.000006.
+/// The price of a call of svc-1, in nano: 10 x 0.000002 + 100 x 0.000006.
 const CALL_NANO: i64 = 620_000;
 
 impl Scene {
@@ -48,18 +48,18 @@ async fn only_an_accepted_event_captures_a_reservation_once(world: World) {
         assert_eq!(scene.report(&here, &event).await, code);
         assert_eq!(wallet(&world, organization).await, (0, CALL_NANO), "{code}: the call goes on");
     }
-    // Neither a repetition nor a conflicting event ends anything.
+    // Neither a repeated nor a conflicting event ends the reservation.
     let plain = scene.event("p", START, &[]);
     assert_eq!(scene.report(&here, &plain).await, "accepted");
     assert_eq!(scene.report(&here, &with("p", &[])).await, "event_conflict");
     assert_eq!(scene.report(&here, &plain).await, "duplicate");
     assert_eq!(wallet(&world, organization).await, (-2_000, CALL_NANO));
-    // Two events name one reservation: both count, the first one captures it.
+    // Two events name one reservation. Both count, and the first one captures it.
     let second = scene.reserve(&world).await;
     assert_eq!(scene.report(&here, &with("b", &[])).await, "accepted");
     assert_eq!(scene.report(&here, &with("c", &[])).await, "accepted");
     assert_eq!(wallet(&world, organization).await, (-6_000, CALL_NANO), "the other call's stays");
-    // Two in one batch, and a release and an extension of an ended reservation.
+    // Two events in one batch name the reservation, and afterwards it can't be released or extended.
     let both = json!({"events": [
         scene.event("d", START, &[("reservation_id", second.clone())]),
         scene.event("e", START, &[("reservation_id", second.clone())]),
@@ -95,7 +95,7 @@ async fn reservation_survives_the_deletion_of_its_key_and_project(world: World) 
     ];
     for (number, (path, reservation)) in paths.iter().zip([by_key, by_project, by_organization]).enumerate() {
         let answer = world.call(Method::DELETE, path).bearer(&scene.owner).send().await;
-        // An organization can't be deleted until its calls have ended.
+        // An organization can't be deleted while its calls are in progress.
         let expected = if *path == whole { (409, "calls_in_progress") } else { (200, "") };
         assert_eq!((answer.status, answer.code().as_str()), expected, "{}", answer.text);
         let event = capture(&format!("e{number}"), reservation);
@@ -107,7 +107,7 @@ async fn reservation_survives_the_deletion_of_its_key_and_project(world: World) 
     assert_eq!(expire_due(&world.app.billing).await.unwrap(), 1);
     assert_eq!(wallet(&world, organization).await, (0, 0));
     world.call(Method::DELETE, &whole).bearer(&scene.owner).data().await;
-    // The usage still counts.
+    // The usage is still counted.
     let late = scene.event("late", START, &[("reservation_id", nobody_s.clone())]);
     assert_eq!(scene.report(&here, &late).await, "accepted");
     assert_eq!(wallet(&world, organization).await, (-2_000, 0));
@@ -130,7 +130,7 @@ async fn refusal_names_what_ran_out(world: World) {
     for part in ["0.00062 USD", "0 USD available"] {
         assert!(message.contains(part), "{message}");
     }
-    // All paid money is reserved by other calls.
+    // Other calls reserve all paid money.
     let organization = OrganizationId::parse(&scene.place.organization).unwrap();
     let new = credits::NewCredit {
         organization_id: organization,

@@ -1,4 +1,4 @@
-//! The disk space of a usage event without parts: as much as before prices had components.
+//! The disk space of a usage event without parts. It must not exceed the size before prices had components.
 
 use serde_json::json;
 use tollkeeper::db::sql;
@@ -6,11 +6,11 @@ use tollkeeper::db::sql;
 use support::transcript::{Books, with_books};
 use support::{Database, on_sqlite};
 
-/// Bytes of an event in the file of the database before components, and 5 % more.
+/// Maximum number of bytes per event: the size in the database file before components, and 5% more.
 const MAX_BYTES: f64 = 228.9 * 1.05;
 const BATCH: usize = 1_000;
 
-/// Returns the size of the database.
+/// Returns the size of the database, in bytes.
 async fn bytes(books: &Books<'_>) -> i64 {
     let text = "SELECT p.page_count * s.page_size FROM pragma_page_count() p, pragma_page_size() s";
     let (bytes,): (i64,) = sql(text).one(&mut books.world.app.db.read().await.unwrap()).await.unwrap();

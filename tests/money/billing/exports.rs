@@ -1,4 +1,5 @@
-//! The charges of a month in the format of FOCUS, with sums calculated by hand, and the ways to get them.
+//! The charges of a month in the FOCUS format, with sums calculated by hand, and the operations and files
+//! that export them.
 
 mod command;
 mod folder;
@@ -15,7 +16,7 @@ use support::http::{Answer, Call};
 use support::transcript::{Books, with_books};
 use support::{Database, on_each_database};
 
-/// The first instants of January and of the day after it closes.
+/// Start of the history, and the first time at which January can be closed.
 const START: &str = "2026-01-01T09:00:00Z";
 const CLOSES: &str = "2026-02-02T00:00:00Z";
 
@@ -29,15 +30,15 @@ async fn ask(books: &Books<'_>, query: &str) -> Answer {
     Call::new(&books.world.public, Method::GET, &path).bearer(&token).send().await
 }
 
-/// Returns the file of a month.
+/// Returns the exported file of a month.
 async fn file(books: &Books<'_>, month: &str) -> String {
     let answer = ask(books, &format!("?format=focus&month={month}")).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.text
 }
 
-/// Returns the subject, key and document of each line, in a fixed order. Ids are those of the first and the
-/// second key, and `invoice 1`, `credit note 1`.
+/// Returns the description, key, amount and document of each line, sorted. Keys and invoices are numbered,
+/// since their ids are random.
 async fn lines(books: &Books<'_>, month: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for row in csv::rows(&file(books, month).await) {
@@ -74,8 +75,8 @@ fn cost(row: &Row, column: &str) -> i128 {
     Pico::parse(&row[column]).unwrap().units()
 }
 
-/// January: two keys, two models, a discount, and a third of a nano less than a row has. February: late usage
-/// of January, a correction of it, and a call of February itself.
+/// Creates two months. January has two keys, two models, a discount, and a row that is posted without a
+/// fraction of a nano. February has late usage of January, a correction of January, and its own usage.
 async fn two_months(books: &mut Books<'_>) {
     books.set_time("2026-01-05T10:00:00Z");
     books.use_today("chat-a", 1_000, 10).await;
@@ -91,8 +92,9 @@ async fn two_months(books: &mut Books<'_>) {
     books.use_today("chat-a", 100, 0).await;
 }
 
-/// Of chat-a 1,201,000 prompt tokens: 201,000 above the threshold x 0.0000025 x 5 % = 0.025125. The invoice:
-/// 0.002 + 0.00006 + 3 + 0.000000002 - 0.025125 = 2.976935002, where embed-e has 0.0000000021.
+/// 1,201,000 prompt tokens of chat-a: 201,000 above the threshold x 0.0000025 x 5% = 0.025125. The invoice is
+/// 0.002 + 0.00006 + 3 + 0.000000002 - 0.025125 = 2.976935002, because the 0.0000000021 of embed-e are
+/// rounded down.
 const JANUARY: [&str; 6] = [
     "2026-01-01 to 2026-02-01: Rounding: -0.0000000001 on invoice 1",
     "2026-01-01 to 2026-02-01: Volume discount: chat-a, prompt tokens: -0.025125 on invoice 1",
@@ -102,8 +104,9 @@ const JANUARY: [&str; 6] = [
     "2026-01-12 to 2026-01-13: embed-e, input tokens by key 1: 3.0 x 0.0000000007 = 0.0000000021 on invoice 1",
 ];
 
-/// The correction takes 500 x 0.000002 back, and 500 x 0.0000025 x 5 % = 0.0000625 of the discount. The late tokens are all
-/// above the threshold: 4,000 x 0.0000025 x 5 % = 0.0005. The invoice: 0.01 - 0.0005 + 0.00025 = 0.00975.
+/// The correction refunds 500 x 0.000002, and takes back 500 x 0.0000025 x 5% = 0.0000625 of the discount.
+/// All late tokens are above the threshold: 4,000 x 0.0000025 x 5% = 0.0005. The invoice is 0.01 - 0.0005 +
+/// 0.00025 = 0.00975.
 const FEBRUARY: [&str; 7] = [
     "2026-01-01 to 2026-02-01: Correction of 2026-01: chat-a, prompt tokens: -500.0 x 0.000002 = -0.001 on a credit note, correction",
     "2026-01-01 to 2026-02-01: Volume discount of 2026-01 taken back: chat-a, prompt tokens: 0.0000625 on a credit note, correction",
@@ -134,7 +137,8 @@ fn lines_are_those_of_the_documents(database: Database) {
             ["2026-02-01 to 2026-03-01: Invoice 2 of 2026-02 is void: -0.00975 on invoice 2, correction"]
         );
         assert_eq!(lines(books, "2026-02").await, FEBRUARY, "a closed month never changes");
-        // The event of the void invoice: the part taken back now came back with the rest already.
+        // The event was on the void invoice, so the correction must not refund the part that voiding has
+        // refunded.
         books.correct_event(4, 4_000, 0).await;
         assert_eq!(
             lines(books, "2026-03").await,

@@ -1,8 +1,8 @@
-//! Whole months compared with hand-checked texts: `golden/NAME.txt` next to this file.
+//! Whole months, compared with texts that were checked by hand: `golden/NAME.txt` next to this file.
 //!
-//! A text begins with hand-written sums, made from the words of the contract and the prices of `catalog.toml`
-//! alone; [`by_hand`] recalculates them. The transcript of the books follows below the line.
-//! `TOLLKEEPER_TEST_BLESS=1` rewrites the transcript; a figure without a sum still fails.
+//! A text begins with hand-written sums that follow only from the contract and the prices of `catalog.toml`;
+//! [`by_hand`] recalculates them. The transcript of the books follows below the separator line.
+//! `TOLLKEEPER_TEST_BLESS=1` rewrites the transcript, but a figure without a sum still fails.
 
 use tollkeeper::billing::audit;
 use tollkeeper::clock::Day;
@@ -11,7 +11,7 @@ use super::by_hand;
 use support::transcript::{Books, CATALOG, with_configured_books};
 use support::{Database, on_each_database};
 
-/// The line between the two parts of a text.
+/// The separator between the sums and the transcript.
 const LINE: &str = "---- The books ----\n";
 
 pub fn golden(database: Database, name: &str, start: &str, story: impl AsyncFn(&mut Books)) {
@@ -34,7 +34,7 @@ pub fn golden_in(
     );
 }
 
-/// Like [`golden`], with additional settings, such as a catalog.
+/// Does the same as [`golden`], with additional settings such as a catalog.
 pub fn golden_with_settings(
     database: Database,
     settings: &[(&str, &str)],
@@ -51,7 +51,7 @@ pub fn golden_with_settings(
     });
 }
 
-/// Compares a transcript with the text of this name, and its figures with the sums there.
+/// Compares a transcript with the golden text of this name, and its figures with the sums in that text.
 pub fn assert_golden(name: &str, backend: &str, transcript: &str) {
     let file = format!("tests/money/billing/golden/{name}.txt");
     let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -90,7 +90,7 @@ fn price_change_inside_the_month(database: Database) {
     golden(database, "a_price_change_inside_the_month", "2026-01-01T09:00:00Z", async |books| {
         books.set_time("2026-01-12T10:00:00Z");
         books.use_today("chat-a", 700_000, 100).await;
-        // Reported later but used earlier: it comes first.
+        // This usage is reported later but is of an earlier day, so it comes first.
         books.use_on_day(day("2026-01-05"), 1, "chat-a", 800_000, 100).await;
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
@@ -102,7 +102,7 @@ fn late_usage(database: Database) {
     golden(database, "late_usage", "2026-01-01T09:00:00Z", async |books| {
         books.set_time("2026-01-31T10:00:00Z");
         books.use_today("chat-a", 1_000, 0).await;
-        // Within the day of grace it is still January's.
+        // Usage that is reported on the day of grace is still on January's invoice.
         books.set_time("2026-02-01T10:00:00Z");
         books.use_on_day(day("2026-01-31"), 0, "chat-a", 1_000, 0).await;
         books.use_today("chat-a", 10_000, 10).await;
@@ -124,7 +124,7 @@ fn credits_that_end(database: Database) {
         books.use_today("chat-a", 0, 500_000).await;
         books.write_balance().await;
         books.set_time("2026-01-20T00:00:00Z");
-        // The grant has expired, even if the scheduler has not run.
+        // The grant has expired, even though the scheduler hasn't run.
         books.use_today("chat-a", 0, 100_000).await;
         books.write_balance().await;
         books.run_scheduler().await;
@@ -140,7 +140,7 @@ fn month_without_usage(database: Database) {
     golden(database, "a_month_without_usage", "2026-01-15T09:00:00Z", async |books| {
         books.use_today("chat-a", 1_000, 0).await;
         books.set_time("2026-03-15T09:00:00Z");
-        // Three months after the last run: one after the other.
+        // The scheduler runs after three months, and closes them one after another.
         books.use_today("chat-a", 2_000, 0).await;
         books.set_time("2026-05-15T09:00:00Z");
         books.run_scheduler().await;
@@ -185,7 +185,7 @@ fn open_and_covered_by_credits(database: Database) {
         books.buy_credit("2", "payment 1").await;
         books.use_today("chat-a", 0, 1_000_000).await;
         books.set_time("2026-02-01T08:00:00Z");
-        // This is February's debt, not January's.
+        // This usage is February's debt, not January's.
         books.use_today("chat-a", 0, 100_000).await;
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
@@ -209,7 +209,7 @@ fn paid_from_outside(database: Database) {
         books.set_time("2026-03-15T09:00:00Z");
         books.run_scheduler().await;
         books.write_balance().await;
-        // The younger one first: the older one waits on.
+        // The newer invoice is paid first, and the older one stays open.
         books.pay_invoice(2).await;
         books.write_balance().await;
         books.pay_invoice(2).await;
@@ -239,8 +239,8 @@ fn void_invoice(database: Database) {
 #[on_each_database]
 fn less_than_a_nano(database: Database) {
     golden(database, "less_than_a_nano", "2026-01-15T09:00:00Z", async |books| {
-        // Two keys, one row each: 0.7 and 1.4 nano, of which zero and one are posted; then 2.1, of which two
-        // are.
+        // Two keys have one row each: 0.7 and 1.4 nano, of which zero and one are posted. Later the second
+        // row has 2.1 nano, of which two are posted.
         books.use_on_day(day("2026-01-15"), 0, "embed-e", 1, 0).await;
         books.use_on_day(day("2026-01-15"), 1, "embed-e", 2, 0).await;
         books.write_balance().await;

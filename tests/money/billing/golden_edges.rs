@@ -1,11 +1,12 @@
-//! More hand-checked months in the same form: prices and tiers that meet, the end of the year, expiring
-//! credits, other currencies, corrections, and invoices of zero.
+//! More hand-checked months in the same format: a price change close to the edge of a tier, the end of the
+//! year, expiring credits, other currencies, corrections, and invoices of zero.
 
 use super::golden::{golden, golden_in};
 use support::transcript::Books;
 use support::{Database, on_each_database};
 
-/// The first million costs the old price to the last token, and the discount applies to the new price only.
+/// Uses `first` tokens at the old price, and the rest of 10,000,001 at the new one. The discount begins above
+/// the first million.
 fn price_change_near_the_tier(database: Database, name: &str, first: i64) {
     golden(database, name, "2026-01-09T09:00:00Z", async |books| {
         books.set_time("2026-01-13T09:00:00Z");
@@ -33,13 +34,14 @@ fn late_usage_across_the_end_of_the_year(database: Database) {
     golden(database, "late_usage_across_the_year_s_end", "2026-12-15T09:00:00Z", async |books| {
         books.set_time("2026-12-31T10:00:00Z");
         books.use_today("chat-a", 1_000, 0).await;
-        // In the day of grace.
+        // The usage is reported on the day of grace.
         books.set_time("2027-01-01T12:00:00Z");
         books.use_at("2026-12-31T23:59:59.999Z", "chat-a", 2_000, 0).await;
         books.use_at("2027-01-01T00:00:00.000Z", "chat-a", 4_000, 0).await;
         books.set_time("2027-01-02T00:00:00Z");
         books.run_scheduler().await;
-        // After it. It was already the new year in Berlin, not yet in New York.
+        // The usage is reported after the day of grace. At these times it was already the new year in Berlin,
+        // but not yet in New York.
         books.use_at("2027-01-01T00:30:00+01:00", "chat-a", 8_000, 0).await;
         books.use_at("2026-12-31T20:00:00-05:00", "chat-a", 16_000, 0).await;
         books.set_time("2027-02-02T00:00:00Z");
@@ -69,7 +71,8 @@ fn credit_expires_and_leaves_a_debt(database: Database) {
     });
 }
 
-/// Amounts are counted in billionths in every currency; payments are rounded to its minor unit.
+/// Checks that amounts are counted in billionths in every currency, and that payments are rounded to its
+/// minor unit.
 async fn in_another_currency(books: &mut Books<'_>, too_fine: &str, paid: &str) {
     books.use_today("chat-a", 1_234_567, 56).await;
     books.set_time("2026-02-02T00:00:00Z");
@@ -94,7 +97,7 @@ fn currency_with_three_decimals(database: Database) {
     });
 }
 
-/// A single day of one key and model exceeds 64 bits of the smallest unit.
+/// The usage of one key and model on a single day exceeds 64 bits of the smallest unit.
 #[on_each_database]
 fn currency_of_small_units(database: Database) {
     golden_in(database, "IDR", "a_currency_of_small_units", "2026-01-15T09:00:00Z", async |books| {
@@ -153,13 +156,13 @@ fn corrections_exceed_usage(database: Database) {
 #[on_each_database]
 fn invoice_of_zero(database: Database) {
     golden(database, "an_invoice_of_nothing", "2026-01-15T09:00:00Z", async |books| {
-        // Free usage is listed nevertheless.
+        // Usage that costs nothing is still listed.
         books.use_today("free-f", 1_000, 500).await;
         books.set_time("2026-02-15T09:00:00Z");
-        // Less than the smallest amount that can be charged.
+        // The usage costs less than the smallest amount that can be charged.
         books.use_today("embed-e", 1, 0).await;
         books.set_time("2026-03-15T09:00:00Z");
-        // Corrected while the month is open: no usage is left.
+        // The usage is corrected while the month is open, so none is left.
         books.use_today("chat-a", 1_000, 0).await;
         books.correct_event(3, 1_000, 0).await;
         books.set_time("2026-04-02T00:00:00Z");

@@ -1,5 +1,5 @@
-//! Discounts belong to the month of use, whenever it is billed: one tier, half the price above a million
-//! tokens.
+//! Discounts belong to the month in which usage happened, even if it is billed later. The catalog has one
+//! tier: half the price above a million tokens.
 
 use super::golden::golden_with_settings;
 use support::transcript::Books;
@@ -10,7 +10,7 @@ fn tiered(database: Database, name: &str, story: impl AsyncFn(&mut Books)) {
     golden_with_settings(database, &settings, name, "2026-01-15T09:00:00Z", story);
 }
 
-/// Runs the scheduler when January can be closed.
+/// Runs the scheduler as soon as January can be closed.
 async fn close_january(books: &mut Books<'_>) {
     books.set_time("2026-02-02T00:00:00Z");
     books.run_scheduler().await;

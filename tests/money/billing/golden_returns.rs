@@ -1,4 +1,4 @@
-//! Refunds and expiring credits: nothing is refunded twice, and expired credit stays expired.
+//! Refunds and expiring credits. Nothing is refunded twice, and expired credit isn't restored.
 
 use super::golden::golden_with_settings;
 use support::transcript::Books;
@@ -67,11 +67,11 @@ fn correction_of_what_was_given_up_refunds_nothing(database: Database) {
         books.buy_credit("4", "a part").await;
         books.give_up_invoice(1).await;
         books.write_balance().await;
-        // Each is less than the amount given up: nothing comes back.
+        // Each correction is less than the amount given up, so nothing is refunded.
         books.correct_event(1, 2_000_000, 0).await;
         books.correct_event(1, 3_000_000, 0).await;
         books.write_balance().await;
-        // 1 of the amount given up is left.
+        // 1 of the amount that was given up is left, so 2 of these 3 are refunded.
         books.correct_event(1, 3_000_000, 0).await;
         books.write_balance().await;
     });
@@ -131,7 +131,7 @@ fn expired_credit_is_not_spent(database: Database) {
             books.set_time("2026-01-19T23:59:59Z");
             books.authorize_call("embed-m", 6_000_000).await;
             books.set_time("2026-01-20T00:00:00Z");
-            // The scheduler has not run.
+            // The scheduler hasn't run since the credit expired.
             books.authorize_call("embed-m", 4_000_000).await;
             books.write_balance().await;
         },

@@ -1,4 +1,4 @@
-//! Random histories of one organization's money: the books pass the audit after every step, in any order.
+//! Random histories of one organization's money. The books pass the audit after every step, in any order.
 
 use tollkeeper::billing::bookkeeping::credits::NewCredit;
 use tollkeeper::billing::bookkeeping::invoice_changes;
@@ -24,7 +24,7 @@ const HISTORIES: u64 = 12;
 fn books_pass_after_every_random_step(database: Database) {
     database.block_on(async {
         for &seed in &Seeds::of("billing_history", HISTORIES).seeds {
-            // In half of them, usage has parts, and prices have components and conditions.
+            // In half of the histories, usage has parts, and prices have components and conditions.
             let has_parts = seed.is_multiple_of(2);
             let world = database.world(&[if has_parts { COMPONENTS } else { CATALOG }]).await;
             let mut books = Books::open(&world, "2026-01-03T00:00:00Z").await;
@@ -74,7 +74,8 @@ async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize, has_parts:
         6..=8 => clock.advance_ms(chance.below(20) as i64 * DAY_MS + chance.below(24) as i64 * HOUR_MS),
         9 | 10 => books.run_scheduler().await,
         11 | 12 => {
-            // An event of an older month as often as of the open one, a part of it as often as all.
+            // Corrects a random event of any month. Half of the time, all remaining tokens of a kind are
+            // taken back.
             let number = 1 + chance.below(books.event_count().max(1));
             if number > books.event_count() {
                 return;
@@ -107,7 +108,7 @@ async fn act(books: &mut Books<'_>, chance: &mut Chance, step: usize, has_parts:
     }
 }
 
-/// Reports usage of the last weeks, of a short prompt or a long one, at any hour.
+/// Reports usage of a short or long prompt at a random hour of the last weeks.
 async fn use_parts(books: &mut Books<'_>, chance: &mut Chance) {
     let first = tollkeeper::clock::Time::parse("2026-01-01T00:00:00Z").unwrap();
     let back = chance.below(40) as i64 * DAY_MS + chance.below(24) as i64 * HOUR_MS;
@@ -132,7 +133,7 @@ async fn correct_parts(books: &mut Books<'_>, chance: &mut Chance) {
     let mut some =
         |left: i64| if all { left } else { chance.below(usize::try_from(left).unwrap() + 1) as i64 };
     let [written, reasoning, searches] = left.map(&mut some);
-    // Only tokens that are in these parts: of the others, some may be cached.
+    // Only tokens of these parts are corrected, because some of the other tokens may be cached.
     let (prompt, completion) = (written.min(prompt), reasoning + some(completion - left[1]));
     if [prompt, completion, searches] != [0; 3] {
         let parts = json!({"cache_write_5m": -written, "reasoning": -reasoning, "search": -searches});

@@ -1,5 +1,5 @@
-//! Calls whose gateway was interrupted (docs/contract/gateway.md#what-a-killed-server-costs): they are charged
-//! by the progress that was written last, and by the rest if the gateway is still there.
+//! Calls whose gateway was interrupted (docs/contract/gateway.md#what-a-killed-server-costs). They are
+//! charged by the progress that was stored last, and the rest is charged if the gateway is still running.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -23,10 +23,10 @@ use support::books::{assert_books, number, wallet};
 use support::world::{Place, TestUser, World};
 use support::{Database, on_each_database};
 
-/// 0.000001 for a token of the prompt, 0.0000001 for a cached one, 0.000003 for one of the answer.
+/// Costs 0.000001 per prompt token, 0.0000001 per cached one, and 0.000003 per completion token.
 const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/half_price.toml");
 const MODEL: &str = "chat-cached";
-/// The money that each call of these tests reserves.
+/// The amount that each call in these tests reserves, in nano.
 const HELD_NANO: i64 = 5_000_000;
 
 struct Scene {
@@ -44,7 +44,7 @@ struct OpenCall {
     caller: Caller,
 }
 
-/// The route of each call: 0.000001 for a token in, and 0.000002 for one out.
+/// Returns the route, which costs 0.000001 per prompt token and 0.000002 per completion token.
 fn route() -> CostedRoute {
     let costs = ComponentPrices {
         prompt: Pico::from_units(1_000_000),
@@ -72,7 +72,7 @@ fn run_with(database: Database, (catalog, model): ((&str, &str), &'static str), 
     });
 }
 
-/// Returns a progress of these tokens: of the prompt, cached ones of it, and of the answer.
+/// Returns a progress with these prompt tokens, cached tokens and completion tokens.
 fn progress(prompt: i64, cached: Option<i64>, completion: i64) -> Option<Progress> {
     Some(Progress {
         prompt_tokens: prompt,
@@ -115,12 +115,12 @@ impl Scene {
         extended.map_err(|error| error.code)
     }
 
-    /// Charges a call as its gateway does at its end.
+    /// Charges a call as its gateway does when the call ends.
     async fn charge(&self, call: &OpenCall, prompt: i64, cached: Option<i64>, completion: i64) -> Charge {
         self.charge_at(call, (prompt, cached, completion), ServiceTier::default()).await
     }
 
-    /// The same with the tier of the answer.
+    /// Does the same as `charge`, with the service tier of the answer.
     async fn charge_at(
         &self,
         call: &OpenCall,
@@ -154,12 +154,12 @@ impl Scene {
         expire_due(&self.app().billing).await.unwrap()
     }
 
-    /// The posted and the reserved amount.
+    /// Returns the posted and the reserved amount, in nano.
     async fn wallet(&self) -> (i64, i64) {
         wallet(&self.world, &self.place.organization).await
     }
 
-    /// The events of a call: the suffix of the id, prompt and completion tokens.
+    /// Returns the events of a call: the suffix of the id, the prompt tokens and the completion tokens.
     async fn events(&self, call: &OpenCall) -> Vec<(String, i64, i64)> {
         let mut tx = self.app().db.read().await.unwrap();
         let rows: Vec<(String, i64, i64)> = sql(
@@ -177,7 +177,7 @@ impl Scene {
     }
 }
 
-/// Returns rows of events as a test writes them.
+/// Returns expected rows of events.
 fn rows(rows: &[(&str, i64, i64)]) -> Vec<(String, i64, i64)> {
     rows.iter().map(|(id, prompt, completion)| ((*id).to_owned(), *prompt, *completion)).collect()
 }
@@ -194,10 +194,10 @@ fn last_progress_is_charged_when_the_reservation_expires(database: Database) {
         assert_eq!(scene.extend(&interrupted, progress(1_000, Some(600), 20)).await.map(end), Ok(75_000));
         scene.world.clock.advance_ms(10_000);
         assert_eq!(scene.extend(&interrupted, progress(1_000, Some(600), 45)).await.map(end), Ok(85_000));
-        // Without a progress, the last one stays.
+        // An extension without progress keeps the last progress.
         assert_eq!(scene.extend(&interrupted, None).await.map(end), Ok(85_000));
         assert_eq!((scene.wallet().await, scene.sweep().await), ((0, 2 * HELD_NANO), 0));
-        // The one that nothing is known of costs nothing.
+        // The call without progress costs nothing.
         scene.world.clock.advance_ms(35_000);
         assert_eq!((scene.sweep().await, scene.wallet().await), (1, (0, HELD_NANO)));
         assert_eq!(scene.events(&silent).await, []);
@@ -262,25 +262,25 @@ fn three_replicas_charge_an_interrupted_call_once(database: Database) {
 #[on_each_database]
 fn gateway_that_comes_back_charges_the_rest(database: Database) {
     run_on(database, async |scene| {
-        // The tokens that were written, those of the whole call, the resulting events, and their total price.
+        // The tokens of the progress and of the whole call, the resulting events, and their price in nano.
         type Tokens = (i64, Option<i64>, i64);
         type Case = (Tokens, Tokens, &'static [(&'static str, i64, i64)], i64);
         let cases: [Case; 6] = [
             // 9 x 1,000 + 50 x 3,000
             ((9, None, 20), (9, None, 50), &[("", 9, 20), (".2", 0, 30)], 159_000),
             ((9, None, 50), (9, None, 50), &[("", 9, 50)], 159_000),
-            // 9 x 1,000 + 15 x 3,000: the estimate was too high.
+            // 9 x 1,000 + 15 x 3,000. The stored estimate was too high.
             ((12, None, 20), (9, None, 15), &[("", 12, 20), (".3", -3, -5)], 54_000),
             // 9 x 1,000 + 25 x 3,000
             ((12, None, 20), (9, None, 25), &[("", 12, 20), (".2", 0, 5), (".3", -3, 0)], 84_000),
-            // 400 x 1,000 + 600 x 100 + 50 x 3,000: only the last event had the count of cached tokens.
+            // 400 x 1,000 + 600 x 100 + 50 x 3,000. Only the final usage had the number of cached tokens.
             (
                 (1_000, None, 20),
                 (1_000, Some(600), 50),
                 &[("", 1_000, 20), (".2", 600, 30), (".3", -600, 0)],
                 610_000,
             ),
-            // The same, without a difference.
+            // The same usage, without a difference.
             ((1_000, Some(600), 50), (1_000, Some(600), 50), &[("", 1_000, 50)], 610_000),
         ];
         let mut spent = 0;
@@ -291,7 +291,7 @@ fn gateway_that_comes_back_charges_the_rest(database: Database) {
             assert_eq!(scene.sweep().await, 1);
             spent += nano;
             for _ in 0..3 {
-                // Repeated, as after an answer that didn't come.
+                // The charge is repeated, as after a lost response.
                 let charged = scene.charge(&call, all_prompt, all_cached, all_completion).await;
                 assert!(!matches!(charged, Charge::Event(Outcome::Conflict)), "{charged:?}");
                 assert_eq!(scene.events(&call).await, rows(due));
@@ -301,7 +301,7 @@ fn gateway_that_comes_back_charges_the_rest(database: Database) {
     });
 }
 
-/// Returns the costs of the calls so far: their number, tokens in and out, list price and cost in nano.
+/// Returns the number of calls with costs, their prompt and completion tokens, list price and cost in nano.
 async fn costs(scene: &Scene) -> Vec<[i64; 5]> {
     let text = "SELECT requests || ' ' || prompt_tokens || ' ' || completion_tokens || ' ' || (amount_pico / 1000) || ' ' ||
                     (cost_pico / 1000)
@@ -315,15 +315,15 @@ async fn costs(scene: &Scene) -> Vec<[i64; 5]> {
 #[on_each_database]
 fn cost_of_an_interrupted_call_is_recorded_once_and_with_its_rest(database: Database) {
     run_on(database, async |scene| {
-        // Charged until then; and all of it.
+        // The tokens of the progress and of the whole call, and the expected costs.
         let cases = [
-            // More: 9 x 1,000 + 50 x 3,000 nano, at 9 x 1,000 + 50 x 2,000.
+            // More of both: 9 x 1,000 + 50 x 3,000 nano, at a cost of 9 x 1,000 + 50 x 2,000.
             ((9, 20), (9, 50), vec![[1, 9, 50, 159_000, 109_000]]),
-            // Less: 7 x 1,000 + 10 x 3,000, at 7 x 1,000 + 10 x 2,000.
+            // Less of both: 7 x 1,000 + 10 x 3,000, at a cost of 7 x 1,000 + 10 x 2,000.
             ((9, 20), (7, 10), vec![[2, 16, 60, 196_000, 136_000]]),
-            // Both: 8 x 1,000 + 30 x 3,000, at 8 x 1,000 + 30 x 2,000.
+            // Less of one, more of the other: 8 x 1,000 + 30 x 3,000, at 8 x 1,000 + 30 x 2,000.
             ((9, 20), (8, 30), vec![[3, 24, 90, 294_000, 204_000]]),
-            // Neither: nothing is left to be recorded, so that its cost isn't known.
+            // No difference: the rest is empty, so no cost is recorded.
             ((9, 20), (9, 20), vec![[3, 24, 90, 294_000, 204_000]]),
         ];
         for ((prompt, completion), (all_prompt, all_completion), due) in cases {
@@ -344,11 +344,11 @@ fn cost_of_an_interrupted_call_is_recorded_once_and_with_its_rest(database: Data
 fn call_that_turns_out_to_have_another_price_is_charged_anew(database: Database) {
     let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/support/src/components.toml");
     run_with(database, (catalog, "talk"), async |scene| {
-        // Later than an hour after its prices were recorded, so that the audit checks the choice.
+        // More than an hour after its prices were recorded, the audit checks the choice.
         scene.world.clock.advance_ms(2 * HOUR_MS);
-        // The tokens of the whole call, its tier, and its price in nanos. 300 + 100 tokens are charged before.
+        // The tokens of the whole call, its tier and price in nano. First 300 + 100 tokens are charged.
         let cases = [
-            // 300 x 500 + 120 x 1,500, and nothing for the request.
+            // 300 x 500 + 120 x 1,500. This tier has no price per request.
             ((300, None, 120), ServiceTier::Flex, 330_000),
             // Above 2,000 tokens: 3,000 x 1,000 + 1,000 x 9,000 + 1,000,000 for the request.
             ((3_000, None, 1_000), ServiceTier::Default, 13_000_000),
@@ -387,7 +387,7 @@ fn late_charge_without_a_progress_is_the_whole_call(database: Database) {
             assert_eq!(scene.wallet().await, (-159_000, 0));
         }
         assert_eq!(scene.events(&call).await, rows(&[("", 9, 50)]));
-        // Another call with the id isn't the interrupted one.
+        // A call of another caller with the same id isn't the interrupted call.
         let other = OpenCall {
             caller: Caller::user(ProjectId::parse(&scene.place.project).unwrap(), scene.ada.id),
             ..call
@@ -423,7 +423,7 @@ fn closed_reservation_is_not_extended_and_holds_until_it_is_charged(database: Da
         let call = scene.open().await;
         scene.extend(&call, progress(9, None, 20)).await.unwrap();
         scene.world.clock.advance_ms(60_000);
-        // A replica has closed it, and was interrupted then.
+        // A replica has closed the reservation, and was interrupted before it charged the call.
         let now = scene.world.clock.now();
         let mut tx = scene.app().db.write().await.unwrap();
         let closed =
@@ -471,10 +471,10 @@ fn interrupted_call_of_a_deleted_key_and_project_is_charged(database: Database) 
         assert_eq!(delete(&scene.place.project_path()).await, "");
         assert_eq!(delete(&whole).await, "calls_in_progress");
         scene.world.clock.advance_ms(60_000);
-        // The money is held until the call is charged, however long that takes.
+        // The money stays reserved until the call is charged, even if that takes long.
         assert_eq!(delete(&whole).await, "calls_in_progress");
         assert_eq!((scene.sweep().await, scene.wallet().await), (1, (-69_000, 0)));
-        // Less than a cent is written off.
+        // A debt of less than a cent is written off.
         assert_eq!((delete(&whole).await, scene.wallet().await), (String::new(), (0, 0)));
         // 30 x 3,000 nano more.
         scene.charge(&call, 9, None, 50).await;

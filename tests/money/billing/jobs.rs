@@ -1,4 +1,4 @@
-//! Closing and credits with several replicas, after long pauses, and when a month can't be closed.
+//! The close and credits: with several replicas, after long pauses, and when a month can't be closed.
 
 use futures_util::future::join_all;
 use tollkeeper::billing::bookkeeping as jobs;
@@ -28,7 +28,7 @@ async fn balance(books: &Books<'_>) -> String {
         .to_string()
 }
 
-/// Returns the actions and actors of the audit trail about this organization's money, the oldest first.
+/// Returns the actions and actors of the audit entries about this organization's money, oldest first.
 async fn trail(books: &Books<'_>) -> Vec<String> {
     let mut tx = books.world.app.db.read().await.unwrap();
     let filter =
@@ -55,13 +55,13 @@ fn each_month_closes_once_with_concurrent_schedulers(database: Database) {
         let closers = (0..8).map(|_| closing::close_due(&app.billing, now, &trails, None));
         let outcomes: Vec<_> = join_all(closers).await.into_iter().map(Result::unwrap).collect();
         let closed: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.closed).collect();
-        // January, February and March of four organizations.
+        // Three months of four organizations are closed: January, February and March.
         assert_eq!(closed.len(), 12);
         assert_eq!(closed.iter().filter(|closed| closed.invoice.is_some()).count(), 1);
         assert!(outcomes.iter().all(|outcome| outcome.failed.is_empty()));
         let invoices = books.invoices().await;
         assert_eq!(invoices.len(), 1);
-        // 2,000,000 x 0.0000025 = 5, less 0.05 of 2.5: 0.125.
+        // 2,000,000 x 0.0000025 = 5, less 5% of 2.5: 0.125.
         assert_eq!((invoices[0].amount.to_string(), balance(books).await), ("4.875".into(), "-4.875".into()));
         for organization in &others {
             check(books.world, organization).await;
@@ -95,7 +95,7 @@ fn usage_is_on_the_closing_invoice_or_in_the_next_month(database: Database) {
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
         let total: i128 = books.invoices().await.iter().map(|invoice| invoice.amount.units()).sum();
-        // 11,000 x 0.0000025, in one month or the other.
+        // 11,000 x 0.0000025, in one of the two months.
         assert_eq!(Nano::from_units(total).to_string(), "0.0275");
         assert_eq!(balance(books).await, "-0.0275");
     });
@@ -205,7 +205,7 @@ fn reference_identifies_one_credit(database: Database) {
         let many = join_all(many.iter().map(|new| books.add(new))).await;
         assert_eq!(many.iter().filter(|added| !added.as_ref().unwrap().existed).count(), 1);
         assert_eq!(balance(books).await, "28");
-        // A credit added with an expiry is found by its reference after that time, too.
+        // A credit with an expiry is still found by its reference after it has expired.
         let soon = credits::NewCredit {
             expires_at: Time::parse("2026-01-16T00:00:00Z"),
             ..books.new_credit("1", "p")
@@ -249,8 +249,8 @@ fn invalid_credits_are_refused(database: Database) {
     });
 }
 
-/// 493,827 tokens of the prompt at 0.0000025 are 1.2345675, which can't be paid exactly: the page asks for
-/// 1.24, and 1.24 is booked.
+/// 493,827 prompt tokens at 0.0000025 are 1.2345675, which can't be paid exactly. The page shows 1.24, and
+/// 1.24 is booked.
 #[on_each_database]
 fn booked_payment_equals_the_printed_amount(database: Database) {
     with_books(database, JANUARY, async |books| {
@@ -288,8 +288,7 @@ fn booked_payment_equals_the_printed_amount(database: Database) {
         assert!(again.was_unchanged && again.credit.is_none());
         assert_eq!(balance(books).await, "0.0054325");
 
-        // 411,522 tokens are 1.028805, of which the rest of the payment takes 0.0054325: at the end 1.0233725
-        // are due.
+        // 411,522 tokens are 1.028805. The rest of the payment pays 0.0054325 of them, so 1.0233725 are due.
         books.use_today("chat-a", 411_522, 0).await;
         books.set_time("2026-03-15T09:00:00Z");
         books.run_scheduler().await;

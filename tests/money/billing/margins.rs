@@ -1,4 +1,4 @@
-//! Margins: golden sums of calls with costs, and the command (docs/operations.md#costs-and-margins).
+//! Margins: hand-calculated sums of calls with costs, and the command (docs/operations.md#costs-and-margins).
 
 use serde_json::{Value, json};
 use tollkeeper::billing::audit;
@@ -17,7 +17,8 @@ use support::process::Start;
 use support::world::{World, runtime};
 use support::{Database, on_each_database};
 
-/// 0.000001 for a token of the prompt, 0.0000001 for a cached one, 0.000003 for one of the answer.
+/// The catalog. The model costs 0.000001 per prompt token, 0.0000001 per cached token, and 0.000003 per
+/// completion token.
 const CATALOG: (&str, &str) = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/half_price.toml");
 const MODEL: &str = "chat-cached";
 
@@ -25,7 +26,7 @@ fn pico(units: i128) -> Pico {
     Pico::from_units(units)
 }
 
-/// Cheap tokens, and 0.0001 for each call.
+/// Returns a route with cheap tokens and a cost of 0.0001 per call.
 fn cheap() -> CostedRoute {
     let costs = ComponentPrices {
         prompt: pico(400_000),
@@ -36,7 +37,7 @@ fn cheap() -> CostedRoute {
     CostedRoute { upstream: "cheap".into(), costs: costs.into() }
 }
 
-/// Twice as dear, and 0.01 for each search.
+/// Returns a route whose tokens cost twice as much, and searches 0.01 each.
 fn dear() -> CostedRoute {
     let costs = ComponentPrices {
         prompt: pico(800_000),
@@ -47,7 +48,7 @@ fn dear() -> CostedRoute {
     CostedRoute { upstream: "dear".into(), costs: costs.into() }
 }
 
-/// Makes an organization, and returns its key.
+/// Creates an organization. Returns the id of its key.
 async fn customer(world: &World, owner: &str, name: &str) -> ApiKeyId {
     let owner = world.user(owner).await;
     let place = world.place(&owner, name).await;
@@ -77,7 +78,7 @@ fn event(world: &World, customer: &ApiKeyId, id: &str, used: Tokens) -> Event {
     }
 }
 
-/// Group, calls, tokens in and out, income, cost, margin and percent.
+/// A group with its calls, prompt tokens, completion tokens, income, cost, margin and percentage.
 type MarginRow = (String, [i64; 3], [String; 3], String);
 
 fn rows(report: &Report) -> Vec<MarginRow> {
@@ -114,7 +115,7 @@ fn margins_are_those_that_were_reckoned_by_hand(database: Database) {
             // Price: 60 x 1,000,000 + 40 x 100,000 + 10 x 3,000,000 = 94,000,000 pico.
             // Cost: 60 x 400,000 + 40 x 50,000 + 10 x 1,000,000 + 100,000,000 = 136,000,000.
             (&acme, "1", Some(cheap()), Tokens::new(100, 40, 10)),
-            // Price: 100 x 1,000,000 + 10 x 3,000,000 = 130,000,000: it has none for searches.
+            // Price: 100 x 1,000,000 + 10 x 3,000,000 = 130,000,000, because searches have no price.
             // Cost: 100 x 800,000 + 10 x 2,000,000 + 2 x 10,000,000,000 = 20,100,000,000.
             (&acme, "2", Some(dear()), Tokens { parts: searches, ..Tokens::new(100, 0, 10) }),
             // Price: 1,000 x 1,000,000 + 100 x 3,000,000 = 1,300,000,000.
@@ -125,7 +126,7 @@ fn margins_are_those_that_were_reckoned_by_hand(database: Database) {
         ];
         for (customer, id, route, used) in calls {
             let event = event(&world, customer, id, used);
-            // Repeated, as after an answer that didn't come; also by a server whose costs are others by now.
+            // The charge is repeated, as after a lost response, and also by a server with different costs.
             let routes = [route.clone(), route.clone(), Some(dear())];
             for (route, outcome) in routes.iter().zip([Outcome::New, Outcome::Duplicate, Outcome::Duplicate])
             {
@@ -153,7 +154,7 @@ fn margins_are_those_that_were_reckoned_by_hand(database: Database) {
             assert_eq!((rows(&one), one.total, &*one.currency), (vec![sum], one.rows[0].sums, "USD"));
         };
         check().await;
-        // The upstream is paid nevertheless.
+        // A correction doesn't reduce the cost: the upstream is still paid.
         let taken = event(&world, &bolt, "5", Tokens::new(-1_000, 0, -100));
         let usage = Usage { corrects: Some("3".into()), ..taken.usage.clone() };
         let outcomes = record(&world.app.billing, vec![Event { usage, ..taken }]).await.unwrap();
@@ -170,12 +171,12 @@ fn margins_are_those_that_were_reckoned_by_hand(database: Database) {
     });
 }
 
-/// Rows carry whole units only when their pico would exceed the limit of a row.
+/// Rows have whole units only if their pico would exceed the limit of a row.
 #[on_each_database]
 fn large_costs_are_exact(database: Database) {
     database.run(&[CATALOG], async |world: World| {
         let acme = customer(&world, "ada", "Acme").await;
-        // Nearly the highest cost of a call: 999,999.999999999999 for its one token.
+        // The one token costs 999,999.999999999999, close to the maximum cost of a call.
         let costs = ComponentPrices { prompt: pico(999_999_999_999_999_999), ..ComponentPrices::default() };
         let route = CostedRoute { upstream: "gold".into(), costs: costs.into() };
         for id in 0..12 {
@@ -187,7 +188,7 @@ fn large_costs_are_exact(database: Database) {
         let charged = charge(&world.app.billing, event, Some(&route)).await.unwrap();
         assert!(matches!(charged, Charge::Event(Outcome::New)), "{charged:?}");
         let report = read(&world, BY_UPSTREAM).await;
-        // 12 x 999,999.999999999999; the margin is a millionth each less.
+        // 12 x 999,999.999999999999. The income of each call is a millionth.
         let amounts = ["0.000012", "11999999.999999999988", "-11999999.999987999988"];
         let counts = [12, 12, 0];
         assert_eq!(rows(&report)[0].1, counts);
@@ -195,7 +196,7 @@ fn large_costs_are_exact(database: Database) {
     });
 }
 
-/// Adds costs of this organization and of a deleted one, as a server would have.
+/// Adds rows of costs for this organization and for a deleted one.
 async fn insert_costs(start: &Start, organization: &str) {
     let db = Db::open(&start.database_settings()).unwrap();
     let mut tx = db.write().await.unwrap();
@@ -263,7 +264,7 @@ total                                                     4       2  1.25    0.7
             "prompt_tokens": 10, "completion_tokens": 20, "income": 0.3, "cost": 0, "margin": 0.3, "margin_percent": 100});
         assert_eq!(output["rows"][1], deleted);
         assert_eq!(output["rows"][0]["organization_name"], "Acme");
-        // 9.5 less 0.250000000001, 97.368421… percent.
+        // 9.5 less 0.250000000001, which is 97.368421… percent.
         let total = json!({"calls": 9, "prompt_tokens": 30, "completion_tokens": 60, "income": 9.5,
             "cost": 0.250000000001, "margin": 9.249999999999, "margin_percent": 97.37});
         assert_eq!(output["total"], total);
@@ -271,7 +272,7 @@ total                                                     4       2  1.25    0.7
         assert!(empty.starts_with("No call from 2025-12-01 to 2025-12-31 has a cost.") && empty.contains("`cost`"), "{empty}");
         let empty: Value = serde_json::from_str(&text(&["--month", "2025-12", "--json"])).unwrap();
         assert_eq!((&empty["rows"], &empty["total"]["margin_percent"]), (&json!([]), &Value::Null));
-        // Without days, the current month.
+        // Without dates, the command shows the current month.
         assert!(text(&[]).starts_with("No call from "));
         for (arguments, code, words) in [
             (vec!["--month", "January"], 2, "write a month such as 2026-01"),

@@ -1,4 +1,4 @@
-//! Runs the examples of `docs/money.md` and recalculates their sums.
+//! Runs the examples of `docs/money.md`, and recalculates their sums.
 
 use tollkeeper::clock::Day;
 
@@ -15,7 +15,7 @@ struct Row<'a> {
     balance: &'a str,
 }
 
-/// Returns the rows of a table, and the text below it up to the next heading.
+/// Returns the rows of an example's table, and the text below the table up to the next heading.
 fn example<'a>(page: &'a str, title: &str) -> (Vec<Row<'a>>, &'a str) {
     let (_, example) = page.split_once(&format!("### Example: {title}\n")).unwrap();
     let example = example.split("\n## ").next().unwrap();

@@ -1,4 +1,5 @@
-//! The credits and the movements of a balance over HTTP, as JSON and as CSV, and the limits of an organization.
+//! The credits of a balance and its movements over HTTP, as JSON and as CSV, and the limits of an
+//! organization.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +21,11 @@ use support::transcript::{Books, with_books};
 use support::world::World;
 use support::{Database, on_each_database};
 
-/// From January 10th on a prompt token of `chat-a` costs 0.0000025, a completion token 0.000006. Those above a
-/// million a month cost 5% less.
+/// The time at which the tests begin. The prices of `chat-a` since January 10: a prompt token costs
+/// 0.0000025, and a completion token 0.000006. Tokens above a million per month cost 5% less.
 const START: &str = "2026-01-11T00:00:00Z";
 
-/// A movement, with its amount as it is written: a float would not be exact.
+/// A movement. Its amount is text, because a float wouldn't be exact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Movement {
     time: String,
@@ -74,7 +75,7 @@ async fn page(books: &Books<'_>, query: &str) -> (Vec<Movement>, i64) {
     (rows.into_iter().map(movement).collect(), data["total"].get().parse().unwrap())
 }
 
-/// Returns the movements of the file, whose cells have no quotes.
+/// Returns the movements in the CSV file. Its cells have no quotes.
 async fn file(books: &Books<'_>, query: &str) -> Vec<Movement> {
     let answer = ask(books, &format!("/billing/movements{query}"), "text/csv").await;
     let name = format!("attachment; filename=\"movements_{}.csv\"", books.place.organization);
@@ -93,7 +94,7 @@ async fn file(books: &Books<'_>, query: &str) -> Vec<Movement> {
     lines.into_iter().map(movement).collect()
 }
 
-/// Returns the ids of the credits by reference.
+/// Returns the ids of the credits, by reference.
 async fn credit_ids(books: &Books<'_>) -> BTreeMap<String, String> {
     let listed = data(books, "/billing/credits?page_size=100").await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -105,12 +106,12 @@ async fn credit_ids(books: &Books<'_>) -> BTreeMap<String, String> {
 fn every_change_of_the_balance_is_a_movement(database: Database) {
     with_books(database, START, async |books| {
         let (app, trail) = (books.world.app.clone(), Trail::operator());
-        // A credit limit is no money.
+        // A credit limit isn't a movement.
         assert_eq!(page(books, "").await, (Vec::new(), 0));
         books.buy_credit("10", "payment 1").await;
         books.set_time("2026-01-12T00:00:00Z");
         books.grant_credit("5", "welcome", "2026-01-20T00:00:00Z").await;
-        // 1,200,000 x 0.0000025 = 3, of which the grant pays all: it ends first.
+        // 1,200,000 x 0.0000025 = 3. The grant pays all of it, because it expires first.
         books.set_time("2026-01-13T00:00:00Z");
         books.use_today("chat-a", 1_200_000, 0).await;
         // 5 - 3 = 2 expire.
@@ -122,7 +123,7 @@ fn every_change_of_the_balance_is_a_movement(database: Database) {
         // (3,000,000 - 1,000,000) x 0.0000025 x 5% = 0.25
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
-        // 500,000 x 0.0000025 = 1.25, less the discount for them: 1.25 x 5% = 0.0625
+        // 500,000 x 0.0000025 = 1.25, less their discount: 1.25 x 5% = 0.0625
         books.set_time("2026-02-03T00:00:00Z");
         books.correct_event(2, 500_000, 0).await;
         books.set_time("2026-02-04T00:00:00Z");
@@ -136,10 +137,11 @@ fn every_change_of_the_balance_is_a_movement(database: Database) {
         // (2,000,000 - 1,000,000) x 0.000006 x 5% = 0.3
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
-        // 10 + 5 - 3 - 2 - 4.5 + 0.25 + 1.25 - 0.0625 - 1 - 12 + 0.3 = -5.7625 is owed, and paid in cents.
+        // 10 + 5 - 3 - 2 - 4.5 + 0.25 + 1.25 - 0.0625 - 1 - 12 + 0.3 = -5.7625 is owed. The payment is
+        // rounded up to cents.
         books.set_time("2026-03-03T00:00:00Z");
         books.pay_invoice(2).await;
-        // The invoice was over 12 - 0.3 = 11.7
+        // The invoice amount was 12 - 0.3 = 11.7
         books.set_time("2026-03-04T00:00:00Z");
         books.void_invoice(2).await;
         // 3,000,000 x 0.000006 = 18
@@ -189,13 +191,13 @@ fn every_change_of_the_balance_is_a_movement(database: Database) {
                 format!("{} {kind} {amount} {reference}", &time[5..10])
             })
             .collect();
-        // Both of the credit note have the same time.
+        // The two movements of the credit note have the same time.
         said.sort();
         assert_eq!(said, due);
         assert_eq!(usize::try_from(total).unwrap(), due.len());
         assert!(listed.is_sorted_by(|a, b| a.time >= b.time), "the newest first");
 
-        // Their sum is the posted balance, and here also the rest of the credits.
+        // The sum of the movements is the posted balance. Here it also equals the remaining credits.
         let sum: i128 = listed.iter().map(Movement::nano).sum();
         let mut tx = app.db.read().await.unwrap();
         assert_eq!(sum, wallet_sum(&mut tx, books.organization_id()).await.unwrap().amount.units());
@@ -220,7 +222,7 @@ fn movements_of_a_range_are_listed_page_by_page(database: Database) {
             ("", "18 17 16 15 14 13 12 11", 8),
             ("?page_size=3", "18 17 16", 8),
             ("?page_size=3&page=2", "15 14 13", 8),
-            // Counted from the end.
+            // Later pages are read from the end of the list.
             ("?page_size=3&page=3", "12 11", 8),
             ("?page_size=3&page=4", "", 8),
             ("?start_date=2026-01-16", "18 17 16", 3),
@@ -235,10 +237,10 @@ fn movements_of_a_range_are_listed_page_by_page(database: Database) {
             let (movements, total) = page(books, query).await;
             assert_eq!((days(&movements).as_str(), total), (due, number), "{query}");
         }
-        // The file has the whole range, regardless of the page.
+        // The file contains the whole range, regardless of the page.
         assert_eq!(days(&file(books, "?start_date=2026-01-16&page=2&page_size=1").await), "18 17 16");
 
-        // While money moves, the pages of a range that is past stay.
+        // The pages of a past range don't change while new movements are added.
         books.set_time("2026-01-19T00:00:00Z");
         let range = "?end_date=2026-01-18T00:00:00.001Z&page_size=3";
         let mut seen = Vec::new();
@@ -281,7 +283,7 @@ fn reference_in_a_file_is_no_formula(database: Database) {
         books.buy_credit("1", "=HYPERLINK(\"http://x\",\"y\")").await;
         let csv = ask(books, "/billing/movements", "text/csv").await.text;
         assert!(csv.ends_with(",credit,1,USD,\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"\r\n"), "{csv}");
-        // JSON has the text unchanged.
+        // In JSON the text is unchanged.
         assert_eq!(page(books, "").await.0[0].reference, "=HYPERLINK(\"http://x\",\"y\")");
         for accept in ["application/json, text/csv;q=0.9", "*/*", "text/csv;q=0", "text/html"] {
             let answer = ask(books, "/billing/movements", accept).await;
@@ -315,7 +317,7 @@ fn credits_are_listed_with_what_is_left(database: Database) {
             let rows = data["credits"].as_array().unwrap().iter();
             rows.map(|row| format!("{} {}", row["reference"].as_str().unwrap(), row["remaining"])).collect()
         };
-        // Until it is ended, the balance has it too.
+        // Until the scheduler expires the grant, the balance includes it.
         books.set_time("2026-01-20T00:00:00Z");
         assert_eq!(left(books, "").await, ["welcome 2", "payment 1 10"]);
         assert_eq!(data(books, "/billing/summary").await["balance"]["available"], 12);
@@ -389,7 +391,7 @@ fn limits_are_told_to_every_member(database: Database) {
     });
 }
 
-/// More movements than a file may have, one a second.
+/// The number of movements: one more than the maximum of a file.
 const MANY: i64 = 100_001;
 
 #[on_each_database]
@@ -418,11 +420,11 @@ async fn file_has_a_bound(world: World) {
     };
     let refused = csv("").await;
     assert_eq!((refused.status, refused.details()), (400, vec!["start_date too_many".to_owned()]));
-    // Without the first one.
+    // Without the first movement, the file isn't too long.
     let whole = csv("?start_date=2026-03-01T00:00:02Z").await;
     assert_eq!((whole.status, whole.text.lines().count()), (200, 100_001));
     assert!(whole.text.ends_with(",2026-03-01T00:00:02.000Z,usage,-0.000000002,USD,2\r\n"));
-    // Pages go on beyond it.
+    // Pages can go beyond the maximum of a file.
     let last = world.get(&format!("{path}?page=1001&page_size=100")).bearer(&ada.access_token).data().await;
     assert_eq!((&last["total"], last["movements"].as_array().unwrap().len()), (&json!(MANY), 1));
     assert_eq!(last["movements"][0]["time"], "2026-03-01T00:00:01.000Z");

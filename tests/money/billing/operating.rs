@@ -1,5 +1,5 @@
-//! Operators' work with money besides payments: credits are listed and taken back, invoices become
-//! uncollectible, organizations are deleted; and the fields that an invoice keeps.
+//! Operators' work with money other than payments: listing credits and taking them back, giving up invoices,
+//! and deleting organizations. Also the fields that an invoice keeps.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn rest_of_a_credit_is_taken_back(database: Database) {
         let unknown = CreditId::parse("credit_01h2xcejqtf2nbrexx3vqjhp41").unwrap();
         let unknown = credits::take_back(&app.billing, unknown, None, &trail).await.unwrap_err();
         assert!(words(unknown).starts_with("credit credit_01h2xcejqtf2nbrexx3vqjhp41 doesn't exist"));
-        // The used part stays used: the invoice is paid.
+        // The used part of the credit isn't taken back, so the invoice is paid.
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
         assert_eq!(books.invoices().await[0].due, Nano::ZERO);
@@ -86,7 +86,7 @@ fn reserved_credit_is_not_taken_back(database: Database) {
         let (app, trail) = (&books.world.app, Trail::operator());
         books.buy_credit("10", "payment 1").await;
         let (id, _) = credit(books, "payment 1").await;
-        // 5,000 x 0.0000000007 is reserved.
+        // 5,000 x 0.0000000007 are reserved.
         books.authorize_call("embed-e", 5_000).await;
         for amount in [None, Nano::parse("9.999996501")] {
             let refused = words(credits::take_back(&app.billing, id, amount, &trail).await.unwrap_err());
@@ -99,7 +99,7 @@ fn reserved_credit_is_not_taken_back(database: Database) {
         let taken = credits::take_back(&app.billing, id, Nano::parse("9.9999965"), &trail).await.unwrap();
         assert_eq!(taken.credit.remaining.to_string(), "0.0000035");
         assert_audit_passes(books).await;
-        // The call has ended and used less.
+        // The call ends and has used less than it reserved.
         books.capture_call("embed-e", 2_000).await;
         assert_eq!(wallet(books).await, "0.0000021");
         let taken = credits::take_back(&app.billing, id, None, &trail).await.unwrap();
@@ -142,7 +142,7 @@ async fn delete(books: &Books<'_>) -> Answer {
 
 #[on_each_database]
 fn organization_without_debt_can_be_deleted(database: Database) {
-    // 1 x 0.0000025 is owed, less than a cent; 0.01 less that is left, less than a cent.
+    // 1 x 0.0000025 is owed, or 0.01 less this amount is left. Both are less than a cent.
     for bought in [None, Some("0.01")] {
         with_books(database, JANUARY, async |books| {
             if let Some(amount) = bought {
@@ -198,7 +198,7 @@ fn pending_discount_is_credited_before_deletion(database: Database) {
     });
 }
 
-/// A replica on the machine's clock, although the service has already seen a later time.
+/// Returns a replica that uses the machine's clock, although the service has already seen a later time.
 async fn replica_with_untrusted_clock(books: &Books<'_>) -> App {
     let app = App::new(books.world.app.config.clone(), Clock::System).unwrap();
     let later = app.clock.now().plus_ms(DAY_MS);
@@ -275,7 +275,8 @@ fn invoice_keeps_its_issuer(database: Database) {
         let page = call.send().await.text;
         assert!(page.contains("First Ltd") && page.contains("VAT 111") && !page.contains("Second"), "{page}");
 
-        // An invoice of a version without this field gets the issuer configured at the start of this version.
+        // An invoice that an earlier version issued without this field gets the issuer that is configured
+        // when this version first starts.
         let mut tx = second.db.write().await.unwrap();
         let trigger =
             if second.db.is_postgres() { "invoices_no_rewrite ON invoices" } else { "invoices_no_rewrite" };
@@ -358,7 +359,7 @@ fn credit_note_is_listed_and_printed_with_its_invoice(database: Database) {
     });
 }
 
-/// Events of earlier versions have no billing month: their daily rows and the invoices have it.
+/// Events of earlier versions don't have a billing month, only their daily rows and invoices do.
 #[on_each_database]
 fn event_of_an_earlier_version_is_credited_on_its_own_invoice(database: Database) {
     with_books(database, JANUARY, async |books| {
@@ -366,7 +367,7 @@ fn event_of_an_earlier_version_is_credited_on_its_own_invoice(database: Database
         books.use_today("chat-a", 1_000, 0).await;
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
-        // The same key, model, price and day, after the close.
+        // Late usage has the same key, model, price and day as the billed usage.
         books.set_time("2026-02-03T00:00:00Z");
         books.use_at("2026-01-15T09:00:00Z", "chat-a", 2_000, 0).await;
         let postgres = books.world.app.db.is_postgres();
@@ -394,7 +395,7 @@ fn event_of_an_earlier_version_is_credited_on_its_own_invoice(database: Database
             notes.unwrap().iter().map(|(note, _)| (note.month, note.amount.to_string())).collect();
         assert_eq!(notes, [(month, "0.001".to_owned())], "400 x 0.0000025");
         drop(tx);
-        // 1,500 are left of the late usage: it is on the next invoice.
+        // 1,500 tokens of the late usage are left. They are on the next invoice.
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
         assert_eq!(books.invoices().await[1].amount.to_string(), "0.00375");

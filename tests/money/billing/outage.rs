@@ -1,5 +1,5 @@
-//! An outage across the end of a month: the servers of models keep their usage and report it when the service
-//! is back, and the month closes with it.
+//! An outage across the end of a month. The model servers keep their usage and report it after the outage,
+//! and the close of the month includes it.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{Clock, Month, Time};
@@ -13,7 +13,7 @@ use support::process::{Account, Place, Server, Start, until};
 use support::world::{Folder, runtime};
 use support::{Database, on_each_database};
 
-/// Sets the clock of the service, which then continues normally.
+/// Sets the clock of the service to a time, from which it continues.
 fn set_time(clock: &FakeClock, time: &str) {
     let to = Time::parse(time).unwrap();
     clock.set_s((to.unix_ms() - Clock::System.now().unix_ms()).div_euclid(1_000));
@@ -27,7 +27,7 @@ fn report(server: &Server, place: &Place, id: &str, time: &str, tokens: i64) {
     assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
 }
 
-/// Returns the balance and the open month of the only wallet, and the amount due.
+/// Returns the balance and the open month of the only wallet as text, and the amount due.
 fn wallet(start: &Start) -> (String, Nano) {
     let db = Db::open(&start.database_settings()).unwrap();
     let (posted, month, due): (Nano, Month, Nano) = runtime().block_on(async {
@@ -85,7 +85,7 @@ fn tell(backend: &str, clock: &FakeClock, start: &Start) {
     story += "2026-02-03 09:00  3000000 tokens of 2026-01-31 are reported\n";
     story += &format!("2026-02-03 09:00  {}\n", wallet(start).0);
 
-    // Two hours later. The server is started again for a run of the job at once.
+    // Two hours pass. A restart of the server makes the job run immediately.
     runtime().block_on(async {
         let db = Db::open(&start.database_settings()).unwrap();
         let mut tx = db.write().await.unwrap();

@@ -1,8 +1,9 @@
-//! Prices and discounts never change retroactively: a month costs what its contract states, regardless of later
-//! changes to the catalog files.
+//! Prices and discounts never change retroactively: a month costs what its contract defines, regardless of
+//! later changes to the catalog files.
 //!
-//! The contract: model `m` at 0.000001 a prompt token, and half of that above 1,000,000 tokens per month. So
-//! 5,000,000 tokens are 1 + 4 / 2 = 3, of a list price of 5. Every sum below was calculated by hand.
+//! The contract: model `m` costs 0.000001 per prompt token, and half of that above 1,000,000 tokens per
+//! month. So 5,000,000 tokens cost 1 + 4 / 2 = 3, and their list price is 5. Every sum below was calculated
+//! by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::api::routes::Dispatcher;
@@ -44,7 +45,7 @@ struct Story<'w> {
     key: (String, String),
 }
 
-/// Another server with its own catalog file, in this currency.
+/// A server with its own catalog file and currency.
 struct Server {
     app: App,
     service: Dispatcher,
@@ -62,7 +63,7 @@ impl Server {
         call.bearer(self.app.api.service_token.expose()).json(&json!({ "events": events })).send().await
     }
 
-    /// Returns the result of each event, or the one of the whole batch.
+    /// Reports the events. Returns the result of each event, or the error of the whole batch.
     async fn outcomes(&self, events: &[Value]) -> Vec<String> {
         let answer = self.report(events).await;
         if answer.status != 200 {
@@ -73,7 +74,7 @@ impl Server {
         results.iter().map(word).collect()
     }
 
-    /// Returns the checks that fail.
+    /// Returns the failing checks of `/readyz`, with their messages.
     async fn not_ready(&self) -> Vec<(String, String)> {
         let answer = Call::new(&self.public, http::Method::GET, "/readyz").send().await;
         let details = answer.json()["error"]["details"].as_array().cloned().unwrap_or_default();
@@ -99,7 +100,7 @@ impl Story<'_> {
         event
     }
 
-    /// Starts a server with another catalog, or returns why it is refused.
+    /// Starts a server with another catalog. Returns the error if the server refuses to start.
     async fn restart(&self, text: &str, currency: &str) -> Result<Server, String> {
         let folder = Folder::new();
         let path = folder.0.join("catalog.toml");
@@ -112,8 +113,7 @@ impl Story<'_> {
         Ok(Server::of(&app))
     }
 
-    /// Closes all due months on this server; returns each invoice of the customer with its lines, newest
-    /// first.
+    /// Closes all due months on this server. Returns the customer's invoices with their lines, newest first.
     async fn close(&self, app: &App) -> Vec<(String, Vec<String>)> {
         let outcome =
             closing::close_due(&app.billing, self.world.clock.now(), &Trail::system(), None).await.unwrap();
@@ -139,7 +139,7 @@ impl Story<'_> {
     }
 }
 
-/// Runs a test on each database; it begins on the 5th of January with the contract.
+/// Runs a test on each database. It begins on January 5 with the contract in force.
 fn run_on(database: Database, test: impl AsyncFn(Story<'_>)) {
     let folder = Folder::new();
     let path = folder.0.join("catalog.toml");
@@ -162,7 +162,7 @@ fn invoice(amount: &str, lines: &[&str]) -> (String, Vec<String>) {
     (amount.to_owned(), lines.iter().map(|line| (*line).to_owned()).collect())
 }
 
-/// The invoice of 5,000,000 tokens.
+/// Returns the invoice for 5,000,000 tokens.
 fn contract_invoice() -> (String, Vec<String>) {
     invoice("3", &["5000000 x 0.000001 = 5", "1 x -2 = -2"])
 }
@@ -182,7 +182,8 @@ fn changed_price_without_a_new_instant_is_refused(database: Database) {
                         completion 0.000003 and can't change: keep it, and add one with a different \
                         `effective_at`";
         assert!(error.ends_with(expected), "{error}");
-        // With its own instant it is valid: 1,000,000 in February are 1.1, and the rest half of that.
+        // With an `effective_at` of its own the price is valid: 1,000,000 tokens in February cost 1.1, and
+        // the rest costs half.
         let added =
             contract().replace(PRICES, &format!("{PRICES}, {}", price("2026-02-02T00:06:00Z", "0.0000011")));
         let server = story.restart(&added, "USD").await.unwrap_or_else(|error| panic!("{error}"));
@@ -239,7 +240,7 @@ fn closing_command_needs_no_catalog_file(database: Database) {
         let closed = shell.command(&["billing", "close", "--skip-wait", "--json"]);
         let first: Value = serde_json::from_str(closed.stdout.lines().next().unwrap()).unwrap();
         assert_eq!(first["amount"].to_string(), "3", "{}", closed.log);
-        // A missing or different file doesn't matter either.
+        // A missing or different file makes no difference.
         let nowhere = shell.clone().set("TOLLKEEPER_CATALOG_FILE", "/nowhere/catalog.toml");
         assert_eq!(nowhere.command(&["billing", "close", "--skip-wait"]).stdout.trim(), "No month was due.");
         let list = nowhere.command(&["invoice", "list", "--organization", organization]);
@@ -265,7 +266,7 @@ fn changed_tiers_leave_earlier_months_alone(database: Database) {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
         story.set_time("2026-02-01T00:10:00Z");
-        // As a replacement they are refused, from February on they are valid.
+        // A changed list of discounts is refused, because the old list is in force.
         let rewritten = story.restart(&contract().replace("\"0.5\"", "\"0.1\""), "USD").await;
         let closer = rewritten.as_ref().map_or(&story.world.app, |server| &server.app);
         let event = story.event("f", "2026-02-01T00:10:00Z", "m", 5_000_000);
@@ -288,8 +289,8 @@ fn month_has_the_tiers_of_its_first_instant(database: Database) {
         story.set_time("2026-02-01T00:10:00Z");
         let since =
             |instant: &str, tier: &str| format!("[[volume_discounts]]\neffective_at = {instant}\n{tier}\n");
-        // A tenth from February on, although it is loaded ten minutes late; a discount from within March
-        // applies from April.
+        // A discount of 10% applies from February, although it is loaded ten minutes late. A list that begins
+        // in March applies from April.
         let text = contract()
             + &since("2026-02-01T00:00:00Z", "threshold = 1000000\ndiscount = \"0.1\"")
             + &since("2026-03-20T00:00:00Z", "threshold = 0\ndiscount = 0");
@@ -309,7 +310,7 @@ fn month_has_the_tiers_of_its_first_instant(database: Database) {
         }
         story.set_time("2026-05-02T00:05:00Z");
         expected.push(contract_invoice());
-        // On a server that has never read that file.
+        // This server has never read the new file.
         assert_eq!(story.close(&story.world.app).await, expected);
     });
 }
@@ -317,7 +318,8 @@ fn month_has_the_tiers_of_its_first_instant(database: Database) {
 #[on_each_database]
 fn price_missing_from_the_file_stays_in_force(database: Database) {
     run_on(database, async |story| {
-        // From the 10th on it doubles: 5,000,000 before cost 1 + 4 / 2 = 3, and 3,000,000 after it 6 / 2 = 3.
+        // On January 10 the price doubles. The 5,000,000 tokens before it cost 1 + 4 / 2 = 3, and the
+        // 3,000,000 after it 6 / 2 = 3.
         let second = price("2026-01-10T00:00:00Z", "0.000002");
         let both = contract().replace(PRICES, &format!("{PRICES}, {second}"));
         let before = story.restart(&both, "USD").await.unwrap_or_else(|error| panic!("{error}"));
@@ -345,9 +347,11 @@ fn backdated_price_applies_to_later_reports_only(database: Database) {
         let there = story.restart(&contract().replace(PRICES, &two), "USD").await;
         let there = there.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(there.outcomes(&[story.event("f", JANUARY, "m", 1_000_000)]).await, ["accepted"]);
-        // 5,000,000 as before, and half of 2 for the 1,000,000 reported after them.
+        // The first 5,000,000 tokens cost the same as before, and the 1,000,000 reported later cost half of
+        // 2.
         assert_eq!(story.total(&there).await, "4");
-        // Usage is corrected at its own price: 1,000,000 less of the first are half of 1 less.
+        // A correction uses the price of its event: 1,000,000 fewer tokens at the first price cost half of 1
+        // less.
         assert_eq!(there.outcomes(&[story.correction("c", JANUARY, "e", 1_000_000)]).await, ["accepted"]);
         story.set_time("2026-02-02T00:05:00Z");
         let lines = ["4000000 x 0.000001 = 4", "1000000 x 0.000002 = 2", "1 x -2.5 = -2.5"];
@@ -360,7 +364,7 @@ fn upgrade_records_the_prices_of_the_file(database: Database) {
     run_on(database, async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        // As left by an earlier version: usage without a recorded price.
+        // Earlier versions left usage without a recorded price.
         let mut tx = story.world.app.db.write().await.unwrap();
         let is_postgres = story.world.app.db.is_postgres();
         for table in ["price_versions", "discount_versions", "catalogs"] {
@@ -371,8 +375,8 @@ fn upgrade_records_the_prices_of_the_file(database: Database) {
         }
         tx.commit().await.unwrap();
         story.set_time("2026-02-02T00:05:00Z");
-        // A command before the start of the first server closes nothing, rather than closing at a wrong
-        // price.
+        // A command that runs before the new version's server has started must not close a month at a wrong
+        // price. It closes none.
         let now = story.world.clock.now();
         let outcome = closing::close_due(&here.app.billing, now, &Trail::system(), None).await.unwrap();
         let reason = &outcome.failed[0].reason;
@@ -414,7 +418,7 @@ fn closed_month_accepts_no_new_prices(database: Database) {
             let error = story.restart(&text, "USD").await.err().expect("the start is refused");
             assert!(error.ends_with(line), "{error}");
         }
-        // A model without a price was never used.
+        // No usage of the new model exists, so its first price may be in the past.
         let text = contract() + &model("new", PRICES);
         let there = story.restart(&text, "USD").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(there.outcomes(&[story.event("n", "2026-02-02T00:00:00Z", "new", 1)]).await, ["accepted"]);
@@ -434,21 +438,21 @@ fn replica_with_an_older_file_is_not_ready(database: Database) {
                        force again with `tollkeeper catalog reload`.";
         assert_eq!(here.not_ready().await, [("catalog".to_owned(), message.to_owned())]);
         assert_eq!(there.not_ready().await, []);
-        // Another replica may know the price: nothing of the batch is written, and the same batch is accepted
-        // there.
+        // Another replica may have the price in its catalog, so nothing of the batch is written, and the same
+        // batch is accepted there.
         let batch = [story.event("f", JANUARY, "new", 1), story.event("g", JANUARY, "m", 1)];
         assert_eq!(here.outcomes(&batch).await, ["503 not_ready"]);
         assert_eq!(there.outcomes(&batch).await, ["accepted", "accepted"]);
         assert_eq!(here.outcomes(&batch).await, ["duplicate", "duplicate"]);
         assert_eq!(story.total(&here).await, story.total(&there).await);
-        // A restart with the old file doesn't help.
+        // Restarting the server with the old file doesn't help.
         let again = story.restart(&contract(), "USD").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again.not_ready().await.len(), 1);
         let file = story.world.app.config.catalog_file.as_ref().unwrap();
         std::fs::write(file, &newer).unwrap();
         run_jobs(&here).await;
         assert_eq!(here.not_ready().await, []);
-        // A server with the newest file may change it back.
+        // A server that has read the current file may change it back.
         std::fs::write(file, contract()).unwrap();
         run_jobs(&here).await;
         assert_eq!(here.not_ready().await, []);
@@ -457,7 +461,7 @@ fn replica_with_an_older_file_is_not_ready(database: Database) {
     });
 }
 
-/// Runs the jobs of a server that follow a change.
+/// Runs the jobs that take over a change of the catalog.
 async fn run_jobs(server: &Server) {
     server.app.feed.catch_up().await.unwrap();
     tollkeeper::catalog::activation::reload(&server.app.catalogs).await.unwrap();
@@ -468,7 +472,7 @@ fn wallet_of_another_currency_is_left_alone(database: Database) {
     run_on(database, async |story| {
         let here = Server::of(&story.world.app);
         assert_eq!(here.outcomes(&[story.event("e", JANUARY, "m", 5_000_000)]).await, ["accepted"]);
-        // A token for 150 yen instead of 0.000001 dollars.
+        // A token costs 150 yen instead of 0.000001 dollars.
         let yen = contract().replace(PRICES, &format!("{PRICES}, {}", price("2026-01-05T00:00:00Z", "150")));
         let there = story.restart(&yen, "JPY").await.unwrap_or_else(|error| panic!("{error}"));
         let event = story.event("f", JANUARY, "m", 1);
@@ -480,7 +484,7 @@ fn wallet_of_another_currency_is_left_alone(database: Database) {
         assert_eq!(refused, (503, "not_ready".to_owned()));
         let message = "Some organizations have a currency other than JPY (1 in USD): set `billing.currency` back to it.";
         assert_eq!(there.not_ready().await, [("currency".to_owned(), message.to_owned())]);
-        // None of its prices is in the books.
+        // No price of the other catalog is used.
         assert_eq!(story.total(&here).await, "3");
         assert_eq!(here.outcomes(&[event]).await, ["accepted"]);
         assert_eq!(story.total(&here).await, "3.0000005");

@@ -1,4 +1,4 @@
-//! Reading money over HTTP: the summary, invoices, and the page of an invoice.
+//! Reading money over HTTP: the summary, invoices, and the printable page of an invoice.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::store::{invoices, months};
@@ -39,15 +39,16 @@ fn summary_shows_balance_and_month(database: Database) {
             \"next_billing_date\":\"2026-02-01T00:00:00.000Z\",\"end_date\":\"2026-02-01T00:00:00.000Z\"}}";
         assert!(empty.text.contains(expected), "{}", empty.text);
         books.buy_credit("10", "payment 1").await;
-        // 3,000,000 x 0.0000025 = 7.5, less 0.05 of the 5 above the first million: 0.25. And 0.7 nano.
+        // 3,000,000 x 0.0000025 = 7.5, less 5% of the 5 above the first million: 0.25. The embedding adds 0.7
+        // nano.
         books.use_today("chat-a", 3_000_000, 0).await;
         books.use_today("embed-e", 1, 0).await;
         let running = get(books, "/summary").await.text;
         assert!(running.contains("\"total_amount\":7.2500000007,"), "{running}");
-        // The discount is only credited when the month closes.
+        // The discount isn't credited until the month closes.
         assert!(running.contains("\"available\":2.5,"), "{running}");
 
-        // In the day of grace the new month is shown.
+        // On the day of grace the summary already shows the new month.
         books.set_time("2026-02-01T00:00:00Z");
         books.use_today("chat-a", 1_000, 0).await;
         let period = data(books, "/summary").await["current_period"].take();
@@ -57,18 +58,18 @@ fn summary_shows_balance_and_month(database: Database) {
             (&json!("2026-02-01T00:00:00.000Z"), &json!(0.0025), &json!("active"))
         );
 
-        // Late usage is billed in the month that is open for it.
+        // Late usage is billed in the month that is open when it is reported.
         books.set_time("2026-02-02T00:00:00Z");
         books.run_scheduler().await;
         let january = tollkeeper::clock::Day::parse("2026-01-20").unwrap();
         books.use_on_day(january, 0, "chat-a", 1_000, 0).await;
         let summary = data(books, "/summary").await;
-        // Its discount is January's, where the first million is full: 1,000 x 0.0000025 x 95% = 0.002375. And
-        // 0.0025 of February.
+        // The late tokens get January's discount, because January's first million is used up: 1,000 x
+        // 0.0000025 x 95% = 0.002375. February adds 0.0025.
         assert_eq!(summary["current_period"]["total_amount"], 0.004875);
         assert_eq!(summary["subscription"]["status"], "active");
 
-        // A past month is still due.
+        // An invoice of an earlier month is still due.
         books.use_today("chat-a", 0, 1_000_000).await;
         books.set_time("2026-03-02T00:00:00Z");
         books.run_scheduler().await;
@@ -205,13 +206,13 @@ fn invoice_is_printed(database: Database) {
         ] {
             assert!(page.text.contains(words), "{words}\n{}", page.text);
         }
-        // Without the role the page is refused, too, and the error is JSON as elsewhere.
+        // Without credentials the page is refused too. The error is JSON, as elsewhere.
         let refused = books.world.get(&path).header("accept", "text/html").send().await;
         assert_eq!((refused.status, refused.code().as_str()), (401, "missing_credentials"));
     });
 }
 
-/// A step of a query plan, in the database's own words.
+/// A step of a query plan, in the database's own format.
 struct Step(String);
 
 impl FromRow for Step {
@@ -228,7 +229,7 @@ fn invoices_and_months_use_an_index(database: Database) {
         let mut tx = books.world.app.db.write().await.unwrap();
         let organization = books.place.organization.as_str();
         if postgres {
-            // A few rows would be read by a full scan, and of an empty table all indexes are alike.
+            // PostgreSQL reads a few rows by a full scan, and for an empty table all indexes cost the same.
             sql("SET LOCAL enable_seqscan = off").execute(&mut tx).await.unwrap();
             sql("INSERT INTO usage_daily (organization_id, project_id, api_key_id, model, price_version, kind, day,
                      month, requests, prompt_tokens, completion_tokens, amount_pico, posted_nano)
@@ -243,7 +244,7 @@ fn invoices_and_months_use_an_index(database: Database) {
         let list =
             sql(format!("{explain} {}", *invoices::LIST)).bind(organization).bind("open").bind(20).bind(0);
         let used = sql(format!("{explain} {}", months::BILLED)).bind(organization).bind(672);
-        // Without statistics SQLite sorts the organization's rows itself.
+        // Without statistics SQLite sorts the organization's rows instead.
         let month = if postgres {
             "usage_daily_organization_month"
         } else {

@@ -1,4 +1,4 @@
-//! The total usage of keys and projects always equals the sum of their daily rows.
+//! The total usage of keys and projects. It always equals the sum of their daily rows.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -18,7 +18,7 @@ use support::twin::Twin;
 use support::world::{Place, TestUser, World};
 use support::{Database, on_each_database};
 
-/// Two servers, and one key of a project.
+/// Two servers, and a project with a key.
 struct Scene<'w> {
     world: &'w World,
     twins: [Twin; 2],
@@ -35,7 +35,7 @@ impl<'w> Scene<'w> {
         Self { world, twins: Twin::both(world).await, ada, place, key }
     }
 
-    /// Returns requests and tokens of the key and of the project, as this server reports them to the key.
+    /// Returns the requests and tokens of the key and of the project, as this server returns them to the key.
     async fn read(&self, twin: &Twin) -> [(i64, i64); 2] {
         let project = self.place.project_path();
         let key = twin.get(&format!("{project}/api-keys/{}", self.key.0)).bearer(&self.key.1).data().await;
@@ -47,7 +47,7 @@ impl<'w> Scene<'w> {
         ]
     }
 
-    /// Asserts that both servers report these totals of the key and of the project, and that the books are
+    /// Asserts that both servers return these totals of the key and of the project, and that the books are
     /// correct.
     async fn check(&self, key: (i64, i64), project: (i64, i64)) {
         for twin in &self.twins {
@@ -67,7 +67,7 @@ impl<'w> Scene<'w> {
             "kind": "chat", "prompt_tokens": prompt, "completion_tokens": completion})
     }
 
-    /// Reports events at this server, and returns their statuses, with the codes of refused ones.
+    /// Reports events to this server. Returns their statuses, or the codes of refused events.
     async fn report_all(&self, twin: &Twin, events: &[Value]) -> Vec<String> {
         let service = dispatcher(&twin.app.api, Listener::Service);
         let call = Call::new(&service, Method::POST, "/service/v1/usage");
@@ -85,7 +85,8 @@ impl<'w> Scene<'w> {
         assert_eq!(self.report_all(&self.twins[0], &[event]).await, ["accepted"]);
     }
 
-    /// Runs the jobs at this time on the second server.
+    /// Advances the clock to this time and closes the due months on the second server. Returns the number of
+    /// closed months.
     async fn close(&self, now: &str) -> usize {
         let now = Time::parse(now).unwrap();
         self.world.clock.advance_ms(now.unix_ms() - self.world.clock.now().unix_ms());
@@ -95,7 +96,7 @@ impl<'w> Scene<'w> {
         closed.closed.len()
     }
 
-    /// Returns Ada with a new session after hers has ended.
+    /// Returns Ada with a new session, because the old one has expired.
     async fn ada_with_new_session(&self) -> TestUser {
         TestUser { access_token: fresh_token(self.world, &self.ada).await, ..self.ada.clone() }
     }
@@ -113,11 +114,11 @@ fn totals_include_everything_that_counts_and_nothing_twice(database: Database) {
         scene.report(scene.event("a", "2026-02-27", 100, 10)).await;
         scene.report(scene.event("b", "2026-03-09", 200, 20)).await;
         scene.check((2, 330), (2, 330)).await;
-        // Reported again, also together with another event with the same id.
+        // The event is reported again, together with a different event that has an existing id.
         let again = [scene.event("a", "2026-02-27", 100, 10), scene.event("b", "2026-03-09", 201, 20)];
         assert_eq!(scene.report_all(&scene.twins[1], &again).await, ["duplicate", "event_conflict"]);
         scene.check((2, 330), (2, 330)).await;
-        // A call of Ada herself belongs to the project only.
+        // A call that Ada makes herself counts only in the project.
         let mut by_ada = scene.event("ada", "2026-03-09", 5, 6);
         by_ada.as_object_mut().unwrap().remove("api_key_id");
         by_ada["project_id"] = json!(scene.place.project);
@@ -126,7 +127,7 @@ fn totals_include_everything_that_counts_and_nothing_twice(database: Database) {
         scene.report(by_ada).await;
         scene.check((2, 330), (3, 341)).await;
 
-        // March is closed; then comes late usage of it, and a correction.
+        // March is closed. Then late usage of March and a correction are reported.
         assert_eq!(scene.close("2026-04-02T01:00:00Z").await, 1);
         scene.check((2, 330), (3, 341)).await;
         scene.report(scene.event("c", "2026-03-08", 400, 40)).await;
@@ -143,8 +144,8 @@ fn totals_include_everything_that_counts_and_nothing_twice(database: Database) {
         scene.report(scene.event("h", "2026-03-31", 8, 0)).await;
         scene.check((7, 715), (8, 726)).await;
 
-        // Another key's usage belongs to the project too, also after the key is deleted, and when it is
-        // reported after that.
+        // Usage of another key also counts in the project. It still counts after the key is deleted, even if
+        // it is reported after that.
         let ada = scene.ada_with_new_session().await;
         let other = world.old_key(&ada, &scene.place, &json!({"name": "two"})).await;
         let of_other = |id: &str, prompt| {
@@ -166,7 +167,7 @@ fn totals_include_everything_that_counts_and_nothing_twice(database: Database) {
     });
 }
 
-/// Readers never see less than an earlier answer nor more than was sent, while months end.
+/// While months end, readers never get less than an earlier answer or more than was sent.
 #[on_each_database]
 fn totals_are_consistent_while_months_end(database: Database) {
     run_on(database, async |world| {
@@ -177,7 +178,7 @@ fn totals_are_consistent_while_months_end(database: Database) {
             let mut number = 0;
             while !is_over() {
                 number += 1;
-                // Sometimes late, sometimes on the same day.
+                // A third of the events are late.
                 let back = if number % 3 == 0 { 40 } else { 0 };
                 let time = world.clock.now().plus_ms(-back * DAY_MS).to_string();
                 let mut event = scene.event(&format!("{name}{number}"), "2026-01-01", 3, 4);
@@ -221,7 +222,7 @@ fn totals_are_consistent_while_months_end(database: Database) {
 }
 
 /// Both servers add to the same totals at the same time, in opposite orders, and no transaction has to be
-/// repeated. Their daily rows differ, so neither waits for the other before that.
+/// repeated. Their daily rows differ, so the servers meet only in the totals.
 #[on_each_database]
 fn crossing_batches_of_two_servers_do_not_deadlock(database: Database) {
     run_on(database, async |world| {
@@ -255,14 +256,14 @@ fn crossing_batches_of_two_servers_do_not_deadlock(database: Database) {
         for twin in &scene.twins {
             assert_eq!(twin.app.billing.metrics.books.failed.get(), 0, "{}", world.backend);
         }
-        // 1,600 events, a quarter of each key and half of each project.
+        // 1,600 events: a quarter for each key, and half for each project.
         scene.check((400, 1_200), (800, 2_400)).await;
         let theirs = format!("SELECT tokens FROM usage_totals WHERE subject_id = '{}'", elsewhere.project);
         assert_eq!(number(&world, &theirs).await, 2_400);
     });
 }
 
-/// A total has nearly 64 bits for tokens. An event beyond that is refused alone, and changes nothing.
+/// A total of tokens has almost 64 bits. Only the event that exceeds them is refused, and it changes nothing.
 #[on_each_database]
 fn event_that_overflows_a_total_is_refused_alone(database: Database) {
     run_on(database, async |world| {
@@ -286,7 +287,7 @@ fn event_that_overflows_a_total_is_refused_alone(database: Database) {
             let due = ["amount_out_of_range", "accepted", "accepted"];
             assert_eq!(scene.report_all(&scene.twins[0], &events).await, due, "{}", world.backend);
             assert_eq!(scene.read(&scene.twins[0]).await[1].1, tokens(9_223_372_036_854_775_000));
-            // The last one that has room is close to 64 bits.
+            // The last event that fits makes the total almost 64 bits large.
             assert_eq!(scene.report_all(&scene.twins[0], &[event("c", 804)]).await, ["accepted"]);
             assert_eq!(scene.report_all(&scene.twins[0], &[event("d", 10)]).await, ["amount_out_of_range"]);
             assert_eq!(scene.read(&scene.twins[0]).await[0].1, tokens(9_223_372_036_854_775_804));

@@ -1,4 +1,4 @@
-//! Events of money for webhooks, with amounts by hand.
+//! Webhook events about money, with amounts calculated by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::bookkeeping::{credits, invoice_changes};
@@ -12,14 +12,14 @@ use support::{Database, on_each_database};
 
 const ALL: &[&str] = &["invoice.created", "invoice.paid", "invoice.voided", "credit.added", "credit.expired"];
 
-/// Creates a webhook that takes events of these types.
+/// Creates a webhook that receives events of these types.
 pub async fn subscribe(world: &World, owner: &TestUser, place: &Place, events: &[&str]) {
     let path = format!("{}/webhooks", place.organization_path());
     let body = json!({"url": "https://example.com", "events": events});
     world.post(&path, &body).bearer(&owner.access_token).data().await;
 }
 
-/// Takes the queued events, in the order of their types and thresholds.
+/// Takes the queued events, ordered by type and threshold.
 pub async fn take_events(world: &World) -> Vec<Value> {
     let mut tx = world.app.db.write().await.unwrap();
     let rows: Vec<(Vec<u8>,)> = sql("SELECT body FROM webhook_events").all(&mut tx).await.unwrap();
@@ -37,7 +37,7 @@ fn money_causes_events_with_its_exact_amounts(database: Database) {
         let organization = books.place.organization.clone();
         subscribe(books.world, &books.ada, &books.place, ALL).await;
 
-        // A credit of 3, of which January's usage is paid; the rest expires in February.
+        // A credit of 3 pays for January's usage. The rest expires in February.
         let new = credits::NewCredit {
             expires_at: Time::parse("2026-02-10T00:00:00Z"),
             ..books.new_credit("3", "payment 1")
@@ -78,7 +78,7 @@ fn money_causes_events_with_its_exact_amounts(database: Database) {
                 "credit_id": added.credit.id, "currency": "USD", "amount": 1.9999975}})]
         );
 
-        // Without money the invoice of February is open until it is paid.
+        // The credit is used up, so the invoice of February is open until it is paid.
         books.use_today("chat-a", 800_000, 0).await;
         books.set_time("2026-03-02T09:00:00Z");
         books.run_scheduler().await;

@@ -1,4 +1,4 @@
-//! Events for webhooks about balances and credits that expire soon, with amounts by hand.
+//! Webhook events about balances and about credits that expire soon, with amounts calculated by hand.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ async fn set_credit_limit(books: &Books<'_>, limit: &str) {
     wallets::set_credit_limit(billing, id, Nano::parse(limit).unwrap(), &Trail::operator()).await.unwrap();
 }
 
-/// Takes the queued events: their types, balances, credit limits and thresholds.
+/// Takes the queued events. Returns their types, balances, credit limits and thresholds.
 async fn take(books: &Books<'_>) -> Vec<(String, Value, Value, Value)> {
     let events = take_events(books.world).await.into_iter().map(|event| {
         let data = &event["data"];
@@ -48,7 +48,7 @@ fn balance_tells_webhooks_of_its_standing_once(database: Database) {
         let event = |of: &str, balance: f64, limit: i64, below: Value| {
             vec![(format!("balance.{of}"), json!(balance), json!(limit), below)]
         };
-        // 0 is below 10; the credit limit of 1 is left.
+        // 0 is below the threshold of 10, but the credit limit of 1 isn't used up.
         set_alert(books, json!(10)).await;
         let low = take(books).await;
         assert_eq!(low, [("balance.low".to_owned(), json!(0), json!(1), json!(10))]);
@@ -60,7 +60,7 @@ fn balance_tells_webhooks_of_its_standing_once(database: Database) {
         assert_eq!(take(books).await, event("low", 9.9975, 1, json!(10)));
         books.use_today("chat-a", 1_000, 0).await;
         assert_eq!(take(books).await, [], "it is told once");
-        // 4,400,000 x 0.0000025 = 11, and 9.995 - 11 = -1.005: 0.005 past the credit limit.
+        // 4,400,000 x 0.0000025 = 11, and 9.995 - 11 = -1.005, which exceeds the credit limit by 0.005.
         books.use_today("chat-a", 4_400_000, 0).await;
         assert_eq!(take(books).await, event("depleted", -1.005, 1, json!(10)));
         set_credit_limit(books, "2").await;
@@ -69,11 +69,11 @@ fn balance_tells_webhooks_of_its_standing_once(database: Database) {
         assert_eq!(take(books).await, event("recovered", -1.005, 2, Value::Null));
         set_credit_limit(books, "1").await;
         assert_eq!(take(books).await, event("depleted", -1.005, 1, Value::Null));
-        // Both at once: -1.005 is below -1, too.
+        // The balance of -1.005 isn't depleted with a credit limit of 5.
         set_credit_limit(books, "5").await;
         assert_eq!(take(books).await, event("recovered", -1.005, 5, Value::Null));
         set_alert(books, json!(-3)).await;
-        // 1,598,000 x 0.0000025 = 3.995: the balance is -5.
+        // 1,598,000 x 0.0000025 = 3.995. The balance is -5, which is both low and depleted.
         books.use_today("chat-a", 1_598_000, 0).await;
         let both = [event("depleted", -5.0, 5, json!(-3)), event("low", -5.0, 5, json!(-3))];
         let both: Vec<_> =
@@ -96,7 +96,8 @@ fn credit_that_expires_within_a_week_is_announced_once(database: Database) {
             let new = credits::NewCredit { expires_at, ..books.new_credit(amount, reference) };
             added.push(books.add(&new).await.unwrap().credit.id);
         }
-        // 400,001 x 0.0000025 = 1.0000025: the first is used up, and 2.9999975 are left of the second.
+        // 400,001 x 0.0000025 = 1.0000025: the first credit is used up, and 2.9999975 of the second one are
+        // left.
         books.use_today("chat-a", 400_001, 0).await;
         books.set_time("2026-02-02T23:59:00Z");
         assert_eq!(expiring::announce_due(&books.world.app.billing).await.unwrap(), 0);
@@ -115,7 +116,7 @@ fn credit_that_expires_within_a_week_is_announced_once(database: Database) {
         let lease = books.world.app.leases.lease(Job::Billing);
         bookkeeping::run_due(billing, &lease).await.unwrap();
         assert_eq!(take_events(books.world).await, Vec::<Value>::new(), "it is announced once");
-        // The second has expired by the time at which the third is announced.
+        // When the third credit is announced, the second one has expired.
         books.set_time("2026-02-10T09:00:00Z");
         bookkeeping::run_due(&books.world.app.billing, &lease).await.unwrap();
         let later = take_events(books.world).await;

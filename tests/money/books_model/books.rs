@@ -1,4 +1,4 @@
-//! The model's books: plain lists, and sums that are recalculated for each question.
+//! The model's books: plain lists, and sums that are recalculated whenever they are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::contract::{self, AmountDue, Tiers};
 use super::lots::{CORRECTION, DISCOUNT, Lot, VOID};
 use super::prices::{Parts, Price, Whole};
 
-/// Pico in a nano.
+/// The number of pico in a nano.
 pub const NANO: i128 = 1_000;
 
 /// An accepted event.
@@ -16,9 +16,9 @@ pub struct Event {
     pub model: usize,
     pub day: i64,
     pub month_of_use: i64,
-    /// The month in which it is billed; for a correction, the one of the corrected event.
+    /// The month in which the event is billed. For a correction, the month of the corrected event.
     pub billed: i64,
-    /// The month of the daily row that counts it.
+    /// The month of the daily row that counts the event.
     pub booked: i64,
     pub price: Price,
     pub prompt: i128,
@@ -27,12 +27,12 @@ pub struct Event {
     pub completion: i128,
     pub parts: Parts,
     pub corrects: Option<String>,
-    /// The report itself, to distinguish a repetition from a conflict.
+    /// The reported event, to distinguish a repetition from a conflict.
     pub report: String,
 }
 
 impl Event {
-    /// Returns the wholes that it counts, each with its number and price.
+    /// Returns the quantities that the event counts, with their kinds and prices.
     pub fn uses(&self) -> Vec<(Whole, i128, i128)> {
         self.price.uses([self.prompt, self.cached, self.completion], &self.parts)
     }
@@ -41,7 +41,7 @@ impl Event {
         self.uses().iter().map(|(_, count, price)| count * price).sum()
     }
 
-    /// Returns the version of its price.
+    /// Returns the version of the event's price.
     pub fn version(&self) -> (i64, usize) {
         (self.price.from_ms, self.price.place())
     }
@@ -67,12 +67,12 @@ pub struct Note {
 pub struct Bill {
     pub month: i64,
     pub nano: i128,
-    /// The amount owed before, which is due as well.
+    /// The debt of earlier times that is due with this invoice.
     pub carried: i128,
     /// List price less discounts.
     pub exact: i128,
-    /// The nanos by which late usage made earlier months cheaper than they were billed: they pay for the usage of
-    /// this month before any credit does.
+    /// The nanos by which late usage made earlier months cheaper than they were billed. They pay for the
+    /// usage of this month before any credit does.
     pub paid_by_discounts: i128,
     pub due: i128,
     pub is_void: bool,
@@ -88,9 +88,9 @@ impl Bill {
         }
     }
 
-    /// Returns the amount by which rounding alone makes the credit notes larger than the invoice, in pico: the
-    /// parts of nanos that the invoice didn't charge, and those that the notes give back beyond the exact
-    /// amounts.
+    /// Returns the amount by which rounding alone makes the credit notes larger than the invoice, in pico. It
+    /// consists of the fractions of nanos that the invoice didn't charge, and of those that the notes refund
+    /// beyond the exact amounts.
     pub fn rounding_pico(&self) -> i128 {
         let of_notes = self.notes.iter().map(|note| note.nano * 1_000 - note.exact).sum::<i128>();
         of_notes + self.exact - self.nano * 1_000
@@ -101,7 +101,7 @@ impl Bill {
     }
 }
 
-/// All of one organization's money.
+/// The money of one organization.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     pub events: BTreeMap<String, Event>,
@@ -111,16 +111,16 @@ pub struct Books {
     pub open_month: i64,
     pub bills: Vec<Bill>,
     pub limit: i128,
-    /// Amounts that corrections of closed months took off daily rows while a month was open: they don't
-    /// belong to that month.
+    /// The amounts that corrections of closed months took off daily rows, by the month that was open at the
+    /// time. They don't belong to that month.
     pub noted_in: BTreeMap<i64, i128>,
-    /// Amounts that corrections of void invoices would have changed; they were refunded before.
+    /// The amounts of corrections of void invoices, which were already refunded.
     pub of_void: AmountDue,
-    /// A violated rule.
+    /// The message about a violated rule, if any.
     pub wrong: Option<String>,
 }
 
-/// A daily row.
+/// The key of a daily row: day, key, model, version of the price, and month.
 type Row = (i64, usize, usize, (i64, usize), i64);
 
 impl Event {
@@ -142,7 +142,7 @@ impl Books {
         self.posted - self.reserved() - nano >= -self.limit
     }
 
-    /// Returns the daily rows in pico.
+    /// Returns the daily rows, with their amounts in pico.
     pub fn rows(&self) -> BTreeMap<Row, i128> {
         let mut rows: BTreeMap<Row, i128> = BTreeMap::new();
         for event in self.events.values() {
@@ -155,7 +155,8 @@ impl Books {
         self.events.values().filter(|event| event.row() == row).map(Event::pico).sum()
     }
 
-    /// Returns the nanos that usage billed in a month costs at list price: the whole nanos of each daily row.
+    /// Returns the list price of the usage that is billed in a month, in nano. Each daily row is rounded
+    /// down.
     pub fn charged(&self, month: i64) -> i128 {
         let rows = self.rows();
         let nanos: i128 =
@@ -173,23 +174,23 @@ impl Books {
         self.events.values().map(|event| event.booked).max().unwrap_or_default().max(self.open_month)
     }
 
-    /// Returns the amount due of invoices.
+    /// Returns the total due of all invoices.
     pub fn due(&self) -> i128 {
         self.bills.iter().map(|bill| bill.due).sum()
     }
 
-    /// Returns the contract's sum of all usage billed in these months.
+    /// Returns the amount due for all usage that is billed in these months, according to the contract.
     pub fn owed_of(&self, tiers: &Tiers, months: impl Fn(i64) -> bool) -> AmountDue {
         contract::owed(self.events.values().filter(|event| months(event.billed)), tiers)
     }
 
-    /// Returns a month's invoice, final or so far: the rise of the contract's sum.
+    /// Returns the invoice of a month, or the invoice so far. It is the increase of the contract's total.
     pub fn bill_of(&self, tiers: &Tiers, month: i64) -> AmountDue {
         self.owed_of(tiers, |billed| billed <= month).minus(self.owed_of(tiers, |billed| billed < month))
     }
 
-    /// Records the events of one request, none of which corrects a billed month; `captured` are their
-    /// reservations.
+    /// Records the events of one request, none of which corrects a billed month. They capture the
+    /// reservations in `captured`.
     pub fn record_events(&mut self, events: Vec<(String, Event)>, captured: &[String], now_ms: i64) {
         self.end_credits(now_ms);
         let held = captured.iter().filter_map(|id| self.reservations.remove(id)).map(|held| held.nano).sum();
@@ -209,14 +210,14 @@ impl Books {
         self.end_credits(now_ms);
     }
 
-    /// Reduces the charge of an open month: its debt goes first.
+    /// Reduces the charge of an open month. The reduction first lowers the month's debt.
     fn refund_unbilled(&mut self, month: i64, earlier: &[i64], (nano, debt): (i128, i128), now_ms: i64) {
         self.posted += nano;
         let rank = if earlier.is_empty() { CORRECTION } else { DISCOUNT };
         self.refund(month, earlier, (nano - debt).max(0), rank, now_ms);
     }
 
-    /// Records the correction of a billed month: a credit note, unless all of that month was refunded.
+    /// Records the correction of a billed month. It becomes a credit note, unless the invoice is void.
     pub fn record_correction(&mut self, id: String, event: Event, tiers: &Tiers, now_ms: i64) {
         self.end_credits(now_ms);
         let (open, month, row) = (self.open_month, event.billed, event.row());
@@ -244,7 +245,7 @@ impl Books {
         self.end_credits(now_ms);
     }
 
-    /// Voids an invoice: refunds the rest that its credit notes left.
+    /// Voids an invoice. Refunds its amount less its credit notes.
     pub fn void(&mut self, at: usize, now_ms: i64) {
         self.end_credits(now_ms);
         let bill = &mut self.bills[at];
@@ -267,7 +268,7 @@ impl Books {
         let month = self.open_month;
         let bill = self.bill_of(tiers, month);
         let charged = self.charged(month);
-        // A part of a nano from rounding refunds nothing.
+        // A fraction of a nano from rounding isn't refunded.
         let mut credited = up_to_nano(bill.discount);
         if bill.net() >= 0 {
             credited = credited.min(charged.max(0));
@@ -301,8 +302,8 @@ impl Books {
         }
     }
 
-    /// Returns the nanos that a month's invoice gives for earlier months of use: late usage can bring more of
-    /// their usage under a discount than it costs itself.
+    /// Returns the nanos that a month's invoice refunds for earlier months of use. Late usage can bring more
+    /// of an earlier month's usage under a discount than it costs itself.
     fn given_for_earlier_months(&self, tiers: &Tiers, month: i64) -> i128 {
         let late = self.events.values().filter(|event| event.billed == month && event.month_of_use < month);
         let months: BTreeSet<i64> = late.map(|event| event.month_of_use).collect();
@@ -314,7 +315,8 @@ impl Books {
         rises.map(|rise| up_to_nano((-rise).max(0))).sum()
     }
 
-    /// Returns whether a month has lines: tokens, and pieces that have a price, by month of use, model and price.
+    /// Returns `true` if a month has lines, which are tokens and priced pieces by month of use, model and
+    /// price.
     fn has_lines(&self, month: i64) -> bool {
         let mut lines: BTreeMap<_, i128> = BTreeMap::new();
         for event in self.events.values().filter(|event| event.billed == month) {
@@ -329,7 +331,7 @@ impl Books {
     }
 }
 
-/// Rounds to a nano in the customer's favor.
+/// Rounds an amount in pico to nanos, in the customer's favor.
 fn up_to_nano(pico: i128) -> i128 {
     -(-pico).div_euclid(NANO)
 }

@@ -1,5 +1,5 @@
-//! The amount due by the words of the contract: for each month of use its list price less its discount, in
-//! any order of usage, corrections, ends of months, voids and payments.
+//! The amount due according to the contract: for each month of use the list price less the discount. The
+//! order of usage, corrections, ends of months, voids and payments doesn't matter.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -7,13 +7,13 @@ use std::ops::AddAssign;
 use super::books::Event;
 use super::prices::Whole;
 
-/// Tiers: tokens above the first number cost this many millionths less.
+/// The tiers of a discount. Tokens above the first number cost this many millionths less.
 pub type Tiers = [(i128, i128)];
 
-/// A discount is counted in millionths of a pico.
+/// The number of parts of a pico in which discounts are counted.
 const PARTS: i128 = 1_000_000;
 
-/// Sums of money in pico.
+/// Sums in pico.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AmountDue {
     pub list: i128,
@@ -21,7 +21,7 @@ pub struct AmountDue {
 }
 
 impl AmountDue {
-    /// Returns list price less discounts.
+    /// Returns the list price less discounts.
     pub fn net(self) -> i128 {
         self.list - self.discount
     }
@@ -38,11 +38,11 @@ impl AddAssign for AmountDue {
     }
 }
 
-/// Tokens in the order of day, instant of the price, and price.
+/// Numbers of tokens, ordered by day, start of the price, and price.
 type Run = BTreeMap<(i64, i64, i128), i128>;
 
-/// Returns the sum over months of use: list price, and the discounts of each month's net tokens, each model
-/// and kind of token separately.
+/// Returns the sum over all months of use: the list price, and the discounts on each month's net tokens,
+/// separately for each model and kind of token.
 pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> AmountDue {
     let mut streams: BTreeMap<(i64, usize, Whole), Run> = BTreeMap::new();
     let mut sum = AmountDue::default();
@@ -65,7 +65,7 @@ pub fn owed<'e>(events: impl Iterator<Item = &'e Event>, tiers: &Tiers) -> Amoun
             }
             first = end;
         }
-        // In the customer's favor.
+        // Discounts are rounded in the customer's favor.
         sum.discount += (parts + PARTS - 1) / PARTS;
     }
     sum

@@ -1,4 +1,4 @@
-//! Stored documents, credits and the wallet, compared with the contract and with each other.
+//! Stored documents, credits and the wallet. They are compared with the contract and with each other.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::history::{History, TIERS};
 /// The sums of a document's lines, in pico.
 #[derive(Clone, Copy, Default)]
 struct Lines {
-    /// Usage and discounts.
+    /// The usage and the discounts.
     exact: i128,
     carried: i128,
     rounding: i128,
@@ -33,7 +33,8 @@ fn lines(items: &[Item]) -> Lines {
 }
 
 impl History<'_> {
-    /// Checks that every line of every document equals the contract's, and that the wallet's sum agrees.
+    /// Checks that the lines of each document equal the contract's amounts, and that the wallet's sum
+    /// matches.
     pub async fn check_documents(&self) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();
@@ -44,9 +45,9 @@ impl History<'_> {
         let (first, last) = (Month::from_unix_months(0), Month::from_unix_months(100_000));
         let notes =
             tollkeeper::billing::store::credit_notes::between(&mut tx, id, first, last).await.unwrap();
-        // In pico: the charges of the documents, and their rounding.
+        // The charges of the documents and their rounding, in pico.
         let (mut charged, mut rounding, mut documents) = (0, 0, 0);
-        // The documents' debits from the wallet, in nano.
+        // The amounts that the documents debit from the wallet, in nano.
         let mut taken = 0;
         for ((invoice, items), bill) in invoices.iter().zip(items).zip(&self.books.bills) {
             let lines = lines(&items);
@@ -77,7 +78,7 @@ impl History<'_> {
             charged += lines.exact;
             rounding += lines.rounding;
             documents += 1;
-            // A void invoice refunded the rest that its credit notes had left.
+            // Voiding an invoice refunds the rest of its amount that credit notes haven't refunded.
             let whole = invoice.amount.units() - noted;
             taken += if invoice.status == Status::Void { 0 } else { whole };
         }
@@ -104,8 +105,8 @@ impl History<'_> {
         let due = i128::from(deposits) - i128::from(ended) - taken - not_billed;
         self.assert_equal("the wallet", &wallet.posted.units(), &due);
 
-        // Debts are on invoices or belong to unbilled months. Extra cost caused by a correction waits for the
-        // next invoice.
+        // All debts are on invoices or belong to unbilled months, except for extra cost that a correction
+        // causes. That cost is on the next invoice.
         let owed = self.books.left() - wallet.posted.units();
         let unpaid: i128 =
             (open..=self.books.last_month()).map(|month| self.books.unpaid(month).max(0)).sum();
@@ -116,8 +117,8 @@ impl History<'_> {
         }
     }
 
-    /// Checks that each credit equals its rest, its payments and its expired part, and that no unexpected
-    /// credit exists.
+    /// Checks that the remaining amount, the payments and the expired part of each credit add up, and that no
+    /// unexpected credit exists.
     pub async fn check_credits(&self) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let stored: Vec<(String, i64, i64, i64)> = sql("SELECT c.id, c.amount_nano, c.remaining_nano,

@@ -1,5 +1,5 @@
-//! The exported charges, compared with the documents and the model's books: each document's lines sum to its
-//! amount, and each key's to the price of its tokens.
+//! The exported charges. They are compared with the documents and the model's books: the lines of each
+//! document add up to its amount, and the lines of each key to the price of its tokens.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ fn pico(row: &Row, column: &str) -> i128 {
     Pico::parse(&row[column]).unwrap().units()
 }
 
-/// Sums in pico, by document and by whether the line cancels a void invoice.
+/// Sums in pico, by document id and by whether the line cancels a void invoice.
 type Sums = BTreeMap<(String, bool), i128>;
 
 impl History<'_> {
-    /// Checks the charges of every month.
+    /// Checks the exported charges of every month.
     pub async fn check_exports(&self) {
         let now = self.world.clock.now().day().month().unix_months();
         let first = self.organization_id().created_at().day().month().unix_months();
@@ -81,7 +81,7 @@ impl History<'_> {
         }
     }
 
-    /// Checks that each document's lines sum to its amount, and that every void invoice is canceled.
+    /// Checks that the lines of each document add up to its amount, and that every void invoice is canceled.
     async fn check_sums(&self, mut sums: Sums) {
         let mut tx = self.world.app.db.read().await.unwrap();
         let id = self.organization_id();

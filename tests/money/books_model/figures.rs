@@ -42,7 +42,7 @@ impl History<'_> {
         }
     }
 
-    /// Checks the balance and the cost of the month so far.
+    /// Checks the balance, and the cost of the month so far.
     pub async fn check_summary(&self) {
         let text = self.read(&format!("{}/billing/summary", self.place.organization_path())).await;
         let at = |path: &[&str]| number(&text, path);
@@ -81,7 +81,7 @@ impl History<'_> {
         }
     }
 
-    /// Returns all rows of a list of the organization, from one of the servers.
+    /// Returns all rows of a list of the organization, read from one of the servers.
     async fn read_list(&self, server: usize, name: &str) -> Vec<Box<RawValue>> {
         let path = format!("{}/billing/{name}?page_size=100", self.place.organization_path());
         let (mut all, mut page) = (Vec::new(), 1);
@@ -101,7 +101,8 @@ impl History<'_> {
         }
     }
 
-    /// Checks that the movements sum to the balance on each server, and that the file has the same ones.
+    /// Checks on each server that the movements add up to the balance, and that the CSV file has the same
+    /// movements.
     async fn check_movements(&self) {
         for server in [0, 1] {
             let rows = self.read_list(server, "movements").await;
@@ -140,8 +141,8 @@ impl History<'_> {
         self.assert_equal("the list of credits", &said, &due);
     }
 
-    /// Checks the days of the last year, of the organization and of the project, in two parts because a range
-    /// is limited.
+    /// Checks the days of the last year, for the organization and for the project. They are read in two
+    /// parts, because the length of a range is limited.
     async fn check_usage(&self) {
         let today = self.world.clock.now().day();
         let mut days: BTreeMap<Day, Cells> = BTreeMap::new();
@@ -180,7 +181,7 @@ impl History<'_> {
         self.assert_equal("usage by day and key", &said, &due);
     }
 
-    /// Checks the total usage on one of the servers.
+    /// Checks the totals of usage on one of the servers.
     pub async fn check_totals(&self, server: usize) {
         let mut all = (0, 0);
         for (at, (id, _)) in self.keys.iter().enumerate() {
@@ -198,7 +199,7 @@ impl History<'_> {
     }
 }
 
-/// A row of a report.
+/// A row of a usage report.
 #[derive(Default)]
 struct Cells {
     requests: [i128; 2],
@@ -240,7 +241,7 @@ impl Cells {
     }
 }
 
-/// Returns a number as it is written: a float would not be exact.
+/// Returns a number as text, because a float wouldn't be exact.
 pub fn number(text: &str, path: &[&str]) -> String {
     let Some((first, rest)) = path.split_first() else {
         return text.to_owned();

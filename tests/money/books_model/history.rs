@@ -17,7 +17,8 @@ use support::chance::Chance;
 use support::http::{Answer, Call};
 use support::world::{Place, World};
 
-/// Small thresholds, so that small histories reach them; prices with fractions of a nano.
+/// The catalog. Its thresholds are low, so that short histories reach them, and its prices have fractions of
+/// a nano.
 pub const CATALOG: &str = r#"
 volume_discounts = [
   { threshold = 150, discount = "0.05" },
@@ -58,15 +59,15 @@ const SOURCE: &str = "engine";
 pub struct History<'w> {
     pub world: &'w World,
     pub place: Place,
-    /// Id and secret.
+    /// The ids and secrets of the keys.
     pub keys: Vec<(String, String)>,
     pub books: Books,
     pub tally: BTreeMap<&'static str, u64>,
     pub chance: Chance,
-    /// For parts of usage, and components and conditions of prices.
+    /// The source of randomness for parts of usage and for components and conditions of prices.
     pub parts_chance: Chance,
     pub apps: Vec<(App, Dispatcher)>,
-    /// The paths that are read on the two servers.
+    /// The public listeners of the two servers.
     pub public: Vec<Dispatcher>,
     /// The number of steps so far.
     pub steps: usize,
@@ -156,12 +157,13 @@ impl<'w> History<'w> {
         self.apps[self.chance.below(2)].0.clone()
     }
 
-    /// Sends a GET request with a key to one of the two servers: a key lives longer than a session.
+    /// Sends a GET request to one of the two servers, with a key, because a key is valid longer than a
+    /// session.
     pub async fn get(&self, server: usize, path: &str) -> Answer {
         Call::new(&self.public[server], Method::GET, path).bearer(&self.keys[0].1).send().await
     }
 
-    /// Sends a request to one of the two servers.
+    /// Sends a request to the service listener of one of the two servers.
     async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let turn = self.chance.below(2);
         let (app, entrance) = &self.apps[turn];
@@ -195,7 +197,7 @@ impl<'w> History<'w> {
         }
         self.name_returns().await;
         self.check_summary().await;
-        // In turn, so that each server has caches that the other one's closing makes stale.
+        // The servers take turns, so that each has cached totals when the other one closes a month.
         self.steps += 1;
         self.check_totals(self.steps % 2).await;
     }
@@ -221,7 +223,7 @@ impl<'w> History<'w> {
         };
         let both = self.books.live(model) >= CONCURRENT[model];
         let said = answer["code"].as_str().unwrap_or_default();
-        // When both apply, either may be returned.
+        // If both limits are exceeded, the server may return either code.
         if !(code == "insufficient_quota" && both && said == "model_concurrency_limited") {
             self.assert_equal("the decision", &said, &code);
         }
@@ -305,7 +307,7 @@ impl<'w> History<'w> {
         (id, event, report)
     }
 
-    /// Reports one to three events in a request, some of them captures.
+    /// Reports one to three events in a request. Some of them capture a reservation.
     async fn report(&mut self) {
         let (mut events, mut reports, mut captured) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..=self.chance.below(3) {
@@ -337,7 +339,7 @@ impl<'w> History<'w> {
         self.assert_equal("what became of the events", &said.as_slice(), &due);
     }
 
-    /// Repeats an event, or reports another one with the same id.
+    /// Repeats an event, or reports a different event with the same id.
     async fn repeat(&mut self) {
         let known: Vec<&Event> = self.books.events.values().collect();
         if known.is_empty() {
@@ -380,7 +382,7 @@ impl<'w> History<'w> {
         let [uncached, cached, completion] = [left_uncached, left_cached, left_completion]
             .map(|left| -(self.chance.below(left as usize + 1) as i128));
         let too_much = self.chance.below(6) == 0;
-        // Also when cached tokens are left, or other parts.
+        // The correction takes back too much even if enough cached tokens or tokens of other parts are left.
         let prompt = cached + if too_much { -left_uncached - 1 } else { uncached };
         let parts = self.some_back(&left_parts);
         let prompt = prompt + prices::sum_of(&parts, Whole::Prompt);
@@ -466,7 +468,7 @@ impl<'w> History<'w> {
         self.count("extended");
     }
 
-    /// Advances the clock; sometimes the jobs run late.
+    /// Advances the clock. Sometimes the jobs don't run afterwards.
     async fn wait(&mut self) {
         let ms = match self.chance.below(8) {
             0..=2 => 20 * DAY_MS,
@@ -483,7 +485,7 @@ impl<'w> History<'w> {
     }
 }
 
-/// Formats this many smallest units as an exact decimal.
+/// Formats a number of smallest units as an exact decimal.
 pub fn decimal(units: i128, scale: u32) -> String {
     let step = 10_u128.pow(scale);
     let (whole, rest) = (units.unsigned_abs() / step, units.unsigned_abs() % step);

@@ -10,11 +10,11 @@ pub struct Lot {
     pub id: String,
     pub amount: i128,
     pub left: i128,
-    /// The order of use: grants first, then purchases, then payments.
+    /// The order in which credits are used: grants first, then refunds, purchases and payments.
     pub rank: u8,
     pub since_ms: i64,
     pub until_ms: Option<i64>,
-    /// The expired amount.
+    /// The amount that has expired.
     pub ended: i128,
     /// The amount paid for each billing month, less refunds.
     pub uses: BTreeMap<i64, i128>,
@@ -60,8 +60,8 @@ impl Books {
         }
     }
 
-    /// Pays for a month with credits; returns the paid amount. Expired credits pay with the amount reserved for
-    /// the call.
+    /// Pays for a month with credits. Returns the paid amount. Expired credits pay at most `held`, the amount
+    /// reserved for the call.
     pub fn pay(&mut self, month: i64, nano: i128, mut held: i128, now_ms: i64) -> i128 {
         let mut due = nano;
         self.lots.sort_by_key(Lot::in_order);
@@ -79,14 +79,15 @@ impl Books {
         nano - due
     }
 
-    /// Adds a credit; it pays debts first, those of `bill` before others.
+    /// Adds a credit. It pays debts first, beginning with the debt of `bill`.
     pub fn bring_in(&mut self, lot: Lot, bill: Option<usize>, now_ms: i64) {
         self.posted += lot.amount;
         self.lots.push(lot);
         self.settle(bill, now_ms);
     }
 
-    /// Pays debts with credits: those of `first`, of the oldest invoices, of unbilled months.
+    /// Pays debts with credits in this order: the debt of `first`, of the oldest invoices, and of unbilled
+    /// months.
     pub fn settle(&mut self, first: Option<usize>, now_ms: i64) {
         let (owes, due) = (self.owes(), self.due());
         if owes == 0 {
@@ -102,7 +103,7 @@ impl Books {
         }
     }
 
-    /// Returns the debts of the open months, the oldest first: together `not_billed`.
+    /// Returns the debts of the unbilled months, which add up to `not_billed`. The open month is first.
     fn debts(&self, not_billed: i128) -> Vec<(i64, i128)> {
         let mut rest = not_billed.max(0);
         let mut debts = Vec::new();
@@ -115,13 +116,14 @@ impl Books {
         debts
     }
 
-    /// Returns the debt of an open month.
+    /// Returns the debt of an unbilled month.
     pub fn debt_of(&self, month: i64) -> i128 {
         let debts = self.debts(self.owes() - self.due());
         debts.into_iter().find(|(of, _)| *of == month).map_or(0, |(_, debt)| debt)
     }
 
-    /// Refunds the credits that paid for a month, and if that isn't enough, for these `earlier` ones: debts first.
+    /// Refunds an amount to the credits that paid for a month, and then to those that paid for the `earlier`
+    /// months, whose debts are reduced first. The rest becomes a new credit.
     pub fn refund(&mut self, month: i64, earlier: &[i64], nano: i128, rank: u8, now_ms: i64) {
         let mut rest = self.return_paid(month, nano, now_ms);
         for month in earlier {
@@ -133,9 +135,9 @@ impl Books {
             rest = self.return_paid(*month, rest, now_ms);
         }
         if rest > 0 {
-            // No credit paid for usage of a void invoice; and extra cost caused by a correction can be paid
-            // on a later invoice. A note on all of an invoice may give back a nano more for each row that was rounded,
-            // and what discounts of earlier months paid.
+            // No credit paid for usage of a void invoice, and extra cost that a correction caused can be paid
+            // on a later invoice. A note on a complete invoice may refund an extra nano for each row that was
+            // rounded, and the amount that discounts of earlier months paid.
             let is_free = |bill: &Bill| bill.is_void && earlier.contains(&bill.month);
             let is_dearer = |bill: &Bill| bill.month == month && bill.notes.iter().any(|note| note.nano < 0);
             let is_rounding = |bill: &Bill| {
@@ -153,8 +155,8 @@ impl Books {
         self.settle(None, now_ms);
     }
 
-    /// Returns an amount to the credits that paid for a month, the last used first; refunds to expired
-    /// credits expire. Returns the amount that none of them paid.
+    /// Returns an amount to the credits that paid for a month, beginning with the last one used. Refunds to
+    /// expired credits expire. Returns the amount that no credit paid.
     fn return_paid(&mut self, month: i64, nano: i128, now_ms: i64) -> i128 {
         let mut rest = nano;
         self.lots.sort_by_key(Lot::in_order);

@@ -13,7 +13,7 @@ use tollkeeper::trail::Trail;
 use super::history::{History, TIERS};
 use super::lots::{GRANT, Lot, PAYMENT, PURCHASE};
 
-/// The smallest payment.
+/// The smallest payment, in nano.
 const CENT: i128 = 10_000_000;
 
 impl History<'_> {
@@ -50,7 +50,7 @@ impl History<'_> {
         self.note("the jobs have their turn".to_owned());
     }
 
-    /// Reads the ids of credits made from refunds.
+    /// Reads the ids of the credits that refunds have created.
     pub async fn name_returns(&mut self) {
         for at in 0..self.books.lots.len() {
             if !self.books.lots[at].id.is_empty() {
@@ -71,7 +71,7 @@ impl History<'_> {
         }
     }
 
-    /// Adds credit as the command does.
+    /// Adds a credit, as the command does.
     pub async fn credit(&mut self) {
         let nano = i128::from(1 + self.below(3)) * CENT;
         let grant = self.below(2) == 0;
@@ -119,14 +119,14 @@ impl History<'_> {
             .id
     }
 
-    /// Marks an open invoice as paid from outside.
+    /// Marks an open invoice as paid outside the service.
     pub async fn mark_paid(&mut self) {
         let open = self.open_bills();
         if open.is_empty() {
             return;
         }
         let at = open[usize::from(self.below(u8::try_from(open.len()).unwrap()))];
-        // Expired credits end first, without paying an invoice.
+        // Credits that have expired end first, and don't pay an invoice.
         let (month, due) = (self.books.bills[at].month, self.books.bills[at].due);
         let (id, app) = (self.invoice_of(month).await, self.one_app());
         let settled = invoice_changes::mark_paid(&app.billing, id, None, &Trail::operator()).await;
@@ -138,7 +138,7 @@ impl History<'_> {
         self.count("paid from outside");
     }
 
-    /// Voids an invoice, which may be void already.
+    /// Voids an invoice, which may already be void.
     pub async fn void(&mut self) {
         if self.books.bills.is_empty() {
             return;

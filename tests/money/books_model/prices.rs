@@ -1,4 +1,4 @@
-//! Prices of components and under conditions, and the changes of prices.
+//! Prices with components and conditions, and changes of prices.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use tollkeeper::clock::{DAY_MS, MINUTE_MS, Time};
 use super::history::{CATALOG, History, decimal};
 use support::chance::Chance;
 
-/// The whole that a part belongs to.
+/// The total that a part belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Whole {
     Prompt,
@@ -26,19 +26,19 @@ const NAMES: [(&str, Whole); PARTS] = [
     ("request", Whole::Piece),
     ("search", Whole::Piece),
 ];
-/// The place of `request` in [`NAMES`].
+/// The index of `request` in [`NAMES`].
 pub const REQUEST: usize = 4;
 const SEARCH: usize = 5;
 
 /// The number of tokens or units of each part.
 pub type Parts = [i128; PARTS];
 
-/// Returns the sum of the parts of a whole.
+/// Returns the sum of the parts that belong to a total.
 pub fn sum_of(parts: &Parts, whole: Whole) -> i128 {
     parts.iter().zip(NAMES).filter(|(_, (_, of))| *of == whole).map(|(quantity, _)| quantity).sum()
 }
 
-/// Returns parts as events report them.
+/// Returns parts in the format of events.
 pub fn json_of(parts: &Parts) -> Value {
     let named = parts.iter().zip(NAMES).filter(|(quantity, _)| **quantity != 0);
     Value::Object(Map::from_iter(
@@ -46,25 +46,25 @@ pub fn json_of(parts: &Parts) -> Value {
     ))
 }
 
-/// Returns a search more than is left, taken back.
+/// Returns a correction of one more search than is left.
 pub fn one_search_more(left: &Parts) -> Value {
     let mut parts = [0; PARTS];
     parts[SEARCH] = -left[SEARCH] - 1;
     json_of(&parts)
 }
 
-/// The conditions of a price. A price without any applies where no other one does.
+/// The conditions of a price. A price without conditions applies if no other price does.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Conditions {
     tier: Option<&'static str>,
     above: Option<i128>,
-    /// From Monday to Thursday at six, for twenty hours.
+    /// Whether the price applies only from Monday to Thursday at 06:00, for twenty hours each.
     is_daily: bool,
 }
 
 const TEXT_OF_HOURS: &str = "mon-thu 06:00-02:00";
 
-/// Conditions of which each comes before others, in their order.
+/// The conditions, in ascending order of precedence.
 const ALL: [Conditions; 6] = [
     Conditions { tier: None, above: None, is_daily: true },
     Conditions { tier: None, above: Some(150), is_daily: false },
@@ -77,7 +77,7 @@ pub const TIERS_OF_ANSWERS: [&str; 4] = ["default", "flex", "priority", "batch"]
 
 impl Conditions {
     fn hold(&self, at_ms: i64, prompt: i128, tier: &str) -> bool {
-        // The fifth of January 1970 was a Monday.
+        // January 5, 1970 was a Monday.
         let minute = (at_ms - 4 * DAY_MS).div_euclid(MINUTE_MS).rem_euclid(7 * 1_440);
         let is_daily = (0..4).any(|day| (day * 1_440 + 360..day * 1_440 + 1_560).contains(&minute));
         self.tier.is_none_or(|own| own == tier)
@@ -86,32 +86,32 @@ impl Conditions {
     }
 }
 
-/// A price that applies from an instant on, in pico a token or piece.
+/// A price that applies from a time on, in pico per token or piece.
 #[derive(Clone, Copy, Debug)]
 pub struct Price {
     pub from_ms: i64,
     pub conditions: Conditions,
     pub prompt: i128,
-    /// Of a cached prompt token, if it isn't `prompt`.
+    /// The price of a cached prompt token, if it differs from `prompt`.
     pub cached: Option<i128>,
     pub completion: i128,
-    /// Prices of parts that have one.
+    /// The prices of parts that have their own price.
     pub parts: [Option<i128>; PARTS],
 }
 
 impl Price {
-    /// A price without conditions.
+    /// Returns a price without conditions.
     pub fn new(from_ms: i64, [prompt, completion]: [i128; 2], cached: Option<i128>) -> Self {
         let conditions = Conditions::default();
         Self { from_ms, conditions, prompt, cached, completion, parts: [None; PARTS] }
     }
 
-    /// Returns its place among the prices of its instant.
+    /// Returns the price's position among the prices that start at the same time.
     pub fn place(&self) -> usize {
         ALL.iter().position(|conditions| *conditions == self.conditions).map_or(0, |place| place + 1)
     }
 
-    /// Returns the wholes of these quantities, each with its number and price.
+    /// Returns the kind, number and price of each of these quantities.
     pub fn uses(&self, [prompt, cached, completion]: [i128; 3], parts: &Parts) -> Vec<(Whole, i128, i128)> {
         let mut uses = vec![
             (Whole::Prompt, prompt - cached - sum_of(parts, Whole::Prompt), self.prompt),
@@ -129,12 +129,12 @@ impl Price {
         uses
     }
 
-    /// Returns `true` if the piece at this place of [`uses`](Self::uses) has a price.
+    /// Returns `true` if the piece at this index of [`uses`](Self::uses) has a price.
     pub fn has_piece(&self, place: usize) -> bool {
         place.checked_sub(3).is_some_and(|place| self.parts[place].is_some())
     }
 
-    /// Returns the maximum cost of a call of this size, without searches.
+    /// Returns the maximum cost of a call of this size without searches, in pico.
     fn most(&self, prompt: i128, completion: i128) -> i128 {
         let dearest = |whole, base: i128| {
             let parts = self.parts.iter().zip(NAMES).filter(|(_, (_, of))| *of == whole);
@@ -146,7 +146,7 @@ impl Price {
             + self.parts[REQUEST].unwrap_or_default()
     }
 
-    /// Returns the price as a line of the catalog.
+    /// Formats the price as a line of the catalog.
     fn line(&self) -> String {
         let mut line = format!(
             "  {{ effective_at = \"{}\", prompt_tokens = \"{}\", completion_tokens = \"{}\"",
@@ -176,7 +176,8 @@ impl Price {
         line + " },\n"
     }
 
-    /// Returns this price with those of some parts, and others of its instant under some conditions.
+    /// Returns this price with prices for some parts, and other prices that start at the same time under some
+    /// conditions.
     fn with_others(self, chance: &mut Chance) -> Vec<Self> {
         let mut prices = vec![self.with_parts(chance)];
         for conditions in ALL {
@@ -192,7 +193,7 @@ impl Price {
 
     fn with_parts(mut self, chance: &mut Chance) -> Self {
         for (price, (_, whole)) in self.parts.iter_mut().zip(NAMES) {
-            // A piece costs as much as a few hundred tokens.
+            // A piece costs up to a few hundred times as much as a token.
             let most = if whole == Whole::Piece { 900_000_000 } else { 9_000_000 };
             *price = (chance.below(2) == 0).then(|| chance.below(most) as i128);
         }
@@ -200,7 +201,7 @@ impl Price {
     }
 }
 
-/// Returns the prices in force at a time, which are in the order of their instants.
+/// Returns the prices in force at a time. The given prices are ordered by start.
 fn in_force(prices: &[Price], at_ms: i64) -> impl Iterator<Item = &Price> {
     let newest = prices.iter().rev().find(|price| price.from_ms <= at_ms).unwrap().from_ms;
     prices.iter().filter(move |price| price.from_ms == newest)
@@ -214,8 +215,8 @@ pub fn of_call(prices: &[Price], at_ms: i64, prompt: i128, tier: &str) -> Price 
     **holding.last().unwrap()
 }
 
-/// Returns the maximum cost of a call admitted at this time, which may have any tier, and twice the tokens of
-/// the prompt.
+/// Returns the maximum cost of a call that is admitted at this time, in pico. The call may get any tier, and
+/// have twice the prompt tokens.
 pub fn most(prices: &[Price], at_ms: i64, prompt: i128, completion: i128) -> i128 {
     let may_hold =
         |price: &&Price| TIERS_OF_ANSWERS.iter().any(|tier| price.conditions.hold(at_ms, 2 * prompt, tier));
@@ -223,15 +224,15 @@ pub fn most(prices: &[Price], at_ms: i64, prompt: i128, completion: i128) -> i12
 }
 
 impl History<'_> {
-    /// Returns `true` if prices of this history have components and conditions. They and the parts of events
-    /// come from a random source of their own, and a quarter of the histories have none, so histories that
-    /// failed before parts existed stay the same.
+    /// Returns `true` if the prices of this history have components and conditions. These and the parts of
+    /// events have their own source of randomness, and a quarter of the histories have none of them. So
+    /// histories that failed before parts existed are still the same.
     pub fn has_parts(&self) -> bool {
         !self.seed.is_multiple_of(4)
     }
 
-    /// Returns a random number of each part except requests, within the rest of the prompt, of the completion,
-    /// and three pieces.
+    /// Returns random numbers of all parts except requests. They don't exceed the rest of the prompt, the
+    /// rest of the completion, and three pieces.
     pub fn some_parts(&mut self, [prompt, completion]: [i128; 2]) -> Parts {
         let mut parts = [0; PARTS];
         if !self.has_parts() || self.parts_chance.below(3) == 0 {
@@ -248,7 +249,7 @@ impl History<'_> {
         parts
     }
 
-    /// Returns some of the remaining parts, negative.
+    /// Returns random numbers of the remaining parts, as negative numbers.
     pub fn some_back(&mut self, left: &Parts) -> Parts {
         let mut back = [0; PARTS];
         if !self.has_parts() {
@@ -264,7 +265,7 @@ impl History<'_> {
         back
     }
 
-    /// Returns the tier of an answer.
+    /// Returns a random tier of an answer.
     pub fn some_tier(&mut self) -> &'static str {
         match self.has_parts() {
             true => self.parts_chance.one_of(&TIERS_OF_ANSWERS),
@@ -272,13 +273,13 @@ impl History<'_> {
         }
     }
 
-    /// Changes a price, from now on or from soon on.
+    /// Changes a price, now or within two days.
     pub async fn change_price(&mut self) {
         let from = Time::from_unix_ms(self.now_ms() + self.chance.below(3) as i64 * DAY_MS);
         if self.prices[0].last().is_some_and(|price| price.from_ms >= from.unix_ms()) {
             return;
         }
-        // Sometimes almost zero, so that earlier or later usage is much more expensive.
+        // Some prices are almost zero, so that earlier or later usage is much more expensive.
         let most = self.chance.one_of(&[9_000_000, 9_000_000, 90_000]);
         let (prompt, completion) = (self.chance.below(most) as i128, self.chance.below(most) as i128);
         let cached = (self.chance.below(3) > 0).then(|| self.chance.below(prompt as usize + 1) as i128);
@@ -286,7 +287,7 @@ impl History<'_> {
         self.count("price");
     }
 
-    /// Adds a price to the catalog, with others of its instant.
+    /// Adds a price to the catalog, with other prices that start at the same time.
     pub async fn put_in_force(&mut self, price: Price) {
         match self.has_parts() {
             true => self.prices[0].extend(price.with_others(&mut self.parts_chance)),

@@ -1,4 +1,4 @@
-//! Webhook events of payments.
+//! Webhook events about payments.
 
 use serde_json::{Value, json};
 use tollkeeper::db::sql;
@@ -55,7 +55,7 @@ fn webhooks_are_told_of_payments(database: Database) {
         shop.stripe.dispute(&intent_id, 1_700);
         shop.hear().await;
         assert_eq!(take(shop).await, [("payment.disputed".to_owned(), data(&id, "succeeded", 3, 17))]);
-        // 0 is left, so that a charge begins, and the card is stolen.
+        // 0 is left, so a charge begins. The bank declines the card as stolen.
         let cards = shop.stripe.all("payment_method");
         let card = cards.iter().find(|card| !card["customer"].is_null()).unwrap();
         shop.stripe.set_outcome(card["id"].as_str().unwrap(), STOLEN);

@@ -1,6 +1,6 @@
-//! Money that went back after it was used is owed again, and isn't charged again: the documents of all months,
-//! and the exported charges, sum to the usage. Sums by hand; `chat-idr` costs 0.16 a prompt token, `chat-a`
-//! 0.0000025.
+//! Money that is refunded after it was used is owed again, but isn't charged again. The documents of all
+//! months, and the exported charges, add up to the usage. All sums are calculated by hand: `chat-idr` costs
+//! 0.16 per prompt token, `chat-a` 0.0000025.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::bookkeeping::invoice_changes;
@@ -27,7 +27,7 @@ async fn close(shop: &mut Shop<'_>, next_month: &str) {
     shop.books.run_scheduler().await;
 }
 
-/// Returns amount, balance brought forward, amount due and status of each invoice, the oldest first.
+/// Returns the amount, balance brought forward, amount due and status of each invoice, oldest first.
 async fn invoices(shop: &Shop<'_>) -> Vec<String> {
     let answer = shop.world().get(&shop.path("invoices")).bearer(&shop.token().await).data().await;
     let line = |it: &Value| {
@@ -44,7 +44,7 @@ async fn invoices(shop: &Shop<'_>) -> Vec<String> {
     lines
 }
 
-/// Returns the month's charges so far, and whether an invoice is due.
+/// Returns the month's charges so far, and the status that shows whether an invoice is past due.
 async fn summary(shop: &Shop<'_>) -> (Value, Value) {
     let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;
     (summary["current_period"]["total_amount"].clone(), summary["subscription"]["status"].clone())
@@ -74,11 +74,11 @@ fn refund_of_used_money_is_charged_once(database: Database) {
         shop.hear().await;
         use_five(shop).await;
         assert_eq!(shop.balance().await, "-25");
-        // April costs 5: the 20 that went back are no charge of it.
+        // April costs 5. The 20 that were refunded aren't a charge of April.
         assert_eq!(summary(shop).await, (json!(5), json!("active")));
         close(shop, "05").await;
         assert_eq!(summary(shop).await, (json!(0), json!("past_due")));
-        // 20 + 5 = 25 on all documents, and in all files.
+        // The charges on all documents and in all files are 20 + 5 = 25.
         assert_eq!(invoices(shop).await, ["20 + 0 = 0 paid", "5 + 20 = 25 open"]);
         assert_eq!(charges(shop).await, "25");
         shop.check().await;
@@ -94,7 +94,7 @@ fn refund_of_used_money_is_charged_once(database: Database) {
         ] {
             assert!(page.contains(line), "{line}: {page}");
         }
-        // The invoice is paid as a whole.
+        // A payment pays the complete invoice.
         let begun = shop.begin(&json!({"invoice_id": invoice.id})).await;
         assert_eq!(begun["amount"], 25);
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
@@ -156,7 +156,7 @@ fn void_invoice_leaves_the_balance_that_was_brought_forward(database: Database) 
         shop.hear().await;
         use_five(shop).await;
         close(shop, "05").await;
-        // 3 are paid of the 25.
+        // 3 of the 25 are paid.
         shop.buy_elsewhere("3", "a part").await;
         assert_eq!(invoices(shop).await[1], "5 + 20 = 22 open");
         shop.books.void_invoice(2).await;
@@ -168,7 +168,7 @@ fn void_invoice_leaves_the_balance_that_was_brought_forward(database: Database) 
         // 20 + 5 - 5.
         assert_eq!(charges(shop).await, "20");
         shop.check().await;
-        // An invoice that was given up isn't owed, but it was charged.
+        // An invoice that was given up is no longer owed, but its usage was charged.
         let third = shop.books.invoices().await[2].id;
         invoice_changes::give_up(&shop.world().app.billing, third, &Trail::operator()).await.unwrap();
         assert_eq!((shop.balance().await.as_str(), charges(shop).await.as_str()), ("0", "20"));
@@ -185,12 +185,13 @@ fn correction_lowers_what_was_given_up_with_the_balance_brought_forward(database
         shop.hear().await;
         use_five(shop).await;
         close(shop, "05").await;
-        // 3 are paid of the 25, and 22 are given up.
+        // 3 of the 25 are paid, and 22 are given up.
         shop.buy_elsewhere("3", "a part").await;
         shop.books.set_time("2026-05-03T09:00:00Z");
         shop.books.give_up_invoice(2).await;
         shop.books.set_time("2026-05-04T09:00:00Z");
-        // The month costs 1 instead of 5. With the 20 from before that is more than the 3 that were paid, so nothing comes back.
+        // The month costs 1 instead of 5. With the 20 from before, that is more than the 3 that were paid, so
+        // nothing is refunded.
         shop.books.correct_event(2, 25, 0).await;
         assert_eq!(shop.balance().await, "0");
         shop.check().await;
@@ -207,12 +208,12 @@ fn correction_lowers_what_is_due_with_the_balance_brought_forward(database: Data
         shop.hear().await;
         use_five(shop).await;
         close(shop, "05").await;
-        // The second event, 25 x 0.16 = 4, is taken back.
+        // The second event, 25 x 0.16 = 4, is corrected to zero.
         shop.books.correct_event(2, 25, 0).await;
         assert_eq!(invoices(shop).await[1], "5 + 20 = 21 open");
         assert_eq!((shop.balance().await.as_str(), charges(shop).await.as_str()), ("-21", "21"));
         shop.check().await;
-        // All of it is paid, and a part of that goes back into the credit by another correction: 400,000 x 0.0000025 = 1.
+        // The invoice is paid completely. Another correction refunds a part of it: 400,000 x 0.0000025 = 1.
         shop.buy_elsewhere("21", "all").await;
         assert_eq!(invoices(shop).await[1], "5 + 20 = 0 paid");
         shop.books.correct_event(3, 400_000, 0).await;

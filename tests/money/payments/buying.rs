@@ -1,4 +1,4 @@
-//! Credit that is bought.
+//! Buying credit.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn credit_is_bought_on_a_page_of_stripe(database: Database) {
         assert_eq!(paid["paid_at"], "2026-03-10T12:00:00.001Z");
         assert_eq!(shop.balance().await, "25.5");
         assert_eq!(shop.credits().await, ["purchase 25.5 of 25.5"]);
-        // Without `save_card` no card is kept.
+        // Without `save_card` the card isn't saved.
         let summary =
             shop.world().get(&shop.path("summary")).bearer(&shop.books.ada.access_token).data().await;
         assert_eq!(summary["payment_method"], json!(null));
@@ -53,7 +53,7 @@ fn payment_is_credited_without_an_event(database: Database) {
         shop.stripe.drop_events();
         shop.work().await;
         assert_eq!(shop.balance().await, "0");
-        // Open payments are read every five minutes.
+        // The job reads open payments every five minutes.
         shop.pass_ms(5 * 60_000);
         shop.work().await;
         assert_eq!(shop.balance().await, "10");
@@ -92,7 +92,8 @@ fn same_request_has_the_same_payment(database: Database) {
         let second = post(20).data().await;
         assert_eq!(first, second);
         assert_eq!(post(30).refused().await, (409, "idempotency_key_reused".to_owned()));
-        // The answer is forgotten, for instance because the server ended before it was stored: the payment isn't.
+        // The stored answer is gone, for instance because the server ended before it was stored. The payment
+        // still exists.
         let mut tx = shop.world().app.db.write().await.unwrap();
         tollkeeper::db::sql("DELETE FROM idempotency_keys").execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -110,14 +111,14 @@ fn requests_at_once_have_the_same_payment(database: Database) {
             let call = || shop.world().post(&shop.path("payments"), &json!({"amount": 20})).bearer(&token);
             join_all((0..10).map(|_| call().header("idempotency-key", key).send()).collect::<Vec<_>>())
         };
-        // Stripe takes a while, so all of them come before the first answer.
+        // Stripe takes a while, so all requests arrive before the first answer.
         shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::Delay(Duration::from_millis(300)));
         let answers = requests("ten").await;
         let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
         assert_eq!(statuses, [200; 10]);
         assert!(answers.iter().all(|answer| answer.text == answers[0].text));
         assert_eq!((shop.rows().await.len(), shop.stripe.all("checkout.session").len()), (1, 1));
-        // A request without a final answer is sent again, but not paid again.
+        // A request without a final answer is repeated, but isn't paid again.
         shop.stripe.fail_next("POST", "/v1/checkout/sessions", Fault::LostAnswer);
         for answer in requests("lost").await {
             assert!([200, 409, 502].contains(&answer.status), "{}", answer.text);
@@ -135,7 +136,7 @@ fn crash_before_the_page_is_stored_finds_the_same_page(database: Database) {
             call.bearer(&shop.books.ada.access_token).header("idempotency-key", "one")
         };
         let first = call().data().await;
-        // As if the process had ended between Stripe's answer and the commit.
+        // The process ended between Stripe's answer and the commit.
         let mut tx = shop.world().app.db.write().await.unwrap();
         for text in [
             "DELETE FROM idempotency_keys",
@@ -161,7 +162,7 @@ fn page_that_nobody_came_back_for_is_found_by_the_job(database: Database) {
             .await
             .unwrap();
         tx.commit().await.unwrap();
-        // The customer had the page, and pays: the event finds the payment by its metadata.
+        // The customer still has the page and pays. The event finds the payment by its metadata.
         shop.stripe.visit(&session_id, &Card::visa()).unwrap();
         shop.hear().await;
         assert_eq!(shop.balance().await, "20");

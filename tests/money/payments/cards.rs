@@ -29,7 +29,7 @@ fn card_is_saved_replaced_and_removed(database: Database) {
         shop.hear().await;
         assert_eq!(shown(shop).await, json!({"type": "visa", "last4": "4242", "expiry": "08/31"}));
 
-        // Another one takes its place, with a payment this time, and the first is detached.
+        // A payment with another card replaces the saved card, and the first card is detached.
         shop.buy_by("10", true, &Card::numbered("5555555555554444")).await;
         assert_eq!(shown(shop).await, json!({"type": "mastercard", "last4": "4444", "expiry": "08/31"}));
         let attached = || {
@@ -88,7 +88,7 @@ fn saved_card_is_seen_without_its_event(database: Database) {
         let session_id = ask().await.expect("a page that is open");
         shop.stripe.visit(&session_id, &Card::visa()).unwrap();
         shop.stripe.drop_events();
-        // The page has expired, so another one is given out, and the card is there.
+        // The page is used up, so the server creates another one, and finds the saved card.
         let second = ask().await.expect("a page that is open");
         assert_ne!(second, session_id);
         let summary = shop.world().get(&shop.path("summary")).bearer(&shop.token().await).data().await;

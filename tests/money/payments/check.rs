@@ -1,4 +1,4 @@
-//! `tollkeeper payment check` reports what the account at Stripe lacks.
+//! `tollkeeper payment check` reports missing parts of the account at Stripe.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::Clock;
@@ -9,7 +9,7 @@ use support::process::{ProcessResult, Start};
 use support::stripe::FakeStripe;
 use support::world::Folder;
 
-/// An account, and the command that looks at it.
+/// An account, and the command that checks it.
 struct Look {
     stripe: FakeStripe,
     start: Start,
@@ -75,7 +75,7 @@ async fn each_event_that_the_webhook_does_not_get_is_named() {
     let none = "No enabled webhook has a URL that ends with /v1/billing/stripe/events.";
     assert_eq!(look.missing(), [none]);
     assert!(look.run().stdout.contains(&format!("Note: The webhook {id} is disabled.")));
-    // A webhook for another purpose.
+    // The webhook belongs to another service.
     look.stripe.edit(&id, |endpoint| {
         endpoint["status"] = json!("enabled");
         endpoint["url"] = json!("https://shop.example.com/hooks");
@@ -107,7 +107,7 @@ async fn what_the_account_and_the_key_may_not_do_is_named() {
     look.stripe.edit(&id, |endpoint| endpoint["api_version"] = json!("2024-06-20"));
     assert_eq!(look.missing(), [] as [String; 0]);
     assert!(look.run().stdout.contains("are written by version 2024-06-20 of the API"));
-    // Nothing was changed at Stripe.
+    // The command changed nothing at Stripe.
     assert!(look.stripe.exchanges().iter().all(|exchange| exchange.request.method == "GET"));
 }
 
@@ -130,7 +130,7 @@ async fn server_warns_of_events_that_the_webhook_does_not_get() {
     let line = log.lines().find(|line| line.contains("doesn't receive all required events")).unwrap();
     assert!(line.contains("WARN") && line.contains("refund.failed"), "{line}");
     assert!(server.stop().code == Some(0));
-    // The audit reports it, too.
+    // The audit reports it too.
     let ended = look.start.command(&["audit"]);
     let told = "payment_at_processor  refund.failed: expected refund.failed to be sent to the webhook, found it isn't enabled for";
     assert!(ended.code == Some(1) && ended.stdout.contains(told), "{}{}", ended.stdout, ended.log);

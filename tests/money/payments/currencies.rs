@@ -1,4 +1,4 @@
-//! The bounds of payments in other currencies than dollars. Sums by hand.
+//! The bounds of payments in currencies other than dollars. All sums are calculated by hand.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn default_bounds_are_of_the_size_of_the_currency(database: Database) {
         let post = |amount: i64| {
             shop.world().post(&shop.path("payments"), &json!({"amount": amount})).bearer(&token)
         };
-        // 5 and 10,000 dollars are about 500 and 1,000,000 yen.
+        // The default bounds are 5 and 10,000 dollars, which is about 500 and 1,000,000 yen.
         for amount in [499, 1_000_001] {
             let answer = post(amount).send().await;
             let message = &answer.json()["error"]["message"];

@@ -1,4 +1,5 @@
-//! Customers that Stripe no longer has: deleted in its dashboard, or of another mode of the account.
+//! Customers that Stripe no longer has, because they were deleted in its dashboard or belong to the account's
+//! other mode.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -29,14 +30,14 @@ fn another_customer_is_made_for_a_payment(database: Database) {
     with_shop(database, async |shop| {
         shop.buy("20", true).await;
         delete_customer(shop).await;
-        // The card is gone with its customer.
+        // The card is deleted with its customer.
         let begun = shop.begin(&json!({"amount": 30})).await;
         assert_eq!(card(shop).await, json!(null));
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
         shop.hear().await;
         assert_eq!(shop.balance().await, "50");
         assert_eq!(shop.count("SELECT COUNT(*) FROM payment_customers").await, 1);
-        // And again, within the same hour.
+        // The same happens again within an hour.
         delete_customer(shop).await;
         shop.buy("5", true).await;
         assert_eq!(shop.balance().await, "55");
@@ -73,7 +74,7 @@ fn charge_of_a_deleted_customer_pauses_for_want_of_a_card(database: Database) {
         assert_eq!(card(shop).await, json!(null));
         let rows = shop.rows().await;
         assert_eq!(rows[1].failure_code.as_deref(), Some("no_payment_method"));
-        // A card that is saved goes on. 5 are left, so 45 are missing.
+        // After a new card is saved, top-ups continue. 5 + 5 - 5 = 5 are left, so 50 are missing.
         shop.buy_by("5", true, &Card::visa()).await;
         shop.top_up(&json!({"enabled": true, "restore_to": 55})).await;
         shop.books.use_today("chat-a", 2_000_000, 0).await;
@@ -82,7 +83,7 @@ fn charge_of_a_deleted_customer_pauses_for_want_of_a_card(database: Database) {
     });
 }
 
-/// After a change from a sandbox to real money, Stripe has neither the customers of before nor their cards.
+/// After a change from a sandbox to live mode, Stripe has neither the earlier customers nor their cards.
 #[on_each_database]
 fn another_customer_is_made_after_a_change_of_the_mode(database: Database) {
     with_shop(database, async |shop| {

@@ -1,4 +1,5 @@
-//! Disputes of which a bank takes and brings back parts: the wallet loses the share that the bank still has. Sums by hand.
+//! Disputes in which a bank takes and returns parts of a payment. The wallet loses the share that the bank
+//! still has. All sums are calculated by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::bookkeeping::payments::{Cause, Receipt, receive};
@@ -15,7 +16,7 @@ async fn intent(shop: &Shop<'_>, id: &Value) -> String {
     shop.row(id).await.intent_id.unwrap()
 }
 
-/// Sends every event that there ever was again, the newest first.
+/// Sends every event again, newest first.
 async fn repeat(shop: &Shop<'_>) {
     for event in shop.stripe.events().iter().rev() {
         shop.send(event["id"].as_str().unwrap()).await;
@@ -23,7 +24,7 @@ async fn repeat(shop: &Shop<'_>) {
     shop.work().await;
 }
 
-/// Returns the balance, and the disputed and refunded amounts.
+/// Returns the balance, and the disputed and refunded amounts of a payment.
 async fn figures(shop: &Shop<'_>, id: &Value) -> (String, Value, Value) {
     let payment = shop.payment(id).await;
     (shop.balance().await, payment["disputed"].clone(), payment["refunded"].clone())
@@ -44,7 +45,7 @@ fn dispute_of_a_partly_refunded_payment_gives_nothing_back_twice(database: Datab
         shop.hear().await;
         // 60 - 100.
         assert_eq!(figures(shop, &id).await, expected("-40", 100, 40));
-        // The amount refunded before comes back: 40 + 60 are the customer's.
+        // The bank returns the amount that was refunded before: 40 + 60 are the customer's.
         shop.stripe.move_disputed(&dispute_id, 4_000, "usd");
         shop.hear().await;
         assert_eq!(figures(shop, &id).await, expected("0", 60, 40));
@@ -63,7 +64,7 @@ fn tax_of_a_partly_refunded_payment_goes_back_once(database: Database) {
     with_configured_shop(database, &[TAX], async |shop| {
         shop.stripe.set_account(false, 19);
         let id = shop.buy("100", false).await;
-        // 40 and 7.60; then all 119; of these 47.60 come back.
+        // 40 and 7.60 of tax are refunded. Then the dispute takes all 119, of which 47.60 are returned.
         shop.stripe.refund_by_hand(&intent(shop, &id).await, 4_760);
         shop.hear().await;
         let dispute_id = shop.stripe.dispute(&intent(shop, &id).await, 11_900);
@@ -112,7 +113,7 @@ fn dispute_that_is_withdrawn_again_is_taken_again(database: Database) {
             assert_eq!(figures(shop, &id).await, expected("0", 100, 0), "{round}");
             shop.check().await;
         }
-        // Both at once: nothing moves.
+        // Both movements arrive at the same time, so nothing changes.
         shop.stripe.move_disputed(&dispute_id, 10_000, "usd");
         shop.stripe.move_disputed(&dispute_id, -10_000, "usd");
         shop.hear().await;
@@ -125,14 +126,14 @@ fn share_counts_not_the_currency_of_the_account(database: Database) {
     with_shop(database, async |shop| {
         let id = shop.buy("100", false).await;
         let dispute_id = shop.stripe.inquire(&intent(shop, &id).await, 10_000);
-        // 100 USD are 92 EUR, of which 36.80 come back: two fifths.
+        // 100 USD are 92 EUR. 36.80 of them are returned, which is two fifths.
         shop.stripe.move_disputed(&dispute_id, -9_200, "eur");
         shop.hear().await;
         assert_eq!(figures(shop, &id).await, expected("0", 100, 0));
         shop.stripe.move_disputed(&dispute_id, 3_680, "eur");
         shop.hear().await;
         assert_eq!(figures(shop, &id).await, expected("40", 60, 0));
-        // The rest comes back at another rate: 56.30 instead of 55.20.
+        // The rest is returned at another exchange rate: 56.30 instead of 55.20.
         shop.stripe.move_disputed(&dispute_id, 5_630, "eur");
         shop.hear().await;
         repeat(shop).await;
@@ -146,7 +147,7 @@ fn dispute_that_an_older_server_has_booked_is_continued(database: Database) {
         let id = shop.buy("100", false).await;
         let dispute_id = shop.stripe.dispute(&intent(shop, &id).await, 10_000);
         shop.hear().await;
-        // The older server books the returned amount, once: its keys have no numbers.
+        // The older server books the returned amount once, because its keys have no numbers.
         shop.stripe.move_disputed(&dispute_id, 10_000, "usd");
         let (billing, trail) = (&shop.world().app.billing, Trail::system());
         let booking = Booking { billing, trail: &trail, now: shop.world().clock.now() };

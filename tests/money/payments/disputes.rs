@@ -1,4 +1,4 @@
-//! Disputes: while a bank has the money, the wallet doesn't. Sums by hand.
+//! Disputes: the wallet doesn't have the money while a bank has it. All sums are calculated by hand.
 
 use serde_json::json;
 
@@ -42,13 +42,13 @@ fn lost_dispute_takes_from_the_other_credits(database: Database) {
     with_shop(database, async |shop| {
         shop.buy_elsewhere("12", "elsewhere").await;
         let id = shop.buy("25", false).await;
-        // 8,000,000 x 0.0000025 = 20: the older credit first.
+        // 8,000,000 x 0.0000025 = 20. The older credit is used first.
         shop.books.use_today("chat-a", 8_000_000, 0).await;
         assert_eq!(shop.credits().await, ["purchase 0 of 12", "purchase 17 of 25"]);
         shop.buy_elsewhere("4", "third").await;
         let dispute_id = shop.stripe.dispute(&shop.row(&id).await.intent_id.unwrap(), 2_000);
         shop.hear().await;
-        // 17 from its own credit, 3 from the third.
+        // The dispute takes 17 from the payment's own credit, and 3 from the third one.
         assert_eq!(shop.credits().await, ["purchase 0 of 12", "purchase 0 of 25", "purchase 1 of 4"]);
         assert_eq!(shop.balance().await, "1");
         shop.stripe.close_dispute(&dispute_id, false);

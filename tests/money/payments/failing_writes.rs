@@ -1,5 +1,6 @@
-//! The database refuses the writes to one table after the other, at each step of a story. Each step comes to its end once
-//! the writes are accepted: nothing is paid or credited twice, and nothing is lost. Sums by hand.
+//! The database refuses writes to one table after another, at each step of a story. Each step completes once
+//! the writes are accepted: nothing is paid or credited twice, and nothing is lost. All sums are calculated
+//! by hand.
 
 use http::Method;
 use serde_json::json;
@@ -39,17 +40,17 @@ const SAVED_CARDS: &str = "SELECT COUNT(*) FROM payment_customers WHERE method_i
 enum Step {
     /// A payment of 20 begins, which saves the card.
     Begin,
-    /// The customer has paid it.
+    /// The customer pays on the page.
     Paid,
-    /// The automatic top-up is set: to 50 when less than 10 is available.
+    /// The automatic top-up restores the balance to 50 when it is below 10.
     TopUpSet,
-    /// 12 were used: the card is charged 42.
+    /// 12 are used, so the card is charged 42.
     Charged,
-    /// 3 of the first payment were paid back at Stripe.
+    /// 3 of the first payment are refunded at Stripe.
     RefundedAtStripe,
-    /// The charge of 42 is disputed.
+    /// The customer disputes the charge of 42.
     Disputed,
-    /// The dispute was won.
+    /// The dispute is won.
     Won,
     /// An operator refunds the rest of the first payment: 20 - 12 - 3 = 5.
     Refunded,
@@ -93,7 +94,7 @@ fn each_step_survives_a_table_that_refuses_writes(database: Database) {
             assert!(!refused.is_empty(), "{table}: nothing writes to it");
             assert_eq!(shop.rows().await.len(), 2, "{table}");
             assert_eq!((shop.stripe.charges().len(), shop.stripe.all("checkout.session").len()), (2, 1));
-            // 20 + 42 came, 3 and 5 went back.
+            // Payments of 20 + 42, and refunds of 3 and 5.
             assert_eq!(shop.stripe.balance(), 5_400, "{table}");
             assert_eq!(
                 shop.credits().await,
@@ -104,7 +105,7 @@ fn each_step_survives_a_table_that_refuses_writes(database: Database) {
     }
 }
 
-/// Does the part of a step that isn't the service's.
+/// Prepares a step: does everything that happens outside the service.
 async fn prepare(shop: &mut Shop<'_>, step: Step) {
     match step {
         Step::Paid => {
@@ -123,13 +124,14 @@ async fn prepare(shop: &mut Shop<'_>, step: Step) {
     }
 }
 
-/// Returns the payment intent of this amount, in cents.
+/// Returns the id of the payment intent with this amount, in cents.
 async fn intent(shop: &Shop<'_>, amount_minor: i64) -> String {
     let rows = shop.rows().await;
     rows.into_iter().find(|row| row.amount_minor == amount_minor).unwrap().intent_id.unwrap()
 }
 
-/// Tries a step; returns `false` if any part of it has failed. The next attempt repeats everything that failed.
+/// Tries a step. Returns `false` if any part of it has failed. The next attempt repeats everything that
+/// failed.
 async fn attempt(shop: &Shop<'_>, step: Step) -> bool {
     let token = shop.token().await;
     let world = shop.world();
@@ -168,7 +170,7 @@ async fn succeeds(call: Call) -> bool {
     call.send().await.status == 200
 }
 
-/// Returns `true` if everything of a step has come to its end.
+/// Returns `true` if every part of a step is complete.
 async fn is_done(shop: &Shop<'_>, step: Step, balance: &str) -> bool {
     let is_complete = match step {
         Step::Begin => shop.rows().await.iter().any(|row| row.checkout_url.is_some()),

@@ -1,4 +1,5 @@
-//! Requests to Stripe that are lost, or whose answers are: the same request is sent again with the same key.
+//! Requests to Stripe that are lost, or whose answers are lost. The server sends the same request again with
+//! the same key.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -22,7 +23,7 @@ const FAULTS: [Fault; 8] = [
     Fault::Twice,
 ];
 
-/// Returns the different keys of the requests of a kind.
+/// Returns the distinct idempotency keys of the POST requests to a path.
 fn keys(shop: &Shop<'_>, path: &str) -> Vec<String> {
     let exchanges = shop.stripe.exchanges();
     let of = exchanges.iter().filter(|it| it.request.method == "POST" && it.request.path == path);
@@ -45,7 +46,8 @@ fn page_is_the_same_whatever_happens_to_the_request(database: Database) {
             let first = post().send().await;
             assert!([200, 502].contains(&first.status), "{fault:?}");
             if fault == Fault::ErrorAfter {
-                // Stripe repeats this error for a day. No one has the page, and the payment is given up.
+                // Stripe repeats this error for a day. The customer never gets the page, and the payment is
+                // canceled.
                 continue;
             }
             let second = post().data().await;
@@ -69,7 +71,8 @@ fn card_is_charged_once_whatever_happens_to_the_request(database: Database) {
         shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
         let mut charges = 1;
         for fault in FAULTS {
-            // Down to 5: 45 are missing. The first time 15 are used, later 45.
+            // The balance falls to 5, so 45 are missing. 15 are used in the first round, and 45 in the
+            // others.
             let used = if charges == 1 { 6_000_000 } else { 18_000_000 };
             shop.books.use_today("chat-a", used, 0).await;
             shop.stripe.fail_next("POST", "/v1/payment_intents", fault);
@@ -98,7 +101,7 @@ fn attempt_of_which_stripe_has_forgotten_the_key_is_looked_up(database: Database
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         shop.stripe.fail_next("POST", "/v1/payment_intents", Fault::LostAnswer);
         shop.work().await;
-        // An outage of two days.
+        // The outage lasts two days.
         shop.stripe.forget_keys();
         shop.stripe.drop_events();
         shop.pass_ms(2 * DAY_MS);

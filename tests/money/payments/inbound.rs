@@ -1,4 +1,4 @@
-//! Events of Stripe: forged, old, twice, out of order, of unknown payments.
+//! Events from Stripe that are forged, old, repeated, out of order, or about unknown payments.
 
 use serde_json::json;
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
@@ -35,7 +35,7 @@ fn forged_events_are_refused(database: Database) {
         assert_eq!((answer.status, answer.code()), (400, "invalid_json".to_owned()));
         assert_eq!(shop.count("SELECT COUNT(*) FROM stripe_events").await, 0);
         assert_eq!(shop.balance().await, "0");
-        // A signature is valid for exactly five minutes, and one valid signature of two is enough.
+        // A signature is valid for exactly five minutes. One valid signature out of two is enough.
         let both = format!(
             "{},{}",
             sign("whsec_other", now - 300, &body),
@@ -57,13 +57,13 @@ fn events_come_twice_and_out_of_order(database: Database) {
             assert_eq!(shop.send(event).await.status, 200);
         }
         shop.work().await;
-        // And late, after it was credited.
+        // The events arrive once more, after the payment was credited.
         for event in &events {
             shop.send(event).await;
         }
         shop.work().await;
         assert_eq!(shop.balance().await, "10");
-        // The same payment in events with other ids is credited once, too: all of them were different ones.
+        // Events with different ids about the same payment credit it only once.
         assert_eq!(shop.count("SELECT COUNT(*) FROM credits").await, 1);
         assert_eq!(shop.count("SELECT COUNT(*) FROM stripe_events WHERE done_at IS NULL").await, 0);
     });
@@ -75,7 +75,7 @@ fn unknown_payment_is_kept_and_tried_again(database: Database) {
         let begun = shop.begin(&json!({"amount": 10})).await;
         let id = begun["id"].as_str().unwrap().to_owned();
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
-        // The database is an older one, from a backup.
+        // The database was restored from an older backup.
         let mut tx = shop.world().app.db.write().await.unwrap();
         tollkeeper::db::sql("UPDATE payments SET id = 'payment_01h455vb4pex5vsknk084sn02q', session_id = NULL, next_at = NULL")
             .execute(&mut tx)
@@ -89,7 +89,7 @@ fn unknown_payment_is_kept_and_tried_again(database: Database) {
             shop.work().await;
         }
         assert!(shop.count("SELECT COUNT(*) FROM stripe_events WHERE attempts > 3").await > 0);
-        // The audit reports it after a day.
+        // The audit reports the events after a day.
         shop.pass_ms(DAY_MS);
         shop.work().await;
         let report = tollkeeper::billing::audit::check(&shop.world().app.billing, None).await.unwrap();
@@ -98,7 +98,7 @@ fn unknown_payment_is_kept_and_tried_again(database: Database) {
             !drifts.is_empty() && drifts.iter().all(|drift| drift.contains("payment_at_processor")),
             "{drifts:?}"
         );
-        // The payment comes back.
+        // The payment is restored.
         let mut tx = shop.world().app.db.write().await.unwrap();
         tollkeeper::db::sql("UPDATE payments SET id = $1").bind(id.as_str()).execute(&mut tx).await.unwrap();
         tx.commit().await.unwrap();

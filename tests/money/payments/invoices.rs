@@ -1,4 +1,4 @@
-//! Invoices that are paid at Stripe. Sums by hand.
+//! Invoices that are paid at Stripe. All sums are calculated by hand.
 
 use serde_json::json;
 use tollkeeper::ids::InvoiceId;
@@ -10,7 +10,7 @@ use support::{Database, on_each_database};
 #[on_each_database]
 fn invoice_is_paid_to_the_last_digit(database: Database) {
     with_shop(database, async |shop| {
-        // 400,001 x 0.0000025 = 1.0000025; the credit limit pays for it.
+        // 400,001 x 0.0000025 = 1.0000025. The credit limit covers it.
         shop.books.use_today("chat-a", 400_001, 0).await;
         shop.books.set_time("2026-04-02T09:00:00Z");
         shop.books.run_scheduler().await;
@@ -28,7 +28,7 @@ fn invoice_is_paid_to_the_last_digit(database: Database) {
         shop.hear().await;
         let [paid] = shop.books.invoices().await.try_into().unwrap();
         assert_eq!((paid.due.to_string(), paid.status.as_str()), ("0".to_owned(), "paid"));
-        // The rest stays: 1.01 - 1.0000025.
+        // The rest becomes a credit: 1.01 - 1.0000025.
         assert_eq!(shop.balance().await, "0.0099975");
         assert_eq!(shop.credits().await, ["payment 0.0099975 of 1.01"]);
         let token = shop.token().await;
@@ -75,7 +75,7 @@ fn invoice_whose_due_has_changed_has_another_page(database: Database) {
 #[on_each_database]
 fn small_invoice_is_rounded_up_to_what_can_be_charged(database: Database) {
     with_shop(database, async |shop| {
-        // 80,000 x 0.0000025 = 0.2; Stripe charges 0.50 at least.
+        // 80,000 x 0.0000025 = 0.2, but the minimum charge at Stripe is 0.50.
         shop.books.use_today("chat-a", 80_000, 0).await;
         shop.books.set_time("2026-04-02T09:00:00Z");
         shop.books.run_scheduler().await;

@@ -1,5 +1,5 @@
-//! Events of Stripe that never come, because the webhook isn't subscribed to their types: a day later the books
-//! are right, and the operator has got the list of missing types. Sums by hand.
+//! Events that Stripe never sends, because the webhook isn't subscribed to their types. A day later the books
+//! are correct, and the operator has the list of missing types. All sums are calculated by hand.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn a_day_passes(shop: &Shop<'_>) {
     shop.work().await;
 }
 
-/// Begins a payment and pays it by a card; returns the payment's id and its intent.
+/// Begins a payment and pays it with a card. Returns the ids of the payment and of its payment intent.
 async fn pay(shop: &Shop<'_>, amount: i64, card: &Card) -> (Value, String) {
     let begun = shop.begin(&json!({"amount": amount})).await;
     let session_id = shop.session(&begun["id"]).await;
@@ -37,7 +37,7 @@ async fn pay(shop: &Shop<'_>, amount: i64, card: &Card) -> (Value, String) {
     (begun["id"].clone(), intent_id)
 }
 
-/// Opens the page to save a card, and saves one.
+/// Opens the page for saving a card, and saves a card.
 async fn save_card(shop: &Shop<'_>) {
     let call = shop.world().call(Method::PUT, &shop.path("payment-method")).json(&json!({}));
     call.bearer(&shop.token().await).data().await;
@@ -51,7 +51,7 @@ async fn saved_card(shop: &Shop<'_>) -> Value {
     summary["payment_method"]["last4"].clone()
 }
 
-/// Goes through everything that events report. Returns the ids of the payments.
+/// Does everything that events report. Returns the ids of the payments.
 async fn go_through_all(shop: &Shop<'_>) -> Vec<Value> {
     let on_its_way = Card { now: Outcome::Processing, ..Card::visa() };
     let (first, first_intent) = pay(shop, 25, &Card::visa()).await;
@@ -62,25 +62,25 @@ async fn go_through_all(shop: &Shop<'_>) -> Vec<Value> {
     shop.stripe.settle(&third_intent, true);
     shop.stripe.settle(&fourth_intent, false);
     shop.hear().await;
-    // Open payments are looked at every five minutes.
+    // Open payments are checked every five minutes.
     shop.pass_ms(6 * MINUTE_MS);
     shop.work().await;
     // 25 + 20 + 30.
     assert_eq!(shop.balance().await, "75");
     save_card(shop).await;
     shop.hear().await;
-    // 7 of the 25 go back; 3 more come back again.
+    // 7 of the 25 are refunded. The refund of another 3 fails.
     shop.stripe.refund_by_hand(&first_intent, 700);
     let failing = shop.stripe.refund_by_hand(&first_intent, 300);
     shop.hear().await;
     shop.stripe.settle_refund(&failing, false);
-    // 5 of the 30 go back, which takes its time.
+    // 5 of the 30 are refunded later, because the refund is pending.
     shop.stripe.set_refunds(RefundOutcome::Pending);
     let pending = shop.stripe.refund_by_hand(&third_intent, 500);
     shop.hear().await;
     shop.stripe.settle_refund(&pending, true);
     shop.hear().await;
-    // 18 of the 25 are disputed, and come back; the 20 don't.
+    // 18 of the 25 are disputed and returned. The 20 are disputed and lost.
     let won = shop.stripe.dispute(&first_intent, 1_800);
     let lost = shop.stripe.dispute(&second_intent, 2_000);
     shop.hear().await;
@@ -90,7 +90,8 @@ async fn go_through_all(shop: &Shop<'_>) -> Vec<Value> {
     vec![first, second, third, fourth, fifth]
 }
 
-/// The sets of types that the webhook doesn't get: each type alone, all of a kind of object, and all.
+/// Returns sets of types that the webhook doesn't get: each type alone, all types about a kind of object, and
+/// all types.
 fn lost() -> Vec<Vec<&'static str>> {
     let of = |begin: &str| EVENT_TYPES.iter().copied().filter(|kind| kind.starts_with(begin)).collect();
     let mut sets: Vec<Vec<_>> = EVENT_TYPES.iter().map(|kind| vec![*kind]).collect();
@@ -145,7 +146,7 @@ fn books_are_right_a_day_later_whatever_events_are_missing(database: Database) {
             a_day_passes(shop).await;
             assert_eq!(saved_card(shop).await, Value::Null, "{lost:?}");
 
-            // The operator has ticked them.
+            // The operator subscribes the webhook to the missing types.
             shop.stripe.subscribe(&["*"]);
             a_day_passes(shop).await;
             assert_eq!(drifts(shop).await, [] as [String; 0], "{lost:?}");
@@ -192,7 +193,7 @@ fn list_that_the_key_may_not_read_is_told(database: Database) {
         shop.stripe.refund_by_hand(&shop.row(&id).await.intent_id.unwrap(), 700);
         shop.stripe.drop_events();
         a_day_passes(shop).await;
-        // The others are compared nevertheless.
+        // The comparison still covers everything else.
         assert_eq!(shop.balance().await, "18");
         let told = drifts(shop).await;
         let begin = "payment_at_processor Disputes: a secret key that may read Disputes, Stripe refuses";

@@ -1,4 +1,4 @@
-//! Payments that aren't configured, and those of other organizations.
+//! Payments that aren't configured, and payments of other organizations.
 
 use http::Method;
 use serde_json::json;
@@ -25,12 +25,12 @@ async fn nothing_is_paid_without_secrets(world: World) {
     let event =
         world.call(Method::POST, "/v1/billing/stripe/events").json(&json!({"id": "evt_1", "type": "x"}));
     assert_eq!(event.refused().await, off);
-    // Existing data can be read.
+    // Existing data is still readable.
     let list = world.get(&path("payments")).bearer(&ada.access_token).data().await;
     assert_eq!((&list["payments"], &list["total"]), (&json!([]), &json!(0)));
     let top_up = world.get(&path("auto-top-up")).bearer(&ada.access_token).data().await;
     assert_eq!(top_up["enabled"], false);
-    // The job has nothing to do.
+    // The job does nothing.
     tollkeeper::payments::jobs::run_due(&world.app.payments).await.unwrap();
 }
 
@@ -76,7 +76,7 @@ fn no_key_moves_money_from_a_card(database: Database) {
             let answer = call.send().await;
             assert_eq!(answer.status, status, "{}", answer.text);
         }
-        // The key still reads what its role allows.
+        // The key can still read everything that its role allows.
         for path in ["payments", "auto-top-up"] {
             world.get(&shop.path(path)).bearer(&key).data().await;
         }

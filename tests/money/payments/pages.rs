@@ -1,4 +1,4 @@
-//! Pages of Stripe that end when they are no longer needed.
+//! Pages at Stripe that the server ends when they are no longer needed.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,8 @@ use support::shop::{Shop, with_shop};
 use support::stripe::cards::Card;
 use support::{Database, on_each_database};
 
-/// Closes a month with an invoice over 1, and begins its payment at Stripe. Returns both, with the session.
+/// Closes a month with an invoice for 1, and begins its payment at Stripe. Returns the invoice, the payment,
+/// and the id of the session.
 async fn begin(shop: &mut Shop<'_>) -> (Invoice, Value, String) {
     // 400,000 x 0.0000025 = 1.
     shop.books.use_today("chat-a", 400_000, 0).await;
@@ -24,7 +25,7 @@ async fn begin(shop: &mut Shop<'_>) -> (Invoice, Value, String) {
     (invoice, begun, session_id)
 }
 
-/// The page ends as soon as the job runs, without any time in between.
+/// Checks that the page ends the next time that the job runs.
 async fn expect_ended(shop: &Shop<'_>, begun: &Value, session_id: &str) {
     shop.work().await;
     assert_eq!(shop.stripe.object(session_id)["status"], "expired");
@@ -85,7 +86,7 @@ fn page_that_was_paid_first_is_credit(database: Database) {
         invoice_changes::mark_paid(billing, invoice.id, None, &Trail::operator()).await.unwrap();
         shop.work().await;
         shop.hear().await;
-        // Paid twice: the second 1 is the customer's credit.
+        // The invoice is paid twice, so the second payment of 1 becomes credit.
         assert_eq!(shop.payment(&begun["id"]).await["status"], "succeeded");
         assert_eq!(shop.balance().await, "1");
         assert_eq!(shop.count("SELECT COUNT(*) FROM stripe_tasks").await, 0);
@@ -145,7 +146,7 @@ fn payment_of_a_deleted_organization_is_told_until_it_is_refunded(database: Data
         let found =
             "payment_at_processor nothing left of a payment of an organization that is deleted 25 USD";
         assert_eq!(drifts(shop).await, [found]);
-        // The comparison of each day finds it again.
+        // The daily comparison finds it again.
         for _ in 0..2 {
             shop.pass_ms(25 * 3_600_000);
             shop.work().await;

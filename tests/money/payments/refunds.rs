@@ -1,4 +1,4 @@
-//! Refunds: by an operator, and by someone at Stripe. Sums by hand.
+//! Refunds by an operator, and refunds that are made at Stripe. All sums are calculated by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::billing::bookkeeping::OperatorError;
@@ -24,7 +24,7 @@ async fn refund(shop: &Shop<'_>, id: &Value, amount: Option<&str>) -> Result<Ref
 fn operator_refunds_what_is_left_of_a_credit(database: Database) {
     with_shop(database, async |shop| {
         let id = shop.buy("25", false).await;
-        // Another credit isn't touched. 4,000,000 x 0.0000025 = 10.
+        // 4,000,000 x 0.0000025 = 10. The other credit isn't touched.
         shop.buy_elsewhere("100", "elsewhere").await;
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         assert_eq!(shop.credits().await, ["purchase 15 of 25", "purchase 100 of 100"]);
@@ -43,9 +43,9 @@ fn operator_refunds_what_is_left_of_a_credit(database: Database) {
             ("100", &json!(15))
         );
         assert!(refund(shop, &id, None).await.is_err(), "nothing is left");
-        // 25 came, 15 went back.
+        // 25 were paid, and 15 were refunded.
         assert_eq!(shop.stripe.balance(), 1_000);
-        // The events of the refunds made here change nothing.
+        // The events about refunds by the operator change nothing.
         shop.hear().await;
         assert_eq!(shop.balance().await, "100");
         assert_eq!(shop.count("SELECT COUNT(*) FROM payment_refunds").await, 2);
@@ -60,7 +60,7 @@ fn refund_that_stripe_refuses_is_given_back(database: Database) {
         let message = refund(shop, &id, Some("10")).await.unwrap_err();
         assert!(message.contains("the credit is unchanged"), "{message}");
         assert_eq!((shop.balance().await.as_str(), &shop.payment(&id).await["refunded"]), ("25", &json!(0)));
-        // All of it can still be refunded.
+        // The full amount can still be refunded.
         shop.stripe.set_refunds(RefundOutcome::Succeeds);
         assert_eq!(refund(shop, &id, None).await.unwrap().amount_minor, 2_500);
         assert_eq!(shop.balance().await, "0");
@@ -91,7 +91,7 @@ fn refunds_at_stripe_are_booked_once_each(database: Database) {
         let intent_id = shop.row(&id).await.intent_id.unwrap();
         shop.stripe.refund_by_hand(&intent_id, 300);
         shop.stripe.refund_by_hand(&intent_id, 400);
-        // Both events contain the sum: 7, not 3 + 7.
+        // Each event contains the total: 7, not 3 + 7.
         shop.hear().await;
         assert_eq!((shop.balance().await.as_str(), &shop.payment(&id).await["refunded"]), ("18", &json!(7)));
         for event in shop.stripe.events() {
@@ -100,7 +100,7 @@ fn refunds_at_stripe_are_booked_once_each(database: Database) {
         shop.work().await;
         assert_eq!(shop.balance().await, "18");
         assert_eq!(shop.credits().await, ["purchase 18 of 25"]);
-        // In addition, a refund by an operator.
+        // The operator refunds 8 more.
         refund(shop, &id, Some("8")).await.unwrap();
         shop.hear().await;
         assert_eq!((shop.balance().await.as_str(), &shop.payment(&id).await["refunded"]), ("10", &json!(15)));
@@ -122,18 +122,18 @@ fn refund_at_stripe_of_what_was_used_is_a_debt(database: Database) {
             ("-20", vec!["purchase 0 of 25".to_owned()])
         );
         shop.check().await;
-        // The next purchase pays it first.
+        // The next purchase first pays the debt.
         shop.buy_elsewhere("30", "next").await;
         assert_eq!(
             (shop.balance().await.as_str(), shop.credits().await[1].as_str()),
             ("10", "purchase 10 of 30")
         );
         shop.check().await;
-        // The month's invoice has the usage, which was paid.
+        // The month's invoice contains the usage, which was paid.
         shop.books.set_time("2026-04-02T09:00:00Z");
         shop.books.run_scheduler().await;
         let [invoice] = shop.books.invoices().await.try_into().unwrap();
-        // Less the discount: 7,000,000 x 0.0000025 x 0.05 = 0.875.
+        // The invoice is 20 less the discount: 7,000,000 x 0.0000025 x 0.05 = 0.875.
         assert_eq!(
             (invoice.amount.to_string(), invoice.due.to_string()),
             ("19.125".to_owned(), "0".to_owned())
@@ -151,8 +151,8 @@ fn debt_of_a_refund_is_due_with_the_invoice(database: Database) {
         shop.books.set_time("2026-04-02T09:00:00Z");
         shop.books.run_scheduler().await;
         let [invoice] = shop.books.invoices().await.try_into().unwrap();
-        // 20 of usage less the discount of 0.875, which was paid; the 20 that went back although they were used are owed
-        // again, and the discount has paid 0.875 of that.
+        // The usage of 20 less the discount of 0.875 was paid. The 20 that were refunded although they were
+        // used are owed again, and the discount pays 0.875 of them.
         assert_eq!(
             (invoice.amount.to_string(), invoice.brought_forward.to_string(), invoice.due.to_string()),
             ("19.125".to_owned(), "19.125".to_owned(), "19.125".to_owned())

@@ -1,4 +1,4 @@
-//! Refusals of Stripe that have nothing to do with the card. Sums by hand.
+//! Refusals by Stripe that have other causes than the card. All sums are calculated by hand.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use support::shop::{Shop, with_shop};
 use support::stripe::faults::Fault;
 use support::{Database, on_each_database};
 
-/// Returns status, amount and failure of the automatic top-ups.
+/// Returns the status, amount and failure of the automatic top-ups.
 async fn top_ups(shop: &Shop<'_>) -> Vec<String> {
     let rows = shop.rows().await;
     let words = rows.iter().filter(|row| row.kind.as_str() == "auto_top_up").map(|row| {
@@ -35,7 +35,7 @@ fn refusal_of_the_account_is_no_decline_of_the_card(database: Database) {
         assert_eq!(top_ups(shop).await, ["processing 45 processor_unavailable"]);
         let mails = shop.count("SELECT COUNT(*) FROM outbox WHERE template = 'auto_top_up'").await;
         assert_eq!((shop.balance().await, mails), ("5".to_owned(), 0));
-        // The charge is retried after an hour, and any number of times.
+        // The charge is retried every hour, any number of times.
         for _ in 0..4 {
             shop.stripe.fail_next("POST", "/v1/payment_intents", Fault::AccountInvalid);
             shop.pass_ms(3_600_000);

@@ -1,4 +1,4 @@
-//! Automatic top-ups with a tax. Sums by hand.
+//! Automatic top-ups with a tax. All sums are calculated by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, MINUTE_MS};
@@ -10,7 +10,7 @@ use support::stripe::cards::{Card, NO_FUNDS, Outcome};
 use support::stripe::faults::Fault;
 use support::{Database, on_each_database};
 
-/// Runs a test on each database, with a tax of 19 %.
+/// Runs a test on each database, with a tax of 19%.
 fn run_on(database: Database, test: impl AsyncFn(&mut Shop)) {
     with_configured_shop(database, &[("TOLLKEEPER_PAYMENTS__STRIPE_TAX", "true")], async |shop| {
         shop.stripe.set_tax(190_000);
@@ -18,7 +18,8 @@ fn run_on(database: Database, test: impl AsyncFn(&mut Shop)) {
     });
 }
 
-/// An organization with 20, a saved card and an address, whose balance is restored to 50 when it is below 10.
+/// Creates an organization with a balance of 20, a saved card and an address, whose balance is restored to 50
+/// when it is below 10. Returns the id of the card.
 async fn open(shop: &Shop<'_>) -> String {
     shop.buy("20", true).await;
     shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
@@ -26,7 +27,7 @@ async fn open(shop: &Shop<'_>) -> String {
     cards.iter().find(|card| !card["customer"].is_null()).unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// Returns status, amount, tax and failure of the automatic top-ups, the oldest first.
+/// Returns the status, amount, tax and failure of the automatic top-ups, oldest first.
 async fn top_ups(shop: &Shop<'_>) -> Vec<String> {
     let rows = shop.rows().await;
     let words = rows.iter().filter(|row| row.kind.as_str() == "auto_top_up").map(|row| {
@@ -45,7 +46,7 @@ fn calculations(shop: &Shop<'_>) -> usize {
 fn card_is_charged_with_the_tax_that_stripe_records(database: Database) {
     run_on(database, async |shop| {
         open(shop).await;
-        // 20 - 15 = 5, and 45 are missing. 45 x 0.19 = 8.55.
+        // 20 - 15 = 5, so 45 are missing. The tax is 45 x 0.19 = 8.55.
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         shop.work().await;
         assert_eq!(top_ups(shop).await, ["succeeded 45 + 8.55"]);
@@ -62,7 +63,7 @@ fn card_is_charged_with_the_tax_that_stripe_records(database: Database) {
         shop.pass_ms(DAY_MS);
         shop.work().await;
         assert_eq!((shop.balance().await.as_str(), calculations(shop)), ("50", 1));
-        // 20 + 3.80 and 45 + 8.55.
+        // The charges are 20 + 3.80 and 45 + 8.55.
         assert_eq!(shop.stripe.balance(), 7_735);
     });
 }
@@ -74,7 +75,8 @@ fn cap_counts_what_the_card_is_charged(database: Database) {
         shop.top_up(&json!({"monthly_cap": 60})).await;
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         shop.work().await;
-        // 60 - 53.55 = 6.45 are left. 6.45 would come to 7.68; 6.45 x 6.45 / 7.68 = 5.41, and 5.41 + 1.03 = 6.44.
+        // 60 - 53.55 = 6.45 of the cap are left. With tax, 6.45 would be 7.68. 6.45 x 6.45 / 7.68 = 5.41, and
+        // 5.41 + 1.03 = 6.44.
         shop.books.use_today("chat-a", 18_000_000, 0).await;
         shop.work().await;
         assert_eq!(top_ups(shop).await, ["succeeded 45 + 8.55", "succeeded 5.41 + 1.03"]);
@@ -93,7 +95,7 @@ fn cap_that_leaves_too_little_for_amount_and_tax_pauses(database: Database) {
         shop.top_up(&json!({"monthly_cap": 59})).await;
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         shop.work().await;
-        // 5.45 are left, which is more than the least amount of 5, but 5 + 0.95 isn't.
+        // 5.45 of the cap are left. That is more than the minimum amount of 5, but less than 5 + 0.95.
         shop.books.use_today("chat-a", 18_000_000, 0).await;
         shop.work().await;
         assert_eq!(top_ups(shop).await, ["succeeded 45 + 8.55", "canceled 45 + 0 monthly_cap"]);
@@ -117,7 +119,7 @@ fn address_of_a_saved_card_is_enough_for_the_tax(database: Database) {
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         shop.work().await;
         assert_eq!(top_ups(shop).await, ["succeeded 45 + 8.55"]);
-        // An address that the customer already has isn't replaced.
+        // The customer's existing address isn't replaced.
         let customer_id = shop.stripe.all("customer")[0]["id"].as_str().unwrap().to_owned();
         shop.stripe.edit(&customer_id, |customer| customer["address"]["city"] = json!("Hamburg"));
         let session_id = begin_setup(shop).await;
@@ -134,7 +136,7 @@ fn nothing_is_charged_without_an_address(database: Database) {
         let session_id = begin_setup(shop).await;
         shop.stripe.visit(&session_id, &Card::visa()).unwrap();
         shop.hear().await;
-        // As if the card had been saved before the tax was introduced.
+        // The card was saved before the tax was introduced.
         shop.stripe.forget_address(shop.stripe.all("customer")[0]["id"].as_str().unwrap());
         shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
         shop.books.use_today("chat-a", 6_000_000, 0).await;
@@ -148,13 +150,14 @@ fn nothing_is_charged_without_an_address(database: Database) {
         let (details,): (String,) = sql(text).one(&mut tx).await.unwrap();
         drop(tx);
         assert_eq!(serde_json::from_str::<Value>(&details).unwrap()["top_up"]["reason"], "tax_location");
-        // Nothing more is tried until an owner has bought credit, whose page asks for the address, and turns it on.
+        // Nothing more is tried until an owner buys credit on a page, which asks for the address, and turns
+        // the top-up on again.
         shop.pass_ms(DAY_MS);
         shop.work().await;
         shop.buy("10", false).await;
         assert_eq!(shop.stripe.charges().len(), 1);
         shop.top_up(&json!({"enabled": true})).await;
-        // 5 + 10 - 10 = 5.
+        // The balance is 5 + 10 - 10 = 5.
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         shop.work().await;
         assert_eq!(top_ups(shop).await[1], "succeeded 45 + 8.55");
@@ -192,7 +195,7 @@ fn lost_answer_of_a_charge_with_tax_is_charged_once(database: Database) {
         shop.stripe.fail_next("POST", "/v1/payment_intents", Fault::LostAnswer);
         shop.work().await;
         assert_eq!(top_ups(shop).await, ["processing 45 + 8.55"]);
-        // Meanwhile the tax changes: the original request is found.
+        // The tax changes in the meantime, but the server finds the original charge.
         shop.stripe.set_tax(200_000);
         shop.stripe.forget_keys();
         shop.pass_ms(MINUTE_MS);

@@ -1,5 +1,5 @@
-//! Taxes by Stripe: the credit equals the purchase without tax, and refunds are net and tax in proportion. Sums
-//! by hand.
+//! Taxes that Stripe calculates. The credit equals the purchase without tax, and refunds consist of net
+//! amount and tax in proportion. All sums are calculated by hand.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use support::{Database, on_each_database};
 
 const TAX: (&str, &str) = ("TOLLKEEPER_PAYMENTS__STRIPE_TAX", "true");
 
-/// Runs a test on each database, with a tax in millionths.
+/// Runs a test on each database, with a tax rate in millionths.
 fn run_taxed(database: Database, tax_ppm: i64, test: impl AsyncFn(&mut Shop)) {
     with_configured_shop(database, &[TAX], async |shop| {
         shop.stripe.set_tax(tax_ppm);
@@ -24,7 +24,7 @@ fn run_taxed(database: Database, tax_ppm: i64, test: impl AsyncFn(&mut Shop)) {
     });
 }
 
-/// Refunds a part of a payment as an operator does.
+/// Refunds an amount of a payment, as an operator does. `None` refunds the rest.
 async fn refund(shop: &Shop<'_>, id: &Value, amount: Option<&str>) -> Result<Refund, String> {
     let id = shop.row(id).await.id;
     let amount = amount.map(|amount| Nano::parse(amount).unwrap());
@@ -33,7 +33,7 @@ async fn refund(shop: &Shop<'_>, id: &Value, amount: Option<&str>) -> Result<Ref
     made.map_err(|error| error.to_string())
 }
 
-/// Returns the units of a payment that went back: without tax, and the tax.
+/// Returns the refunded and disputed amount of a payment without tax, and its tax, in minor units.
 async fn returned(shop: &Shop<'_>, id: &Value) -> (i64, i64) {
     let row = shop.row(id).await;
     (row.refunded_minor + row.disputed_minor, row.returned_tax_minor)
@@ -88,7 +88,7 @@ fn credit_is_what_was_bought_and_the_tax_is_paid_on_top(database: Database) {
             assert_eq!(shop.balance().await, "25.5");
             assert_eq!(shop.credits().await, ["purchase 25.5 of 25.5"]);
             assert_eq!(shop.stripe.balance(), 3_035);
-            // Repetitions and the comparison of the next day change nothing.
+            // Repeated events and the next daily comparison change nothing.
             for event in shop.stripe.events() {
                 shop.send(event["id"].as_str().unwrap()).await;
             }
@@ -134,7 +134,7 @@ fn session_of_something_else_is_not_credited(database: Database) {
             let good = shop.stripe.object(&session_id)[name].clone();
             shop.stripe.edit(&session_id, |session| session[name] = value);
             let intent_id = shop.stripe.object(&session_id)["payment_intent"].as_str().unwrap().to_owned();
-            // Only the events about the payment intent.
+            // Only the events about the payment intent are delivered.
             for event in shop.stripe.undelivered() {
                 if event["data"]["object"]["id"] == *intent_id {
                     shop.send(event["id"].as_str().unwrap()).await;
@@ -183,7 +183,7 @@ fn three_refunds_at_stripe_take_back_the_whole_net(database: Database) {
         // 20 x 0.08875 = 1.775.
         assert_eq!(shop.payment(&id).await["total"], 21.78);
         let intent_id = shop.row(&id).await.intent_id.unwrap();
-        // 7.26 x 20 / 21.78 = 6.666…, twice that is 13.333…, and the last brings the rest.
+        // 7.26 x 20 / 21.78 = 6.666…, twice that is 13.333…, and the last refund takes the rest.
         for (balance, parts) in [("13.34", (666, 60)), ("6.67", (1_333, 119)), ("0", (2_000, 178))] {
             shop.stripe.refund_by_hand(&intent_id, 726);
             shop.hear().await;
@@ -202,10 +202,10 @@ fn operator_refunds_credit_and_its_tax_goes_back(database: Database) {
     with_configured_shop(database, &[TAX, yen], async |shop| {
         shop.stripe.set_tax(100_000);
         let id = shop.buy("999", false).await;
-        // 99.9, rounded because a yen is the smallest unit.
+        // The tax of 99.9 is rounded, because the yen is the smallest unit.
         let paid = shop.payment(&id).await;
         assert_eq!((&paid["tax"], &paid["total"]), (&json!(100), &json!(1_099)));
-        // 333 x 1099 / 999 = 366.3…, 666 x 1099 / 999 = 732.6…; the rest is 1099 - 733.
+        // 333 x 1099 / 999 = 366.3…, 666 x 1099 / 999 = 732.6…, and the rest is 1099 - 733.
         for (amount, expected) in [(Some("333"), (367, 34)), (Some("333"), (366, 33)), (None, (366, 33))] {
             let made = refund(shop, &id, amount).await.unwrap();
             assert_eq!(
@@ -241,7 +241,7 @@ fn refund_of_one_unit_may_be_tax_alone(database: Database) {
     run_taxed(database, 1_000_000, async |shop| {
         let id = shop.buy("20", false).await;
         let intent_id = shop.row(&id).await.intent_id.unwrap();
-        // Of 40, half is tax: 0.01 x 20 / 40 is less than 0.01.
+        // Half of the 40 is tax. 0.01 x 20 / 40 is less than 0.01, so the net amount is zero.
         let refund_id = shop.stripe.refund_by_hand(&intent_id, 1);
         shop.hear().await;
         assert_eq!((shop.balance().await.as_str(), returned(shop, &id).await), ("20", (0, 1)));
@@ -266,7 +266,7 @@ fn dispute_after_a_refund_takes_the_net_of_the_rest(database: Database) {
         // 4,000,000 x 0.0000025 = 10.
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         let intent_id = shop.row(&id).await.intent_id.unwrap();
-        // 25 + 4.75 = 29.75. 11.90 are 10 + 1.90, and 17.85 are 15 + 2.85.
+        // The total is 25 + 4.75 = 29.75. 11.90 is 10 + 1.90, and 17.85 is 15 + 2.85.
         shop.stripe.refund_by_hand(&intent_id, 1_190);
         shop.hear().await;
         assert_eq!((shop.balance().await.as_str(), returned(shop, &id).await), ("5", (1_000, 190)));
@@ -279,10 +279,10 @@ fn dispute_after_a_refund_takes_the_net_of_the_rest(database: Database) {
         shop.stripe.close_dispute(&dispute_id, true);
         shop.hear().await;
         assert_eq!((shop.balance().await.as_str(), returned(shop, &id).await), ("5", (1_000, 190)));
-        // 5 are left of the credit: 5 + 0.95.
+        // 5 of the credit are left: 5 + 0.95.
         assert_eq!(refund(shop, &id, None).await.unwrap().amount_minor, 595);
         assert_eq!(shop.balance().await, "0");
-        // The amount used, and its tax.
+        // The amount that was used remains, with its tax.
         assert_eq!(shop.stripe.balance(), 1_190);
     });
 }
@@ -348,7 +348,7 @@ fn webhooks_are_told_of_the_tax(database: Database) {
     });
 }
 
-/// Begins to save a card on a page of Stripe, and returns the session.
+/// Begins saving a card on a page at Stripe. Returns the id of the session.
 pub async fn begin_setup(shop: &Shop<'_>) -> String {
     let call = shop.world().call(Method::PUT, &shop.path("payment-method")).bearer(&shop.token().await);
     call.data().await;

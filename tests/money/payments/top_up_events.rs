@@ -1,5 +1,5 @@
-//! Automatic top-ups whose events arrive while attempts are counted: in every order, twice, late and never. The
-//! charge alone determines the time of the next attempt. Times by hand.
+//! Automatic top-ups whose events arrive in every order, twice, late or never while attempts are counted.
+//! Only the charge itself determines the time of the next attempt. All times are calculated by hand.
 
 use futures_util::future::join;
 use serde_json::json;
@@ -10,10 +10,11 @@ use support::stripe::cards::{Card, NO_FUNDS, Outcome};
 use support::stripe::faults::Fault;
 use support::{Database, on_each_database};
 
-/// Most stories last for two days, and each minute is looked at.
+/// Turns off rate limits. Most stories last two days, and check every minute.
 const UNLIMITED: (&str, &str) = ("TOLLKEEPER_LIMITS__ENABLED", "false");
 
-/// An organization with 20 and a saved card, whose balance is restored to 50 when it is below 10. Returns the card.
+/// Creates an organization with a balance of 20 and a saved card, whose balance is restored to 50 when it is
+/// below 10. Returns the id of the card.
 async fn open(shop: &Shop<'_>) -> String {
     shop.buy("20", true).await;
     shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
@@ -21,18 +22,18 @@ async fn open(shop: &Shop<'_>) -> String {
     cards.iter().find(|card| !card["customer"].is_null()).unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// Returns status and failure of the top-up.
+/// Returns the status and failure of the top-up.
 async fn state(shop: &Shop<'_>) -> String {
     let row = shop.rows().await[1].clone();
     format!("{} {}", row.status.as_str(), row.failure_code.unwrap_or_default())
 }
 
-/// Returns the number of charges that were tried for the top-up.
+/// Returns the number of charges that were attempted for the top-up.
 fn attempts(shop: &Shop<'_>) -> usize {
     shop.stripe.all("payment_intent").len() - 1
 }
 
-/// Returns the events that weren't delivered, the oldest first.
+/// Returns the ids of the undelivered events, oldest first.
 fn undelivered(shop: &Shop<'_>) -> Vec<String> {
     let events = shop.stripe.undelivered();
     events.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
@@ -41,12 +42,12 @@ fn undelivered(shop: &Shop<'_>) -> Vec<String> {
 async fn send(shop: &Shop<'_>, ids: &[String]) {
     for id in ids {
         assert_eq!(shop.send(id).await.status, 200);
-        // Each is done before the next one comes.
+        // Each event is processed before the next one arrives.
         shop.work().await;
     }
 }
 
-/// The moment at which the events of an attempt arrive.
+/// The time at which the events of an attempt arrive.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
     Never,
@@ -57,18 +58,18 @@ enum Arrival {
     Twice,
     /// Twelve hours later.
     Late,
-    /// Together with those of the next attempt.
+    /// After the events of the next attempt.
     AfterTheNext,
 }
 
-/// Returns one of the six orders.
+/// Returns the events in one of the six orders.
 fn ordered(ids: &[String], number: usize) -> Vec<String> {
     let [a, b, c] = ids else { panic!("a declined attempt has three events: {ids:?}") };
     let orders = [[a, b, c], [a, c, b], [b, a, c], [b, c, a], [c, a, b], [c, b, a]];
     orders[number].iter().map(|id| (*id).clone()).collect()
 }
 
-/// Makes the next attempt, and lets its events arrive.
+/// Makes the next attempt, and delivers its events.
 async fn attempt(shop: &Shop<'_>, arrival: Arrival, old: &mut Vec<String>) {
     shop.stripe.drop_events();
     match arrival {
@@ -124,7 +125,8 @@ fn declined_charge_is_tried_once_a_day_however_its_events_arrive(database: Datab
                 attempt(shop, arrival, &mut old).await;
                 assert_eq!(attempts(shop), number, "{arrival:?}");
                 assert_eq!(state(shop).await, "processing insufficient_funds", "{arrival:?}");
-                // Nothing is tried for 24 hours: not after 5 minutes, when open payments are looked at, nor later.
+                // Nothing is attempted for 24 hours, not even after 5 minutes, when open payments are
+                // checked.
                 for ms in [MINUTE_MS, 5 * MINUTE_MS + 1_000, 11 * MINUTE_MS, HOUR_MS, 12 * HOUR_MS] {
                     let passed = shop.world().clock.now().unix_ms() - at.unix_ms();
                     shop.pass_ms(ms.max(passed) - passed);
@@ -157,7 +159,7 @@ fn page_of_a_charge_to_be_confirmed_opens_at_once_however_its_events_arrive(data
             shop.work().await;
             let ids = undelivered(shop);
             send(shop, &ordered(&ids, number)).await;
-            // The first try to open the page has failed, and it is tried again after a minute.
+            // The first attempt to open the page has failed. It is repeated after a minute.
             shop.pass_ms(MINUTE_MS);
             shop.work().await;
             let row = shop.rows().await[1].clone();

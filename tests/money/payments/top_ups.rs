@@ -1,4 +1,4 @@
-//! Automatic top-ups. Sums by hand.
+//! Automatic top-ups. All sums are calculated by hand.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -8,7 +8,8 @@ use support::shop::{Shop, with_shop};
 use support::stripe::cards::{Card, NO_FUNDS, Outcome, STOLEN};
 use support::{Database, on_each_database};
 
-/// An organization with 20 and a saved card, whose balance is restored to 50 when it is below 10.
+/// Creates an organization with a balance of 20 and a saved card, whose balance is restored to 50 when it is
+/// below 10. Returns the id of the card.
 async fn open(shop: &Shop<'_>) -> String {
     shop.buy("20", true).await;
     let top_up = shop.top_up(&json!({"enabled": true, "threshold": 10, "restore_to": 50})).await;
@@ -17,7 +18,7 @@ async fn open(shop: &Shop<'_>) -> String {
     cards.iter().find(|card| !card["customer"].is_null()).unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// Returns kind, status, amount and failure of the payments after the first one, the oldest first.
+/// Returns the kind, status, amount and failure of the payments after the first one, oldest first.
 async fn later(shop: &Shop<'_>) -> Vec<String> {
     let rows = shop.rows().await;
     let words = rows.iter().skip(1).map(|row| {
@@ -27,7 +28,7 @@ async fn later(shop: &Shop<'_>) -> Vec<String> {
     words.collect()
 }
 
-/// Returns the templates of the mails that wait, with their facts.
+/// Removes the queued e-mails about top-ups, and returns their notices.
 async fn mails(shop: &Shop<'_>) -> Vec<Value> {
     let mut tx = shop.world().app.db.write().await.unwrap();
     let rows: Vec<(String, String)> = tollkeeper::db::sql(
@@ -47,13 +48,13 @@ async fn mails(shop: &Shop<'_>) -> Vec<Value> {
 fn one_charge_closes_the_whole_gap(database: Database) {
     with_shop(database, async |shop| {
         open(shop).await;
-        // 4,000,000 x 0.0000025 = 10: exactly the threshold, so nothing is charged.
+        // 4,000,000 x 0.0000025 = 10. That is exactly the threshold, so nothing is charged.
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         shop.work().await;
         assert_eq!(later(shop).await, [] as [String; 0]);
-        // A single token more, 9.9999975 left: 40.0000025 are missing, rounded up.
+        // Another token leaves 9.9999975, so 40.0000025 are missing.
         shop.books.use_today("chat-a", 1, 0).await;
-        // Usage before the charge counts, too: 1,000,000 x 0.0000025 = 2.5.
+        // Usage before the charge counts too: 1,000,000 x 0.0000025 = 2.5. The sum is rounded up to cents.
         shop.books.use_today("chat-a", 1_000_000, 0).await;
         shop.work().await;
         assert_eq!(later(shop).await, ["auto_top_up succeeded 42.51"]);
@@ -61,10 +62,10 @@ fn one_charge_closes_the_whole_gap(database: Database) {
         shop.hear().await;
         shop.work().await;
         assert_eq!(shop.stripe.charges().len(), 2);
-        // The top-up is armed again.
+        // The top-up can start again.
         shop.books.use_today("chat-a", 17_000_000, 0).await;
         shop.work().await;
-        // 50.0099975 - 42.5 = 7.5099975: 42.4900025 are missing.
+        // 50.0099975 - 42.5 = 7.5099975, so 42.4900025 are missing.
         assert_eq!(later(shop).await, ["auto_top_up succeeded 42.51", "auto_top_up succeeded 42.5"]);
         assert_eq!(shop.balance().await, "50.0099975");
     });
@@ -102,7 +103,8 @@ fn many_calls_at_once_cause_one_charge(database: Database) {
 fn reserved_money_counts(database: Database) {
     with_shop(database, async |shop| {
         open(shop).await;
-        // 4,000,000 x 0.0000025 = 10, and 8,000 x 0.0000000007 are set aside: below the threshold.
+        // 4,000,000 x 0.0000025 = 10 are used, and 8,000 x 0.0000000007 are reserved, so the balance is below
+        // the threshold.
         shop.books.use_today("chat-a", 4_000_000, 0).await;
         shop.books.authorize_call("embed-e", 8_000).await;
         shop.work().await;
@@ -121,14 +123,15 @@ fn hard_decline_pauses_at_once(database: Database) {
         let top_up = shop.read_top_up().await;
         assert_eq!((&top_up["paused_reason"], &top_up["failures"]), (&json!("declined"), &json!(1)));
         assert_eq!(mails(shop).await, [json!({"reason": "declined", "amount": "45", "currency": "USD"})]);
-        // No further attempt, regardless of usage.
+        // No further attempt is made, regardless of usage.
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         for _ in 0..3 {
             shop.pass_ms(DAY_MS);
             shop.work().await;
         }
         assert_eq!(later(shop).await.len(), 1);
-        // An owner turns it on again, with a card that pays: -10 now, so 60 are missing.
+        // An owner turns the top-up on again, with a card that succeeds. The balance is -10, so 60 are
+        // missing.
         shop.stripe.set_outcome(&card, Outcome::Succeeds);
         shop.top_up(&json!({"enabled": true})).await;
         shop.work().await;
@@ -155,7 +158,7 @@ fn soft_decline_is_tried_once_a_day_three_times_in_all(database: Database) {
             [json!({"reason": "retried", "amount": "45", "currency": "USD"})],
             "at the first"
         );
-        // The claim stays: neither time nor usage makes another charge within the day.
+        // The attempt stays claimed: neither time nor usage causes another charge within the day.
         for _ in 0..5 {
             shop.pass_ms(4 * 3_600_000);
             shop.books.use_today("chat-a", 1_000, 0).await;
@@ -171,7 +174,7 @@ fn soft_decline_is_tried_once_a_day_three_times_in_all(database: Database) {
         assert_eq!(later(shop).await, ["auto_top_up failed 45 insufficient_funds"]);
         assert_eq!(mails(shop).await, [json!({"reason": "declined", "amount": "45", "currency": "USD"})]);
         assert_eq!(shop.read_top_up().await["paused_reason"], "declined");
-        // Each attempt has its own key.
+        // Each attempt has its own idempotency key.
         let keys: std::collections::BTreeSet<_> = shop
             .stripe
             .exchanges()
@@ -218,7 +221,7 @@ fn monthly_cap_is_told_and_ends_with_the_month(database: Database) {
     with_shop(database, async |shop| {
         open(shop).await;
         shop.top_up(&json!({"monthly_cap": 60})).await;
-        // -> 5, 45 are charged; then 50 - 45 = 5 again, and 15 are left of the cap.
+        // The balance is 5, so 45 are charged. Later it is 50 - 45 = 5 again, and 15 of the cap are left.
         shop.books.use_today("chat-a", 6_000_000, 0).await;
         shop.work().await;
         shop.books.use_today("chat-a", 18_000_000, 0).await;
@@ -256,8 +259,8 @@ fn refunds_and_disputes_stop_it(database: Database) {
         shop.hear().await;
         assert_eq!(shop.read_top_up().await["paused_reason"], "disputed");
         shop.work().await;
-        // The money taken back leaves less than the threshold, which begins a top-up, but the pause cancels it:
-        // nothing is charged.
+        // The refund and the dispute reduce the balance to less than the threshold. That begins a top-up, but
+        // the pause cancels it, so nothing is charged.
         assert_eq!(later(shop).await, ["auto_top_up canceled 50 disabled"]);
         assert_eq!(shop.stripe.charges().len(), 1);
         assert_eq!(mails(shop).await.len(), 2);

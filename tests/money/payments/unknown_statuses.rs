@@ -1,5 +1,5 @@
-//! Statuses, fields and events of Stripe that this version doesn't know: they credit nothing, and a status is a finding of
-//! the audit as long as it lasts. Sums by hand.
+//! Statuses, fields and events from Stripe that this version doesn't support. They credit nothing, and the
+//! audit reports an unknown status as long as it lasts. All sums are calculated by hand.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::HOUR_MS;
@@ -17,7 +17,7 @@ async fn a_day_passes(shop: &Shop<'_>) {
     shop.work().await;
 }
 
-/// Returns the findings of the audit, in a fixed order.
+/// Returns the sorted findings of the audit.
 async fn findings(shop: &Shop<'_>) -> Vec<String> {
     let report = tollkeeper::billing::audit::check(&shop.world().app.billing, None).await.unwrap();
     let line = |drift: &tollkeeper::billing::rules::audit::Drift| {
@@ -28,7 +28,7 @@ async fn findings(shop: &Shop<'_>) -> Vec<String> {
     lines
 }
 
-/// The finding about an object.
+/// Returns the finding about an object with an unknown status.
 fn unknown(object_id: &str) -> String {
     format!("payment_at_processor {object_id}: a status that this version knows, another status")
 }
@@ -55,7 +55,7 @@ fn payment_with_an_unknown_status_is_not_credited(database: Database) {
         assert_eq!(shop.balance().await, "0");
         assert_eq!(shop.payment(&begun["id"]).await["status"], "open");
         assert_eq!(findings(shop).await, [unknown(&intent_id)]);
-        // The payment succeeds in the end.
+        // The payment finally succeeds.
         set_status(shop, &intent_id, "processing");
         shop.stripe.settle(&intent_id, true);
         shop.hear().await;
@@ -74,10 +74,10 @@ fn refund_with_an_unknown_status_is_not_credited(database: Database) {
         set_status(shop, &refund_id, "held_back");
         shop.hear().await;
         a_day_passes(shop).await;
-        // The account doesn't have the 7, so the wallet doesn't: 25 - 7.
+        // The account doesn't have the 7, so neither does the wallet: 25 - 7.
         assert_eq!(shop.balance().await, "18");
         assert_eq!(findings(shop).await, [unknown(&refund_id)]);
-        // The refund fails in the end, and the 7 come back.
+        // The refund finally fails, and the 7 are credited again.
         shop.stripe.settle_refund(&refund_id, false);
         shop.hear().await;
         assert_eq!(shop.balance().await, "25");
@@ -97,12 +97,12 @@ fn disputes_with_an_unknown_status_are_their_movements(database: Database) {
         }
         shop.hear().await;
         a_day_passes(shop).await;
-        // The bank has the 20, and nothing of the 25.
+        // The bank has taken the 20, but nothing of the 25.
         assert_eq!(shop.balance().await, "25");
         let mut expected = [unknown(&inquiry_id), unknown(&dispute_id)];
         expected.sort();
         assert_eq!(findings(shop).await, expected);
-        // The 20 come back.
+        // The bank returns the 20.
         shop.stripe.end_dispute(&inquiry_id, "warning_closed");
         shop.stripe.move_disputed(&dispute_id, 2_000, "usd");
         shop.stripe.end_dispute(&dispute_id, "won");

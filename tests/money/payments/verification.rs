@@ -1,4 +1,4 @@
-//! A payment at Stripe has to match the request.
+//! A payment at Stripe must match the request.
 
 use serde_json::{Value, json};
 use tollkeeper::clock::{DAY_MS, HOUR_MS};
@@ -41,13 +41,13 @@ fn payment_of_something_else_is_not_credited(database: Database) {
             let found = drifts(shop).await;
             let it = format!("payment_at_processor {expected}");
             assert!(found.len() == 1 && found[0].starts_with(&it), "{name}: {found:?}");
-            // Once it is right, it is credited, and the finding is gone.
+            // After the value is restored, the payment is credited, and the finding disappears.
             shop.stripe.edit(&intent_id, |intent| intent[name] = good);
             shop.pass_ms(DAY_MS);
             shop.work().await;
             assert_eq!(shop.balance().await, "10", "{name}");
             assert_eq!(drifts(shop).await, [] as [String; 0], "{name}");
-            // An operator pays it back, so that the next one starts from nothing.
+            // An operator refunds the payment, so that the next case starts with a balance of zero.
             let id = shop.row(&begun["id"]).await.id;
             let trail = tollkeeper::trail::Trail::operator();
             tollkeeper::payments::refunds::refund(&shop.world().app.payments, id, None, &trail)
@@ -66,7 +66,7 @@ fn payment_of_something_else_is_not_credited(database: Database) {
 #[on_each_database]
 fn comparison_finds_what_no_event_has_told_of(database: Database) {
     with_shop(database, async |shop| {
-        // Paid, but neither heard of nor looked at: as if both were lost.
+        // The payment was made, but its event and the server's own checks were lost.
         let begun = shop.begin(&json!({"amount": 10})).await;
         shop.stripe.visit(&shop.session(&begun["id"]).await, &Card::visa()).unwrap();
         shop.stripe.drop_events();
@@ -102,7 +102,8 @@ fn comparison_finds_what_stripe_does_not_have(database: Database) {
     });
 }
 
-/// An event that is processed after all has no finding left, although the next comparison is a day away.
+/// When a stuck event is finally processed, its finding disappears, although the next comparison is a day
+/// away.
 #[on_each_database]
 fn finding_about_a_stuck_event_ends_with_it(database: Database) {
     with_shop(database, async |shop| {

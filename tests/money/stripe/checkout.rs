@@ -52,7 +52,7 @@ async fn customer_pays_and_the_card_is_saved() {
         "checkout.session.completed",
     ];
     assert_eq!(account.new_events(), expected);
-    // The page has expired.
+    // The page is used up.
     assert!(account.stripe.visit(&made.id, &Card::visa()).is_err());
     assert_eq!(account.stripe.charges().len(), 1);
 }
@@ -82,11 +82,11 @@ async fn tax_is_added_and_named() {
     (new.automatic_tax, new.tax_id_collection, new.invoice) = (true, true, true);
     let made = account.client.create_payment_session(&new, &key("pay_1")).await.unwrap();
     assert!(made.livemode);
-    // The page asks for the address first.
+    // Before the page asks for the address, the tax is unknown.
     assert_eq!((made.amount_subtotal, made.amount_total), (Some(2_500), Some(2_500)));
     account.stripe.visit(&made.id, &Card::visa()).unwrap();
     let paid = account.client.checkout_session(&made.id).await.unwrap();
-    // 19 % of 25.00 are 4.75.
+    // 19% of 25.00 is 4.75.
     assert_eq!((paid.amount_subtotal, paid.amount_total), (Some(2_500), Some(2_975)));
     assert_eq!(paid.total_details, Some(TotalDetails { amount_tax: 475, amount_discount: 0 }));
     let intent = paid.payment_intent.as_ref().unwrap().id();
@@ -95,7 +95,7 @@ async fn tax_is_added_and_named() {
     assert_eq!(account.client.checkout_session_of("pi_none").await.unwrap(), None);
     let invoice = account.client.invoice(paid.invoice.as_ref().unwrap().id()).await.unwrap();
     assert!(invoice.hosted_invoice_url.unwrap().starts_with(&account.stripe.url));
-    // Now the address is known, and with it the tax.
+    // The address is known now, so the tax is too.
     let next = account.client.create_payment_session(&new, &key("pay_2")).await.unwrap();
     assert_eq!(next.amount_total, Some(2_975));
     assert_eq!(paid.payment_intent.unwrap().object().unwrap().amount_received, 2_975);
@@ -121,7 +121,7 @@ async fn declined_card_leaves_the_page_open() {
         (Some("card_declined"), Some("stolen_card"))
     );
     assert_eq!(why.advice_code.as_deref(), Some("do_not_try_again"));
-    // Another card, for the same payment.
+    // The customer uses another card for the same payment.
     account.stripe.visit(&made.id, &Card::visa()).unwrap();
     let session = account.client.checkout_session(&made.id).await.unwrap();
     assert_eq!(session.payment_intent.unwrap().id(), intent.id);

@@ -1,4 +1,4 @@
-//! Events: lists, signed deliveries, and the envelope that we read.
+//! Events: lists, signed deliveries, and the envelope that our client parses.
 
 use tollkeeper::kernel::secrets::Secret;
 use tollkeeper::stripe::signature::{SignatureError, verify};
@@ -48,7 +48,7 @@ async fn deliveries_are_signed_and_repeated_until_they_are_taken() {
     assert_eq!(last.data.object.payment_intent_id(), Some(intent.id.as_str()));
     let charge = events.iter().find(|event| event.kind == "charge.succeeded").unwrap();
     assert_eq!(charge.data.object.payment_intent_id(), Some(intent.id.as_str()));
-    // The API has the same events.
+    // The API returns the same events.
     assert_eq!(&account.client.event(&last.id).await.unwrap(), last);
     let listed =
         account.client.events(&["charge.succeeded", "charge.failed"], &Created::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Requests and answers that get lost.
+//! Requests and answers that are lost.
 
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ async fn each_fault_has_its_reason() {
         assert_eq!(account.stripe.charges().len() - before, charged, "{fault:?}");
         let again = client.charge_off_session(&new, &key(&name)).await;
         match fault {
-            // Stripe keeps the answer, even an error.
+            // Stripe stores the answer, even if it is an error.
             Fault::ErrorAfter => assert_eq!(status(&again.unwrap_err()), Some(500)),
-            // The first request isn't through yet.
+            // The first request is still in progress.
             Fault::Delay(_) => {
                 assert_eq!(status(&again.unwrap_err()), Some(409));
                 let patient = account.stripe.client();
@@ -55,7 +55,7 @@ async fn each_fault_has_its_reason() {
         }
         assert_eq!(account.stripe.charges().len() - before, 1, "{fault:?}");
     }
-    // A request that comes twice is one request, if it has a key.
+    // A request with a key that arrives twice counts once.
     let before = account.stripe.charges().len();
     account.stripe.fail_next("POST", INTENTS, Fault::Twice);
     client.charge_off_session(&account.new_charge(&method, 1_000), &key("twice")).await.unwrap();
@@ -93,8 +93,8 @@ async fn every_payment_is_charged_once_through_a_network_that_fails() {
     }
 }
 
-/// Tries with one key until the outcome is known. After a few errors it looks among the payments: Stripe may keep an
-/// error for the key.
+/// Repeats a charge with one key until its outcome is known. After a few errors it also searches the
+/// payments, because Stripe may have stored an error for the key.
 async fn settle(client: &Client, new: &NewPaymentIntent<'_>, id: &str, seed: u64) -> PaymentIntent {
     for tried in 0..200 {
         match client.charge_off_session(new, &key(id)).await {

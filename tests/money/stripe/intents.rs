@@ -1,4 +1,4 @@
-//! Charges while the customer is away, and idempotency keys.
+//! Off-session charges, and idempotency keys.
 
 use tollkeeper::clock::{DAY_MS, SECOND_MS};
 use tollkeeper::stripe::{Created, Error, PaymentIntentStatus, Reason};
@@ -83,12 +83,12 @@ async fn same_key_charges_once() {
     account.stripe.set_outcome(&method, STOLEN);
     let again = account.client.charge_off_session(&new, &key("pay_1")).await.unwrap();
     assert_eq!((first, account.stripe.charges().len()), (again, 1));
-    // A refusal is repeated as well, even if the card would succeed now.
+    // A refusal is also repeated for the same key, even if the card would succeed now.
     let error = account.client.charge_off_session(&new, &key("pay_2")).await.unwrap_err();
     account.stripe.set_outcome(&method, Outcome::Succeeds);
     let same = account.client.charge_off_session(&new, &key("pay_2")).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().payment_intent, same.refusal().unwrap().payment_intent);
-    // Another amount with the same key is our mistake.
+    // Stripe refuses another amount with the same key.
     let other = account.new_charge(&method, 1_001);
     let error = account.client.charge_off_session(&other, &key("pay_1")).await.unwrap_err();
     assert_eq!(
@@ -147,7 +147,7 @@ async fn wrong_secret_key_is_a_mistake_of_the_configuration() {
     let error = client.customer(&account.customer.id).await.unwrap_err();
     assert!(matches!(&error, Error::Misconfigured(refusal) if refusal.status == 401));
     assert!(!error.to_string().contains("rong"), "{error}");
-    // No server listens.
+    // No server is listening.
     let Account { stripe, client, customer, .. } = account;
     drop(stripe);
     tokio::task::yield_now().await;
@@ -174,7 +174,7 @@ async fn payments_are_listed_by_time_and_page() {
     let second = account.client.payment_intents(&created).await.unwrap();
     assert!(!second.has_more);
     let found: Vec<_> = first.data.iter().chain(&second.data).map(|intent| intent.id.clone()).collect();
-    // Of 103 the newest and the oldest are out of the time.
+    // The newest and the oldest of the 103 payments are outside the range.
     assert_eq!(found, ids[1..102]);
     let of = account.client.payment_intents_of(&account.customer.id, &Created::default()).await.unwrap();
     assert_eq!((of.data.len(), of.has_more), (100, true));
@@ -196,12 +196,12 @@ async fn objects_can_be_other_than_they_should_be() {
     let read = account.client.payment_intent(&intent.id).await.unwrap();
     assert_eq!((read.status, read.amount_received, read.livemode), (PaymentIntentStatus::Other, 999, true));
     assert!(read.metadata.is_empty());
-    // An amount that is no integer isn't rounded.
+    // An amount with a fraction isn't rounded.
     account.stripe.edit(&intent.id, |object| object["amount_received"] = 999.5.into());
     let error = account.client.payment_intent(&intent.id).await.unwrap_err();
     assert!(matches!(error, Error::Unreadable { status: 200, .. }), "{error:?}");
     assert_eq!(account.stripe.object(&intent.id)["amount"], 1_000);
-    // A key that Stripe has forgotten is a new one.
+    // A key that Stripe has forgotten counts as a new key.
     account.stripe.forget_keys();
     account.pay(1_000, "pay_1").await;
     assert_eq!(account.stripe.charges().len(), 2);

@@ -1,4 +1,4 @@
-//! Our client against localstripe, which others have written: charges, refusals and refunds.
+//! Our client, tested with the third-party project localstripe: charges, refusals and refunds.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -13,14 +13,14 @@ use super::key;
 use support::process::run_to_end;
 use support::python;
 
-/// A running localstripe; it ends with the value.
+/// A running localstripe. Dropping the value stops it.
 struct LocalStripe {
     process: Child,
     url: String,
 }
 
 impl LocalStripe {
-    /// Starts it; `None`, with a message, if it is missing.
+    /// Starts localstripe. Returns `None` and prints a message if it isn't installed.
     fn start() -> Option<Self> {
         let mut command =
             python::python("localstripe", "localstripe==1.15.10", "our client against localstripe")?;
@@ -36,7 +36,7 @@ impl LocalStripe {
         Client::new(Settings::new(Secret::new("sk_test_local"), Some(url)).unwrap()).unwrap()
     }
 
-    /// Adds a card to a customer, as pages of a browser do, and returns the id of its payment method.
+    /// Adds a card to a customer, as pages in a browser do. Returns the id of its payment method.
     fn add_card(&self, customer: &str, number: &str) -> String {
         let mut command = python::python("stripe", "stripe", "cards of localstripe").unwrap();
         command.args(["tests/stripe/card.py", &self.url, customer, number]);

@@ -54,7 +54,7 @@ async fn refunds_may_wait_and_fail() {
     account.stripe.settle_refund(&first.id, true);
     let first = account.client.refund(&first.id).await.unwrap();
     assert_eq!((first.status, refunded().await), (Some(RefundStatus::Succeeded), 1_000));
-    // Days later the bank sends it back.
+    // The bank returns the refund days later.
     account.stripe.settle_refund(&first.id, false);
     let first = account.client.refund(&first.id).await.unwrap();
     assert_eq!((first.status, refunded().await), (Some(RefundStatus::Failed), 0));

@@ -1,5 +1,5 @@
-//! Stripe's own libraries: the one for Python makes the same journey as our client, and both it and the one for
-//! Node make signatures that we verify.
+//! Stripe's own libraries. The Python library makes the same journey as our client. The Python library and
+//! the Node library create signatures that our code verifies.
 
 use tollkeeper::kernel::secrets::Secret;
 use tollkeeper::stripe::signature::{SignatureError, verify};
@@ -17,7 +17,8 @@ async fn official_library_for_python_makes_the_same_journey() {
     let ended = tokio::task::spawn_blocking(move || run_to_end(command)).await.unwrap();
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.log);
     assert_eq!(ended.stdout, "the journey is done\n");
-    // The journey paid 25.00 on the page and 10.00 while away, and 5.00 came back; and twice 10.00 with 2.00 of tax.
+    // The journey paid 25.00 on the page and 10.00 off-session, and refunded 5.00. It also paid 10.00 with
+    // 2.00 of tax twice.
     assert_eq!(account.stripe.charges().len(), 4);
     assert_eq!(account.stripe.balance(), 5_400);
     assert_eq!(account.stripe.recorded_taxes().len(), 1);
@@ -63,7 +64,7 @@ async fn official_library_for_node_signs_what_we_verify() {
     check_signature(&account, ended.stdout.trim(), body.as_bytes());
 }
 
-/// Checks that a header is valid for a body, and for nothing else.
+/// Checks that a header is valid for a body at this time, and for nothing else.
 fn check_signature(account: &Account, header: &str, body: &[u8]) {
     let (secret, now) = (Secret::new(WEBHOOK_SECRET), account.clock.now());
     assert_eq!(verify(header, body, &secret, now), Ok(()), "{header}");

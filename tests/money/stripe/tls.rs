@@ -1,4 +1,4 @@
-//! The secret key goes to a server that is Stripe's, and to no other.
+//! The secret key is sent only to a server whose certificate is trusted.
 
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::CertificateDer;

@@ -1,5 +1,5 @@
-//! Requests of our client, and the test account's objects in all of their states, are checked against the types
-//! of Stripe's library for Node.
+//! Checks the requests of our client, and the objects of the fake account in all of their states, against the
+//! types of Stripe's library for Node.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use support::stripe::params::Params;
 use support::stripe::refunds::RefundOutcome;
 use support::world::Folder;
 
-/// The states that the objects have to go through.
+/// The states that the objects must go through.
 const STATES: [&str; 25] = [
     "charge failed",
     "charge pending",
@@ -81,7 +81,7 @@ async fn requests_and_objects_have_the_types_of_the_official_library() {
     command.arg("tests/stripe/types.js").arg(&file);
     let ended = tokio::task::spawn_blocking(move || run_to_end(command)).await.unwrap();
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.log);
-    // The types are those of our version of the API, or of one that adds to it.
+    // The types belong to our version of the API, or to a version that only adds to it.
     let major = |version: &str| version.split_once('.').unwrap().1.to_owned();
     assert_eq!(major(ended.stdout.trim()), major(API_VERSION));
 }
@@ -145,7 +145,7 @@ async fn go_through_all_states(account: &Account) {
     read_everything(account, &method).await;
 }
 
-/// Charges a card with a tax, and asks for one that can't be computed.
+/// Charges a card with a tax, and requests a tax calculation that fails.
 async fn charge_with_tax(account: &Account, method: &str, paid: &str) {
     let (client, stripe) = (&account.client, &account.stripe);
     stripe.set_outcome(method, Outcome::Succeeds);
@@ -226,7 +226,7 @@ fn exchange(exchange: &Exchange) -> Value {
     })
 }
 
-/// Returns the states that objects have in answers and events.
+/// Returns the states of the objects in answers and events.
 fn states(exchanges: &[Value], events: &[Value]) -> BTreeSet<String> {
     let mut states = BTreeSet::new();
     for exchange in exchanges.iter().filter(|exchange| exchange["status"] != 200) {
@@ -241,7 +241,7 @@ fn states(exchanges: &[Value], events: &[Value]) -> BTreeSet<String> {
     states
 }
 
-/// Returns objects and requests that the types don't allow.
+/// Returns invalid objects and requests, which the types must refuse.
 fn wrong(account: &Account) -> Value {
     let intent = account.stripe.all("payment_intent")[0].clone();
     let changed = |name: &str, value: Value| {

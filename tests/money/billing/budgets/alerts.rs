@@ -1,4 +1,4 @@
-//! Mails about thresholds that were reached.
+//! E-mails about thresholds that were reached.
 
 use support::on_each_database;
 use support::world::World;
@@ -8,8 +8,8 @@ use tollkeeper::tenants::roles::OrganizationRole;
 
 use super::*;
 
-/// Sends all queued mails; returns those whose subject has these words, each with its recipient, in the order
-/// of the recipients.
+/// Sends all queued e-mails. Returns the recipient and the text of those whose subject contains these words,
+/// ordered by recipient.
 pub async fn mails(world: &World, subject: &str) -> Vec<(String, String)> {
     send_due(&world.app.mail).await.unwrap();
     let Ok(folder) = std::fs::read_dir(world.data_dir.join("mail")) else { return Vec::new() };
@@ -39,9 +39,9 @@ async fn owners_and_admins_are_told_once_what_is_used_and_left(world: World) {
     let (billing, outbox) = (&world.app.billing, &world.app.mail.outbox);
     scene.report("1", 0, [249, 0], &[]).await;
     assert_eq!(mail_due(billing, outbox).await.unwrap(), 0);
-    // 50 and 80 % together: 410 x 0.000002 = 0.00082.
+    // 50% and 80% are reached together: 410 x 0.000002 = 0.00082.
     scene.report("2", 0, [161, 0], &[]).await;
-    // Replicas look at the same time.
+    // Two replicas check at the same time.
     let told = tokio::join!(mail_due(billing, outbox), mail_due(billing, outbox));
     assert_eq!(told.0.unwrap() + told.1.unwrap(), 1);
     let sent = mails(&world, "Budget organization day: 80% used").await;

@@ -12,7 +12,7 @@ fn codes(answer: &Answer) -> Vec<String> {
     answer.details()
 }
 
-/// The actions of the audit trail on budgets, the oldest first, with their targets.
+/// Returns the audit entries about budgets, oldest first: their actions and targets.
 async fn entries(world: &World) -> Vec<(String, String)> {
     let text = "SELECT action, target FROM audit_log WHERE action LIKE 'budget.%' ORDER BY id";
     sql(text).all(&mut world.app.db.read().await.unwrap()).await.unwrap()
@@ -39,7 +39,7 @@ async fn budget_is_made_read_changed_and_deleted(world: World) {
     assert_eq!(scene.read(&budget).await, due);
     let path = format!("{}/{budget}", scene.path());
     let tag = world.get(&path).bearer(token).send().await.header("etag").to_owned();
-    // Spending isn't a change of the budget: its tag stays the same.
+    // Spending isn't a change of the budget, so its tag stays the same.
     scene.report("1", 0, CALL, &[]).await;
     world.clock.advance_ms(1_000);
     let change = |body: Value, tag: &str| {
@@ -177,7 +177,7 @@ async fn project_and_key_are_of_the_organization(world: World) {
     assert_eq!(refused.json()["error"]["param"], "project_id");
     let refused = scene.create(&with("api_key", "api_key_id", &key)).await;
     assert_eq!((refused.status, refused.code().as_str()), (404, "api_key_not_found"));
-    // Another organization's budget isn't found here.
+    // The organization can't find another organization's budget.
     let made = scene.budget("organization", "day", "1", true).await.0;
     let path = format!("{}/{made}", budgets_path(&theirs.organization));
     assert_eq!(
@@ -210,7 +210,7 @@ async fn budgets_are_limited(world: World) {
 #[on_each_database]
 async fn thresholds_are_reached_once_a_period(world: World) {
     let scene = Scene::new(&world).await;
-    // 50, 80 and 100 % are 0.0005, 0.0008 and 0.001.
+    // 50%, 80% and 100% are 0.0005, 0.0008 and 0.001.
     let (day, _) = scene.budget("organization", "day", "0.001", false).await;
     let reached = async || -> Vec<(i64, i64)> {
         let text = "SELECT threshold, spent_pico FROM budget_alerts WHERE budget_id = $1 ORDER BY threshold";
@@ -218,16 +218,16 @@ async fn thresholds_are_reached_once_a_period(world: World) {
     };
     scene.reserve(0).await;
     assert_eq!(reached().await, [], "what is reserved isn't spent");
-    // 249 x 0.000002 = 0.000498, then 0.0005.
+    // 249 x 0.000002 = 0.000498. The next event makes it 0.0005.
     scene.report("1", 0, [249, 0], &[]).await;
     assert_eq!(reached().await, []);
     scene.report("2", 0, [1, 0], &[]).await;
     assert_eq!(reached().await, [(50, 500_000_000)]);
-    // Corrected below the threshold, and reached again: no second alert.
+    // Spending is corrected to less than the threshold, and reaches it again: no second alert.
     scene.report("3", 0, [-100, 0], &[("corrects", json!("1"))]).await;
     scene.report("4", 0, [100, 0], &[]).await;
     assert_eq!(reached().await, [(50, 500_000_000)]);
-    // Usage of yesterday doesn't count today.
+    // Yesterday's usage doesn't count today.
     scene.report("5", 0, [9_000, 0], &[("time", json!("2026-03-09T10:00:00Z"))]).await;
     assert_eq!(reached().await, [(50, 500_000_000)]);
     scene.report("6", 0, [300, 0], &[]).await;

@@ -5,7 +5,7 @@ use crate::billing::webhook_events::{subscribe, take_events};
 use support::on_each_database;
 use support::world::World;
 
-/// Takes the queued events: the threshold or null, the limit and the amount spent.
+/// Takes the queued events. Returns their threshold or null, limit and amount spent.
 async fn take(scene: &Scene<'_>, budget: &str) -> Vec<[String; 3]> {
     let events = take_events(scene.world).await.into_iter().map(|event| {
         let data = &event["data"];
@@ -49,13 +49,14 @@ async fn each_threshold_is_told_once_and_the_limit_when_it_is_used_up(world: Wor
         [event("null", "0.001", "0.001"), event("100", "0.001", "0.001")]
     );
     scene.report("4", 1, [10, 0], &[]).await;
-    // The same once more isn't counted again.
+    // The same event, reported again, doesn't count.
     let again = json!({"id": "3", "source": "tests", "time": world.clock.now().to_string(),
         "api_key_id": scene.keys[0].0, "model": "svc-1", "kind": "chat", "prompt_tokens": 90, "completion_tokens": 0});
     world.ask("/service/v1/usage", &json!({"events": [again]})).bare().await;
     scene.report("5", 0, [-90, 0], &[("corrects", json!("3"))]).await;
     assert_eq!(take(&scene, &budget).await, Vec::<[String; 3]>::new(), "something is left again");
-    // (410 + 10 + 90) x 0.000002: a threshold is announced once per period, the end of the limit each time.
+    // (410 + 10 + 90) x 0.000002 are spent. A threshold is announced once per period, but a used-up limit
+    // each time.
     scene.report("6", 0, [90, 0], &[]).await;
     assert_eq!(take(&scene, &budget).await, [event("null", "0.001", "0.00102")]);
     set_limit(&scene, &budget, "0.01").await;

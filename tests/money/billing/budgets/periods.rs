@@ -1,4 +1,5 @@
-//! Periods: days, months and all time, with usage that comes late, corrections, and calls over a border.
+//! Periods: days, months and all time, with usage that is reported late, corrections, and calls across the
+//! end of a period.
 
 use support::on_each_database;
 use support::world::World;
@@ -6,7 +7,7 @@ use tollkeeper::billing::expired_reservations::expire_due;
 
 use super::*;
 
-/// Sets the clock, and gives Ada a session that is valid then.
+/// Sets the clock, and gives Ada a session that is valid at that time.
 async fn set_time(scene: &mut Scene<'_>, time: &str) {
     let ms = Time::parse(time).unwrap().unix_ms() - scene.world.clock.now().unix_ms();
     scene.world.clock.advance_ms(ms);
@@ -51,13 +52,13 @@ async fn usage_counts_in_the_period_of_its_day(world: World) {
     assert_eq!(state(&made)[0], "0.00062");
     let (total, made) = scene.budget("api_key", "total", "0.01", true).await;
     assert_eq!(state(&made)[0], "0.00062");
-    // Late events: of yesterday, of last month.
+    // Late events count in their own periods: yesterday and last month.
     scene.report("late", 0, CALL, &[("time", json!("2026-03-09T10:00:00Z"))]).await;
     scene.report("later", 0, CALL, &[("time", json!("2026-02-28T10:00:00Z"))]).await;
     assert_eq!(scene.state(&day).await[0], "0");
     assert_eq!(scene.state(&month).await[0], "0.00124");
     assert_eq!(scene.state(&total).await[0], "0.00186");
-    // Corrections lower the period of the corrected event: 5 x 0.000002 + 50 x 0.000006 fewer.
+    // Corrections reduce the period of the corrected event: 5 x 0.000002 + 50 x 0.000006 each.
     scene.report("today", 0, CALL, &[]).await;
     let half = [-5, -50];
     scene.report("c1", 0, half, &[("corrects", json!("today"))]).await;
@@ -66,14 +67,14 @@ async fn usage_counts_in_the_period_of_its_day(world: World) {
     assert_eq!(scene.state(&month).await[0], "0.00155");
     assert_eq!(scene.state(&total).await[0], "0.00186");
     scene.check().await;
-    // Yesterday's budget goes on being counted, and today's is another.
+    // Late usage and corrections of yesterday don't change today's budget.
     set_time(&mut scene, "2026-03-11T12:00:00Z").await;
     scene.report("c3", 0, half, &[("corrects", json!("today"))]).await;
     scene.report("late again", 0, CALL, &[("time", json!("2026-03-10T13:00:00Z"))]).await;
     assert_eq!(scene.state(&day).await[0], "0");
     assert_eq!(scene.state(&month).await[0], "0.00186");
     scene.check().await;
-    // A month later it is closed, and its corrections are credit notes: the total falls nevertheless.
+    // A month later March is closed, and its corrections become credit notes. The total is still reduced.
     set_time(&mut scene, "2026-04-03T12:00:00Z").await;
     scene.report("c4", 0, half, &[("corrects", json!("late"))]).await;
     assert_eq!(scene.state(&month).await[0], "0");
@@ -87,7 +88,7 @@ async fn call_over_the_end_of_a_period_passes_neither_limit(world: World) {
     let (day, _) = scene.budget("organization", "day", "0.001", true).await;
     set_time(&mut scene, "2026-03-10T23:59:59Z").await;
     let over = scene.reserve(0).await;
-    // Reservations count in the next day, too: their usage may be of either day.
+    // Reservations also count in the next day, because their usage may be of either day.
     set_time(&mut scene, "2026-03-11T00:00:01Z").await;
     assert_eq!(scene.state(&day).await, ["0", "0.00062", "0.00038"]);
     scene.refused(0).await;
@@ -106,7 +107,8 @@ async fn expired_reservation_is_free_again(world: World) {
     world.clock.advance_ms(10 * 60_000 + 1);
     assert_eq!(expire_due(&world.app.billing).await.unwrap(), 1);
     assert_eq!(scene.state(&day).await, ["0", "0", "0.001"]);
-    // By its request id, one that no job has ended yet.
+    // A repeated request id finds its reservation. After the reservation has expired, it makes a new one,
+    // even before the job has run.
     let question = json!({"credential": scene.keys[0].1, "operation": "chat", "model": "svc-1",
         "estimated_prompt_tokens": CALL[0], "max_tokens": CALL[1], "request_id": "again"});
     let asked = world.ask("/service/v1/authorize", &question).bare().await;

@@ -1,11 +1,11 @@
-//! Compares budgets with a model: random histories of two organizations on two servers over one database.
+//! Compares budgets with a model, in random histories of two organizations on two servers with one database.
 //!
-//! The model keeps lists of the accepted events, and adds up each sum anew by the words of the contract
-//! (docs/contract/billing.md#budgets). After every step each budget's figures equal the model's to the last
-//! digit, each decision is the one that they allow, and exactly the thresholds that were reached are recorded,
-//! and mailed once.
+//! The model keeps lists of the accepted events, and adds up each sum anew as the contract describes
+//! (docs/contract/billing.md#budgets). After every step each budget's figures must equal the model's to the
+//! last digit, each decision must match them, and exactly the thresholds that were reached must be recorded
+//! and announced by one e-mail.
 //!
-//! On a difference the test prints the history; `TOLLKEEPER_TEST_SEED` repeats it before the others
+//! If they differ, the test prints the history. `TOLLKEEPER_TEST_SEED` runs that history first
 //! ([`support::seeds`]).
 
 mod model;
@@ -23,7 +23,7 @@ const HISTORIES_ON_SQLITE: u64 = 16;
 const HISTORIES_ON_POSTGRES: u64 = 4;
 const STEPS: usize = 120;
 
-/// Prices with fractions of a nano, and room for many calls at once.
+/// Prices with fractions of a nano, and limits that allow many concurrent calls.
 const CATALOG: &str = r#"
 [[models]]
 id = "talk"

@@ -1,4 +1,4 @@
-//! `tollkeeper export`.
+//! The command `tollkeeper export`.
 
 use support::csv;
 use support::process::Start;

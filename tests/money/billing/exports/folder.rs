@@ -1,4 +1,4 @@
-//! The files of `exports.folder`.
+//! The files in `exports.folder`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::*;
 use support::world::Folder;
 use support::{Database, on_each_database};
 
-/// Runs a test on each database, each with an empty folder.
+/// Runs a test on each database, with an empty folder for exports.
 fn run_with_folder(database: Database, test: impl AsyncFn(&mut Books, &Path)) {
     let folder = Folder::new();
     let exports = folder.0.join("exports");
@@ -23,12 +23,12 @@ fn run_with_folder(database: Database, test: impl AsyncFn(&mut Books, &Path)) {
     });
 }
 
-/// Runs the job at a time, and returns the number of files that changed.
+/// Runs the job at this time. Returns the number of files that changed.
 async fn run_at(books: &mut Books<'_>, time: &str) -> u64 {
     books.set_time(time);
     let app = &books.world.app;
     let changed = run_due(&app.billing, &app.leases.lease(Job::Exports)).await;
-    // Another replica's turn would wait for its end.
+    // End the lease, so that the next run doesn't have to wait until it expires.
     let mut tx = app.db.write().await.unwrap();
     tollkeeper::db::sql("DELETE FROM job_leases WHERE job = 'exports'").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
@@ -44,7 +44,7 @@ fn read(folder: &Path, day: &str) -> String {
     std::fs::read_to_string(path(folder, day)).unwrap()
 }
 
-/// Returns the names of all files below a folder, in order.
+/// Returns the paths of all files below a folder, in order.
 fn all_files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -58,7 +58,7 @@ fn all_files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Returns the lines of all files of a month, in order, without those of names.
+/// Returns the sorted lines of all files of a month, without the header lines.
 fn lines_of_month(folder: &Path, month: &str) -> Vec<String> {
     let [year, month]: [&str; 2] = month.split('-').collect::<Vec<_>>().try_into().unwrap();
     let files = all_files(&folder.join(format!("year={year}/month={month}")));
@@ -87,17 +87,17 @@ fn folder_has_a_file_for_each_day(database: Database) {
         assert_eq!(read(folder, "2026-01-04"), tollkeeper::billing::exports::Form::default().header());
         assert_eq!(run_at(books, "2026-01-06T23:59:59Z").await, 0, "once a day");
         assert_eq!(run_at(books, "2026-01-07T00:00:00Z").await, 1, "the new day's; the others are the same");
-        // Usage that is reported late changes the file of its day.
+        // Usage that is reported late changes the file of its own day.
         books.set_time("2026-01-08T10:00:00Z");
         books.use_on_day(day("2026-01-04"), 1, "chat-a", 7, 0).await;
         assert_eq!(run_at(books, "2026-01-09T00:00:00Z").await, 3);
         assert_eq!(read(folder, "2026-01-04").lines().count(), 2);
         assert_eq!(lines_of_month(folder, "2026-01"), lines_of_answer(books, "2026-01").await);
-        // The close gives every line its invoice.
+        // The close adds the invoice to every line.
         books.set_time(CLOSES);
         books.run_scheduler().await;
         std::fs::write(folder.join("year=2026/month=01/day=03/focus.csv.dead.tmp"), "half a li").unwrap();
-        // Two days with lines, 22 more of January, two of February.
+        // Two days of January with lines, the other 22 days whose files exist, and two of February.
         assert_eq!(run_at(books, "2026-02-02T00:01:00Z").await, 2 + 22 + 2);
         assert_eq!(lines_of_month(folder, "2026-01"), lines_of_answer(books, "2026-01").await);
         assert!(read(folder, "2026-01-05").contains("invoice_"));
@@ -105,7 +105,7 @@ fn folder_has_a_file_for_each_day(database: Database) {
         let others: Vec<_> =
             others.map(|name| name.strip_prefix(folder.to_str().unwrap()).unwrap().to_owned()).collect();
         assert_eq!(others, ["/.written", "/year=2026/month=01/_SUCCESS"]);
-        // Usage that comes later is in February's first file.
+        // Usage that is reported after the close is in February's first file.
         books.correct_event(1, 500, 0).await;
         books.use_on_day(day("2026-01-31"), 0, "chat-a", 4_000, 0).await;
         let january = lines_of_month(folder, "2026-01");
@@ -113,19 +113,19 @@ fn folder_has_a_file_for_each_day(database: Database) {
         assert_eq!(lines_of_month(folder, "2026-01"), january);
         assert_eq!(lines_of_month(folder, "2026-02"), lines_of_answer(books, "2026-02").await);
         assert!(read(folder, "2026-02-01").contains("credit_note_"));
-        // A complete month isn't read again.
+        // The job doesn't read a complete month again.
         std::fs::write(path(folder, "2026-01-04"), "kept").unwrap();
         assert_eq!(run_at(books, "2026-02-04T00:00:00Z").await, 1);
         assert_eq!(read(folder, "2026-01-04"), "kept");
-        // Without its mark it is.
+        // Without the `_SUCCESS` file, the job writes the month again.
         std::fs::remove_file(folder.join("year=2026/month=01/_SUCCESS")).unwrap();
         assert_eq!(run_at(books, "2026-02-05T00:00:00Z").await, 2);
         assert_eq!(lines_of_month(folder, "2026-01"), january);
     });
 }
 
-/// The charges of all organizations are readable by one user of the machine only, and a link that another user
-/// has put in their place is replaced, not followed.
+/// Only the user that runs the server can read the files. A symbolic link that another user has created at a
+/// file's path is replaced, not followed.
 #[on_each_database]
 fn files_are_for_their_user_alone(database: Database) {
     run_with_folder(database, async |books, folder| {
@@ -170,7 +170,7 @@ fn failure_leaves_complete_files_and_is_tried_again(database: Database) {
         run_at(books, "2026-01-02T00:00:00Z").await;
         let before = read(folder, "2026-01-01");
         books.use_today("chat-a", 5, 0).await;
-        // Something else has the name of a file.
+        // A folder has the path of a file.
         std::fs::create_dir_all(path(folder, "2026-01-03").join("x")).unwrap();
         books.set_time("2026-01-03T00:00:00Z");
         let app = &books.world.app;

@@ -1,4 +1,4 @@
-//! The validator of the FinOps Foundation, with the rules of FOCUS 1.2 that come with it.
+//! The FinOps Foundation's validator, with its rules for FOCUS 1.2.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use support::python::{command, skip_without};
 use support::world::Folder;
 use support::{Database, on_each_database};
 
-/// A rule that no file can satisfy: it wants each invoice id to be null, because the data don't show whether a
-/// charge is on an invoice.
+/// A rule that a file with invoice ids can't satisfy: it requires each invoice id to be null, because the
+/// validator can't see whether a charge is on an invoice.
 const OF_INVOICED: &str = "InvoiceId-C-004-C";
-/// Its counterpart, which wants each to be there.
+/// The opposite rule, which requires each invoice id to be present.
 const OF_OTHERS: &str = "InvoiceId-C-005-C";
 
-/// Returns the rules that a file breaks; `None` without the validator.
+/// Returns the rules that a file breaks, or `None` if the validator isn't installed.
 fn broken(file: &Path) -> Option<Vec<String>> {
     let what = "the validator of FOCUS";
     let Some(interpreter) = std::env::var_os("TOLLKEEPER_TEST_FOCUS") else {
@@ -42,7 +42,7 @@ fn validator_accepts_every_month(database: Database) {
     with_books(database, START, async |books| {
         two_months(books).await;
         let path = |name: &str| folder.0.join(format!("{}-{name}.csv", books.world.backend));
-        // An open month without credit notes: no line has an invoice.
+        // In an open month without credit notes, no line has an invoice id.
         books.set_time("2026-02-27T10:00:00Z");
         let open: Vec<_> = file(books, "2026-02")
             .await
@@ -63,7 +63,7 @@ fn validator_accepts_every_month(database: Database) {
             let Some(broken) = broken(&path(name)) else { return };
             assert_eq!(broken, [due], "{name} on {}", books.world.backend);
         }
-        // A mistake is found.
+        // The validator finds a mistake.
         let wrong = file(books, "2026-01").await.replace(",USD,", ",Dollars,");
         std::fs::write(path("wrong"), wrong).unwrap();
         let broken = broken(&path("wrong")).unwrap();

@@ -1,23 +1,25 @@
-//! FOCUS 1.3 and 1.4: their columns against the requirements of the specification, and the datasets of 1.4.
+//! FOCUS 1.3 and 1.4: their columns, checked against the requirements of the specification, and the datasets
+//! of 1.4.
 
 use serde_json::json;
 
 use super::*;
 use support::transcript::with_configured_books;
 
-/// Whether a file needs a column.
+/// The requirement level of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Always,
-    /// The condition applies to the service, or the column is recommended and can be known.
+    /// The column's condition applies to the service, or the column is recommended and its values are
+    /// available.
     Here,
-    /// The condition never applies: no commitments, contracts, regions, zones, tags, shared costs or other
-    /// currencies, and no one enters a purchase order number.
+    /// The condition never applies. The service has no commitments, contracts, regions, zones, tags, shared
+    /// costs, other currencies or purchase order numbers.
     Never,
 }
 use Need::{Always, Here, Never};
 
-/// The form of a value.
+/// The format of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Decimal,
@@ -27,21 +29,22 @@ enum Form {
 }
 use Form::{Decimal, Instant, Json, Text};
 
-/// A column: its name, whether it is required, whether it may be null, its form, and its only values, if any.
+/// A column: its name, whether it is required, whether it may be null, its format, and its allowed values. An
+/// empty list of values allows all.
 type Requirement = (&'static str, Need, bool, Form, &'static [&'static str]);
 
-/// The units of components.
+/// The units of consumed quantities.
 const UNITS: &[&str] = &["Tokens", "Requests", "Images", "Seconds", "Characters", "Searches"];
-/// The same, and the unit of charges whose price isn't known.
+/// The units of prices: the same, and the unit of charges whose price isn't known.
 const PRICING_UNITS: &[&str] =
     &["Tokens", "Requests", "Images", "Seconds", "Characters", "Searches", "Units"];
 
 const CATEGORIES: &[&str] = &["Usage", "Purchase", "Tax", "Credit", "Adjustment"];
 
-/// The columns of Cost and Usage that 1.2, 1.3 and 1.4 share. Source: the specification's repository
+/// The columns of Cost and Usage that 1.2, 1.3 and 1.4 share. Source: the repository
 /// FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec, tag v1.2, "Content constraints" of each file in
-/// `specification/columns`; its change log of v1.3 and v1.4 for later changes: `InvoiceId` is needed where
-/// invoices are made since 1.4.
+/// `specification/columns`. Later changes are from the change logs of v1.3 and v1.4: since 1.4, `InvoiceId`
+/// is required for providers that issue invoices.
 const SHARED: &[Requirement] = &[
     ("AvailabilityZone", Never, true, Text, &[]),
     ("BilledCost", Always, false, Decimal, &[]),
@@ -63,7 +66,7 @@ const SHARED: &[Requirement] = &[
     ("CommitmentDiscountId", Never, true, Text, &[]),
     ("CommitmentDiscountName", Never, true, Text, &[]),
     ("CommitmentDiscountQuantity", Never, true, Decimal, &[]),
-    // Always null: the validator of 1.2 reads it.
+    // The column is always null, but the validator of 1.2 requires it.
     ("CommitmentDiscountStatus", Here, true, Text, &[]),
     ("CommitmentDiscountType", Never, true, Text, &[]),
     ("CommitmentDiscountUnit", Never, true, Text, &[]),
@@ -101,8 +104,8 @@ const SHARED: &[Requirement] = &[
     ("Tags", Never, true, Json, &[]),
 ];
 
-/// Columns that 1.3 adds; 1.2's names of providers stay, deprecated. Source: the same repository,
-/// `specification/datasets/cost_and_usage/columns` of v1.3.
+/// The columns that 1.3 adds. It deprecates 1.2's columns for providers, but keeps them. Source: the same
+/// repository, `specification/datasets/cost_and_usage/columns` of v1.3.
 const OF_1_3: &[Requirement] = &[
     ("AllocatedMethodDetails", Never, true, Json, &[]),
     ("AllocatedMethodId", Never, true, Text, &[]),
@@ -116,7 +119,7 @@ const OF_1_3: &[Requirement] = &[
     ("ServiceProviderName", Always, false, Text, &[]),
 ];
 
-/// Columns of 1.4 in addition to the shared ones. Source: the same folder of v1.4.
+/// The columns of 1.4 in addition to the shared ones. Source: the same folder of v1.4.
 const OF_1_4: &[Requirement] = &[
     ("AllocatedMethodDetails", Never, true, Json, &[]),
     ("AllocatedMethodId", Never, true, Text, &[]),
@@ -166,8 +169,9 @@ const BILLING_PERIOD: &[Requirement] = &[
     ("InvoiceIssuerName", Always, false, Text, &[]),
 ];
 
-/// The attributes of the specification about values: numbers have digits, at most one point and no exponent; instants are in
-/// UTC, as `YYYY-MM-DDTHH:mm:ssZ`; JSON is an object.
+/// Returns `true` if a value has the format that the specification's attributes define: numbers have digits,
+/// at most one decimal point and no exponent, times are in UTC as `YYYY-MM-DDTHH:mm:ssZ`, and JSON is an
+/// object.
 fn is_in_form(value: &str, form: Form) -> bool {
     match form {
         Decimal => {
@@ -185,7 +189,7 @@ fn is_in_form(value: &str, form: Form) -> bool {
     }
 }
 
-/// Holds a file to the requirements: its columns, and each of its values.
+/// Checks the columns and all values of a file against the requirements.
 fn check(file: &str, requirements: &[&[Requirement]]) {
     let header = file.lines().next().unwrap();
     let names: Vec<&str> = header.split(',').collect();
@@ -209,7 +213,7 @@ fn check(file: &str, requirements: &[&[Requirement]]) {
     }
 }
 
-/// Returns a file of FOCUS 1.4, or of another version.
+/// Returns a file in the version and dataset of the query.
 async fn get(books: &Books<'_>, month: &str, rest: &str) -> String {
     let answer = ask(books, &format!("?format=focus&month={month}&{rest}")).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -243,7 +247,7 @@ fn columns_and_values_are_those_of_the_specification(database: Database) {
     });
 }
 
-/// Usage of components, some of it under conditions, meets the same requirements.
+/// The usage of components meets the same requirements, with and without conditions on prices.
 #[on_each_database]
 fn components_meet_the_requirements(database: Database) {
     let catalog = ("TOLLKEEPER_CATALOG_FILE", "tests/money/billing/components.toml");
@@ -254,7 +258,7 @@ fn components_meet_the_requirements(database: Database) {
             json!({"image_prompt": 40, "audio_completion": 30, "image": 2, "second": 7, "character": 1_000});
         books.use_parts("voice", [100, 0, 50], &parts).await;
         books.use_parts("multi", [300_000, 0, 100], &json!({})).await;
-        // A Saturday.
+        // 2026-01-17 is a Saturday.
         books.set_time("2026-01-17T09:00:00Z");
         books.use_parts("multi", [1_000, 0, 100], &json!({})).await;
         for is_closed in [false, true] {
@@ -281,8 +285,8 @@ fn components_meet_the_requirements(database: Database) {
     });
 }
 
-/// Returns the content of each line of a document, in a fixed order: its document, the document that it refers
-/// to and its state, the text, and the amount.
+/// Returns the content of each line of the dataset Invoice Detail, sorted: its document, the document that it
+/// refers to, its state, its text and its amount.
 async fn details(books: &Books<'_>, month: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for row in csv::rows(&get(books, month, "version=1.4&dataset=invoice_detail").await) {
@@ -308,7 +312,7 @@ async fn details(books: &Books<'_>, month: &str) -> Vec<String> {
     lines
 }
 
-/// The invoice of January has 2.976935002: 0.002 + 0.00006 + 3 + 0.0000000021 - 0.025125 - 0.0000000001.
+/// The invoice of January is 2.976935002: 0.002 + 0.00006 + 3 + 0.0000000021 - 0.025125 - 0.0000000001.
 const LINES_OF_JANUARY: [&str; 6] = [
     "invoice 1, Issued 2026-02-02: Rounding: -0.0000000001",
     "invoice 1, Issued 2026-02-02: Volume discount: chat-a, prompt tokens: -0.025125",
@@ -318,8 +322,8 @@ const LINES_OF_JANUARY: [&str; 6] = [
     "invoice 1, Issued 2026-02-02: embed-e, input tokens: 3.0 x 0.0000000007 = 0.0000000021",
 ];
 
-/// The invoice of February has 0.00975: 0.01 - 0.0005 + 0.00025. The amount taken back is on the credit note
-/// alone: 0.001 less the lost discount of 0.0000625.
+/// Returns the lines of February, with the state of its invoice. The invoice is 0.00975: 0.01 - 0.0005 +
+/// 0.00025. The refund is only on the credit note: 0.001 less the lost discount of 0.0000625.
 fn lines_of_february(state: &str) -> [String; 5] {
     [
         "a credit note about invoice 1, Issued 2026-02-05: Correction of 2026-01: chat-a, prompt tokens: -500.0 x 0.000002 = -0.001"
@@ -353,7 +357,7 @@ fn lines_of_documents_are_a_dataset(database: Database) {
             details(books, "2026-03").await,
             ["invoice 2, Voided 2026-03-02: Invoice 2 of 2026-02 is void: -0.00975"]
         );
-        // Each line is the sum of the charges that name it.
+        // Each line equals the sum of the charges that refer to it.
         for month in ["2026-01", "2026-02", "2026-03"] {
             let mut sums = std::collections::BTreeMap::<_, i128>::new();
             for row in csv::rows(&get(books, month, "version=1.4").await) {

@@ -1,10 +1,10 @@
-//! The model: lists of keys, usage, reservations and budgets, and sums that are added up for each question.
+//! The model: lists of keys, usage, reservations and budgets. Each sum is added up when it is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollkeeper::clock::{Day, Time};
 
-/// Pico a token, as in the catalog.
+/// The prices in the catalog, in pico per token.
 const PROMPT: i128 = 2_000_001;
 const COMPLETION: i128 = 6_000_333;
 pub const PICO_PER_NANO: i128 = 1_000;
@@ -14,13 +14,13 @@ pub fn price(prompt: i64, completion: i64) -> i128 {
     i128::from(prompt) * PROMPT + i128::from(completion) * COMPLETION
 }
 
-/// A key with the places that it is in.
+/// A key, with its organization and project.
 #[derive(Clone, Debug)]
 pub struct Key {
     pub id: String,
     pub secret: String,
     pub organization: usize,
-    /// Counted through both organizations.
+    /// The index of the project among the projects of both organizations.
     pub project: usize,
 }
 
@@ -46,9 +46,9 @@ pub struct Reservation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     Organization,
-    /// By its place among all projects.
+    /// A project, by its index among all projects.
     Project(usize),
-    /// By its place among all keys.
+    /// A key, by its index among all keys.
     Key(usize),
 }
 
@@ -68,7 +68,7 @@ impl Period {
         }
     }
 
-    /// Returns the first day of the period of a day; of all time, the first day of all.
+    /// Returns the first day of the period that contains a day. For all time, that is the first day of all.
     pub fn start(self, day: Day) -> Day {
         match self {
             Self::Day => day,
@@ -88,9 +88,9 @@ pub struct Budget {
     pub limit_nano: i128,
     pub hard: bool,
     pub thresholds: Vec<i64>,
-    /// The period in which it was made.
+    /// The period in which the budget was created.
     pub first_period: Day,
-    /// The thresholds that were reached, with their period.
+    /// The thresholds that were reached, each with its period.
     pub reached: BTreeSet<(Day, i64)>,
 }
 
@@ -101,7 +101,7 @@ pub struct Model {
     pub usage: Vec<Usage>,
     pub reservations: BTreeMap<String, Reservation>,
     pub budgets: Vec<Budget>,
-    /// Budgets and periods with thresholds that no mail has announced.
+    /// Budgets and periods with thresholds that no e-mail has announced yet.
     pub untold: BTreeSet<(String, Day)>,
 }
 
@@ -131,8 +131,8 @@ impl Model {
         held.map(|held| held.nano).sum()
     }
 
-    /// Returns the hard budgets that don't cover another call of a key: the amounts spent and reserved and its
-    /// price exceed the limit.
+    /// Returns the hard budgets that don't allow another call of a key: the amounts spent and reserved and
+    /// the call's price exceed the limit.
     pub fn refusing(&self, key: usize, nano: i128, today: Day) -> Vec<&Budget> {
         let is_passed = |budget: &&Budget| {
             let spent = self.spent(budget, budget.period.start(today));
@@ -142,7 +142,7 @@ impl Model {
         asked.filter(is_passed).collect()
     }
 
-    /// Notes the thresholds that are reached in the running periods; returns how many are new.
+    /// Records the thresholds that are reached in the current periods. Returns the number of new ones.
     pub fn reach(&mut self, today: Day) -> usize {
         let mut new = Vec::new();
         for (place, budget) in self.budgets.iter().enumerate() {
@@ -164,13 +164,13 @@ impl Model {
         count
     }
 
-    /// Returns the tokens of usage that no correction has taken back.
+    /// Returns the prompt and completion tokens of an event that no correction has taken back.
     pub fn left(&self, id: &str) -> (i64, i64) {
         let parts = self.usage.iter().filter(|usage| usage.id == id || usage.corrects.as_deref() == Some(id));
         parts.fold((0, 0), |left, usage| (left.0 + usage.prompt, left.1 + usage.completion))
     }
 
-    /// Removes the reservations that have expired; returns how many.
+    /// Removes the expired reservations. Returns their number.
     pub fn expire(&mut self, now: Time) -> usize {
         let before = self.reservations.len();
         self.reservations.retain(|_, held| held.until_ms > now.unix_ms());

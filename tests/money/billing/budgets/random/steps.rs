@@ -20,7 +20,7 @@ use support::chance::Chance;
 use support::http::{Answer, Call};
 use support::world::{Place, TestUser, World, id};
 
-/// Maximum number of budgets at a time, so that many are full.
+/// Maximum number of budgets at a time. It is low, so that many budgets are used up.
 const MAX_BUDGETS: usize = 14;
 
 /// A running history.
@@ -40,7 +40,7 @@ pub struct History<'w> {
     log: Vec<String>,
 }
 
-/// Pico, as the API writes them.
+/// Returns an amount in pico in the format of the API.
 fn pico_text(pico: i128) -> String {
     tollkeeper::money::Pico::from_units(pico).to_string()
 }
@@ -49,7 +49,7 @@ fn nano_text(nano: i128) -> String {
     tollkeeper::money::Nano::from_units(nano).to_string()
 }
 
-/// Returns a number without the exponent that a parsed number is printed with if it is small.
+/// Formats a number in plain decimals. JSON prints a small number with an exponent.
 fn plain(number: &Value) -> String {
     let text = number.to_string();
     let Some((digits, exponent)) = text.split_once("e-") else { return text };
@@ -129,7 +129,7 @@ impl<'w> History<'w> {
         format!("{prefix}{}", self.counter)
     }
 
-    /// Asks the service listener of one of the servers.
+    /// Sends a request to the service listener of one of the servers.
     async fn ask(&mut self, method: Method, path: &str, body: &Value) -> Answer {
         let (app, _, service) = &self.servers[self.chance.below(2)];
         let call = Call::new(service, method, path).bearer(app.api.service_token.expose());
@@ -138,7 +138,7 @@ impl<'w> History<'w> {
         answer
     }
 
-    /// Asks the public listener of one of the servers as the owner.
+    /// Sends a request of the owner to the public listener of one of the servers.
     async fn manage(&mut self, method: Method, path: &str, body: &Value) -> Answer {
         let (_, public, _) = &self.servers[self.chance.below(2)];
         let call = Call::new(public, method.clone(), path).bearer(&self.owner.access_token);
@@ -202,7 +202,7 @@ impl<'w> History<'w> {
         }
     }
 
-    /// Reserves exactly the rest of a hard budget, then a token more.
+    /// Reserves exactly the rest of a hard budget, and then one token more.
     async fn fill(&mut self) {
         let hard: Vec<_> = self.model.budgets.iter().filter(|budget| budget.hard).cloned().collect();
         if hard.is_empty() {
@@ -252,7 +252,7 @@ impl<'w> History<'w> {
         self.send(usage, self.world.clock.now(), Some(&reservation)).await;
     }
 
-    /// Reports usage without a reservation, sometimes of an earlier day.
+    /// Reports usage without a reservation, sometimes on an earlier day.
     async fn report(&mut self) {
         let back_ms = match self.chance.below(4) {
             0 => self.chance.below(45) as i64 * DAY_MS,
@@ -350,13 +350,13 @@ impl<'w> History<'w> {
         self.count("threshold by a change", reached);
     }
 
-    /// Returns a limit in nano, of a few calls.
+    /// Returns a limit that is enough for a few calls, in nano.
     fn limit(&mut self) -> i128 {
         let most = self.chance.one_of(&[20_000_000, 100_000_000, 400_000_000]);
         1 + self.chance.below(most) as i128
     }
 
-    /// Returns the path of a budget, by its place.
+    /// Returns the path of a budget, by its index.
     fn path_of(&self, place: usize) -> String {
         let budget = &self.model.budgets[place];
         format!("{}/{}", budgets_path(&self.organizations[budget.organization]), budget.id)
@@ -413,7 +413,7 @@ impl<'w> History<'w> {
         self.tell().await;
     }
 
-    /// Checks that each budget and period with new thresholds gets one mail.
+    /// Checks that each budget and period with new thresholds gets one e-mail.
     async fn tell(&mut self) {
         let outbox = &self.world.app.mail.outbox;
         let [one, other] = [0, 1].map(|server| mail_due(&self.servers[server].0.billing, outbox));
@@ -423,7 +423,7 @@ impl<'w> History<'w> {
         self.model.untold.clear();
     }
 
-    /// Checks the figures of every budget, and the thresholds that are recorded.
+    /// Checks the figures of every budget, and the recorded thresholds.
     async fn check(&mut self) {
         let today = self.today();
         for organization in 0..self.organizations.len() {
@@ -454,7 +454,7 @@ impl<'w> History<'w> {
         self.assert_equal("the thresholds", &recorded, &due.collect());
     }
 
-    /// Checks the stored uses of all periods, and the books.
+    /// Checks the stored amounts of all periods, and the books.
     pub async fn finish(&mut self) {
         self.tell().await;
         let mut tx = self.world.app.db.read().await.unwrap();
