@@ -1,4 +1,5 @@
-//! `tollkeeper backup` while a server runs, and restoring it: docs/operations.md, "Backup and restore".
+//! `tollkeeper backup` while a server runs, and restoring the backup: docs/operations.md, "Backup and
+//! restore".
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,10 +18,10 @@ use support::{Database, on_each_database};
 /// Padding of the SQLite database, so that a copy takes longer than a write.
 const PADDING_KIB: u64 = 64 * 1024;
 
-/// The events of the load: each result, and how long its answer took.
+/// The result of each reported event, and the time that its answer took.
 type ReportedEvents = Mutex<Vec<(String, Duration)>>;
 
-/// Reports events one after another until stopped; each must be accepted.
+/// Reports events one after another until stopped. Each event must be accepted.
 fn load(server: &Server, place: &Place, reported: &ReportedEvents, stop: &AtomicBool) {
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -51,7 +52,7 @@ fn back_up(start: &Start, on_postgres: bool, file: &Path) {
     shell(command);
 }
 
-/// Runs a shell line with PostgreSQL's own programs.
+/// Runs a shell command with PostgreSQL's own programs.
 fn shell(line: &str) {
     let mut command = Command::new("sh");
     let path = format!("{}:{}", binaries().unwrap().display(), std::env::var("PATH").unwrap());
@@ -60,7 +61,7 @@ fn shell(line: &str) {
     assert_eq!(ended.code, Some(0), "{line}\n{}", ended.log);
 }
 
-/// Replaces the database by the backup and returns how to start on it.
+/// Replaces the database with the backup. Returns the settings for a start on it.
 fn restore(start: Start, on_postgres: bool, file: &Path) -> Start {
     if on_postgres {
         let url = runtime().block_on(Cluster::shared().unwrap().empty_database());
@@ -106,13 +107,15 @@ fn restore_has_every_event_answered_before_the_backup(database: Database) {
             (before, after)
         });
         let reported = reported.into_inner().unwrap();
-        // While 64 MiB are copied, read and synced, a server answers more than one event after another.
+        // While 64 MiB are copied, read and synced, the server answers more than one event, so it isn't
+        // blocked.
         assert!(after > before + 1, "the backup kept writers waiting: {before}, {after}");
         let slowest = reported.iter().map(|(_, took)| *took).max().unwrap();
         assert!(slowest < Duration::from_secs(3), "a report took {slowest:?}");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-        // Changes after the backup are lost with the database, deletions as well: the audit trail shows them.
+        // Changes after the backup, including deletions, are lost with the database. The audit trail shows
+        // them before that.
         let path = format!("{}/api-keys/{}", place.project_path, other_key.0);
         delete(&server, &path, &ada);
         let trail = start.command(&["audit-log", "--action", "api_key.deleted", "--json"]).stdout;
@@ -120,7 +123,7 @@ fn restore_has_every_event_answered_before_the_backup(database: Database) {
         assert_eq!(server.kill().code, None);
 
         let server = restore(start, on_postgres, &file).run();
-        // The session, the password, the keys.
+        // The session, the password and the keys are still valid.
         for token in [&ada.access_token, &server.log_in("ada").access_token] {
             assert_eq!(server.get("/v1/auth/me").bearer(token).data()["user"]["username"], "ada");
         }
@@ -128,7 +131,7 @@ fn restore_has_every_event_answered_before_the_backup(database: Database) {
             let asked = json!({"credential": key, "operation": "chat", "model": "svc-1"});
             assert_eq!(server.ask("/service/v1/authorize", &asked).bare()["allowed"], true);
         }
-        // Events from before the backup exist once; later ones exist once after they are reported again.
+        // Events from before the backup exist once. Later events exist once after they are reported again.
         let restored = server.requests(&place, &ada);
         assert!(restored >= i64::try_from(before).unwrap(), "{restored} of {before}");
         for (index, (event, _)) in reported.iter().enumerate() {
@@ -154,7 +157,7 @@ fn delete(server: &Server, path: &str, owner: &Account) {
     assert_eq!(call.send().status, 200);
 }
 
-/// Creates a table that isn't ours next to our tables.
+/// Creates a large table in the database that isn't ours.
 fn add_foreign_table(start: &Start) {
     let driver = rusqlite::Connection::open(start.data_dir().join("tollkeeper.db")).unwrap();
     driver.busy_timeout(Duration::from_secs(30)).unwrap();
@@ -179,7 +182,7 @@ fn backup_lists_what_it_leaves_out_and_overwrites_nothing() {
 
     let server = start.run();
     server.settle(&server.sign_up("ada"));
-    // A crash leaves the newest writes in the journal next to the database: they belong to the backup.
+    // After a crash, the newest writes are in the journal next to the database. They belong in the backup.
     server.kill();
     let ended = start.command(&to);
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
@@ -258,7 +261,7 @@ fn health_command_reports_readiness() {
     let addressed = start.clone().set("TOLLKEEPER_LISTEN", &server.public.to_string());
     let ended = addressed.command(&["health"]);
     assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
-    // A server that listens on all addresses is asked over loopback.
+    // If the server listens on all addresses, the command checks it on the loopback address.
     let everywhere = start.clone().set("TOLLKEEPER_LISTEN", &format!("0.0.0.0:{}", server.public.port()));
     let ended = everywhere.command(&["health", "--json"]);
     let output: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -270,13 +273,13 @@ fn health_command_reports_readiness() {
     assert_eq!((ended.code, &output["ready"]), (Some(1), &json!(false)));
     assert!(ended.log.contains("no server answers"), "{}", ended.log);
 
-    // The server runs, but its database can't be reached.
+    // The server runs, but can't reach its database.
     let away = start.database(Some("postgres://nobody@127.0.0.1:1/nothing"));
     let server = away.listening();
     let ended = away.set("TOLLKEEPER_LISTEN", &server.public.to_string()).command(&["health"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.log.contains("isn't ready: 503: "), "{}", ended.log);
-    // Another program has the port.
+    // Another program uses the port.
     let strange = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = strange.local_addr().unwrap().to_string();
     let thread = std::thread::spawn(move || drop(strange.accept().unwrap()));

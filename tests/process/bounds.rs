@@ -1,4 +1,4 @@
-//! The bounds in docs/operations.md: input beyond a bound is refused with the documented code, and many
+//! The bounds in docs/operations.md. Input beyond a bound is refused with the documented code, and many
 //! clients at their bounds don't fill the memory.
 
 mod answers;
@@ -70,7 +70,7 @@ fn number_of_object_members_is_bounded(database: Database) {
         let (public, token) = (server.public, ada.access_token.as_str());
         refused("/v1/auth/login", public, "", object(257));
         refused("/v1/organizations", public, token, object(257));
-        // In nested objects too, and before anything else is checked.
+        // The bound also applies to nested objects, and is checked before anything else.
         refused("/v1/organizations", public, token, format!("{{\"settings\":{{\"x\":[{}}}}}", object(257)));
         let service_token = server.service_token();
         let event = format!("{{\"events\":[{}]}}", object(300));
@@ -94,7 +94,7 @@ fn number_of_error_details_is_bounded(database: Database) {
             assert_eq!((answer.status, details.len()), (400, due));
             assert_eq!(details.last().unwrap() == "body too_many", wrong > 100, "{:?}", details.last());
         }
-        // A batch has its own bound for all of its events.
+        // A batch has its own bound, which covers all of its events.
         let events: Vec<Value> = (0..1_000).map(|_| json!({"x": 1, "y": 2, "z": 3})).collect();
         let answer = server.ask("/service/v1/usage", &json!({ "events": events })).send();
         let results = answer.json()["results"].as_array().cloned().unwrap();
@@ -188,7 +188,7 @@ fn body_size_is_bounded_by_its_route(database: Database) {
             };
             let most = call().raw(&json_of_size(kib * KIB)).send();
             assert_eq!(most.status, 400, "{path}: {}", most.text);
-            // By its declared length, and while it is received.
+            // The body is refused because of its declared length, or while it is received.
             let announced = call().header("content-length", &(kib * KIB + 1).to_string()).send();
             let mut chunked = BufReader::new(TcpStream::connect(address).unwrap());
             let mut head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\n");
@@ -198,7 +198,7 @@ fn body_size_is_bounded_by_its_route(database: Database) {
             let stream = chunked.get_mut();
             stream.write_all(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).unwrap();
             let chunk = [b"400\r\n".as_slice(), &[b' '; KIB], b"\r\n"].concat();
-            // The body may be refused before the last bytes.
+            // The server may refuse the body before it receives the last bytes.
             let sent = (0..=kib).take_while(|_| stream.write_all(&chunk).is_ok()).count();
             assert!(sent >= kib / 2, "{path}: {sent}");
             for answer in [announced, read_answer(&mut chunked, true).unwrap()] {
@@ -217,14 +217,14 @@ fn body_size_is_bounded_by_its_route(database: Database) {
     });
 }
 
-/// Returns the bytes of unfinished bodies, as the server reports them.
+/// Returns the number of bytes in unfinished bodies, according to the server's metrics.
 fn body_bytes(server: &Server) -> usize {
     let metrics = Wire::new(server.service, "GET", "/metrics").bearer(&server.service_token()).send().text;
     let line = "tollkeeper_queue_length{queue=\"request_body_bytes\"} ";
     metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap().parse().unwrap()
 }
 
-/// Sends a request with the beginning of its body.
+/// Sends a request with the first part of its body.
 fn send_partial_body(address: SocketAddr, path: &str, bearer: &str, framing: &str, begun: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -237,16 +237,16 @@ fn send_partial_body(address: SocketAddr, path: &str, bearer: &str, framing: &st
     stream
 }
 
-/// The smallest budget.
+/// The minimum budget for unfinished bodies, in bytes.
 const BUDGET: usize = 64 * KIB * KIB;
 
-/// Starts a server with the smallest budget.
+/// Starts a server with the minimum budget.
 fn start_with_small_budget(folder: &Folder, url: Option<&str>) -> Server {
     let start = Start::new(&folder.0).database(url);
     start.set("TOLLKEEPER_SERVER__BODY_BUDGET_BYTES", &BUDGET.to_string()).run()
 }
 
-/// The body is refused, because others use up the budget.
+/// Asserts that the body is refused because other bodies use up the budget.
 fn assert_busy(stream: TcpStream) {
     let answer = read_answer(&mut BufReader::new(stream), true).unwrap();
     assert_eq!((answer.status, answer.code().as_str()), (503, "server_busy"), "{}", answer.text);
@@ -282,7 +282,7 @@ fn all_unfinished_bodies_have_one_budget(database: Database) {
         let answer = read_answer(&mut BufReader::new(whole), true).unwrap();
         assert_eq!(answer.status, 401, "{}", answer.text);
         assert_eq!(server.get("/healthz").send().status, 200);
-        // A body that ends in any way returns its part of the budget.
+        // A body that ends, successfully or not, releases its part of the budget.
         let mut ended = BufReader::new(held.pop().unwrap());
         ended.get_mut().write_all(b" ").unwrap();
         assert_eq!(read_answer(&mut ended, true).unwrap().status, 400);
@@ -297,7 +297,7 @@ fn all_unfinished_bodies_have_one_budget(database: Database) {
     });
 }
 
-/// Three quarters of the budget are for the public listener. One credential gets a third of that share.
+/// Three quarters of the budget are for the public listener. One credential can use a third of that share.
 #[on_each_database]
 fn one_holder_leaves_budget_for_everybody_else(database: Database) {
     database.run_processes(|url, folder| {
@@ -314,17 +314,17 @@ fn one_holder_leaves_budget_for_everybody_else(database: Database) {
         let login = || send_partial_body(server.public, "/v1/auth/login", "", "content-length: 16384", "{");
         held.push(login());
         assert!(until(|| body_bytes(&server) == most + 16 * KIB), "{}", body_bytes(&server));
-        // Of two thirds that ada leaves free, bob gets a third.
+        // ada leaves two thirds free, and bob can use a third of these.
         held.extend((0..42).map(|_| large(&bob.access_token)));
         assert!(until(|| body_bytes(&server) > 26 * KIB * KIB), "{}", body_bytes(&server));
-        // Head and body in two parts, as many clients send them.
+        // Many clients send head and body in two parts.
         let events = json!({"events": [{}]});
         let answer = server.ask("/service/v1/usage", &events).begin().finish();
         assert_eq!(answer.status, 200, "{}", answer.text);
     });
 }
 
-/// A length that is only declared takes nothing: a stranger's four bodies of 16 MiB, of which one byte has come.
+/// A declared length takes no budget. A stranger sends one byte each of four bodies of 16 MiB.
 #[on_each_database]
 fn declared_lengths_take_no_budget(database: Database) {
     database.run_processes(|url, folder| {
@@ -358,7 +358,7 @@ fn public_body_has_ten_seconds() {
         send_partial_body(server.public, "/v1/organizations", &ada.access_token, "content-length: 100", "{"),
     ];
     for mut stream in send_partial_body {
-        // The default configuration allows thirty.
+        // The default timeout is thirty seconds.
         stream.set_read_timeout(Some(Duration::from_secs(25))).unwrap();
         let mut text = Vec::new();
         stream.read_to_end(&mut text).expect("an answer before the thirty seconds are over");

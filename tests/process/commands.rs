@@ -1,4 +1,4 @@
-//! The commands as a user at a terminal runs them.
+//! The commands, as a user runs them in a terminal.
 
 use std::ffi::OsStr;
 use std::net::TcpListener;
@@ -115,7 +115,7 @@ fn non_utf8_variables_are_reported_by_name() {
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
         assert_eq!(ended.log.trim_end(), format!("tollkeeper: environment variable {complaint} valid UTF-8"));
     }
-    // Variables of other programs are ignored; and a file may have any name.
+    // Variables of other programs are ignored, and a file name may have any bytes.
     std::fs::write(folder.0.join(OsStr::from_bytes(b"\xff.toml")), "listen = \"127.0.0.1:7\"\n").unwrap();
     let others = start.set_bytes(b"LESS\xff", b"1").set_bytes(b"LESS", b"\xff");
     let ended = others.set_bytes(b"TOLLKEEPER_CONFIG", b"\xff.toml").command(&["config"]);
@@ -129,7 +129,7 @@ fn occupied_port_is_reported_with_its_setting() {
     let (taken, other) =
         (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let address = taken.local_addr().unwrap().to_string();
-    // Never bound: the first listener that fails stops the start.
+    // The server never binds this address, because the first listener that fails stops the start.
     let free = other.local_addr().unwrap().to_string();
     for (variable, key) in [("TOLLKEEPER_LISTEN", "listen"), ("TOLLKEEPER_SERVICE_LISTEN", "service_listen")]
     {
@@ -218,7 +218,7 @@ fn openapi_command_prints_the_served_document() {
     let served = start.run().get("/openapi.json").bare();
     assert_eq!(printed["servers"][0]["url"], "https://other.example");
     assert_eq!(served["servers"][0]["url"], PUBLIC_URL);
-    // The server listens on other ports than the command would. Examples name the addresses as well.
+    // The server and the command use different ports, and examples contain the URLs too.
     let [printed, served] = [printed, served].map(|document| {
         let addresses = [&document["servers"][0], &document["paths"]["/metrics"]["get"]["servers"][0]];
         let addresses = addresses.map(|server| server["url"].as_str().unwrap());

@@ -1,7 +1,7 @@
 //! Kills the server repeatedly while clients report, correct, reserve, capture and release, credit is added
-//! and expires, and months are closed. Clients retry with the same ids until they are answered. At the end
-//! everything that was answered is recorded exactly once. A second test runs three replicas, of which one is
-//! dead from time to time; clients fail over to the others.
+//! and expires, and months are closed. Clients retry with the same ids until they get an answer. In the end
+//! everything that was answered must be recorded exactly once. A second test runs three replicas, one of
+//! which is killed from time to time, and clients fail over to the others.
 
 mod payments;
 mod streams;
@@ -29,18 +29,18 @@ use support::replicas::{Fleet, Replicas};
 use support::world::{Folder, runtime};
 use support::{Database, on_each_database};
 
-/// The tokens of each event: prompt and completion.
+/// The tokens of each event: prompt tokens and completion tokens.
 const TOKENS: (i64, i64) = (1_000, 500);
 /// The tokens that a correction subtracts.
 const CORRECTED_TOKENS: (i64, i64) = (100, 50);
 
-/// The longest time that a client waits for a server to come back.
+/// Maximum time that a client waits for a server to come back.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The servers under test, as clients know them.
+/// The servers under test, from the clients' point of view.
 pub struct Target<'a> {
     pub start: &'a Start,
-    /// The addresses in turn, including dead servers.
+    /// The addresses that clients use in turn, including those of dead servers.
     pub services: RwLock<Vec<SocketAddr>>,
     pub turn: AtomicUsize,
     pub token: String,
@@ -59,7 +59,7 @@ impl Target<'_> {
         services[self.turn.fetch_add(1, Ordering::Relaxed) % services.len()]
     }
 
-    /// Retries, on any server that is up, until an answer other than "later" comes.
+    /// Sends a request to one server after another until a server answers with a status other than 503.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let asked = Instant::now();
         loop {
@@ -74,7 +74,7 @@ impl Target<'_> {
         }
     }
 
-    /// Reports these events until each is answered; a repeated event is a duplicate by then.
+    /// Reports these events until each is answered. A retried event may be a duplicate.
     pub fn report(&self, events: &[Value]) {
         let answer = self.ask("POST", "/service/v1/usage", &json!({ "events": events }));
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -86,7 +86,7 @@ impl Target<'_> {
         }
     }
 
-    /// Reports an event once, without a retry.
+    /// Reports an event once, without retries.
     pub fn try_to_report(&self, event: &Value) -> Answer {
         let wire = Wire::new(self.next(), "POST", "/service/v1/usage");
         wire.bearer(&self.token).json(&json!({ "events": [event] })).send()
@@ -97,7 +97,7 @@ impl Target<'_> {
     }
 }
 
-/// The answers that one client got.
+/// The ids of the requests of one client that were answered.
 #[derive(Default)]
 pub struct ClientRecord {
     pub events: Vec<String>,
@@ -122,7 +122,7 @@ fn report_events(target: &Target<'_>, name: &str, mut chance: Chance) -> ClientR
         let events: Vec<_> = ids.iter().map(|id| target.event(id)).collect();
         target.report(&events);
         answered.events.append(&mut ids);
-        // Each event is corrected once at most; its month may be closed by then.
+        // Each event is corrected at most once. Its month may be closed by then.
         let next = answered.corrections.len() * 3;
         if next < answered.events.len() && chance.below(3) == 0 {
             let corrected = &answered.events[next];
@@ -152,7 +152,7 @@ fn make_calls(target: &Target<'_>, name: &str, mut chance: Chance) -> ClientReco
         let reservation = decision["reservation"]["id"].as_str().unwrap().to_owned();
         let path = format!("/service/v1/reservations/{reservation}");
         match chance.below(8) {
-            // Released, perhaps by an attempt that was never answered.
+            // The reservation is released, perhaps by an earlier attempt whose answer was lost.
             0 => {
                 let status = target.ask("DELETE", &path, &json!({})).status;
                 assert!(status == 200 || status == 404, "{status}");
@@ -171,14 +171,14 @@ fn make_calls(target: &Target<'_>, name: &str, mut chance: Chance) -> ClientReco
     answered
 }
 
-/// Returns a clock that is this many months ahead.
+/// Returns a clock at which the month before this number of months from now can be closed.
 fn closed_month(months: i64) -> Clock {
     let month = Clock::System.now().day().month().plus(months);
     Clock::fixed(month.start().plus_ms(2 * DAY_MS))
 }
 
-/// Closes one month after the other with a clock that runs ahead: reports meanwhile are late, and corrections
-/// hit billed months. Returns the number of months.
+/// Closes one month after another with a clock that runs ahead, so reports are late, and corrections are of
+/// billed months. Returns the number of months.
 fn close_months(target: &Target<'_>) -> i64 {
     let mut months = 0;
     while target.is_running() {
@@ -194,7 +194,7 @@ fn close_months(target: &Target<'_>) -> i64 {
     months
 }
 
-/// Adds expiring credit, each once.
+/// Adds credits that expire, and tries each only once.
 fn add_grants(target: &Target<'_>) -> ClientRecord {
     for round in 0.. {
         if !target.is_running() {
@@ -212,7 +212,7 @@ fn add_grants(target: &Target<'_>) -> ClientRecord {
     ClientRecord::default()
 }
 
-/// Adds credit by the command, each repeated until it succeeds.
+/// Adds credits with the command, and repeats each until it succeeds.
 fn add_payments(target: &Target<'_>) -> ClientRecord {
     let mut answered = ClientRecord::default();
     for round in 0.. {
@@ -230,7 +230,7 @@ fn add_payments(target: &Target<'_>) -> ClientRecord {
             "--reference",
             &reference,
         ];
-        // Once more: it exists already.
+        // The second call finds the existing credit.
         for _ in 0..2 {
             while target.start.command(&arguments).code != Some(0) {}
         }
@@ -246,7 +246,7 @@ fn texts(db: &Db, text: &'static str) -> Vec<String> {
     })
 }
 
-/// Asserts that everything that was answered, and nothing else, is in the books once.
+/// Asserts that everything that was answered is in the books exactly once, and nothing else is.
 pub fn assert_recorded_once(target: &Target<'_>, answered: &[ClientRecord]) -> String {
     let db = Db::open(&target.start.database_settings()).unwrap();
     let all = |of: fn(&ClientRecord) -> &Vec<String>| -> BTreeSet<&String> {
@@ -290,7 +290,7 @@ pub fn assert_recorded_once(target: &Target<'_>, answered: &[ClientRecord]) -> S
     )
 }
 
-/// Asserts that abandoned reservations are released when they expire, and that the books pass the audit.
+/// Asserts that abandoned reservations are released after they expire, and that the books pass the audit.
 fn assert_reservations_end(start: &Start, months: i64) {
     let drifts = runtime().block_on(async {
         let later = if months == 0 {
@@ -310,7 +310,7 @@ fn assert_reservations_end(start: &Start, months: i64) {
     assert!(texts(&db, "SELECT organization_id FROM wallets WHERE reserved_nano <> 0").is_empty());
 }
 
-/// Runs three reporters, three callers, one payer and one granter until the end.
+/// Starts three clients that report, three that make calls, one that adds payments and one that adds grants.
 pub fn run_clients<'s>(
     scope: &'s Scope<'s, '_>,
     target: &'s Target<'_>,
@@ -326,7 +326,7 @@ pub fn run_clients<'s>(
     clients
 }
 
-/// Kills one server after the other at random moments while clients go on, starts it again, and checks that
+/// Kills one server after another at random times while clients continue, restarts it, and checks that
 /// answered requests are recorded.
 fn crash_servers(count: usize, url: Option<&str>, folder: &Folder) {
     let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(4);
@@ -352,7 +352,7 @@ fn crash_servers(count: usize, url: Option<&str>, folder: &Folder) {
         let close_months = scope.spawn(move || close_months(target));
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(chance.below(400) as u64));
-            // A client that gave up would leave the others waiting for a server for ever.
+            // If a client has given up, the others would wait for it forever.
             if clients.iter().any(ScopedJoinHandle::is_finished) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! The database layer: the same tests on both databases.
+//! The database layer, with the same tests on both databases.
 
 mod daily_rows;
 mod deferred;
@@ -71,7 +71,7 @@ fn with_db(database: Database, test: impl AsyncFnOnce(Db)) {
     });
 }
 
-/// Runs the test with an empty database.
+/// Runs the test on an empty database.
 fn with_empty(database: Database, test: impl AsyncFnOnce(Settings)) {
     database.block_on(async {
         let folder = Folder::new();
@@ -94,12 +94,12 @@ fn with_schema(database: Database, version: i64, test: impl AsyncFnOnce(Db)) {
     });
 }
 
-/// Runs a test on one thread: code that blocks it stops the whole test.
+/// Runs a test on one thread, so that code that blocks the thread stops the whole test.
 fn on_one_thread(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
-/// Inserts a user, unique by `name`.
+/// Inserts a user. The name must be unique.
 async fn insert_user(tx: &mut Tx, id: &str, email: &str, username: &str) -> Result<u64, Error> {
     sql("INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at)
          VALUES ($1, $2, $2, $3, $3, 'x', $4)")
@@ -171,7 +171,7 @@ fn every_type_of_value_reads_back(database: Database) {
                 big,
                 blob,
             };
-            // Out of order on purpose.
+            // The parameters are out of order on purpose.
             let inserted = sql("INSERT INTO things (big, id, text, none, at, yes, small, blob)
                  VALUES ($7, $1, $2 || '$9', $3, $4, $5, $6, $8)")
             .bind(thing.id)
@@ -278,13 +278,13 @@ fn unique_violations_name_their_index(database: Database) {
             let orphan = orphan.execute(&mut tx).await;
             assert_eq!(orphan, Err(Error::Missing(Reference::Organization)));
         } else {
-            // SQLite doesn't name the index; it has one writer, which has looked first.
+            // SQLite doesn't name the index. It has only one writer, which checks the reference beforehand.
             assert!(matches!(orphan, Error::Internal(_)), "{orphan:?}");
         }
     });
 }
 
-/// Begins the next transaction, after the end of the one before.
+/// Drops a transaction, and begins the next one.
 async fn next_transaction(db: &Db, tx: Tx) -> Tx {
     drop(tx);
     db.write().await.unwrap()
@@ -307,7 +307,7 @@ fn uncommitted_writes_are_rolled_back(database: Database) {
             let canceled = tokio::time::timeout(Duration::from_millis(60), work).await;
             assert!(canceled.is_err());
         }
-        // More cancellations than the pool has connections, each at a different moment.
+        // More transactions are canceled than the pool has connections, each at a different time.
         for number in 0..40 {
             let work = async {
                 let mut tx = db.write().await?;
@@ -346,7 +346,7 @@ fn transaction_fails_after_an_error(database: Database) {
         assert!(sql("SELECT 1").execute(&mut tx).await.is_err());
         assert!(matches!(tx.commit().await, Err(Error::Internal(_))));
         assert_eq!(count(&db, "users").await, 0);
-        // A canceled statement counts as failed too.
+        // A canceled statement also counts as failed.
         let mut tx = db.write().await.unwrap();
         let slow = sql(slow_insert(&db)).heavy().execute(&mut tx);
         assert!(tokio::time::timeout(Duration::from_millis(1), slow).await.is_err());
@@ -365,7 +365,7 @@ fn read_handle_refuses_writes(database: Database) {
             let heavy = sql("DELETE FROM users RETURNING id").heavy().all::<(String,)>(&mut tx).await;
             assert!(matches!(heavy, Err(Error::Internal(_))), "{heavy:?}");
         }
-        // This handle is not a transaction, so it goes on and sees later commits.
+        // This handle isn't a transaction, so it still works and sees later commits.
         let mut write = db.write().await.unwrap();
         insert_user(&mut write, "user_1", "a@x", "a").await.unwrap();
         let before: (i64,) = sql("SELECT COUNT(*) FROM users").one(&mut tx).await.unwrap();

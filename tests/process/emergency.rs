@@ -1,4 +1,4 @@
-//! Emergency commands after a leak: ends sessions, revokes signing keys, changes the master key.
+//! Emergency commands after a leak. They end sessions, revoke signing keys, and change the master key.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use support::{Database, on_each_database};
 
 const NEW_KEY: &str = "bmV3IG1hc3RlciBrZXkgb2YgMzIgYnl0ZXMgaGVyZSE=";
 
-/// Signs a token for this session with these two times, by the newest key.
+/// Signs a token for this session with these two times, using the newest key.
 async fn token(world: &World, user: &TestUser, kind: TokenKind, iat: i64, exp: i64) -> String {
     let claims = Claims {
         iss: world.app.api.public_url.clone(),
@@ -58,7 +58,7 @@ async fn signing_key_verifies_tokens_of_its_time_only(world: World) {
         let token = token(&world, &ada, TokenKind::Access, iat, now + 60).await;
         assert_eq!(me(&world, &token).await, status, "{}", iat - made);
     }
-    // The old key, as a thief goes on using it.
+    // A thief still uses the old key.
     let stolen = world.app.accounts.keyset().await.unwrap();
     let mut tx = world.app.db.write().await.unwrap();
     SigningKeys::rotate(&world.app.accounts, &mut tx).await.unwrap();
@@ -80,7 +80,7 @@ async fn signing_key_verifies_tokens_of_its_time_only(world: World) {
     }
 }
 
-/// A key made while the clock ran ahead must not lock all users out once the clock is right.
+/// A key that was created while the clock ran ahead must not lock out all users after the clock is corrected.
 #[on_each_database]
 async fn key_made_while_the_clock_ran_ahead_still_signs(world: World) {
     world.clock.advance_ms(365 * DAY_MS);
@@ -101,7 +101,7 @@ fn me_at(server: &Server, token: &str) -> u16 {
     server.get("/v1/auth/me").bearer(token).send().status
 }
 
-/// Returns whether every replica refuses this token within the time that a change may take to arrive.
+/// Returns `true` if every replica refuses this token within the time that a change may take to arrive.
 fn refused_everywhere(fleet: &Fleet, token: &str) -> bool {
     until(|| fleet.servers.iter().all(|server| me_at(server, token) == 401))
 }
@@ -129,7 +129,7 @@ fn end_sessions_command_reaches_every_replica(database: Database) {
             let refresh = server.post("/v1/auth/refresh-token", &json!({})).bearer(&ada.refresh_token).send();
             assert_eq!(refresh.status, 401);
         }
-        // By id: no session is left to end.
+        // The command also takes the user's id. No session is open now.
         let id = ended["user_id"].as_str().unwrap();
         let again = command(&["session", "end", "--user", id]);
         assert_eq!(again.code, Some(0), "{}", again.log);
@@ -189,7 +189,7 @@ fn revoked_signing_keys_stop_verifying_on_every_replica(database: Database) {
         }
         let ada = fleet.next().log_in("ada");
         assert!(fleet.servers.iter().all(|server| me_at(server, &ada.access_token) == 200));
-        // A rotation without it still ends no session.
+        // A rotation without `--revoke` ends no session.
         let plain = json_of(&replicas.starts[0].command(&["signing-key", "rotate", "--json"]));
         assert!(plain["kid"] != rotated["kid"]);
         assert!(fleet.servers.iter().all(|server| me_at(server, &ada.access_token) == 200));
@@ -214,7 +214,7 @@ fn master_key_rotation_needs_no_downtime(database: Database) {
         let old = start.data_dir().join("master.key");
         let new = write_key(&folder.0, "new.key", NEW_KEY);
 
-        // Without the older key the new one opens nothing, and the error at the start explains what to do.
+        // Without the older key, the new key opens nothing. The error at the start explains what to do.
         let only_new = start.clone().set("TOLLKEEPER_MASTER_KEY_FILE", &new);
         let refused = only_new.refused();
         assert_eq!(refused.code, Some(1));
@@ -223,7 +223,7 @@ fn master_key_rotation_needs_no_downtime(database: Database) {
         assert_eq!(early.code, Some(1));
         assert!(early.log.contains("`master_key_previous_file`"), "{}", early.log);
 
-        // Servers with both keys open secrets sealed by either.
+        // Servers with both keys can open secrets that were sealed with either key.
         let both = only_new.clone().set("TOLLKEEPER_MASTER_KEY_PREVIOUS_FILE", old.to_str().unwrap());
         let server = both.run();
         assert_eq!(me_at(&server, &ada.access_token), 200);
@@ -246,7 +246,8 @@ fn master_key_rotation_needs_no_downtime(database: Database) {
         assert_eq!(trail.stdout.matches("  operator  master_key.rotated  ").count(), 2, "{}", trail.stdout);
         assert_eq!(server.stop().code, Some(0));
 
-        // The older key is removed, and everything opens: sessions go on, previous secrets are shown.
+        // After the older key is removed, everything can still be opened: sessions continue, and previous
+        // secrets are shown.
         let server = only_new.run();
         assert_eq!(me_at(&server, &ada.access_token), 200);
         assert_eq!(keyed(&server), second);
@@ -286,9 +287,9 @@ fn master_key_rotation_is_atomic(database: Database) {
             "{}",
             ended.log
         );
-        // Readable secrets weren't sealed anew either: the older key alone still opens them.
+        // Secrets that were readable weren't resealed either: the older key alone still opens them.
         assert_eq!(start.run().stop().code, Some(0));
-        // The same key twice changes nothing and is a mistake.
+        // Using the same key twice is an error, and changes nothing.
         let same = write_key(&folder.0, "same.key", &{
             use base64::Engine;
             base64::engine::general_purpose::STANDARD.encode(std::fs::read(&old).unwrap())
@@ -299,7 +300,7 @@ fn master_key_rotation_is_atomic(database: Database) {
             .command(&["master-key", "rotate"]);
         assert_eq!(same.code, Some(1));
         assert!(same.log.contains("the same key"), "{}", same.log);
-        // A missing file is never created: the older key must exist.
+        // The older key must exist. A missing file is never created.
         let missing = folder.0.join("missing.key");
         let refused =
             start.clone().set("TOLLKEEPER_MASTER_KEY_PREVIOUS_FILE", missing.to_str().unwrap()).refused();
@@ -308,7 +309,7 @@ fn master_key_rotation_is_atomic(database: Database) {
     });
 }
 
-/// Overwrites the sealed secrets of API keys.
+/// Overwrites the sealed secrets of API keys with invalid bytes.
 fn damage_sealed_api_keys(start: &Start) {
     use tollkeeper::db::{Db, sql};
     support::world::runtime().block_on(async {
@@ -338,8 +339,8 @@ fn emergency_commands_have_help() {
     }
 }
 
-/// A sealed column missing from `master-key rotate` would be lost with the older master key, so each new one
-/// must be added there.
+/// Each new sealed column must be added to `master-key rotate`. Otherwise its secrets would be lost with the
+/// older master key.
 #[test]
 fn master_key_rotation_covers_every_sealed_column() {
     let known = ["sealed_private_key", "sealed_secret", "sealed_seed"];

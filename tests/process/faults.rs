@@ -1,4 +1,4 @@
-//! Faults around a running server: it reports them, keeps its data and recovers.
+//! Faults around a running server. It reports them, keeps its data, and recovers.
 
 mod clock_guard;
 mod clocks;
@@ -22,7 +22,7 @@ use support::process::{ProcessResult, Server, Start, Wire, skipped, usage_event}
 use support::world::{Folder, PASSWORD, runtime};
 use support::{Database, on_each_database, on_postgres};
 
-// ---- PostgreSQL ------------------------------------------------------------------------------------------------------
+// ---- PostgreSQL ----
 
 #[on_postgres]
 fn server_waits_for_postgres_and_survives_its_restart(_: Database) {
@@ -43,7 +43,7 @@ fn server_waits_for_postgres_and_survives_its_restart(_: Database) {
     assert_eq!(server.get("/v1/models").bearer(&place.key).send().status, 200);
 
     cluster.stop();
-    // Until then the memory suffices: cached sessions and keys need no database.
+    // Until the feed fails, cached sessions and keys work without the database.
     server.wait_for_log("the feed of changes can't be read");
     assert_unavailable(&server, &ada.access_token);
     let unanswered = server.ask("/service/v1/usage", &usage_event(&place, "e2"));
@@ -69,7 +69,7 @@ fn server_waiting_for_postgres_can_be_stopped() {
     assert_eq!(ended.code, Some(0), "{}", ended.log);
 }
 
-/// Asserts that every endpoint that needs the database answers 503, in its own error shape.
+/// Asserts that every endpoint that needs the database answers 503 with its own error shape.
 fn assert_unavailable(server: &Server, bearer: &str) {
     assert_eq!(server.get("/healthz").send().status, 200);
     assert_eq!(Wire::new(server.service, "GET", "/healthz").send().status, 200);
@@ -80,7 +80,7 @@ fn assert_unavailable(server: &Server, bearer: &str) {
     let open = ["/healthz", "/readyz", "/openapi.json", "/metrics", "/api/hello"];
     let is_page = |route: &routes::Route| route.content_type == "text/html";
     for route in routes::table().into_iter().filter(|route| !open.contains(&route.path) && !is_page(route)) {
-        // With a bearer the gate asks the database; without one it may answer alone.
+        // With a bearer token the gate reads the database. Without one it may refuse the request first.
         let is_session = route.listener == Listener::Public && route.access.scheme.is_some();
         if !bearer.is_empty() && (!is_session || route.handler.contains("refresh_token")) {
             continue;
@@ -99,7 +99,7 @@ fn assert_unavailable(server: &Server, bearer: &str) {
     }
 }
 
-/// Checks the error shape and the header that makes a client retry.
+/// Checks the shape of an error, and the header that makes clients retry.
 fn assert_failure(answer: &Answer, status: u16, code: &str, shape: ErrorShape) {
     assert_eq!((answer.status, answer.code().as_str()), (status, code), "{}", answer.text);
     let mut body = answer.json();
@@ -120,7 +120,7 @@ fn assert_failure(answer: &Answer, status: u16, code: &str, shape: ErrorShape) {
     assert!(answer.header("x-request-id").starts_with("req_"));
 }
 
-// ---- Storage ---------------------------------------------------------------------------------------------------------
+// ---- Storage ----
 
 #[test]
 fn full_disk_loses_nothing_and_recovers() {
@@ -133,7 +133,7 @@ fn full_disk_loses_nothing_and_recovers() {
     };
     let wrapper: Vec<_> = wrapper.iter().map(String::as_str).collect();
     let mut server = start.through(&wrapper).run();
-    // The mount is private to the server, so it is seen through the server's process and ends with it.
+    // The mount is private to the server. It is visible through the server's process, and ends with it.
     server.data_dir = path_in_mounts(&server, &data);
     let ada = server.sign_up("ada");
     let place = server.settle(&ada);
@@ -168,7 +168,7 @@ fn full_disk_loses_nothing_and_recovers() {
         let had_mails = mails();
         assert_failure(&create().send(), 503, "storage_full", ErrorShape::Enveloped);
         assert_failure(&register().send(), 503, "storage_full", ErrorShape::Enveloped);
-        // Reads go on, and nothing of the failed writes is there.
+        // Reads still work, and the failed writes left nothing behind.
         assert_eq!((server.requests(&place, &ada), organizations(), mails()), (counted, had, had_mails));
         assert_eq!(server.get("/readyz").send().status, 200);
         assert_eq!(server.get("/v1/models").bearer(&place.key).send().status, 200);
@@ -206,7 +206,7 @@ fn read_only_data_folder_stops_the_start() {
     start.run();
 }
 
-/// Root ignores file permissions, so the file's format version forbids writing.
+/// Root ignores file permissions, so the test makes SQLite refuse writes with the file's format version.
 #[test]
 fn read_only_database_can_still_be_read() {
     let folder = Folder::new();
@@ -278,8 +278,8 @@ fn assert_refused(ended: &ProcessResult, words: &[&str]) {
 }
 
 /// Returns a command that starts a program with private mounts, which no other process sees and which end
-/// with it. `$0` of the script is `place`. Returns `None`, and prints the reason, where the system doesn't
-/// allow it.
+/// with the program. In the script, `$0` is `place`. Returns `None` and prints the reason if the system
+/// doesn't allow it.
 pub fn private_mounts(place: &Path, script: &str) -> Option<Vec<String>> {
     let script = format!("{script} && exec \"$@\"");
     for unshare in ["-m", "-Urm"] {
@@ -294,7 +294,7 @@ pub fn private_mounts(place: &Path, script: &str) -> Option<Vec<String>> {
     None
 }
 
-/// Returns a folder as the server's mounts show it.
+/// Returns the path of a folder through the server's mounts.
 fn path_in_mounts(server: &Server, place: &Path) -> PathBuf {
     Path::new("/proc").join(server.pid().to_string()).join("root").join(place.strip_prefix("/").unwrap())
 }
@@ -312,7 +312,7 @@ pub fn fill_up(ballast: &Path) {
     panic!("more than 400 MB on a small disk");
 }
 
-/// Returns whether this user ignores file permissions, as root does.
+/// Returns `true` if this user ignores file permissions, as root does.
 fn writes_everywhere(folder: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let closed = folder.join("closed");
@@ -323,7 +323,8 @@ fn writes_everywhere(folder: &Path) -> bool {
     written
 }
 
-/// SQLite's file format, section 1.3.3: a version above 2 may only be read.
+/// Sets the write version in the header of an SQLite file. A version above 2 makes it read-only (SQLite's
+/// file format, section 1.3.3).
 fn set_write_version(file: &Path, version: u8) {
     use std::io::{Seek, SeekFrom};
     let mut file = std::fs::OpenOptions::new().write(true).open(file).unwrap();

@@ -1,4 +1,4 @@
-//! Misbehaving clients: slow ones, large heads, clients that read nothing, connections that stay open
+//! Misbehaving clients: slow ones, large heads, clients that don't read, and connections that stay open
 //! forever.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -33,7 +33,7 @@ impl RawClient {
         self.stream.write_all(words.as_bytes()).unwrap();
     }
 
-    /// Sends bytes; returns whether the server still accepts them.
+    /// Sends bytes. Returns `true` if the server still accepts them.
     fn try_say(&mut self, words: &str) -> bool {
         self.stream.write_all(words.as_bytes()).is_ok()
     }
@@ -45,7 +45,7 @@ impl RawClient {
         String::from_utf8(text).unwrap()
     }
 
-    /// Reads the next answer: its head and its body.
+    /// Reads the next answer. Returns its head and its body.
     fn answer(&mut self) -> (String, String) {
         let mut reader = BufReader::new(&self.stream);
         let mut head = String::new();
@@ -59,7 +59,7 @@ impl RawClient {
     }
 }
 
-/// Returns the status line and `error` of a last answer.
+/// Returns the status line and the `error` of the last answer on a connection.
 fn last_answer(text: &str) -> (&str, Value) {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
     assert!(head.contains("\r\nconnection: close"), "{head}");
@@ -86,7 +86,7 @@ fn slow_heads_are_closed_and_delay_no_other_client() {
         let mut slow: Vec<_> =
             (0..200).map(|_| RawClient::saying(address, "GET /healthz HTTP/1.1\r\nhost: x\r\n")).collect();
         let mut silent = RawClient::new(address);
-        // An earlier valid request gives no more time for the second.
+        // An earlier valid request on the connection gives the second one no more time.
         let mut second = RawClient::saying(address, HEALTH);
         assert!(second.answer().0.starts_with("HTTP/1.1 200 "));
         second.say("GET /hea");
@@ -149,7 +149,7 @@ fn slow_body_is_refused() {
         assert_eq!(raw.rest(), "", "nothing comes after it");
     }
     assert!(asked.elapsed() >= Duration::from_millis(900));
-    // Sending single bytes doesn't help.
+    // Sending single bytes doesn't help the client.
     let mut trickle = RawClient::saying(server.public, &head("/v1/auth/login", ""));
     let ended = until(|| {
         std::thread::sleep(Duration::from_millis(100));
@@ -165,7 +165,8 @@ fn client_that_reads_nothing_is_disconnected() {
     let mut greedy = RawClient::new(server.public);
     greedy.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
-    // The client sends requests until the connection is closed: the answers fill every buffer on the way.
+    // The client sends requests until the server closes the connection. The answers fill all buffers in
+    // between.
     let closed = until(|| match greedy.stream.write_all(ask.as_bytes()) {
         Ok(()) => false,
         Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
@@ -191,7 +192,7 @@ fn idle_connection_is_closed_and_a_busy_one_is_not() {
         assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("connection: close"), "{head}");
     }
     assert!(asked.elapsed() > Duration::from_secs(7));
-    // The connection is closed already, so this doesn't wait.
+    // The connection is already closed, so this doesn't wait.
     idle.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert_eq!(idle.rest(), "");
 }
@@ -228,7 +229,7 @@ fn bytes_that_are_no_request_get_a_bare_status() {
                 assert_eq!(body, "");
             }
         }
-        // More than the server reads: the answer may be lost, the connection is closed in any case.
+        // The server doesn't read all of these bytes. The answer may be lost, but the connection is closed.
         let mut raw = RawClient::new(address);
         raw.try_say(&longer);
         let mut text = Vec::new();
@@ -245,7 +246,7 @@ fn bytes_that_are_no_request_get_a_bare_status() {
 fn unread_body_does_not_lose_the_answer() {
     let folder = Folder::new();
     let server = server(&folder, &[]);
-    // 2 MiB: refused by its declared length, while it is being sent.
+    // A body of 2 MiB is refused because of its declared length, while it is being sent.
     let body = "x".repeat(2 * 1024 * 1024);
     let head = format!("POST /v1/auth/login HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
     for _ in 0..20 {
@@ -261,7 +262,7 @@ fn unread_body_does_not_lose_the_answer() {
 fn connections_beyond_the_maximum_wait() {
     let folder = Folder::new();
     let server = server(&folder, &[("MAX_CONNECTIONS", "3")]);
-    // The readiness probe's connection has been closed.
+    // The connection of the readiness probe is already closed.
     let mut held: Vec<_> = (0..3)
         .map(|_| {
             let mut raw = RawClient::saying(server.public, HEALTH);
@@ -275,14 +276,14 @@ fn connections_beyond_the_maximum_wait() {
     let mut byte = [0];
     let waited = fourth.stream.read(&mut byte).unwrap_err();
     assert!(matches!(waited.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{waited}");
-    // The other listener has its own maximum, and open connections go on.
+    // The other listener has its own maximum, and open connections still work.
     assert!(RawClient::saying(server.service, HEALTH).answer().0.starts_with("HTTP/1.1 200 "));
     held[1].say(HEALTH);
     held[1].answer();
     drop(held.remove(0));
     fourth.stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     assert!(fourth.answer().0.starts_with("HTTP/1.1 200 "));
-    // Many short connections log at most one line a second.
+    // Many short connections log at most one line per second.
     let began = Instant::now();
     drop(fourth);
     for _ in 0..200 {
@@ -337,7 +338,7 @@ fn incomplete_head_does_not_delay_the_stop() {
     let start = Start::new(&folder.0).set("TOLLKEEPER_SHUTDOWN_GRACE_MS", "300");
     let server = start.run();
     let mut half = RawClient::saying(server.public, "GET /healthz HTTP/1.1\r\n");
-    // The server has read it when it answers a later client.
+    // When the server answers a later client, it has read the incomplete head.
     RawClient::saying(server.public, HEALTH).answer();
     let asked = Instant::now();
     let ended = server.stop();

@@ -1,4 +1,4 @@
-//! The log of a server process: one line for each request, and no secret in any.
+//! The log of a server process. It has one line for each request, and no secrets.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ fn check_log(url: Option<&str>, folder: &Folder, format: &'static str) {
     let start = Start::new(&folder.0)
         .database(url)
         .set("TOLLKEEPER_LOG__FORMAT", format)
-        // All log levels of all parts of the program.
+        // This level logs everything.
         .set("TOLLKEEPER_LOG__LEVEL", "trace")
         .set("TOLLKEEPER_MASTER_KEY", MASTER_KEY)
         .set("TOLLKEEPER_SERVICE_TOKEN", SERVICE_TOKEN);
@@ -47,7 +47,8 @@ fn check_log(url: Option<&str>, folder: &Folder, format: &'static str) {
     let mail_token = mailed_token(&server.data_dir, "@example.com");
     let calls = calls(&server, &ada, &place, &mail_token, format);
     let log = server.stop().log;
-    // Other requests: register, login and me; an organization, a project and a key.
+    // The log also has the requests that register, log in, read the account, and create an organization, a
+    // project and a key.
     let lines: Vec<_> = log.lines().filter(|line| is_access(line)).collect();
     assert_eq!(lines.len(), 6 + probes(&log) + calls.len(), "{log}");
     for call in &calls {
@@ -83,7 +84,7 @@ fn is_access(line: &str) -> bool {
     line.contains("tollkeeper::access")
 }
 
-/// Makes calls with secrets in every place, successful and failing ones.
+/// Makes successful and failing calls that contain secrets in all parts of a request.
 fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: &str) -> Vec<ExpectedLine> {
     let mut calls = Vec::new();
     let mut call = |method, route, actor: &str, status: u16, wire: Wire| {
@@ -146,7 +147,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
     let query = format!("/v1/auth/me?access_token={access}&password={PASSWORD}");
     call("GET", "/v1/auth/me", "", 401, server.get(&query));
     call("GET", "/v1/auth/me", ada_id, 200, server.get(&query).bearer(access).header("cookie", refresh));
-    // In the path: as a parameter, in an unknown path, with a wrong method.
+    // Secrets in the path: as a parameter, in an unknown path, and with a wrong method.
     let path = |secret: &str| format!("/v1/models/{secret}");
     call("GET", "/v1/models/{*model_id}", ada_id, 404, server.get(&path(access)).bearer(access));
     call("GET", "/v1/models/{*model_id}", &place.key_id, 404, server.get(&path(key)).bearer(key));
@@ -192,7 +193,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
     call("POST", "/v1/auth/verify-email", "", 400, verify(key));
     call("POST", "/v1/auth/verify-email", "", 200, verify(mail_token));
     call("POST", "/v1/auth/verify-email", "", 400, verify(mail_token));
-    // The service listener.
+    // Calls on the service listener.
     let asked = json!({"credential": key, "operation": "chat", "reserve": false, "model": "svc-1"});
     call("POST", "/service/v1/authorize", "service", 200, server.ask("/service/v1/authorize", &asked));
     let asked = json!({"credential": access, "operation": "chat", "reserve": false, "model": key});
@@ -213,7 +214,7 @@ fn calls(server: &Server, ada: &Account, place: &Place, mail_token: &str, name: 
     calls
 }
 
-/// Asserts that exactly one line has the request's id and shows its result.
+/// Asserts that exactly one line has the request's id, and that it shows the result.
 fn check_line(lines: &[&str], call: &ExpectedLine, format: &str) {
     let id = call.answer.header("x-request-id");
     let found: Vec<_> = lines.iter().filter(|line| line.contains(id)).collect();
@@ -239,7 +240,7 @@ fn check_line(lines: &[&str], call: &ExpectedLine, format: &str) {
     }
 }
 
-/// Asserts that only the mail folder logs a link, on its own line, by design.
+/// Asserts that no line contains a secret, except for links that the mail folder logs by design.
 fn check_secrets(log: &str, secrets: &[&str]) {
     for line in log.lines().filter(|line| !line.contains("mail::delivery") || !line.contains("mail written"))
     {
@@ -253,7 +254,7 @@ fn check_secrets(log: &str, secrets: &[&str]) {
     }
 }
 
-/// A client that disconnects before the answer leaves a line nevertheless.
+/// A client that disconnects before the answer still leaves a line.
 #[test]
 fn canceled_request_is_one_line() {
     let folder = Folder::new();

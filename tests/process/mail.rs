@@ -1,4 +1,4 @@
-//! Mail through a real mail server: encryption, failures, and that no mail is lost.
+//! E-mail through a real mail server: encryption, failures, and that no e-mail is lost.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ fn registration_of_ada() -> Value {
     json!({"email": ADA, "password": PASSWORD, "username": "ada"})
 }
 
-/// Runs a test against a fresh mail server.
+/// Runs a test with a new mail server.
 fn with_server(database: Database, what: &str, flags: &[&str], test: impl AsyncFnOnce(World, MailServer)) {
     let Some(python) = smtp::python(what) else { return };
     on_url(database, async |backend, database_url| {
@@ -42,7 +42,7 @@ fn with_server(database: Database, what: &str, flags: &[&str], test: impl AsyncF
     });
 }
 
-/// Runs a test with the name and the URL, if any, of a fresh database.
+/// Runs a test with the name and the URL, if any, of a new database.
 fn on_url(database: Database, test: impl AsyncFnOnce(&'static str, Option<String>)) {
     database.block_on(async {
         let Fresh { backend, url } = database.fresh().await;
@@ -84,7 +84,7 @@ impl<'a> MakeWriter<'a> for CapturedLog {
     }
 }
 
-/// Puts a mail without a link into the outbox, to a new recipient.
+/// Adds an e-mail without a link to the outbox, for a new recipient.
 async fn write_to(world: &World, name: &str) {
     world.user(name).await;
     let now = world.clock.now();
@@ -107,7 +107,7 @@ fn count_given_up(world: &World) -> u64 {
     world.app.metrics.mails_given_up.get()
 }
 
-/// Registers Ada at the real binary, with a mail server that needs TLS and a login.
+/// Registers Ada with a server process whose mail server requires TLS and a login.
 async fn register_over(python: &std::path::Path, tls: &str, scheme: &str) {
     let folder = Folder::new();
     make_certificates(&folder.0);
@@ -311,7 +311,7 @@ fn refused_recipient_is_dropped_at_once_and_others_get_their_mail(database: Data
     });
 }
 
-/// The operator can mend both: the mail isn't given up.
+/// The operator can fix both, so the e-mail isn't dropped.
 #[on_each_database]
 fn refused_sender_or_connection_is_retried(database: Database) {
     with_server(database, "a refused sender", &["--refuse-sender", "tollkeeper"], async |world, server| {
@@ -361,7 +361,7 @@ fn connections_are_reused(database: Database) {
         }
         let peers: Vec<_> = server.mails().into_iter().map(|mail| mail["peer"].clone()).collect();
         assert_eq!(peers[0], peers[1]);
-        // The server closes the idle connection: the next mail notices, and gets a new one.
+        // The server closes the idle connection. The next e-mail opens a new one.
         let port = server.port.to_string();
         drop(server);
         let server = MailServer::start(&smtp::python("connections").unwrap(), &["--port", &port]);
@@ -389,7 +389,7 @@ fn slow_server_delays_neither_requests_nor_other_mails(database: Database) {
             tokio::time::sleep_until((begin + Duration::from_secs(25)).into()).await;
             until("the end of patience", || (count_failed(&world) == 7).then_some(())).await;
             assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
-            // Their connections still wait for an answer; later mails get others.
+            // The slow connections still wait for an answer. Later e-mails use others.
             world.post("/v1/auth/forgot-password", &json!({"email": ADA})).data().await;
             until("one more", || (server.mails_to(ADA).len() == 3).then_some(())).await;
             assert_eq!(count_failed(&world), 7);
@@ -410,7 +410,7 @@ fn two_replicas_send_each_mail_once(database: Database) {
         let [one, two] = [world.app.clone(), other].map(|app| {
             tokio::spawn(async move {
                 let mut sent = 0;
-                // A replica that wants the same mails at the same instant gets none, and retries.
+                // A replica that tries to take the same e-mails at the same time gets none, and retries.
                 while count_waiting(&app).await > 0 {
                     sent += send_due(&app.mail).await.unwrap();
                 }
@@ -429,7 +429,7 @@ fn two_replicas_send_each_mail_once(database: Database) {
     });
 }
 
-/// Each takes a different number of mails, so their choices overlap in part.
+/// Each sender takes a different number of e-mails, so their choices overlap partly.
 #[on_each_database]
 fn concurrent_senders_do_not_deadlock(database: Database) {
     on_url(database, async |backend, database_url| {
@@ -479,7 +479,7 @@ fn mail_survives_a_process_killed_while_sending_it(database: Database) {
         process.kill();
         drop(slow);
 
-        // The next process: at first the dead one still has the mail, after two minutes no process has.
+        // The next process must wait two minutes for the e-mail that the dead one holds.
         let server = MailServer::start(&python, &[]);
         let clock = Clock::fixed(Clock::System.now().plus_ms(MINUTE_MS));
         let settings = [("TOLLKEEPER_MAIL__URL", server.url())];
@@ -505,7 +505,7 @@ fn names_and_addresses_add_no_header_or_recipient(database: Database) {
             body[field] = json!(format!("{}{attack}", body[field].as_str().unwrap_or("Ada")));
             assert_eq!(world.post("/v1/auth/register", &body).refused().await.0, 400, "{field}");
         }
-        // Inserts values that registration refuses, as an older version or another program might have.
+        // Inserts values that registration refuses, as an older version or another program could have done.
         let now = world.clock.now();
         let username = format!("ada{attack}");
         let new = tollkeeper::accounts::store::users::NewUser {

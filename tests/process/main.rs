@@ -1,8 +1,8 @@
-//! The program as an operator runs it: commands, files, signals, kills, full disks, clocks that jump, databases
-//! that fail, proxies, and the documents and examples for operators.
+//! The program as operators use it: commands, files, signals, kills, full disks, clock jumps, failing
+//! databases, proxies, and the documents and examples for operators.
 //!
 //! `repository` compares documents and examples with the code. A test belongs here if it starts a process, or
-//! if it is about the database itself.
+//! tests the database itself.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

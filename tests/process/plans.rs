@@ -1,4 +1,4 @@
-//! Query plans of lists: they use an index of the tenant, however large the installation is.
+//! Query plans of lists. They use an index on the tenant, regardless of the size of the installation.
 
 mod accounts;
 mod audit_log;
@@ -25,12 +25,12 @@ use tollkeeper::tenants::store::{invitations, navigation, organization_members a
 use support::on_each_database;
 use support::world::World;
 
-/// Members of a large organization: its list is never sorted as a whole.
+/// The number of members of a large organization, whose list must never be sorted as a whole.
 const STRANGERS: i64 = 6_000;
-/// Members of a small organization: its search never reads the others.
+/// The number of members of a small organization, whose search must never read the members of others.
 const MEMBERS: i64 = 20;
 
-/// A step of a query plan, in the database's own words.
+/// A step of a query plan, in the database's own format.
 struct Step(String);
 
 impl FromRow for Step {
@@ -40,7 +40,7 @@ impl FromRow for Step {
 }
 
 async fn fill(tx: &mut Tx, organization: &str, from: i64, to: i64) {
-    // An id is a prefix and 26 digits.
+    // An id consists of a prefix and 26 digits.
     let id =
         format!("'user_' || substr('{}' || CAST(i AS TEXT), length(CAST(i AS TEXT)) + 1)", "0".repeat(26));
     let series =
@@ -63,15 +63,15 @@ async fn fill(tx: &mut Tx, organization: &str, from: i64, to: i64) {
     sql(invite).execute(tx).await.unwrap();
 }
 
-/// The parameter that stands for 32 bytes.
+/// A parameter that is replaced by 32 bytes.
 const BYTES: &str = "32 bytes";
 
-/// Returns the plan of a statement with these parameters, one step a line.
+/// Returns the plan of a statement with these parameters, one step per line.
 async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
     let explain = if world.app.db.is_postgres() { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
     let mut statement = sql(format!("{explain} {text}"));
     if world.app.db.is_postgres() {
-        // PostgreSQL plans heavy statements freely; for all others the settings make it use indexes.
+        // PostgreSQL plans heavy statements freely. For all others, our settings make it use indexes.
         statement = statement.heavy();
     }
     for parameter in parameters {
@@ -81,7 +81,7 @@ async fn plan(world: &World, text: &str, parameters: &[&str]) -> String {
             Err(_) => statement.bind(*parameter),
         };
     }
-    // A read handle refuses a statement that would write, even if it is only explained.
+    // A read handle refuses a statement that would write, even if the statement is only explained.
     let db = &world.app.db;
     let tx = if text.starts_with("SELECT") { db.read().await } else { db.write().await };
     let steps: Vec<Step> = statement.all(&mut tx.unwrap()).await.unwrap();
@@ -106,8 +106,8 @@ async fn lists_use_the_tenants_index(world: World) {
     let (by_tenant, by_person) = ("organization_members_list", "organization_members_user_id");
     let me = ada.id.to_string();
     let cases: [(&str, &[&str], &str, usize); 14] = [
-        // Statement, parameters, its index, and how many sorts are allowed: the page itself, the matches,
-        // or the memberships of one user.
+        // Statement, parameters, expected index, and number of allowed sorts: of the page itself, of the
+        // matches, or of one user's memberships.
         (&OrganizationId::statements().from_start, &[&other, "20", "100"], by_tenant, 1),
         (&OrganizationId::statements().from_end, &[&other, "20", "100"], by_tenant, 1),
         (&OrganizationId::statements().filtered, &[&mine, "", "%m6%", "20", "0"], "organization_members_", 1),
@@ -123,7 +123,7 @@ async fn lists_use_the_tenants_index(world: World) {
         (&invitations::listing::LIST, &[&other, "0", "", "20", "100"], "invitations_list", 1),
         (&invitations::listing::LIST, &[&mine, "0", "expired", "20", "0"], "invitations_list", 1),
         (&invitations::listing::COUNT, &[&mine, "0", "pending"], "invitations_list", 0),
-        // Statements of a membership change.
+        // Statements of changes of a membership.
         (members::MEMBER_AND_CALLER, &[&other, &me, "x7"], "organization_members_owners", 0),
         (invitations::END_SENT, &[&other, "x7", "admin", "0"], "invitations_sent", 0),
         (invitations::END_WITH_MEMBER, &[&other, "x7", "x7", "0"], "invitations_sent", 1),
@@ -138,7 +138,7 @@ async fn lists_use_the_tenants_index(world: World) {
         let plan = plan(&world, text, parameters).await;
         let what = format!("on {}: {text}\n{plan}", world.backend);
         assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
-        // `page` is the page's own rows.
+        // `page` contains only the rows of the page.
         let scans = |line: &&str| line.contains("Seq Scan") || line.starts_with("SCAN ");
         let scanned: Vec<_> = plan.lines().filter(scans).filter(|line| *line != "SCAN page").collect();
         assert!(scanned.is_empty(), "{what}");
@@ -162,7 +162,7 @@ async fn pages_of_a_large_organization_need_few_statements(world: World) {
         let names: Vec<_> = rows.iter().map(|row| row["username"].as_str().unwrap().to_owned()).collect();
         (names.join(" "), data["total"].as_i64().unwrap(), world.app.db.statement_count() - before)
     };
-    // Role, the count in the organization's row, the page; the session is cached.
+    // The statements read the role, the count in the organization's row, and the page. The session is cached.
     assert_eq!(names("?page_size=3").await, ("ada m2000 m1999".into(), 2_001, 3));
     assert_eq!(names("?page_size=3&page=2").await, ("m1998 m1997 m1996".into(), 2_001, 3));
     assert_eq!(names("?page_size=3&page=667").await, ("m3 m2 m1".into(), 2_001, 3));
@@ -171,13 +171,13 @@ async fn pages_of_a_large_organization_need_few_statements(world: World) {
     assert_eq!(names("?search=m1999").await, ("m1999".into(), 1, 3));
 }
 
-/// Inserts projects of an organization, every tenth of them public, members of the first one, and usage of 40
-/// days in each.
+/// Inserts projects of an organization, one tenth of them public, members of the first one, and usage on
+/// three days in each.
 async fn fill_projects(tx: &mut Tx, organization: &str, owner: &str, first: i64, from: i64, to: i64) {
     let series =
         format!("WITH RECURSIVE n(i) AS (SELECT {from} UNION ALL SELECT i + 1 FROM n WHERE i < {to})");
     let name = "'p' || CAST(i AS TEXT)";
-    // An id is a prefix and 26 digits.
+    // An id consists of a prefix and 26 digits.
     let id = |prefix: &str, number: &str| {
         format!(
             "'{prefix}_' || substr('{}' || CAST({number} AS TEXT), length(CAST({number} AS TEXT)) + 1)",
@@ -217,8 +217,8 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
     let (mine, other) = (world.organization(&ada, "Mine").await, world.organization(&ada, "Other").await);
     let me = ada.id.to_string();
     for (organization, from, to) in [(&other, 1, STRANGERS), (&mine, STRANGERS + 1, STRANGERS + MEMBERS)] {
-        // In several transactions: each row adds one to a count, and one transaction keeps every version
-        // of that row.
+        // Each row adds one to a count. Several transactions are used, because one transaction would keep
+        // every version of that row.
         for from_here in (from..=to).step_by(500) {
             let to_here = to.min(from_here + 499);
             let mut tx = world.app.db.write().await.unwrap();
@@ -244,7 +244,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
     let named = reports::organization_text(everything, true, 0);
     let listed = [Subject::Organization.by_day(), everything]
         .map(|groups| reports::organization_text(groups, false, 2));
-    // SQLite stores the rows of a project next to each other; PostgreSQL doesn't.
+    // SQLite stores the rows of a project next to each other, but PostgreSQL doesn't.
     let [sums_by_project, by_project] = match world.app.db.is_postgres() {
         true => ["usage_daily_sums_", "usage_daily_"],
         false => ["usage_daily_sums_|PRIMARY KEY", "PRIMARY KEY"],
@@ -257,18 +257,20 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
     let of_months = [[&*mine, "1", "3", "100"].as_slice(), &months].concat();
     let of_project_months = [[&*other, &*crowd, "1", "3", "100"].as_slice(), &months].concat();
     let cases: [(&str, &[&str], &[&str], usize); 29] = [
-        // Statement, parameters, its indexes, and how many sorts are allowed: the page, or the matches.
+        // Statement, parameters, expected indexes, and number of allowed sorts: of the page, or of the
+        // matches.
         (&listing::FROM_START, &[&other, "20", "100"], &[by_time], 1),
         (&listing::FROM_END, &[&other, "20", "100"], &[by_time], 1),
         (&listing::SEARCHED, &[&mine, "%p6%", "20", "0"], &[in_organization], 1),
         (listing::SEARCHED_COUNT, &[&mine, "%p6%"], &[in_organization], 0),
         (&visible, &[&other, &user, "%", "", "20", "0"], &["project_members_user_id", "projects_public"], 1),
-        // The member's own projects are sorted, and the rest of both kinds; the public ones come in the
-        // order of the index.
+        // The member's own projects and the page of both kinds are sorted. The public projects are read in
+        // the order of the index.
         (&newest, &[&other, &user, "20", "20", "0"], &["project_members_user_id", "projects_public"], 4),
         (&oldest, &[&other, &user, "20", "20", "0"], &["project_members_user_id", "projects_public"], 4),
         (listing::VISIBLE_TOTAL, &[&other, &user], &["project_members_user_id"], 0),
-        // The newest memberships: SQLite reads them in the order of the index, with each page of the console.
+        // The newest memberships, which each page of the console reads. SQLite reads them in the order of the
+        // index.
         (
             navigation::READ,
             &[&me, &mine, &few, "", "20"],
@@ -289,12 +291,12 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
             &["project_members_|PRIMARY KEY"],
             0,
         ),
-        // Statements at the end of a membership of the organization.
+        // Statements at the end of a membership in the organization.
         (members::LEAVE_PROJECTS, &[&mine, &me], &["project_members_user_id"], 0),
         // Projects that a member leaves, and users who can be added to a project.
         (members::PROJECTS, &[&mine, &me, "101"], &["project_members_user_id"], 1),
         (members::CANDIDATES, &[&mine, &few, "%m6%", "20"], &["organization_members_"], 1),
-        // Reports: the days of the range, which are then grouped.
+        // Reports read the days of the range, which are then grouped.
         (
             &by_day,
             &[&mine, "1", "3", "100"],
@@ -307,14 +309,14 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
             &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
             1,
         ),
-        // Names: each caller and each project once.
+        // Names of callers and projects are read once each.
         (
             &named,
             &[&mine, "1", "3", "100"],
             &["usage_daily_organization_day|usage_daily_pkey|PRIMARY KEY"],
             3,
         ),
-        // The same of listed projects.
+        // The same for listed projects.
         (&listed[0], &[&other, "1", "3", "100", &crowd, &few], &[sums_by_project], 1),
         (&listed[1], &[&other, "1", "3", "100", &crowd, &few], &[by_project], 1),
         (reports::PROJECTS, &[&other, "17"], &["usage_daily_project_month|usage_daily_pkey|PRIMARY KEY"], 0),
@@ -344,7 +346,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
             &["usage_daily_api_key_id_month|usage_daily_pkey|PRIMARY KEY"],
             1,
         ),
-        // A month's invoice: its rows, not all rows of the tenant.
+        // A month's invoice reads only its own rows, not all rows of the tenant.
         (months::BILLED, &[&other, "5"], &["usage_daily_organization_month"], 2),
     ];
     for (text, parameters, indexes, sorts) in cases {
@@ -353,7 +355,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
         for index in indexes {
             assert!(index.split('|').any(|index| plan.contains(index)), "{index} {what}");
         }
-        // These are the rows found already.
+        // These scans read rows that were already found.
         let scans = |line: &&str| line.contains("Seq Scan") || line.starts_with("SCAN ");
         let found = [
             "SCAN page",
@@ -365,7 +367,7 @@ async fn project_lists_use_an_index_and_sort_their_page_only(world: World) {
             "SCAN summed",
             "SCAN listed",
         ];
-        // No key exists here: PostgreSQL reads an empty table by a full scan.
+        // No key exists here, and PostgreSQL reads an empty table with a full scan.
         let empty = |line: &&str| line.contains("Seq Scan on") && line.contains("api_keys");
         let is_found = |line: &str| found.contains(&line.trim_end_matches(" LEFT-JOIN"));
         let scanned: Vec<_> =
@@ -401,19 +403,19 @@ async fn pages_of_many_projects_need_few_statements(world: World) {
         let names: Vec<_> = rows.iter().map(|row| row[name].as_str().unwrap().to_owned()).collect();
         (names.join(" "), data["total"].as_i64().unwrap(), world.app.db.statement_count() - before)
     };
-    // Role, the count stored with it, the page; the session is cached.
+    // The statements read the role with the stored count, and the page. The session is cached.
     for (query, due) in [("", "p2000 p1999 p1998"), ("&page=667", "p2 p1"), ("&page=2", "p1997 p1996 p1995")]
     {
         let path = format!("{projects}?page_size=3{query}");
         let found = names(&path, "projects", "name", &ada.access_token).await;
         assert_eq!(found, (due.into(), 2_000, 3), "{query}");
     }
-    // A member's projects are counted, and only the public ones are read.
+    // The member's projects are counted, and only the public ones are read.
     let path = format!("{projects}?page_size=3");
     world.get("/v1/organizations").bearer(&bob.access_token).data().await;
     let found = names(&path, "projects", "name", &bob.access_token).await;
     assert_eq!(found, ("p2000 p1990 p1980".into(), 200, 3));
-    // Both roles at once, count, page.
+    // The statements read both roles, the count, and the page.
     for (query, due) in [("", "m2000 m1999 m1998"), ("&page=667", "m2 m1")] {
         let path = format!("{members}?page_size=3{query}");
         let found = names(&path, "members", "username", &ada.access_token).await;
@@ -421,8 +423,8 @@ async fn pages_of_many_projects_need_few_statements(world: World) {
     }
 }
 
-/// The gate's read of an organization, a user or a key is the answer itself; a project is read after it, and
-/// so is the usage of both.
+/// The gate's read of an organization, a user or a key is also the answer. A project, and the usage of a
+/// project or a key, are read after it.
 #[on_each_database]
 async fn single_objects_need_few_statements(world: World) {
     let ada = world.user("ada").await;
@@ -433,12 +435,13 @@ async fn single_objects_need_few_statements(world: World) {
     let key = format!("{project}/api-keys/{}", made["id"].as_str().unwrap());
     let reads = [("/v1/auth/me", 1), (&organization, 1), (&project, 3), (&key, 2)];
     for (path, statements) in reads {
-        // The session is cached by then.
+        // The session is already cached.
         let before = world.app.db.statement_count();
         world.get(path).bearer(&ada.access_token).data().await;
         assert_eq!(world.app.db.statement_count() - before, statements, "{path}");
     }
-    // The gate; then the lock where needed, the gate's check again, the change, its audit entry.
+    // The statements are the gate's read, a lock if needed, the repeated check, the change, and its audit
+    // entry.
     let changes = [(&organization, 5), (&project, 5), (&key, 7)];
     for (path, statements) in changes {
         let before = world.app.db.statement_count();

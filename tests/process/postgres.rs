@@ -1,4 +1,5 @@
-//! PostgreSQL only: TLS connections, a standby for reports, the primary among several servers, and faults under load.
+//! Tests of PostgreSQL only: TLS connections, a standby for reports, the primary among several servers, and
+//! faults under load.
 
 mod cuts;
 mod failover;

@@ -1,4 +1,4 @@
-//! `tollkeeper audit --receipts`: usage that a reporter has kept is compared with the books.
+//! `tollkeeper audit --receipts`, which compares usage that a reporter has kept with the books.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn show_what_the_books_lack(url: Option<&str>, folder: &Folder) {
         std::fs::write(&file, text).unwrap();
         start.command(&[&["audit", "--receipts", file.to_str().unwrap()], options].concat())
     };
-    // As single events, as the body of a batch, and as a CloudEvent.
+    // The receipts are single events, the body of a batch, and a CloudEvent.
     let used = ["api_key_id", "model", "kind", "prompt_tokens", "completion_tokens"];
     let three = event("three");
     let data: Value = used
@@ -48,8 +48,8 @@ fn show_what_the_books_lack(url: Option<&str>, folder: &Folder) {
         clean.stdout.trim(),
         "Compared 4 events with the books: 4 are there, 0 are missing with 0 + 0 tokens, 0 differ."
     );
-    // Receipts that the books lack: an event, one of another source, and one of a key that never existed; and
-    // one with other tokens.
+    // The books lack an event, one from another source, and one of a key that never existed. One receipt has
+    // other tokens.
     let odd = [
         event("one"),
         event("lost"),
@@ -74,10 +74,10 @@ fn show_what_the_books_lack(url: Option<&str>, folder: &Folder) {
     let report: Value = serde_json::from_str(&compare(&odd, &["--json"]).stdout).unwrap();
     assert_eq!((&report["found"], &report["too_old"]), (&json!(1), &json!(1)));
     assert_eq!(report["missing"][0]["id"], "lost");
-    // They are sent again, and are there.
+    // A missing event is reported again, and is then found.
     assert_eq!(server.report(&place, "lost"), "accepted");
     assert_eq!(compare(&[event("lost")], &[]).code, Some(0));
-    // A line that can't be read is named.
+    // An invalid line is reported with its number.
     let unreadable = compare(&[event("one"), changed("two", "prompt_tokens", json!("many"))], &[]);
     assert_eq!(unreadable.code, Some(1));
     assert!(unreadable.log.contains("receipts.jsonl:3: `prompt_tokens`"), "{}", unreadable.log);

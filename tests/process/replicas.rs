@@ -1,5 +1,5 @@
-//! Replicas, mostly three, each a process, over one database, with clients that use another replica for each request:
-//! state is shared, and nothing is spent, counted or done twice.
+//! Replicas: mostly three processes with one database, and clients that use another replica for each request.
+//! The replicas share their state, and nothing is spent, counted or done twice.
 
 mod budgets;
 mod gateway_spending;
@@ -17,7 +17,7 @@ use support::world::Folder;
 
 const REPLICAS: usize = 3;
 
-/// Returns the repetitions of each test: few in the suite, more by an environment variable.
+/// Returns the number of repetitions of each test. An environment variable increases it.
 fn trials() -> u64 {
     number("TOLLKEEPER_TEST_TRIALS").unwrap_or(1)
 }

@@ -1,4 +1,4 @@
-//! The repository itself: layout, documents, examples, the README.
+//! The repository itself: its layout, documents, examples and README.
 
 mod circles;
 mod documents;

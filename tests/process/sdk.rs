@@ -1,5 +1,5 @@
-//! The official SDKs of OpenAI and Anthropic against a real server: models and their answers as existing programs
-//! see them.
+//! The official SDKs of OpenAI and Anthropic with a real server: models and their answers, from the point of
+//! view of existing programs.
 
 mod llamacpp;
 mod stories;
@@ -38,8 +38,8 @@ fn openai_node_sdk_works() {
     }
 }
 
-/// A model id with slashes and a colon, which programs encode in more than one way. Its server ends streams too
-/// early; `svc-1` is served by the demo.
+/// A model id with slashes and a colon, which programs encode in more than one way. Its upstream also ends
+/// streams too early. The demo serves `svc-1`.
 const SLASHES: &str = r#"
 [[upstreams]]
 id = "demo"
@@ -63,7 +63,7 @@ prices = [{ effective_at = "2024-01-01T00:00:00Z", prompt_tokens = "0.000001", c
 routes = [{ upstream = "cutting" }]
 "#;
 
-/// A stream with one word, and then the end of the connection.
+/// Returns a stream with one word, after which the connection ends.
 fn cut_stream(request: &Received) -> Vec<Step> {
     let path = request.head[0].split(' ').nth(1).unwrap();
     let word = match path {
@@ -89,8 +89,8 @@ fn cut_stream(request: &Received) -> Vec<Step> {
     vec![stream_head(), word, Step::Close]
 }
 
-/// Runs the program with an address and bearers for every case, and compares its counts with the server's own
-/// log.
+/// Runs the program with a URL and credentials for every case, and compares its number of requests with the
+/// server's log.
 fn run_program(mut program: Command) {
     let folder = Folder::new();
     let catalog = folder.0.join("catalog.toml");
@@ -137,7 +137,7 @@ fn run_program(mut program: Command) {
         "one_model_key": key(json!({"name": "svc-1 only", "restrictions": {"models": ["svc-1"]}})),
         "slow_key": key(json!({"name": "slow", "restrictions": {"rate_limit": 60}})),
     });
-    // The log line of this call comes before those of the program.
+    // The log line of this request comes before those of the program.
     server.get("/openapi.json").bare();
     let ended = run_to_end({
         program.arg(setup.to_string());
@@ -145,7 +145,7 @@ fn run_program(mut program: Command) {
     });
     let sent = ended.stdout.trim().strip_prefix("all good ").and_then(|count| count.parse::<usize>().ok());
     assert!(ended.code == Some(0) && sent.is_some(), "{}\n{}", ended.stdout, ended.log);
-    // No call was retried silently: an answer that forbids a retry is respected.
+    // The SDK retried no call silently, so it respects answers that forbid a retry.
     let log = server.stop().log;
     let of_the_program = log.split_once("/openapi.json").map_or("", |(_, rest)| rest);
     let seen = of_the_program.lines().filter(|line| line.contains("tollkeeper::access")).count();

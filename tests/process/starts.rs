@@ -1,4 +1,4 @@
-//! The server as a process: data after a stop and a crash, and two servers with one database.
+//! The server as a process: its data after a stop and after a crash, and two servers with one database.
 
 use serde_json::json;
 use tollkeeper::accounts::jwt::{SigningKey, TokenKind};
@@ -84,7 +84,7 @@ fn endless_request_is_cut_off_by_the_stop() {
     drop(endless);
 }
 
-/// Another process has the migration lock; the server waits for it on a thread that can't be canceled.
+/// Another process has the migration lock. The server waits for it on a thread that can't be canceled.
 #[test]
 fn waiting_start_can_be_stopped() {
     let folder = Folder::new();
@@ -106,7 +106,7 @@ fn two_servers_start_at_once_on_a_fresh_database(database: Database) {
     const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     database.run_empty(|url, folder| {
         let other_folder = Folder::new();
-        // Replicas on PostgreSQL share only the key; on SQLite they share the data folder.
+        // Replicas on PostgreSQL share only the key, and replicas on SQLite share the data folder.
         let starts = match url {
             None => [Start::new(&folder.0), Start::new(&folder.0)],
             Some(_) => [&folder.0, &other_folder.0]
@@ -136,7 +136,8 @@ fn two_servers_start_at_once_on_a_fresh_database(database: Database) {
     });
 }
 
-/// Two replicas that start at once may each make a signing key, and one of them has read the table too early.
+/// Two replicas that start at the same time may each create a signing key, and one of them has read the table
+/// too early.
 #[on_each_database]
 async fn signing_key_of_another_replica_is_found_at_once(world: World) {
     let ada = world.user("ada").await;

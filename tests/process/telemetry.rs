@@ -21,7 +21,7 @@ use support::world::{Folder, PASSWORD, runtime};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// A collector that records each request, with a configured answer.
+/// A collector that records each request, and answers with a fixed status.
 struct Collector {
     address: SocketAddr,
     bodies: Arc<Mutex<Vec<Value>>>,
@@ -33,7 +33,7 @@ impl Collector {
         Self::with(status, None)
     }
 
-    /// Starts it with TLS, by `server.pem` and `server.key` of this folder.
+    /// Starts a collector with TLS, using `server.pem` and `server.key` in this folder.
     fn under_tls(certificates: &Path) -> Self {
         let file = |name: &str| std::fs::File::open(certificates.join(name)).unwrap();
         let chain = CertificateDer::pem_reader_iter(file("server.pem")).map(Result::unwrap).collect();
@@ -70,7 +70,7 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// Returns every span so far.
+    /// Returns all spans received so far.
     fn spans(&self) -> Vec<Value> {
         let bodies = self.bodies.lock().unwrap();
         let scopes = bodies
@@ -79,7 +79,7 @@ impl Collector {
         scopes.flat_map(|scope| items(std::slice::from_ref(&scope), "spans")).collect()
     }
 
-    /// Returns every log line so far, each with its `target`.
+    /// Returns all log lines received so far, each with its `target`.
     fn lines(&self) -> Vec<Value> {
         let bodies = self.bodies.lock().unwrap();
         let mut lines = Vec::new();
@@ -95,7 +95,7 @@ impl Collector {
         lines
     }
 
-    /// Returns the spans of a trace, once its request has arrived.
+    /// Waits for the root span of a trace. Returns it, and the other spans of the trace.
     fn trace(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> (Value, Vec<Value>) {
         let found = || self.spans().into_iter().find(|span| span["name"] == name && wanted(span));
         let until = Instant::now() + Duration::from_secs(60);
@@ -112,7 +112,7 @@ impl Collector {
     }
 }
 
-/// Returns the elements of these objects' lists with this name.
+/// Returns the elements of the lists with this name in all objects.
 fn items(objects: &[Value], name: &str) -> Vec<Value> {
     objects.iter().filter_map(|object| object[name].as_array()).flatten().cloned().collect()
 }
@@ -204,7 +204,7 @@ fn trace_has_its_parts_and_continues_the_callers() {
         collector.spans().iter().map(|span| span["spanId"].to_string()).collect();
     assert_eq!(ids.len(), collector.spans().len());
 
-    // A request without a trace begins its own.
+    // A request without a trace starts its own.
     server.get(&place.project_path).send();
     let route = "/v1/organizations/{organization_id}/projects/{project_id}";
     let (root, _) = collector.trace(&format!("GET {route}"), |_| true);
@@ -216,7 +216,7 @@ fn trace_has_its_parts_and_continues_the_callers() {
     for line in ["content-type: application/json", "x-api-key: s3cret=", "x-more: 1"] {
         assert!(heads[0].contains(&format!("\r\n{line}\r\n")), "{}", heads[0]);
     }
-    // The rest is sent at the server's stop.
+    // The rest is sent when the server stops.
     let answer = server.get("/no/such/path").send();
     let last = answer.header("x-request-id").to_owned();
     let ended = server.stop();
@@ -305,7 +305,7 @@ fn only_service_listener_callers_choose_sampling() {
 
 #[test]
 fn unavailable_collector_costs_a_log_line() {
-    // An address without a listener, reserved meanwhile.
+    // The socket isn't listening, and reserves the address in the meantime.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let unused_address = format!("http://{}", socket.local_addr().unwrap());
@@ -350,7 +350,7 @@ fn collector_is_verified_by_its_certificate() {
     make_certificates(&certificates.0);
     let collector = Collector::under_tls(&certificates.0);
     let port = collector.address.port();
-    // A collector with a known authority, and one with an unknown authority.
+    // The collector's certificate authority is known in the first case, and unknown in the second.
     let other = Folder::new();
     make_certificates(&other.0);
     let cases = [("localhost", &certificates, None), ("localhost", &other, Some("invalid peer certificate"))];

@@ -1,4 +1,4 @@
-//! TLS on the listeners, tested by curl and openssl with certificates made here.
+//! TLS on the listeners, tested with curl and openssl and with certificates that the test creates.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ fn is_installed(what: &str) -> bool {
     here
 }
 
-/// Creates a folder with an authority, a certificate and its key.
+/// Creates a folder with a certificate authority, a certificate and its key.
 fn certificates() -> Folder {
     let folder = Folder::new();
     make_certificates(&folder.0);
@@ -32,12 +32,12 @@ fn with_pair(start: Start, which: &str, folder: &Path) -> Start {
         .set(&format!("TOLLKEEPER_TLS__{which}KEY_FILE"), folder.join("server.key").to_str().unwrap())
 }
 
-/// Configures both listeners with one pair.
+/// Configures both listeners with one certificate and key.
 fn with_tls(start: Start, folder: &Path) -> Start {
     with_pair(with_pair(start, "", folder), "SERVICE_", folder)
 }
 
-/// Starts the server; `Start::run` would wait by plain HTTP.
+/// Starts the server. `Start::run` would wait with plain HTTP.
 fn start_server(start: &Start) -> Server {
     let server = start.listening();
     server.wait_for_log("database is ready");
@@ -74,12 +74,12 @@ fn both_listeners_speak_tls() {
                 "{version:?}: {text}"
             );
         }
-        // Many requests over one connection, and a long answer.
+        // The connection handles several requests, and long answers.
         let document = url("/openapi.json");
         let text = answers(&certificates.0, &["-w", "\n%{num_connects}\n", &document, &document, &document]);
         let connects: Vec<_> = text.lines().filter(|line| ["0", "1"].contains(line)).collect();
         assert_eq!(connects, ["1", "0", "0"]);
-        // No older TLS versions, and only HTTP/1.1.
+        // Older TLS versions and HTTP/2 aren't supported.
         let old = curl(&certificates.0, &["--tls-max", "1.1", &url("/healthz")]);
         assert_ne!(old.code, Some(0), "{old:?}");
         assert!(openssl(&address.to_string(), &["-alpn", "h2,http/1.1"]).contains("ALPN protocol: http/1.1"));
@@ -143,7 +143,7 @@ fn plain_http_is_refused_at_once() {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(words).unwrap();
         let (asked, mut text) = (Instant::now(), Vec::new());
-        // A reset is equivalent to an end.
+        // A reset counts as an end of the connection.
         stream.read_to_end(&mut text).ok();
         (text, asked.elapsed())
     };
@@ -160,7 +160,7 @@ fn plain_http_is_refused_at_once() {
         assert!(text.is_empty(), "{text:?}");
         assert!(waited > Duration::from_secs(2) && waited < Duration::from_secs(20), "{waited:?}");
     }
-    // So does a head after a complete handshake, which gets an answer.
+    // A head that stops after a complete handshake also times out, but gets an answer.
     let mut client = Command::new("openssl")
         .args(["s_client", "-quiet", "-connect", &server.public.to_string()])
         .stdin(Stdio::piped())
@@ -176,7 +176,7 @@ fn plain_http_is_refused_at_once() {
     drop(stdin);
     client.wait().unwrap();
     assert!(text.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{text}");
-    // A stop doesn't wait for a handshake.
+    // Stopping the server doesn't wait for a handshake.
     let _silent = TcpStream::connect(server.public).unwrap();
     let ended = server.stop();
     assert!(!ended.log.contains("cut off"), "{}", ended.log);

@@ -1,5 +1,5 @@
-//! Insecure settings that the start refuses or warns of, such as open files and folders; and error messages
-//! that never show a secret.
+//! Insecure settings that the server refuses or warns of when it starts, such as open files and folders.
+//! Error messages must never show a secret.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -14,8 +14,8 @@ use support::world::Folder;
 
 const CANARY: &str = "hunter2CANARYhunter2";
 
-/// Returns values that are invalid for most keys, with a secret in places where URLs, lists and copying
-/// mistakes may have one.
+/// Returns values that are invalid for most keys. They have a secret in all parts where URLs, lists and
+/// copying mistakes may have one.
 fn invalid_values() -> Vec<String> {
     let mut values = vec![
         CANARY.to_owned(),
@@ -44,7 +44,8 @@ fn invalid_values() -> Vec<String> {
     values
 }
 
-/// Returns whether a text shows a part of the canary; shorter parts occur in our own words by chance.
+/// Returns `true` if a text shows a part of the canary. Parts of less than eight characters are ignored,
+/// because our own texts may contain them by chance.
 fn shows_canary(text: &str) -> bool {
     (0..=CANARY.len() - 8).any(|start| text.contains(&CANARY[start..start + 8]))
 }
@@ -97,7 +98,7 @@ fn shown_configuration_hides_secrets() {
     }
 }
 
-/// All services that the server connects to with a secret are down, so it logs as much as it can.
+/// All services that the server uses with a secret are down, so it logs as much as possible.
 #[test]
 fn running_server_logs_no_secret_of_its_configuration() {
     let folder = Folder::new();
@@ -134,7 +135,8 @@ fn running_server_logs_no_secret_of_its_configuration() {
     assert!(!shows_canary(&ended.log), "{}", ended.log);
 }
 
-/// A wrong value may be a secret at the wrong key, so errors name the key and the valid values instead.
+/// A wrong value may be a secret that was set for the wrong key. So errors show the key and the valid values,
+/// but not the value.
 #[test]
 fn mistyped_value_is_not_repeated() {
     for (name, value, expected) in [
@@ -176,7 +178,8 @@ fn data_folder_writable_by_others_is_refused() {
         }
         assert_eq!(std::fs::read_dir(start.data_dir()).unwrap().count(), 0, "nothing was written there");
     }
-    // Kubernetes volumes belong to their own group, and so do many folders: the server warns of that.
+    // Kubernetes volumes and many other folders belong to a group of their own, so the server only warns of
+    // these modes.
     for readable in [0o755, 0o750, 0o711, 0o2770] {
         set_mode(&start.data_dir(), readable);
         let server = start.run();
@@ -202,7 +205,7 @@ fn files_in_the_data_folder_ignore_the_umask() {
         assert_eq!(mode(&path), expected, "{}", path.display());
     }
     server.stop();
-    // A file that an earlier version left readable is restricted.
+    // The server restricts a file that an earlier version left readable.
     set_mode(&lock, 0o666);
     start.run().stop();
     assert_eq!(mode(&lock), 0o600);
@@ -243,10 +246,10 @@ fn crash_writes_no_core_dump() {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     let numbers: Vec<_> = line.split_whitespace().skip(4).take(2).collect();
-    // With a limit of one byte no file is written and no handler is called; with a limit of zero a handler
+    // With a limit of one byte, no file is written and no handler is called. With a limit of zero, a handler
     // would be called.
     assert_eq!(numbers, ["1", "1"], "{line}");
-    // The process's own output is still there.
+    // The metrics of the process still work.
     let text = support::process::Wire::new(server.service, "GET", "/metrics")
         .bearer(&server.service_token())
         .send()
@@ -256,14 +259,14 @@ fn crash_writes_no_core_dump() {
     }
 }
 
-/// Returns the warnings of a start with these settings, once it listens or waits for its database.
+/// Returns the warnings that a server with these settings logs until it listens or waits for its database.
 fn warnings(settings: &[(&str, &str)]) -> Vec<String> {
     let folder = Folder::new();
     let public: Vec<_> = settings.iter().filter(|(name, _)| name.contains("LISTEN")).collect();
     let mut words = vec!["env".to_owned()];
     words.extend(public.iter().map(|(name, value)| format!("{name}={value}")));
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // The limit on open files may be lower here than a server wants, which would be another warning.
+    // The limit on open files may be lower here than a server needs, which would cause another warning.
     let mut start = Start::new(&folder.0).through(&words).set("TOLLKEEPER_SERVER__MAX_CONNECTIONS", "100");
     for (name, value) in settings {
         start = start.set(name, value);
@@ -344,7 +347,7 @@ fn public_server_warns_of_each_unsafe_default() {
         ("TOLLKEEPER_TRUSTED_PROXIES", "10.0.0.1"),
     ];
     assert_eq!(warnings(&good), Vec::<String>::new());
-    // Credit for everyone with an address, on models that cost the operator something.
+    // Everyone with an e-mail address gets credit for models that cost the operator money.
     let paid = |settings: &[(&'static str, &'static str)]| {
         let lines = warnings(&[&good[..], settings].concat());
         lines.into_iter().filter(|line| line.contains("`billing.credit_limit`")).collect::<Vec<_>>()
@@ -424,7 +427,7 @@ fn short_service_token_is_refused() {
             assert!(!ended.log.contains(token) || token.len() < 2, "{}", ended.log);
         }
     }
-    // A token in a file is refused as well.
+    // A short token in a file is refused too.
     let start = Start::new(&folder.0);
     assert_eq!(start.run().stop().code, Some(0));
     let file = start.data_dir().join("service.token");

@@ -1,4 +1,4 @@
-//! Rolling upgrades: a running server goes on while a newer binary migrates the schema.
+//! Rolling upgrades: a running server still works while a newer binary migrates the schema.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use support::python::skip_without;
 use support::world::{ALLOW_FSYNC_OFF, PASSWORD, runtime};
 use support::{Database, on_each_database};
 
-/// Returns one call of each kind of statement: reads, writes, and reads within transactions, over every table
+/// Returns calls with all kinds of statements: reads, writes, and reads within transactions, on every table
 /// that requests use.
 fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wire> {
     let organization = place.project_path.split("/projects").next().unwrap();
@@ -59,8 +59,8 @@ fn calls(server: &Server, ada: &Account, place: &Place, number: usize) -> Vec<Wi
     ]
 }
 
-/// Migrates as a newer binary would: a table, a column in every other table, and a schema version that this
-/// one doesn't know.
+/// Migrates the schema as a newer binary could: adds a table, columns in every other table, and a schema
+/// version that this binary doesn't support.
 async fn migrate_further(db: &Db) {
     let tables = if db.is_postgres() {
         "SELECT CAST(table_name AS TEXT) AS name FROM information_schema.tables WHERE table_schema = 'public'"
@@ -72,8 +72,8 @@ async fn migrate_further(db: &Db) {
     assert!(tables.len() > 10, "{tables:?}");
     tx.commit().await.unwrap();
     for (table,) in tables.iter().filter(|(table,)| table != "refinery_schema_history") {
-        // Locks one table at a time: a transaction with the locks of many tables could wait for requests that
-        // wait for it.
+        // Each table is locked in its own transaction. A transaction that locks many tables could wait for
+        // requests that wait for it.
         let mut tx = db.write().await.unwrap();
         sql(format!("ALTER TABLE {table} ADD COLUMN of_a_later_version TEXT"))
             .execute(&mut tx)
@@ -101,8 +101,8 @@ fn settings(start: &Start, url: Option<&str>) -> Settings {
     }
 }
 
-/// Returns which of the calls this server supports: an earlier version may lack some. Only calls that succeed
-/// before the change are counted afterward.
+/// Returns which of the calls this server supports, because an earlier version may lack some. Only calls that
+/// succeed before the upgrade are made during it.
 fn supported_calls(server: &Server, ada: &Account, place: &Place) -> Vec<bool> {
     let calls = calls(server, ada, place, 999_999);
     let statuses: Vec<_> = calls.iter().map(|call| call.send().status).collect();
@@ -112,8 +112,8 @@ fn supported_calls(server: &Server, ada: &Account, place: &Place) -> Vec<bool> {
     supported_calls
 }
 
-/// Makes concurrent calls during the work and for some time after; every one must succeed, at once or when
-/// retried. Returns the number of retries.
+/// Makes concurrent calls while `work` runs, and for some time before and after. Each call must succeed,
+/// immediately or after one retry. Returns the number of retries.
 fn under_load(
     server: &Server,
     ada: &Account,
@@ -143,7 +143,7 @@ fn under_load(
                 }
             });
         }
-        // A failed client has printed the reason; the others end, and so does this.
+        // A client that fails prints the reason. Then the others and this function end too.
         let stopped = StopOnDrop(&stop);
         let rounds = |more: usize| {
             let start = number.load(Ordering::Relaxed);
@@ -158,7 +158,7 @@ fn under_load(
     again.into_inner()
 }
 
-/// Returns the errors in its log.
+/// Returns the lines of the server's log above level `INFO`.
 fn errors(server: &Server) -> String {
     server.log().lines().filter(|line| !line.contains(" INFO ")).collect::<Vec<_>>().join("\n")
 }
@@ -192,7 +192,7 @@ fn running_server_survives_a_migration(database: Database) {
         let bob = server.sign_up("bob");
         server.settle(&bob);
         assert_eq!(server.log().matches(" ERROR ").count(), again, "{}", errors(&server));
-        // After a restart it is an older binary on a newer schema.
+        // After a restart, the binary is older than the schema.
         let ended = start.refused();
         assert_eq!(ended.code, Some(1));
         assert!(ended.log.contains("the database has schema 999"), "{}", ended.log);
@@ -217,7 +217,7 @@ fn earlier_version_runs_next_to_this_one(database: Database) {
         let start = Start::new(&folder.0).database(url).set("TOLLKEEPER_LIMITS__ENABLED", "false");
         let mut old_start = start.clone().binary(Path::new(&earlier_binary));
         if old_start.command(&["config"]).code != Some(0) {
-            // From before this key.
+            // The earlier version doesn't have this key yet.
             old_start = old_start.unset(ALLOW_FSYNC_OFF);
         }
         let old = old_start.run();
@@ -230,7 +230,7 @@ fn earlier_version_runs_next_to_this_one(database: Database) {
             migrated = Some(serde_json::from_str::<serde_json::Value>(&ended.stdout).unwrap());
         });
         let migrated = migrated.unwrap();
-        // Both at once; each sees the other's changes.
+        // Both versions run at the same time, and each sees the other's changes.
         let new = start.run();
         for (one, other, name) in [(&old, &new, "bob"), (&new, &old, "eve")] {
             let user = one.sign_up(name);
@@ -238,7 +238,7 @@ fn earlier_version_runs_next_to_this_one(database: Database) {
             assert_eq!(other.get("/v1/auth/me").bearer(&user.access_token).send().status, 200);
             assert_eq!(other.report(&place, name), "accepted");
             assert_eq!(one.report(&place, name), "duplicate");
-            // Whichever server reported it, both show it.
+            // Both servers show the event, regardless of which one it was reported to.
             assert_eq!([one, other].map(|server| server.requests(&place, &user)), [1, 1]);
         }
         for call in calls(&new, &ada, &place, 1_000_000) {
@@ -247,7 +247,7 @@ fn earlier_version_runs_next_to_this_one(database: Database) {
         }
         assert_eq!(old.stop().code, Some(0));
         assert!(new.requests(&place, &ada) > 0);
-        // Entries that the earlier server booked during the migration add up, too.
+        // Entries that the earlier server wrote during the migration must add up too.
         let audit = start.command(&["audit"]);
         assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
         if migrated["applied"].as_array().unwrap().is_empty() {

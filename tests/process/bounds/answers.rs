@@ -1,4 +1,4 @@
-//! Answers of models: those that no one reads, and log lines about bad ones.
+//! Model answers that no client reads, and log lines about invalid ones.
 
 use std::time::Duration;
 
@@ -32,10 +32,10 @@ kind = "vllm"
 max_concurrent = 1000
 "#;
 
-/// Number of answers of 16 MiB that no one reads.
+/// The number of answers of 16 MiB that no client reads.
 const UNREAD: usize = 24;
-/// Maximum growth of memory, in MiB: a third of the 256 MiB that model calls share, and as much for the
-/// allocator's reserve. All answers would be 384.
+/// Maximum growth of memory, in MiB: a third of the 256 MiB that model calls share, and the same for the
+/// allocator's reserve. All answers together have 384.
 const MAX_MIB: usize = 192;
 
 fn embed(server: &Server, key: &str, input: &str) -> Wire {
@@ -77,13 +77,13 @@ fn unread_answers_of_one_organization_leave_memory_for_others() {
         let answer = embed(&server, &other, "small").send();
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
-    // A client that reads gets all of it.
+    // A client that reads its answer gets all of it.
     let mut first = unread.into_iter().next().unwrap();
     let answer = support::process::read_answer(&mut first, true).unwrap();
     assert_eq!((answer.status, answer.json() == vectors(16 * KIB * KIB)), (200, true));
 }
 
-/// An upstream's error text may contain a part of a prompt: the log has it at level `debug` only.
+/// An upstream's error text may contain a part of a prompt, so it is logged only at level `debug`.
 #[test]
 fn texts_of_errors_are_not_in_the_log() {
     for (level, is_there) in [("info", false), ("debug", true)] {
@@ -103,7 +103,7 @@ fn texts_of_errors_are_not_in_the_log() {
     }
 }
 
-/// An operator needs the counts of an upstream that reports more parts than tokens, once and not for each call.
+/// If an upstream reports more parts than tokens, operators need its numbers once, not for each call.
 #[test]
 fn parts_that_do_not_fit_are_logged_once_per_minute() {
     let folder = Folder::new();
@@ -120,7 +120,7 @@ fn parts_that_do_not_fit_are_logged_once_per_minute() {
     for _ in 0..3 {
         assert_eq!(embed(&server, &key, "hi").send().status, 200);
     }
-    // The end of a server waits for the usage of its calls.
+    // Before a server ends, it waits for the usage of its calls.
     let log = server.stop().log;
     let lines: Vec<_> = log.lines().filter(|line| line.contains("don't fit in their whole")).collect();
     let [line] = lines[..] else { panic!("{log}") };

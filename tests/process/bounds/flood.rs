@@ -1,4 +1,4 @@
-//! Many clients that are each at their bounds.
+//! Many clients that each reach their bounds.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,8 @@ use support::world::Folder;
 
 const CONNECTIONS: usize = 200;
 
-/// The memory that 200 connections may add, as stated in docs/operations.md. Measured: 72 to 86.
+/// Maximum growth of memory with 200 connections, in MiB, as documented in docs/operations.md. Measured: 72
+/// to 86.
 const MAX_MIB: usize = 128;
 
 /// Returns the resident memory of the server, in MiB.
@@ -46,7 +47,7 @@ fn two_hundred_hostile_connections_do_not_fill_the_memory() {
             .into_bytes()
     };
     let bearer = format!("authorization: Bearer {}\r\n", ada.access_token);
-    // The largest and most expensive bodies that the path accepts, and the earlier worst case.
+    // The largest and most expensive bodies that the path accepts, and the worst case of earlier versions.
     let padded = |members: usize, bytes: usize| {
         let object = object(members);
         format!("{object}{}", " ".repeat(bytes - object.len()))
@@ -73,7 +74,7 @@ fn two_hundred_hostile_connections_do_not_fill_the_memory() {
     for (what, open) in kinds {
         let held: Vec<TcpStream> = (0..CONNECTIONS).map(|_| open()).collect();
         let mut most = 0;
-        // Once the server answers, it has processed everything and grows no more.
+        // Once the memory stops growing, the server has processed everything.
         let mut steady = 0;
         assert!(until(|| {
             let now = resident_mib(&server);

@@ -1,10 +1,10 @@
-//! The table of bounds in docs/operations.md has every key of the table `limits` with its default, and no
-//! other key.
+//! The table of bounds in docs/operations.md. It must contain every key of the table `limits` with its
+//! default, and no other key.
 
 use tollkeeper::config::{self, Config};
 use tollkeeper::error::Code;
 
-/// Returns the rows of the table: subject, bound, share of one holder, key, refusal.
+/// Returns the rows of the table: subject, bound, share of one holder, key and refusal.
 fn rows() -> Vec<[String; 5]> {
     let text = std::fs::read_to_string("docs/operations.md").unwrap();
     let section = text.split("\n## Bounds\n").nth(1).unwrap().split("\n## ").next().unwrap();
@@ -55,7 +55,7 @@ fn table_of_bounds_has_every_limit_with_its_default() {
 fn table_of_bounds_has_existing_codes_only() {
     for [what, _, _, _, refusal] in rows() {
         let Some(status) = refusal.split(' ').find(|word| word.parse::<u16>().is_ok()) else { continue };
-        // Bytes that are no request have a status only.
+        // The answer to bytes that aren't a request has only a status.
         if refusal.ends_with(" without a body") {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Kills a server again and again while customers pay and Stripe's events come. In the end each charge at Stripe is one
-//! payment, and both sides have the same sums.
+//! Kills a server repeatedly while customers pay and Stripe's events arrive. In the end each charge at Stripe
+//! must be one payment, and both sides must have the same sums.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ use support::stripe::{FakeStripe, SECRET_KEY, WEBHOOK_SECRET};
 use support::world::{Folder, runtime};
 use support::{Database, on_each_database};
 
-/// The longest time until another process has the lease of a killed one, and has finished its work.
+/// Maximum time until another process has taken over the lease of a killed one and finished its work.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// Does something that a customer or Stripe does; the server may be away.
+/// Makes a request of a customer or of Stripe. The server may be down.
 async fn act(chance: &mut Chance, server: &Server, token: &str, path: &str, stripe: &FakeStripe) {
     match chance.below(4) {
         0 | 1 => {
             let key = chance.below(40).to_string();
-            // The same key is the same payment, whether or not a client got the answer before.
+            // The same key makes the same payment, even if an earlier answer was lost.
             let body = json!({"amount": 10});
             let call = server.post(path, &body).bearer(token).header("idempotency-key", &key);
             drop(tokio::task::spawn_blocking(move || call.try_send()).await);
@@ -80,7 +80,7 @@ fn kill_payments(url: Option<&str>, folder: &Folder) {
             while Instant::now() < until {
                 act(&mut chance, &server, &ada.access_token, &path, &stripe).await;
             }
-            // And once more while it is killed.
+            // Another request is sent while the server is killed.
             let call = server.post(&path, &json!({"amount": 10})).bearer(&ada.access_token);
             let sent = tokio::task::spawn_blocking(move || call.try_send());
             tokio::time::sleep(Duration::from_millis(chance.below(8) as u64)).await;

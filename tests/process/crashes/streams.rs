@@ -1,5 +1,5 @@
-//! Kills replicas in the middle of streams through the gateway, again and again. Nothing is counted twice, at
-//! most a third of a reservation's lifetime of a stream is given away, and the money of dead calls is free
+//! Kills replicas repeatedly in the middle of streams through the gateway. Nothing may be counted twice, at
+//! most a third of a reservation's lifetime may be lost of a stream, and the money of dead calls must be free
 //! when their reservations have expired (docs/contract/gateway.md#what-a-killed-server-costs).
 
 use std::collections::BTreeMap;
@@ -24,13 +24,14 @@ use support::{Database, on_each_database};
 
 const REPLICAS: usize = 3;
 const CLIENTS: usize = 12;
-/// The lifetime of reservations. Their progress is written four times as often.
+/// The lifetime of reservations. Their progress is stored four times per lifetime.
 const LIFETIME: Duration = Duration::from_secs(12);
-/// Maximum length of the part of a stream that may be given away: a third of the lifetime, as 20 of 60 seconds.
+/// Maximum length of the unpaid part of a stream. It is a third of the lifetime, which is 20 of 60 seconds by
+/// default.
 const MAX_GIVEN_AWAY: Duration = Duration::from_secs(4);
-/// The longest time for the sweeper of any replica to come by, on a busy machine.
+/// Maximum time until a replica sweeps expired reservations, on a busy machine.
 const SWEEP: Duration = Duration::from_secs(8);
-/// The time between two tokens of the upstream.
+/// The time between two tokens from the upstream.
 const TOKEN: Duration = Duration::from_millis(25);
 const PROMPT_TOKENS: i64 = 9;
 
@@ -58,14 +59,14 @@ kind = "vllm"
 max_concurrent = 1000
 "#;
 
-/// Writes the catalog of an upstream; returns the file.
+/// Writes a catalog with this upstream. Returns the path of the file.
 fn catalog(folder: &Folder, upstream: &Upstream) -> String {
     let file = folder.0.join("streams.toml");
     std::fs::write(&file, format!("{CATALOG}url = \"{}\"\n", upstream.url())).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
-/// Answers a request by the number of tokens that it asks for, one after the other.
+/// Returns an answer that streams the requested number of tokens one after another.
 fn answer(received: &Received) -> Vec<Step> {
     let tokens = received.body["max_tokens"].as_i64().unwrap();
     let chunk = |delta: Value, finish: Value, generated: i64| {
@@ -82,18 +83,18 @@ fn answer(received: &Received) -> Vec<Step> {
     steps
 }
 
-/// A stream as its client saw it.
+/// A stream, from its client's point of view.
 struct SeenCall {
     id: String,
-    /// The tokens that it asked for.
+    /// The number of tokens that the client requested.
     tokens: i64,
-    /// When each token came.
+    /// The time at which each token arrived.
     seen: Vec<Instant>,
-    /// When the connection broke; `None` after `[DONE]`.
+    /// The time at which the connection broke, or `None` after `[DONE]`.
     broken_at: Option<Instant>,
 }
 
-/// Reads a stream to its end, or to the end of its connection. `None` without a head.
+/// Reads a stream until it ends or its connection breaks. Returns `None` without a head.
 fn read_stream(stream: &mut BufReader<TcpStream>, tokens: i64) -> Option<SeenCall> {
     let mut line = String::new();
     let mut read = move |stream: &mut BufReader<TcpStream>| {
@@ -137,7 +138,7 @@ struct ClientCalls {
     lost: usize,
 }
 
-/// Streams from one replica after the other.
+/// Requests streams from one replica after another.
 fn stream_answers(
     addresses: &RwLock<Vec<SocketAddr>>,
     key: &str,
@@ -152,7 +153,7 @@ fn stream_answers(
             let addresses = addresses.read().unwrap();
             addresses[turn.fetch_add(1, Ordering::Relaxed) % addresses.len()]
         };
-        // Up to fifteen seconds.
+        // A stream takes up to fifteen seconds.
         let tokens = 10 + chance.below(590);
         let body = json!({"model": "chat-1", "stream": true, "max_tokens": tokens,
                           "messages": [{"role": "user", "content": "hi"}]});
@@ -161,7 +162,7 @@ fn stream_answers(
         match seen {
             Some(Some(call)) => client.calls.push(call),
             Some(None) => client.lost += 1,
-            // No server listens.
+            // No server is listening.
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     }
@@ -201,7 +202,7 @@ fn count(db: &Db, text: &'static str) -> i64 {
     })
 }
 
-/// Waits until no money is reserved; returns the time from the end of all streams until then.
+/// Waits until no money is reserved. Returns the time since the end of all streams.
 fn wait_until_free(db: &Db, ended_at: Instant) -> Duration {
     while count(db, "SELECT COUNT(*) FROM reservations") > 0 {
         assert!(ended_at.elapsed() < LIFETIME + SWEEP, "money is still held");
@@ -211,7 +212,7 @@ fn wait_until_free(db: &Db, ended_at: Instant) -> Duration {
     ended_at.elapsed()
 }
 
-/// Compares the charges with the clients' counts. Returns figures.
+/// Compares the charges with the clients' counts. Returns a summary.
 fn assert_charged(db: &Db, clients: &[ClientCalls]) -> String {
     let mut charged = charged_by_call(db);
     let (mut whole, mut broken, mut swept, mut longest) = (0, 0, 0, Duration::ZERO);
@@ -226,7 +227,7 @@ fn assert_charged(db: &Db, clients: &[ClientCalls]) -> String {
         swept += usize::from(events > 0);
         assert!(completion <= call.tokens && events <= 1, "{}: {completion} of {}", call.id, call.tokens);
         assert!(prompt == PROMPT_TOKENS || (prompt, completion) == (0, 0), "{}: {prompt}", call.id);
-        // The first unpaid token came at most this long before the end.
+        // The first unpaid token arrived at most this long before the end.
         if let Some(first) = call.seen.get(usize::try_from(completion).unwrap()) {
             let given_away = broken_at.duration_since(*first);
             longest = longest.max(given_away);
@@ -278,7 +279,7 @@ fn kill_streams(url: Option<&str>, folder: &Folder) {
             fleet.servers.insert(victim, replicas.starts[victim].run());
             *listening.write().unwrap() = addresses(&fleet);
         }
-        // At last all of them, while streams are open.
+        // In the end all servers are killed while streams are open.
         over.store(true, Ordering::Relaxed);
         fleet.servers.drain(..).for_each(|server| drop(server.kill()));
         clients.into_iter().map(|client| client.join().unwrap()).collect()

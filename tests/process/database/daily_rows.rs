@@ -1,4 +1,4 @@
-//! Daily rows and their sums add exactly, to the last pico, beyond 64 bits and below zero.
+//! Daily rows and their sums. They add exactly to the last pico, beyond 64 bits and below zero.
 
 use tollkeeper::billing::store::usage::days::{self, DailyKey, DailySums};
 use tollkeeper::billing::store::usage::recording::{Payer, RatedEvent};
@@ -13,11 +13,11 @@ use support::chance::Chance;
 use support::on_each_database;
 use support::world::World;
 
-/// 1,000,000 units of the currency, the largest cost of one event.
+/// The maximum cost of one event: 1,000,000 units of the currency, in pico.
 const MAX_EVENT_PICO: i128 = 1_000_000_000_000_000_000;
-/// The largest sum of pico that needs no whole units.
+/// The maximum sum in pico that is stored without whole units.
 const MAX_PLAIN_PICO: i128 = 4_000_000_000_000_000_000;
-/// 9,200,000,000 units of the currency.
+/// The maximum of a daily row: 9,200,000,000 units of the currency, in pico.
 const MAX_ROW_PICO: i128 = 9_200_000_000_000_000_000_000;
 
 fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
@@ -31,7 +31,7 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
         source: "s".into(),
         event_id: "e".into(),
         payload_hash: [0; 32],
-        // Each model has its own, so that both sums are those of one row.
+        // Each model has its own caller, so both sums include only one row.
         caller: CallerId::ApiKey(ApiKeyId::from_parts(now, caller)),
         model: model.into(),
         kind: Kind::Chat,
@@ -47,7 +47,8 @@ fn event(world: &World, model: &str, pico: i128) -> RatedEvent {
     }
 }
 
-/// Adds these amounts at once; returns the rise of the posted amount, or `None` if they don't fit.
+/// Adds these amounts in one transaction. Returns the increase of the posted amount, or `None` if they don't
+/// fit.
 async fn add(world: &World, model: &str, amounts: &[i128]) -> Option<i128> {
     let events: Vec<_> = amounts.iter().map(|pico| event(world, model, *pico)).collect();
     let mut each = events.iter().map(DailySums::of);
@@ -61,7 +62,8 @@ async fn add(world: &World, model: &str, amounts: &[i128]) -> Option<i128> {
     Some(after.floor_nano().units() - before.floor_nano().units())
 }
 
-/// Returns whole units, pico and the posted amount, after a comparison with the sums by model and by caller.
+/// Returns the whole units, the pico and the posted amount of the row, after comparing it with the sums by
+/// model and by caller.
 async fn row(world: &World, model: &str) -> (i128, i128, i128) {
     let mut tx = world.app.db.read().await.unwrap();
     let compared: Vec<(i64, i64, i64, i64)> =
@@ -125,7 +127,7 @@ async fn row_accepts_the_last_pico_that_fits_and_no_more(world: World) {
         let first = event(&world, model, sign * MAX_EVENT_PICO);
         let key = DailyKey::of(&first, first.occurred_at.day().month()).sum_keys()[0];
         let mut tx = world.app.db.write().await.unwrap();
-        // A sum has room for other rows, to the end of 64 bits of tokens.
+        // A sum has room for other rows, up to 64 bits of tokens.
         assert!(sums::add(&mut tx, &[(key, DailySums::of(&first))]).await.unwrap());
         sql("UPDATE usage_daily_sums SET prompt_tokens = 9223372036854775806 WHERE group_id = $1")
             .bind(model)
@@ -137,7 +139,7 @@ async fn row_accepts_the_last_pico_that_fits_and_no_more(world: World) {
         let (whole, pico, _) = row(&world, model).await;
         assert_eq!(whole * 1_000_000_000_000 + pico, sign * MAX_ROW_PICO);
     }
-    // Values that an older server left below 64 bits of pico are carried too.
+    // Values that an older server stored with up to 64 bits of pico are carried over to whole units too.
     assert!(add(&world, "old", &[MAX_EVENT_PICO; 3]).await.is_some());
     for (left, more) in [(i64::MAX, 4 * MAX_EVENT_PICO), (i64::MIN + 1, -4 * MAX_EVENT_PICO)] {
         let mut tx = world.app.db.write().await.unwrap();

@@ -1,5 +1,5 @@
-//! Deferred statements, which are sent with the next statement or with the commit: they keep their order, and
-//! no error is lost.
+//! Deferred statements, which are sent with the next statement or the commit. They keep their order, and no
+//! error is lost.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn deferred_statements_run_in_order(database: Database) {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
         rename("a", "b").defer(&mut tx).await.unwrap();
-        // An awaited statement runs after them.
+        // An awaited statement runs after the deferred ones.
         assert_eq!(rename("b", "c").execute(&mut tx).await, Ok(1));
         rename("c", "d").defer(&mut tx).await.unwrap();
         assert_eq!(names(&mut tx).await, ["d"]);
@@ -46,7 +46,7 @@ fn deferred_statements_run_in_order(database: Database) {
         assert_eq!(db.statement_count() - before, 6);
         assert_eq!(names(&mut db.read().await.unwrap()).await, ["e"]);
 
-        // Only deferred statements, and more than may be queued.
+        // The transaction has only deferred statements, more than can be queued.
         let mut tx = db.write().await.unwrap();
         for number in 0..100 {
             rename(&format!("e{}", "x".repeat(number)), &format!("e{}", "x".repeat(number + 1)))
@@ -77,12 +77,12 @@ fn row_lock_costs_nothing_on_sqlite(database: Database) {
                 let mut other = db.write_behind().await.unwrap();
                 let refused = rename("a", "b").execute(&mut other).await;
                 assert!(matches!(refused, Err(Error::Unavailable(_))), "{lock:?}: {refused:?}");
-                // An insert that refers to the row waits for its removal only.
+                // An insert that refers to the row waits only if the row is locked for removal.
                 let mut other = db.write_behind().await.unwrap();
                 let refers = session("user_1").execute(&mut other).await;
                 assert_eq!(refers.is_ok(), lock == Lock::Change, "{refers:?}");
             }
-            // No lock is taken in a failed transaction.
+            // A failed transaction takes no lock.
             assert!(user("user_1", "a").execute(&mut tx).await.is_err());
             assert!(locked().lock(&mut tx, lock).await.is_err());
             assert!(tx.commit().await.is_err());
@@ -101,7 +101,7 @@ fn deferred_error_is_returned_by_the_next_statement(database: Database) {
                 error
             }
             Ok(()) => {
-                // The server refuses later statements, but the first error is returned.
+                // The server refuses later statements, but returns the first error.
                 user("user_3", "c").defer(&mut tx).await.unwrap();
                 sql("SELECT username FROM users").optional::<(String,)>(&mut tx).await.unwrap_err()
             }
@@ -139,7 +139,7 @@ fn deferred_error_is_returned_by_the_commit(database: Database) {
                 "{result:?}"
             );
             assert_eq!(count(&db, "users").await, 0);
-            // The connection works as before.
+            // The connection still works.
             let mut tx = db.write().await.unwrap();
             insert_user(&mut tx, "user_1", "a", "a").await.unwrap();
             drop(tx);
@@ -166,7 +166,7 @@ fn deferred_statements_are_rolled_back_without_a_commit(database: Database) {
         let mut tx = db.write().await.unwrap();
         user("user_1", "a").defer(&mut tx).await.unwrap();
         drop(tx);
-        // Canceled while they run, more often than the pool has connections.
+        // Transactions are canceled while they run, more often than the pool has connections.
         for number in 0..40 {
             let work = async {
                 let mut tx = db.write().await?;
@@ -195,8 +195,8 @@ fn read_handle_defers_nothing(database: Database) {
     });
 }
 
-/// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
-/// still taken for live ones afterward.
+/// Runs on one thread, which the cluster's `stop` and `start` block. So the pool still considers connections
+/// alive that have died in the meantime.
 #[on_postgres]
 fn dead_connections_are_skipped_at_the_begin(_: Database) {
     on_one_thread(async {
@@ -223,7 +223,7 @@ fn dead_connections_are_skipped_at_the_begin(_: Database) {
         }
         assert_eq!(names(&mut db.read().await.unwrap()).await, ["b", "a1"]);
 
-        // Begun before the server stopped: its writes are lost, and it isn't retried.
+        // This transaction began before the server stopped, so its writes are lost and it isn't retried.
         let mut tx = db.write().await.unwrap();
         insert_user(&mut tx, "user_2", "c", "c").await.unwrap();
         cluster.stop();
@@ -234,7 +234,8 @@ fn dead_connections_are_skipped_at_the_begin(_: Database) {
     });
 }
 
-/// A migration changes the result type of prepared statements: a transaction that begins with one is retried.
+/// A migration changes the result type of prepared statements, so a transaction that begins with one is
+/// retried.
 #[on_each_database]
 fn statements_are_prepared_again_after_a_migration(database: Database) {
     with_db(database, async |db| {

@@ -15,8 +15,8 @@ async fn add(db: &Db, name: &str) -> Result<(), Error> {
     tx.commit().await
 }
 
-/// Runs on one thread, which the cluster's `stop` and `start` block, so connections that died meanwhile are
-/// still taken for live ones afterward.
+/// Runs on one thread, which the cluster's `stop` and `start` block. So the pool still considers connections
+/// alive that have died in the meantime.
 #[on_postgres]
 fn pool_recovers_after_postgres_restarts(_: Database) {
     on_one_thread(async {
@@ -48,7 +48,7 @@ fn pool_recovers_after_postgres_restarts(_: Database) {
         }
         assert_eq!(count(&db, "users").await, 21);
 
-        // Stopped and started between two statements: nothing is running, so nothing fails.
+        // PostgreSQL restarts between two statements. No statement is running, so none fails.
         for number in 0..3 {
             drop(use_all_connections(&db).await);
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -66,7 +66,8 @@ fn pool_recovers_after_postgres_restarts(_: Database) {
     });
 }
 
-/// Opens the shared connections by reads and the pool's connections by transactions, which it returns.
+/// Opens the shared connections with reads and the pool's connections with transactions. Returns the
+/// transactions.
 async fn use_all_connections(db: &Db) -> Vec<Tx> {
     let mut open = Vec::new();
     for _ in 0..16 {
@@ -102,7 +103,7 @@ async fn sqlite_waits_for_another_process() {
         let db = db.clone();
         async move { add(&db, "second").await }
     });
-    // Reads go on meanwhile, and don't see uncommitted writes.
+    // Reads still work, and don't see uncommitted writes.
     while start.elapsed() < Duration::from_millis(200) {
         assert_eq!(count(&db, "users").await, 1);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -120,7 +121,8 @@ async fn sqlite_file_with_a_newer_format_is_read_only() {
     let db = folder.migrated().await;
     add(&db, "first").await.unwrap();
     drop(db);
-    // The file's format version allows only newer versions to write it: a refusal that also root gets.
+    // Only newer versions of SQLite may write a file with this format version. This also refuses writes by
+    // root.
     let write_version = |version: u8| {
         let mut file = std::fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
         file.seek(SeekFrom::Start(18)).unwrap();
@@ -164,7 +166,7 @@ async fn full_sqlite_database_keeps_its_data() {
     let folder = Folder::new();
     let db = folder.migrated().await;
     add(&db, "first").await.unwrap();
-    // The pool has a single writer connection, so this affects later transactions as a full disk would.
+    // The pool has a single writer connection, so this affects later transactions like a full disk.
     let limit = async |pages: &str| {
         let mut tx = db.write().await.unwrap();
         sql(format!("PRAGMA max_page_count = {pages}")).execute(&mut tx).await.unwrap();

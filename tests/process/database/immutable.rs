@@ -1,4 +1,4 @@
-//! Rows of billed usage, and of prices, never change.
+//! Rows of billed usage and of prices are immutable.
 
 use tollkeeper::db::sql;
 
@@ -59,7 +59,7 @@ fn prices_with_conditions_are_immutable(database: Database) {
             inserted
         };
         insert(-5).await.unwrap();
-        // Others are the instants of prices without conditions.
+        // Versions of 0 or more are the start times of prices without conditions.
         assert!(insert(0).await.is_err());
         let changes = [
             "UPDATE conditional_prices SET prompt_pico = 0",

@@ -1,4 +1,4 @@
-//! Step 38, after which payments have a tax.
+//! Step 38 of the schema, which adds the tax of payments.
 
 use tollkeeper::db::{Db, sql};
 
@@ -35,7 +35,7 @@ fn payments_of_earlier_servers_have_no_tax(database: Database) {
 
         let migrated = db.migrate().await.unwrap();
         assert_eq!((migrated.from, migrated.applied[0].as_str()), (37, "V38__payment_tax"));
-        // By an earlier server that runs on.
+        // An earlier server that is still running writes this row.
         pay("INSERT INTO payments (id, organization_id, kind, amount_minor, currency, status, caller, created_at, updated_at)
              VALUES ('payment_2', 'org_1', 'credit', 700, 'USD', 'open', 'c', 1, 1)")
         .await;

@@ -1,4 +1,4 @@
-//! Concurrent reads: each caller gets its own answer, regardless of the other callers.
+//! Concurrent reads. Each caller gets its own answer, regardless of other callers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn email(db: Db, id: String) -> Result<Option<String>, Error> {
     Ok(found.map(|(email,)| email))
 }
 
-/// Reads all of them at the same time.
+/// Reads all ids at the same time. Returns the answers by id.
 async fn ask(db: &Db, ids: &[String]) -> HashMap<String, Result<Option<String>, Error>> {
     let mut asking = JoinSet::new();
     for id in ids {
@@ -40,7 +40,7 @@ async fn add_users(db: &Db, count: usize) {
 fn each_caller_gets_its_own_answer(database: Database) {
     with_db(database, async |db| {
         add_users(&db, 300).await;
-        // Every third doesn't exist.
+        // Every third id doesn't exist.
         let ids: Vec<String> = (0..1_500)
             .map(|number| match number % 3 {
                 0 => format!("nobody_{number}"),
@@ -60,7 +60,7 @@ fn refused_or_cancelled_read_does_not_affect_others(database: Database) {
     with_db(database, async |db| {
         add_users(&db, 40).await;
         let mut ids: Vec<String> = (0..40).map(|number| format!("user_{number}")).collect();
-        // PostgreSQL has no text with this character.
+        // PostgreSQL doesn't accept this character in text.
         ids.insert(20, "user_\0".to_owned());
         let answers = ask(&db, &ids).await;
         assert_eq!(answers["user_\0"].is_err(), db.is_postgres(), "{:?}", answers["user_\0"]);
@@ -112,7 +112,7 @@ fn closed_connection_loses_no_answer(_: Database) {
         let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'";
         for _ in 0..10 {
             let (answers, ended) = tokio::join!(ask(&db, &ids), cluster.ask(end));
-            // A connection may be ended twice during the same read; then the read fails.
+            // A connection may be closed twice during the same read, which then fails.
             let wrong =
                 answers.values().filter(|answer| !matches!(answer, Ok(Some(_)) | Err(Error::Unavailable(_))));
             assert_eq!(wrong.count(), 0, "{answers:?}");

@@ -1,4 +1,4 @@
-//! The schema: its migrations, and that it is the same on both databases.
+//! The schema and its migrations. The schema must be the same on both databases.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use support::{Database, on_each_database, on_postgres};
 fn concurrent_migrations_succeed(database: Database) {
     with_empty(database, async |settings| {
         let tasks = (0..8).map(|_| {
-            // Each with its own handle, as in another process.
+            // Each task has its own handle, like another process.
             let db = Db::open(&settings).unwrap();
             tokio::spawn(async move { db.migrate().await })
         });
@@ -63,7 +63,7 @@ fn changed_migration_is_refused(database: Database) {
     });
 }
 
-/// Builds before the first release recorded step 1 under another name, which its checksum covers.
+/// Builds before the first release recorded step 1 under another name, which is part of its checksum.
 #[on_each_database]
 fn former_name_of_the_first_step_is_replaced(database: Database) {
     with_db(database, async |db| {
@@ -105,7 +105,7 @@ fn reservations_of_earlier_servers_have_no_progress(database: Database) {
         insert("res_1").await;
         let migrated = db.migrate().await.unwrap();
         assert_eq!((migrated.from, migrated.applied[0].as_str()), (21, "V22__call_progress"));
-        // By an earlier server that runs on.
+        // An earlier server that is still running writes this row.
         insert("res_2").await;
         let rows: Vec<(String, Option<i64>, i64, i64)> =
             sql("SELECT id, completion_tokens, estimated, closed FROM reservations ORDER BY id")
@@ -116,12 +116,12 @@ fn reservations_of_earlier_servers_have_no_progress(database: Database) {
     });
 }
 
-/// Adds to a daily row as servers before step 20 do.
+/// Adds to a daily row, as servers before step 20 do.
 async fn add_to_day(db: &Db, key: [&str; 4], requests: i64, tokens: i64) {
     add_to_day_as(db, 0, key, requests, tokens).await;
 }
 
-/// Adds to a daily row as servers do that raise `additions` by this number.
+/// Adds to a daily row, as servers do that increase `additions` by this number.
 async fn add_to_day_as(
     db: &Db,
     additions: i64,
@@ -179,14 +179,14 @@ fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers(databas
     with_schema(database, 19, async |db| {
         add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
-        // Only a correction.
+        // This row has only a correction.
         add_to_day(&db, ["org_1", "proj_1", "key_2", "m"], 0, -3).await;
         add_to_day(&db, ["org_1", "proj_1", "user_1", "m"], 5, 1).await;
         add_to_day(&db, ["org_1", "proj_2", "user_1", "m"], 1, 1).await;
         add_to_day(&db, ["org_2", "proj_3", "key_3", "m"], 1, 100).await;
         let migrated = db.migrate().await.unwrap();
         assert_eq!((migrated.from, migrated.applied[0].as_str()), (19, "V20__usage_totals"));
-        // Eleven times the prompt tokens.
+        // The tokens are eleven times the prompt tokens.
         let due = [
             "org_1 key_1 3 154",
             "org_1 key_2 0 -33",
@@ -197,7 +197,8 @@ fn totals_start_with_all_daily_rows_and_include_those_of_earlier_servers(databas
         ];
         assert_eq!(totals(&db).await, due);
 
-        // To an existing row, to a new one of a key with usage, and to the first one of a key.
+        // The usage is added to an existing row, to a new row of a key with usage, and to the first row of a
+        // key.
         add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 1, 1).await;
         add_to_day(&db, ["org_1", "proj_1", "key_2", "n"], 1, 1).await;
         add_to_day(&db, ["org_1", "proj_2", "key_4", "m"], 1, 2).await;
@@ -236,11 +237,11 @@ fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers(database:
         add_to_day(&db, ["org_1", "proj_1", "key_1", "m"], 2, 10).await;
         add_to_day(&db, ["org_1", "proj_1", "key_1", "n"], 1, 4).await;
         add_to_day(&db, ["org_1", "proj_1", "user_1", "m"], 5, -3).await;
-        // A row with whole units, as large amounts have.
+        // This row has whole units, like rows with large amounts.
         add_to_day(&db, ["org_1", "proj_2", "key_2", "m"], 1, 30_000_000_007).await;
         add_to_day(&db, ["org_2", "proj_3", "key_3", "m"], 1, 100).await;
         db.migrate().await.unwrap();
-        // Ten times the completion tokens, and a hundred pico for each prompt token.
+        // The completion tokens are ten times the prompt tokens, and a prompt token costs a hundred pico.
         let due = [
             "proj_1 model m 7 7 70 0 700",
             "proj_1 model n 1 4 40 0 400",
@@ -251,14 +252,14 @@ fn sums_start_with_all_daily_rows_and_include_those_of_earlier_servers(database:
         ];
         assert_eq!(sums(&db).await, due);
 
-        // To rows that exist and to new ones, by servers before step 20, and by those of steps 20 to 38.
+        // Servers before step 20 and servers of steps 20 to 38 add to existing rows and to new ones.
         for additions in [0, 1] {
             add_to_day_as(&db, additions, ["org_1", "proj_1", "key_1", "m"], 1, 1).await;
             add_to_day_as(&db, additions, ["org_1", "proj_1", &format!("key_{}", 4 + additions), "m"], 1, 2)
                 .await;
             add_to_day_as(&db, additions, ["org_1", "proj_2", "key_2", "m"], 0, -20_000_000_000).await;
         }
-        // This version adds to the sums itself: its row changes none here.
+        // This version adds to the sums itself, so its rows don't change them here.
         add_to_day_as(&db, 2, ["org_1", "proj_1", "key_1", "m"], 100, 100).await;
         add_to_day_as(&db, 2, ["org_1", "proj_1", "key_9", "z"], 100, 100).await;
         let due = [
@@ -297,7 +298,7 @@ fn both_databases_have_the_same_schema(database: Database) {
     });
 }
 
-/// Returns the schema in neutral lines: columns with their type, keys, indexes.
+/// Returns the schema in a neutral format: a line for each column with its type, each key and each index.
 async fn schema(db: &Db) -> BTreeSet<String> {
     let texts = if db.is_postgres() { POSTGRES } else { SQLITE };
     let mut lines = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Step 37, after which a webhook need not be an organization's.
+//! Step 37 of the schema, which allows webhooks without an organization.
 
 use tollkeeper::db::{Db, Lock, sql};
 
@@ -8,7 +8,7 @@ use support::{Database, on_each_database};
 /// The columns `previous_ends_at`, `disabled_reason`, `failing_since` and `is_enabled` of a webhook.
 type State = (Option<i64>, Option<String>, Option<i64>, i64);
 
-/// Returns id, organization and the secrets of each webhook.
+/// Returns the id, the organization and the secrets of each webhook.
 async fn webhooks(db: &Db) -> Vec<(String, Option<String>, Vec<u8>, Option<Vec<u8>>)> {
     sql("SELECT id, organization_id, sealed_secret, previous_sealed_secret FROM webhooks ORDER BY id")
         .all(&mut db.read().await.unwrap())
@@ -65,7 +65,7 @@ fn webhooks_of_earlier_servers_stay_and_go_with_their_organization(database: Dat
         .execute(&mut tx)
         .await
         .unwrap();
-        // The row whose lock is that of the installation.
+        // The lock on this row is the lock on the installation.
         let locked =
             sql("SELECT id FROM installation WHERE id = $1").bind(1_i64).lock(&mut tx, Lock::Change).await;
         locked.unwrap();

@@ -1,5 +1,5 @@
-//! A wrong machine clock: the server does nothing irreversible, reports the problem, and continues without help
-//! when the clock is right again.
+//! A wrong machine clock. The server does nothing irreversible, reports the problem, and continues
+//! automatically when the clock is right again.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use support::{Database, on_each_database, on_postgres};
 
 const DAY_S: i64 = 86_400;
 
-/// Counts rows of the servers' database.
+/// Returns a number from the servers' database.
 fn count(start: &Start, text: &'static str) -> i64 {
     let db = Db::open(&start.database_settings()).unwrap();
     runtime().block_on(async {
@@ -36,7 +36,7 @@ fn execute(start: &Start, text: impl Into<Cow<'static, str>>) {
     });
 }
 
-/// Returns the irreversible state: usage events, invoices and open months, the rest of credits, reservations.
+/// Returns the irreversible state: usage events, invoices, open months, remaining credit and reservations.
 fn state(start: &Start) -> [i64; 5] {
     [
         "SELECT COUNT(*) FROM usage_events",
@@ -83,7 +83,7 @@ fn settle(start: &Start, server: &Server) -> (Account, Place) {
     (ada, place)
 }
 
-/// Grants a credit of 5 that ends at this time.
+/// Grants a credit of 5 that expires at this time.
 fn grant_credit(start: &Start, place: &Place, reference: &str, until: Time) {
     let credit =
         ["credit", "add", "--organization", place.organization(), "--amount", "5", "--reference", reference];
@@ -91,7 +91,7 @@ fn grant_credit(start: &Start, place: &Place, reference: &str, until: Time) {
     assert_eq!(credit.code, Some(0), "{}", credit.log);
 }
 
-/// Returns the milliseconds from now to the end of the reservation in this answer.
+/// Returns the time from now until the reservation in this answer expires, in milliseconds.
 fn lifetime_ms(answer: &Answer) -> i64 {
     let ends_at = text(&answer.json()["reservation"], "expires_at");
     Time::parse(&ends_at).unwrap().unix_ms() - Clock::System.now().unix_ms()
@@ -106,10 +106,10 @@ fn assert_waits(server: &Server, place: &Place) {
     assert_eq!(server.metric("tollkeeper_clock_trusted"), Some(0.0));
 }
 
-/// Asserts that the log has its lines once for each time that the clock was wrong.
+/// Asserts that the log has one line each time that the clock became wrong and right again.
 fn assert_logged(server: &Server, times: usize) {
     let log = server.log();
-    // The feed's age goes by the clock too, and a slow start isn't ready at first.
+    // The age of the feed depends on the clock too, and a slow start isn't ready at first.
     let expected = ["not_ready: feed: ", "The server is starting"];
     let errors = log.lines().filter(|line| line.contains(" ERROR "));
     let errors = errors.filter(|line| !expected.iter().any(|text| line.contains(text)));
@@ -118,12 +118,12 @@ fn assert_logged(server: &Server, times: usize) {
     assert!(until(|| server.log().matches("the clock is trusted again").count() == times), "{log}");
 }
 
-/// Errors of the clock, in months, one after the other.
+/// The errors of the clock, in months. They are tried one after another.
 const WRONG_BY_MONTHS: [i64; 4] = [-2, 2, -15, 15];
 
 #[on_each_database]
 fn wrong_clock_causes_nothing_irreversible(database: Database) {
-    // All at once, because each takes more than a minute.
+    // The tests run concurrently, because each takes more than a minute.
     std::thread::scope(|scope| {
         for long in WRONG_BY_MONTHS {
             scope.spawn(move || database.run_empty(|url, folder| test_wrong_clock(url, folder, long)));
@@ -131,18 +131,18 @@ fn wrong_clock_causes_nothing_irreversible(database: Database) {
     });
 }
 
-/// Moves the clock of a server far ahead and far back: the only server on SQLite, one of two on PostgreSQL.
-/// By `long` it stays wrong for as long as each job needs for a turn, by the others for a moment.
+/// Moves the clock of a server far ahead and far back. On PostgreSQL, another replica has a correct clock.
+/// The error `long` lasts as long as each job needs for a run, and the others only a moment.
 fn test_wrong_clock(url: Option<&str>, folder: &Folder, long: i64) {
     let Some(clock) = FakeClock::new(&folder.0, "a wrong clock") else { return };
-    // On PostgreSQL one of two replicas has a wrong clock; an SQLite file has one server.
+    // On PostgreSQL one of two replicas has a wrong clock. An SQLite file has only one server.
     let count = if url.is_some() { 2 } else { 1 };
     let Replicas { starts } = Replicas::new(count, url, folder).generous(folder);
     let wrong = clock.rule(starts[0].clone());
     let server = wrong.run();
     let (_, place) = settle(&starts[0], &server);
     let other = starts.get(1).map(Start::run);
-    // The rule about the first two hours doesn't block it.
+    // The rule about the first two hours of uptime must not block the jobs.
     execute(&wrong, "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
     for (number, months) in WRONG_BY_MONTHS.into_iter().enumerate() {
         let before = state(&wrong);
@@ -194,7 +194,7 @@ fn start_waits_until_the_clock_is_set(database: Database) {
             let close = start.command(&["billing", "close", "--skip-wait"]);
             assert_eq!(close.code, Some(1));
             assert!(close.log.contains("nothing is closed: this machine's clock shows"), "{}", close.log);
-            // ntpd sets it a moment later.
+            // ntpd sets the clock a moment later.
             clock.set_s(0);
             assert!(until(|| is_ready(&server)), "{}", server.log());
             assert_eq!(state(&start), before);
@@ -207,7 +207,7 @@ fn start_waits_until_the_clock_is_set(database: Database) {
     });
 }
 
-/// A wrong time that the service has already recorded.
+/// The service has recorded a time that was wrong.
 #[on_each_database]
 fn operator_confirms_the_clock(database: Database) {
     database.run_processes(|url, folder| {
@@ -234,12 +234,12 @@ fn operator_confirms_the_clock(database: Database) {
         assert_eq!(show.code, Some(0), "{}", show.log);
         assert!(show.stdout.contains("Trusted       yes") && show.stdout.contains("it will have been at"));
 
-        // The clock is corrected by an hour, which is allowed.
+        // An operator moves the clock by an hour.
         clock.set_s(3_600);
         assert!(until(|| failed_clock_check(&server).is_some()));
         let accepted = start.command(&["clock", "accept"]);
         if url.is_some() {
-            // Of two machines one is wrong.
+            // Two machines have different clocks, so one of them must be wrong.
             assert_eq!(accepted.code, Some(1));
             assert!(
                 accepted.log.contains("nothing was changed: this machine's clock shows"),
@@ -277,7 +277,7 @@ fn reservations_use_the_databases_clock(_: Database) {
     ahead.wait_until_job("sweep");
     let reserved = || count(&starts[0], "SELECT COUNT(*) FROM reservations");
     assert_eq!(reserved(), 1, "{}", ahead.log());
-    // The repeated request finds its reservation, which has expired by the wrong clock only.
+    // The repeated request finds its reservation, which has expired only according to the wrong clock.
     let id = |server: &Server| reserve_as(server, &place, Some("call-1")).json()["reservation"]["id"].clone();
     let first = id(&right);
     assert!(first.is_string(), "{first}");
@@ -304,8 +304,8 @@ fn reservations_use_the_databases_clock(_: Database) {
     assert_eq!((ahead.stop().code, right.stop().code), (Some(0), Some(0)));
 }
 
-/// Sets the clock of the database ahead of the true time, for the sessions that begin after the first call, and from
-/// then on for all.
+/// Moves the clock of the database ahead. The first call affects only sessions that begin after it, and later
+/// calls affect all of them.
 fn set_database_clock(start: &Start, ahead_s: i64) {
     execute(
         start,
@@ -320,7 +320,8 @@ fn set_database_clock(start: &Start, ahead_s: i64) {
     );
 }
 
-/// The clock of the database is read in each transaction. The check every five seconds has the last word about it.
+/// Each transaction reads the database's clock, but the check every five seconds decides whether it is
+/// trusted.
 #[on_postgres]
 fn each_transaction_reads_the_databases_clock(_: Database) {
     let Some(cluster) = Cluster::shared() else { return };
@@ -336,13 +337,13 @@ fn each_transaction_reads_the_databases_clock(_: Database) {
     let lives_ms = lifetime_ms(&reserve(&server, &place));
     assert!((4 * MINUTE_MS..=5 * MINUTE_MS + 1_000).contains(&lives_ms), "{lives_ms}");
 
-    // A new primary whose clock is 9 minutes ahead.
+    // A new primary has a clock that is 9 minutes ahead.
     set_database_clock(&start, 9 * 60);
     let lives_ms = lifetime_ms(&reserve(&server, &place));
     assert!((13 * MINUTE_MS..=14 * MINUTE_MS + 1_000).contains(&lives_ms), "{lives_ms}");
     server.wait_until_job("reservations");
 
-    // A clock that is too far ahead counts neither before a check has seen it nor after.
+    // A clock that is too far ahead has no effect, neither before a check detects it nor afterward.
     let [events, invoices, months, credits, _] = state(&start);
     set_database_clock(&start, 60 * DAY_S);
     let answer = reserve(&server, &place);
@@ -365,7 +366,7 @@ fn month_close_waits_for_two_hours_of_uptime(database: Database) {
         let start = Start::new(&folder.0).database(url);
         let server = start.run();
         server.settle(&server.sign_up("ada"));
-        // The situation: closing is months late.
+        // The close is months late.
         execute(&start, "UPDATE wallets SET open_month = open_month - 3");
         let open = || count(&start, "SELECT CAST(MIN(open_month) AS BIGINT) FROM wallets");
         let late = open();
@@ -384,7 +385,7 @@ fn month_close_waits_for_two_hours_of_uptime(database: Database) {
         execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 7190000");
         waits("it will have been at");
         execute(&start, "UPDATE service_clock SET up_since_at = up_since_at - 10000");
-        // A restart isn't a gap unless it takes long.
+        // A restart doesn't count as an outage unless it takes long.
         let server = start.run();
         assert!(until(|| open() > late), "{}", server.log());
         assert_eq!(server.stop().code, Some(0));
@@ -408,7 +409,7 @@ fn job_of_a_dead_replica_is_taken_over_soon(database: Database) {
         assert!(until(|| leads(&first)));
         let second = starts[1].run();
         second.wait_until_job("billing");
-        // Renewed for longer than the lease would last.
+        // The lease is renewed for longer than it lasts.
         let begun = Clock::System.now();
         while Clock::System.now() < begun.plus_ms(17_000) {
             assert!(leads(&first) && !leads(&second));

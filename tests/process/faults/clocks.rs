@@ -1,4 +1,4 @@
-//! Clocks that jump forward and back: tokens, rates, leases, reservations, mails and months stay correct.
+//! Clocks that jump forward and back. Tokens, rates, leases, reservations, e-mails and months stay correct.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ use support::replicas::{Replicas, generous_catalog};
 use support::world::{Folder, PASSWORD, TestUser, World};
 use support::{Database, on_each_database};
 
-/// A replica among several in this process.
+/// A replica in this process.
 struct Replica {
     app: App,
     public: Dispatcher,
@@ -67,7 +67,7 @@ impl Replica {
     }
 }
 
-/// Credentials and ids for calls.
+/// The credentials and ids for calls.
 struct Scene {
     ada: TestUser,
     key_id: String,
@@ -85,12 +85,12 @@ impl Scene {
         Self { ada, key_id, key, limited }
     }
 
-    /// Makes one call of each kind at this replica, by its clock.
+    /// Makes one call of each kind to this replica, according to its clock.
     async fn make_calls(&self, world: &World, replica: &Replica, id: &str) {
         let get = |path: &str, bearer: &str| Call::new(&replica.public, Method::GET, path).bearer(bearer);
         let fresh = world.token(TokenKind::Access, self.ada.id, self.ada.session_id, 3600).await;
         assert_eq!(get("/v1/auth/me", &fresh).send().await.status, 200);
-        // A token of another time is accepted or refused; no other answer is allowed.
+        // A token from another time may be accepted or refused, but nothing else may happen.
         let old = get("/v1/auth/me", &self.ada.access_token).send().await.status;
         assert!(old == 200 || old == 401, "{old}");
         assert_eq!(get("/v1/models", &self.key).send().await.status, 200);
@@ -113,14 +113,15 @@ impl Scene {
             let answer = replica.ask(Method::POST, "/service/v1/usage", &body).bare().await;
             assert_eq!(answer["results"][0]["status"], status, "{answer}");
         }
-        // Half of them are ended, the others expire.
+        // Half of the reservations are released, and the others expire.
         if id.len().is_multiple_of(2) {
             let path = format!("/service/v1/reservations/{}", reservation.as_str().unwrap());
             replica.ask(Method::DELETE, &path, &json!({})).bare().await;
         }
     }
 
-    /// Calls with the limited key until it is refused: soon, and with a wait of at most a minute.
+    /// Makes calls with the limited key until one is refused. That must happen soon, with a wait of at most a
+    /// minute.
     async fn drain(&self, replica: &Replica) {
         for _ in 0..=20 {
             let answer: Answer = Call::new(&replica.public, Method::GET, "/v1/billing/pricing")
@@ -190,11 +191,12 @@ fn three_replicas_survive_clock_jumps(database: Database) {
         assert_eq!(self::number(&world, "SELECT COUNT(*) FROM usage_events").await, events);
         let ids = self::number(&world, "SELECT COUNT(DISTINCT id) FROM organizations").await;
         assert_eq!(ids, events + 1);
-        // Nothing stays reserved, whichever clock was used.
+        // No reservation is left, regardless of the clock that made it.
         for replica in &mut replicas {
             replica.work().await;
         }
-        // Twice its time plus a minute: a clock may have been ahead by less without being noticed.
+        // The lifetime of a reservation twice, and two minutes: an undetected clock may have been ahead by
+        // less than the lifetime.
         world.clock.advance_ms(22 * MINUTE_MS);
         for replica in &mut replicas {
             replica.work().await;
@@ -205,7 +207,7 @@ fn three_replicas_survive_clock_jumps(database: Database) {
     });
 }
 
-/// Work scheduled by a clock that was a year ahead is not delayed.
+/// Work that was scheduled by a clock a year ahead isn't delayed.
 #[on_each_database]
 fn work_scheduled_by_a_clock_ahead_is_not_delayed(database: Database) {
     let settings = [("TOLLKEEPER_MAIL__URL", "smtp://127.0.0.1:1?tls=none")];
@@ -227,18 +229,18 @@ fn work_scheduled_by_a_clock_ahead_is_not_delayed(database: Database) {
         while guess().await.status == 401 {}
         world.clock.advance_ms(-year_ms);
 
-        // Any replica can take the lease, and the dead one doesn't get it back.
+        // Another replica can take the lease, and the dead one doesn't get it back.
         assert!(replica.lease.take().await.unwrap() && !dead.take().await.unwrap());
         world.clock.advance_ms(LEASE_MS - 1);
         assert!(!dead.take().await.unwrap());
-        // Neither the attacker nor the owner is locked out.
+        // Neither the attacker nor the owner is locked out for long.
         assert_eq!(guess().await.status, 401);
         let wait_ms: i64 = guess().await.header("retry-after-ms").parse().unwrap();
         assert!((1..=15 * MINUTE_MS).contains(&wait_ms), "{wait_ms}");
         world.clock.advance_ms(wait_ms);
         let right = json!({"email": "bob@example.com", "password": PASSWORD});
         assert_eq!(world.post("/v1/auth/login", &right).send().await.status, 200);
-        // A session of that time isn't valid now, and isn't an error.
+        // A session from that time may be invalid now, but causes no error.
         let status = world.get("/v1/auth/me").bearer(&fresh.access_token).send().await.status;
         assert!(status == 200 || status == 401, "{status}");
 
@@ -268,7 +270,7 @@ async fn month_closes_once_although_the_clock_goes_back(world: World) {
         replica.work().await;
     }
     scene.make_calls(&world, &replicas[0], "in March").await;
-    // A clock that is an hour ahead closes the month an hour early, and it stays closed.
+    // A clock that is ahead by an hour closes the month an hour early. The month stays closed.
     at("2026-04-02T00:00:01Z");
     replicas[0].work().await;
     assert_eq!(invoices().await, 1);
@@ -293,7 +295,7 @@ async fn month_closes_once_although_the_clock_goes_back(world: World) {
     assert_eq!(invoices().await, 2);
     let each = "SELECT COUNT(DISTINCT month) FROM invoices";
     assert_eq!(number(&world, each).await, 2);
-    // Three calls of 10 and 100 tokens: one in March, two in April.
+    // The invoices have three calls of 10 and 100 tokens: one in March, and two in April.
     let amounts: Vec<(i64,)> = sql("SELECT amount_nano FROM invoices ORDER BY number")
         .all(&mut world.app.db.read().await.unwrap())
         .await
@@ -302,8 +304,8 @@ async fn month_closes_once_although_the_clock_goes_back(world: World) {
     assert_books(&world).await;
 }
 
-/// The same with processes: three servers on one clock that jumps by minutes. Larger jumps aren't trusted,
-/// see `clock_guard.rs`.
+/// Three server processes share a clock that jumps by minutes. Larger jumps aren't trusted: see
+/// `clock_guard.rs`.
 #[on_each_database]
 fn processes_keep_answering_while_their_clock_jumps(database: Database) {
     database.run_processes(|url, folder| {
@@ -337,7 +339,8 @@ fn processes_keep_answering_while_their_clock_jumps(database: Database) {
                         assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
                         reported.insert(id);
                         if round % 8 == 0 {
-                            // A session of one clock is valid for it, and another clock answers 401 at worst.
+                            // A session may be invalid for a clock other than its own: the server may answer
+                            // 401, but nothing else.
                             let account = fleet.next().log_in("ada");
                             let me = fleet.get("/v1/auth/me").bearer(&account.access_token).send();
                             assert!(me.status == 200 || me.status == 401, "{}", me.text);

@@ -1,5 +1,5 @@
-//! A disk that fills up and empties again under load: answered requests are recorded, the others can be sent
-//! again.
+//! A disk that fills up and empties again under load. Answered requests are recorded, and the others can be
+//! sent again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use support::process::{Place, Server, until, usage_event};
 use support::replicas::Replicas;
 use support::world::Folder;
 
-/// A client that sends each event until it is answered.
+/// A client that repeats each event until it is answered.
 struct Client<'a> {
     server: &'a Server,
     place: &'a Place,
@@ -41,7 +41,7 @@ impl Client<'_> {
                 batch["events"][0]["reservation_id"] = decision["reservation"]["id"].clone();
             }
             let result = self.ask("/service/v1/usage", &batch)["results"][0].clone();
-            // A refused event isn't recorded, so it isn't a duplicate now.
+            // A refused event isn't recorded, so the repetition isn't a duplicate.
             assert_eq!(result["status"], "accepted", "{result}");
             answered.push(id);
             self.answered.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Client<'_> {
     }
 }
 
-/// Waits until this figure has risen for every client.
+/// Waits until this counter has increased for every client.
 fn all_rise(clients: &[Client<'_>], figure: for<'a> fn(&'a Client<'_>) -> &'a AtomicU64, what: &str) {
     let before: Vec<_> = clients.iter().map(|client| figure(client).load(Ordering::Relaxed)).collect();
     let all = || {
@@ -104,7 +104,7 @@ fn full_disk_under_load_loses_no_answered_event() {
             all_rise(&clients, |client| &client.answered, "answered");
             fill_up(&ballast);
             all_rise(&clients, |client| &client.refused, "refused");
-            // Meanwhile reads and known keys work.
+            // Reads and cached keys still work.
             assert!(server.requests(&place, &ada) > 0);
             assert_eq!(server.get("/v1/models").bearer(&place.key).send().status, 200);
             std::fs::remove_file(&ballast).unwrap();
@@ -121,7 +121,7 @@ fn full_disk_under_load_loses_no_answered_event() {
         server.log()
     );
     assert_eq!(server.requests(&place, &ada), i64::try_from(answered.len()).unwrap());
-    // An event without a reservation, so that the repetition gets the same answer.
+    // This event has no reservation, so repeating it is a duplicate.
     assert_eq!(server.report(&place, "0-1"), "duplicate");
     let pid = server.pid().to_string();
     let mut enter = vec!["nsenter", "--target", &pid, "--mount"];

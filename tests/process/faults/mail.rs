@@ -45,8 +45,8 @@ fn mails_survive_a_long_outage_and_are_sent_once(database: Database) {
                 .await
                 .unwrap();
             assert_eq!(attempts.len(), names.len(), "none is given up");
-            // Ten attempts within the first two hours, then one per hour. The test runs the job every minute,
-            // so some are slightly late.
+            // Ten attempts within the first two hours, and then one per hour. The test runs the job once a
+            // minute, so some attempts are slightly late.
             let due = 8 + hours;
             assert!(attempts.iter().all(|(n,)| (due - 2..=due + 1).contains(n)), "{attempts:?}");
             let failed: u64 = apps.iter().map(|app| app.metrics.mails_failed.get()).sum();

@@ -1,5 +1,5 @@
-//! SIGTERM while requests are in flight: requests sent before it are answered, later ones get a closed
-//! connection, and no answered request is lost.
+//! SIGTERM while requests are in flight. Requests that were sent before it are answered, later requests get a
+//! closed connection, and no answered request is lost.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,25 +16,25 @@ use support::smtp::{self, MailServer};
 use support::world::{Folder, PASSWORD};
 use support::{Database, on_each_database};
 
-/// Returns the number of stops to test.
+/// Returns the number of stops that the tests make.
 fn stops() -> u64 {
     number("TOLLKEEPER_TEST_STOPS").unwrap_or(3)
 }
 
-/// A sent request and the status of its answer.
+/// A sent request, and the status of its answer.
 struct SentRequest {
-    /// The time when the whole request was written.
+    /// The time at which the whole request was written.
     at: Instant,
     id: String,
     status: Option<u16>,
 }
 
-/// A client that sends one usage event after the other until no server listens.
+/// A client that sends one usage event after another until the server stops listening.
 struct Reporter<'a> {
     address: SocketAddr,
     token: &'a str,
     place: &'a Place,
-    /// Uses one connection, or a new one for each request.
+    /// Whether the client uses one connection, or a new one for each request.
     keeps_alive: bool,
     answered: &'a AtomicUsize,
 }
@@ -46,7 +46,7 @@ impl Reporter<'_> {
         for round in 0.. {
             let id = format!("{name}-{round}");
             let connected = stream.take().or_else(|| self.connect());
-            // The listener is closed, so nothing was sent.
+            // The listener is closed, so the request wasn't sent.
             let Some(mut connected) = connected else { break };
             if connected.get_mut().write_all(&self.request(&id)).is_err() {
                 break;
@@ -88,9 +88,10 @@ impl Reporter<'_> {
 #[derive(Default)]
 struct Tally {
     answered: usize,
-    /// Sent before the signal, and never answered.
+    /// Requests that were sent before the signal and never answered.
     cut_off: usize,
-    /// Sent at or after the signal on a connection that was closed then: the client may send it again.
+    /// Requests that were sent after the signal on a connection that was then closed. The client may send
+    /// them again.
     refused: usize,
 }
 
@@ -143,7 +144,7 @@ fn requests_sent_before_the_signal_are_answered(database: Database) {
                 }
             }
             server = start.run();
-            // Answered events are recorded, and the others can be sent again: each counts once in any case.
+            // Answered events are recorded, and the others can be sent again. Each counts once.
             for one in &sent {
                 let expected =
                     if one.status.is_some() { &["duplicate"][..] } else { &["duplicate", "accepted"] };
@@ -167,7 +168,7 @@ fn requests_sent_before_the_signal_are_answered(database: Database) {
     });
 }
 
-/// Requests that wait to be accepted were sent as well.
+/// Requests on connections that wait to be accepted are answered too.
 #[test]
 fn queued_connections_are_answered_at_the_stop() {
     let folder = Folder::new();
@@ -202,7 +203,7 @@ fn queued_connections_are_answered_at_the_stop() {
     assert!(!ended.log.contains("cut off"), "{}", ended.log);
 }
 
-/// Batches whose bodies arrive after the signal are recorded, captures among them.
+/// Batches whose bodies arrive after the signal are recorded and capture their reservations.
 #[on_each_database]
 fn batches_in_flight_are_captured(database: Database) {
     database.run_processes(|url, folder| {
@@ -238,13 +239,13 @@ fn batches_in_flight_are_captured(database: Database) {
     });
 }
 
-/// Clients that stop sending or stop reading delay the stop no longer than configured, and delay no other
+/// Clients that stop sending or reading delay the stop at most by the configured time, and delay no other
 /// answer.
 #[test]
 fn slow_clients_do_not_delay_the_stop() {
     let folder = Folder::new();
     let server = Start::new(&folder.0).set("TOLLKEEPER_SHUTDOWN_GRACE_MS", "3000").run();
-    // The client requests more than all buffers on the way hold, and reads none of it.
+    // The client requests more than fits in all buffers, and reads none of it.
     let mut greedy = TcpStream::connect(server.public).unwrap();
     greedy.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
@@ -261,7 +262,7 @@ fn slow_clients_do_not_delay_the_stop() {
     drop((silent, greedy));
 }
 
-/// A mail in transmission at the signal is sent, once; the next one waits for the next server.
+/// An e-mail in transmission at the signal is sent once. The next server sends the next one.
 #[on_each_database]
 fn mail_in_transmission_is_sent_once(database: Database) {
     let Some(python) = smtp::python("a stop while a mail leaves") else { return };
@@ -275,7 +276,7 @@ fn mail_in_transmission_is_sent_once(database: Database) {
             server.post("/v1/auth/register", &body).data();
         };
         register("ada");
-        // The mail server has received it but not confirmed it.
+        // The mail server has received the e-mail, but hasn't confirmed it.
         assert!(until(|| mail_server.mails().len() == 1));
         let ended = server.stop();
         assert_eq!(ended.code, Some(0), "{}", ended.log);
@@ -294,7 +295,7 @@ fn subject(mail: &serde_json::Value) -> String {
     content.lines().find(|line| line.starts_with("Subject:")).unwrap().to_owned()
 }
 
-/// Repeated stops at any moment of the start end cleanly.
+/// The server stops cleanly at any time during its start.
 #[on_each_database]
 fn stop_during_the_start_is_clean(database: Database) {
     database.run_processes(|url, folder| {
@@ -305,7 +306,7 @@ fn stop_during_the_start_is_clean(database: Database) {
             std::thread::sleep(Duration::from_millis(5 * stop % 100));
             server.terminate();
             let ended = server.wait();
-            // Before the server listens for signals the system ends it.
+            // Until the server handles signals, the system ends the process.
             assert!(matches!(ended.code, None | Some(0)), "{:?}: {}", ended.code, ended.log);
         }
         assert_eq!(start.run().stop().code, Some(0), "nothing is left behind");

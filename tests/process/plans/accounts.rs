@@ -1,5 +1,5 @@
-//! Sign-ons, second factors, passkeys and the operators' views: they use an index, regardless of the number of
-//! accounts.
+//! Sign-ins with providers, second factors, passkeys and the operators' pages. Their statements use an index,
+//! regardless of the number of accounts.
 
 use tollkeeper::accounts::store::users::administration;
 use tollkeeper::accounts::store::{connections, passkeys, second_factors, sessions};
@@ -11,7 +11,8 @@ use super::{BYTES, plan};
 use support::on_each_database;
 use support::world::World;
 
-/// Accounts, each with a password, an app, a passkey, ten recovery codes, connections and sessions.
+/// The number of accounts. Each has a password, an app, a passkey, ten recovery codes, connections and
+/// sessions.
 const PEOPLE: i64 = 3_000;
 
 /// Fills the tables.
@@ -19,7 +20,7 @@ async fn fill(world: &World) {
     let series = |most: i64| {
         format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most})")
     };
-    // 32 different bytes.
+    // An expression for 32 different bytes.
     let bytes = match world.app.db.is_postgres() {
         true => "decode(substr('0000000000000000000000000000000000000000000000000000000000000000' || CAST(i AS TEXT),
                         length(CAST(i AS TEXT)) + 1), 'hex')",
@@ -87,7 +88,8 @@ async fn fill(world: &World) {
 #[on_each_database]
 async fn sign_ons_factors_and_pages_of_operators_use_an_index(world: World) {
     fill(&world).await;
-    // Statement, parameters, its index, and the number of allowed sorts, which only cover one person's rows.
+    // Statement, parameters, expected index, and number of allowed sorts. Sorts may include only one user's
+    // rows.
     let cases: [(&str, &[&str], &str, usize); 28] = [
         (connections::BY_SUBJECT, &["https://id.test", "x7"], "connections_issuer_subject", 0),
         (connections::OF_USER, &["user_x7"], "connections_user_id", 1),
@@ -132,14 +134,14 @@ async fn sign_ons_factors_and_pages_of_operators_use_an_index(world: World) {
         let plan = plan(&world, text, parameters).await;
         let what = format!("on {}: {text}\n{plan}", world.backend);
         assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
-        // SQLite reports that it goes through a list in the order of its index.
+        // SQLite also reports a scan if it reads a list in the order of its index.
         let scans =
             |line: &&str| line.contains("Seq Scan") || (line.starts_with("SCAN ") && !line.contains("USING"));
         assert_eq!(plan.lines().filter(scans).count(), 0, "{what}");
         let found = plan.matches("Sort Key").count() + plan.matches("TEMP B-TREE").count();
         assert!(found <= sorts, "{what}");
     }
-    // Pages in the order of their creation are read from their end, without sorting.
+    // Pages in order of creation are read from the end of the index, without sorting.
     let page = plan(&world, &wallets::PAGE, &["%", "20", "0"]).await;
     let found = page.matches("Sort Key").count() + page.matches("TEMP B-TREE").count();
     assert!(page.contains("wallets_pkey") || page.contains("wallets_1"), "on {}: {page}", world.backend);

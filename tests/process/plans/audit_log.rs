@@ -1,4 +1,5 @@
-//! Statements of an organization's audit log: each filter has an index, however long the log is.
+//! Statements about an organization's audit log. Each filter has an index, regardless of the length of the
+//! log.
 
 use support::on_each_database;
 use support::world::World;
@@ -7,7 +8,7 @@ use tollkeeper::tenants::store::audit_log::{BY_ACTION, BY_ACTOR, BY_TARGET, BY_T
 
 use super::plan;
 
-/// Entries of each organization.
+/// The number of entries of each organization.
 const ENTRIES: i64 = 1_000;
 const ORGANIZATIONS: i64 = 12;
 
@@ -28,7 +29,8 @@ async fn every_filter_of_the_audit_log_uses_its_index(world: World) {
     sql("ANALYZE").execute(&mut tx).await.unwrap();
     tx.commit().await.unwrap();
     let cases: [(&Statements, [&str; 3], &[&str]); 6] = [
-        // Statements, actor, action and target, and their indexes: of several PostgreSQL takes any.
+        // Statements, actor, action and target, and the expected indexes. If several are given, PostgreSQL
+        // may use any of them.
         (&BY_TIME, ["", "", ""], &["id"]),
         (&BY_ACTOR, ["actor_7", "", ""], &["actor_id"]),
         (&BY_ACTION, ["", "action_7", ""], &["action_id"]),
@@ -46,7 +48,8 @@ async fn every_filter_of_the_audit_log_uses_its_index(world: World) {
             assert!(indexes.iter().any(is_used), "{what}");
             let is_scan = |line: &&str| line.contains("Seq Scan on audit_log") || line.starts_with("SCAN e");
             assert_eq!(plan.lines().filter(is_scan).count(), 0, "{what}");
-            // Few entries have this actor, action or target, and may be sorted; all of them never are.
+            // Few entries have this actor, action or target, so these may be sorted. The complete log must
+            // never be sorted.
             let is_sorted = plan.contains("Sort Key") || plan.contains("TEMP B-TREE");
             assert!(!is_sorted || indexes != ["id"], "{what}");
         }

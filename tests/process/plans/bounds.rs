@@ -1,4 +1,4 @@
-//! Counts before creations, and the outbox: they use an index, regardless of the number of rows.
+//! Counts before creations, and the outbox. Their statements use an index, regardless of the number of rows.
 
 use support::on_each_database;
 use support::world::World;
@@ -25,7 +25,7 @@ async fn counts_and_the_outbox_use_an_index(world: World) {
                      created_by, created_at, updated_at)
                  SELECT 'org_' || {name}, {name}, {name}, 'member', 0, 'p', 'user_' || {name}, 0, 0 FROM n"
         ),
-        // Most of them have expired without being marked as ended, and others have ended.
+        // Most invitations have expired without being marked as ended, and the others have ended.
         format!(
             "{series} INSERT INTO invitations (id, organization_id, email, email_folded, role, invited_by, created_at,
                      expires_at, ended_at)
@@ -42,7 +42,7 @@ async fn counts_and_the_outbox_use_an_index(world: World) {
     }
     tx.commit().await.unwrap();
     let cases: [(&str, &[&str], &str, usize); 5] = [
-        // Statement, parameters, index, and how many sorts are allowed: the few matches.
+        // Statement, parameters, expected index, and number of allowed sorts of the few matches.
         (organizations::CREATOR, &[&me], "organizations_created_by_name_folded", 0),
         (organizations::FIRST_WITHOUT_CREDIT, &[&me], "organizations_created_by_name_folded", 1),
         (invitations::OPEN_COUNT, &[&mine, "5990"], "invitations_open_until", 0),

@@ -1,4 +1,4 @@
-//! Statements of budgets: they read the rows of a call, of a page or of one organization.
+//! Statements about budgets. They read only the rows of a call, of a page, or of one organization.
 
 use support::on_each_database;
 use support::world::World;
@@ -74,7 +74,7 @@ async fn budgets_are_found_by_their_indexes(world: World) {
         let plan = plan(&world, text, parameters).await;
         let what = format!("on {}: {text}\n{plan}", world.backend);
         assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
-        // Rows that a slice has already found.
+        // Scans may read only rows that were already found, and small tables.
         let large =
             ["usage_daily", "budgets", "budget_uses", "budget_alerts", "reservations", "wallets", "credits"];
         let scans = |line: &&str| {

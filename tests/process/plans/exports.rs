@@ -1,4 +1,4 @@
-//! Statements of exports: they read the rows of one organization's month, never those of others.
+//! Statements of exports. They read only the rows of one organization's month.
 
 use support::on_each_database;
 use support::world::World;
@@ -61,7 +61,7 @@ async fn charges_of_a_month_are_found_by_their_indexes(world: World) {
         for index in indexes {
             assert!(index.split('|').any(|index| plan.contains(index)), "{index} {what}");
         }
-        // Rows that were found before, and tables that are empty here.
+        // Scans may read only rows that were already found, and tables that are empty here.
         let found = ["SCAN d", "SCAN i", "SCAN callers", "SCAN named_projects"];
         let scans = |line: &&str| line.contains("Seq Scan") || line.starts_with("SCAN ");
         let is_found = |line: &&str| {

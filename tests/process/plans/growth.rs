@@ -1,4 +1,4 @@
-//! Statements of a login and of the daily clean-up: they use an index, regardless of the number of rows.
+//! Statements of a login and of the daily cleanup. They use an index, regardless of the number of rows.
 
 use support::on_each_database;
 use support::world::World;
@@ -10,7 +10,7 @@ use tollkeeper::trail;
 
 use super::plan;
 
-/// Rows of each kind.
+/// The number of rows of each kind.
 const ROWS: i64 = 3_000;
 
 #[on_each_database]
@@ -21,12 +21,12 @@ async fn old_rows_are_found_by_their_index(world: World) {
     let bytes = if world.app.db.is_postgres() { "BYTEA" } else { "BLOB" };
     let mut tx = world.app.db.write().await.unwrap();
     for text in [
-        // A user who has logged in and out repeatedly.
+        // A user has logged in and out repeatedly.
         format!(
             "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at, ended_at)
                  SELECT 's' || CAST(i AS TEXT), '{me}', 0, i, 9, CASE WHEN i % 100 = 0 THEN NULL ELSE i END FROM n"
         ),
-        // And other users who are logged in.
+        // Other users are logged in.
         format!(
             "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
                      email_verified_at)
@@ -37,22 +37,22 @@ async fn old_rows_are_found_by_their_index(world: World) {
             "{series} INSERT INTO sessions (id, user_id, remember_me, created_at, expires_at)
                  SELECT 't' || CAST(i AS TEXT), 'v' || CAST(i AS TEXT), 0, i, 9 FROM n"
         ),
-        // Each of them waits for another address.
+        // Each of these users has an address change that isn't confirmed yet.
         format!(
             "{series} INSERT INTO email_changes (user_id, session_id, email, email_folded, created_at, expires_at)
                  SELECT 'v' || CAST(i AS TEXT), 't' || CAST(i AS TEXT), 'x', 'x', i, i FROM n"
         ),
-        // And for the first code of an app.
+        // Each of them also has an unconfirmed authenticator app.
         format!(
             "{series} INSERT INTO totp_enrolments (user_id, sealed_seed, expires_at)
                  SELECT 'v' || CAST(i AS TEXT), CAST('x' AS {bytes}), i FROM n"
         ),
-        // Ceremonies that were used.
+        // Passkey ceremonies were used.
         format!(
             "{series} INSERT INTO used_ceremonies (ceremony_hash, expires_at)
                  SELECT CAST('h' || CAST(i AS TEXT) AS {bytes}), i FROM n"
         ),
-        // Of a hundred accounts, one was never verified.
+        // Of the accounts, 1% were never verified.
         format!(
             "{series} INSERT INTO users (id, email, email_folded, username, username_folded, password_hash, created_at,
                      email_verified_at)
@@ -73,7 +73,7 @@ async fn old_rows_are_found_by_their_index(world: World) {
     }
     tx.commit().await.unwrap();
     let cases: [(&str, &[&str], &str, bool); 13] = [
-        // Statement, parameters, its index (either of two), and whether it may sort.
+        // Statement, parameters, expected index (any of those given), and whether it may sort.
         (sessions::END_OLDEST, &[&me, "s1", "1", "50", "1000"], "sessions_live", true),
         (sessions::LIST, &[&me, "1", "0", "20", "0"], "sessions_live", true),
         (sessions::COUNT, &["v7", "1", "0"], "sessions_live|sessions_user_id", false),

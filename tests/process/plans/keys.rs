@@ -1,4 +1,4 @@
-//! Statements on API keys and their secrets: they use an index, regardless of the number of keys.
+//! Statements about API keys and their secrets. They use an index, regardless of the number of keys.
 
 use support::on_each_database;
 use support::world::World;
@@ -12,8 +12,8 @@ async fn keys_and_secrets_are_found_by_an_index(world: World) {
     let place = world.place(&ada, "Acme").await;
     let (organization, project) = (&place.organization, &place.project);
     let (me, keys) = (ada.id.to_string(), "'key_x' || CAST(i AS TEXT)");
-    // In several transactions: each row adds one to a count, and one transaction keeps every version of
-    // that row.
+    // Each row adds one to a count. Several transactions are used, because one transaction would keep every
+    // version of that row.
     for from in (1..=3_000).step_by(500) {
         let to = from + 499;
         let series =
@@ -46,11 +46,11 @@ async fn keys_and_secrets_are_found_by_an_index(world: World) {
     let what = format!("on {}: {plan}", world.backend);
     assert!(plan.contains("api_key_secrets_api_key_id"), "{what}");
 
-    // The keys of a person who has made few of all keys.
+    // The keys of a user who has created only a few of all keys.
     let parameters = [organization.as_str(), "user_x", "", "0", "51"];
     let plan = super::plan(&world, makers::LIST, &parameters).await;
     assert!(plan.contains("api_keys_created_by"), "on {}: {plan}", world.backend);
-    // The page alone is read of the table; the count is in the project's row.
+    // Only the page is read from the table. The count is in the project's row.
     for text in [listing::FROM_START.as_str(), listing::FROM_END.as_str()] {
         let plan = super::plan(&world, text, &[project.as_str(), "20", "1000"]).await;
         let what = format!("on {}: {plan}", world.backend);

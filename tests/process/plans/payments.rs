@@ -1,4 +1,4 @@
-//! Statements on payments and related rows: they use an index, regardless of the number of payments.
+//! Statements about payments and related rows. They use an index, regardless of the number of payments.
 
 use support::on_each_database;
 use support::world::World;
@@ -8,7 +8,8 @@ use tollkeeper::payments::statements as payments;
 
 use super::plan;
 
-/// Payments, of which a few are in progress, and events of Stripe, of which a few wait.
+/// The number of payments, a few of which are in progress, and of events from Stripe, a few of which are
+/// pending.
 const ROWS: i64 = 12_000;
 
 #[on_each_database]
@@ -50,7 +51,7 @@ async fn payments_are_found_by_their_index(world: World) {
     tx.commit().await.unwrap();
     let of_organization = "payments_organization_id_id";
     let cases: [(&str, &[&str], &str); 18] = [
-        // Statement, parameters, and its index: either of several.
+        // Statement, parameters, and expected index (any of those given).
         (payments::COUNT, &["o7"], of_organization),
         (&payments::LIST, &["o7", "20", "0"], of_organization),
         (&payments::OPEN_OF_INVOICE, &["o7", "i7"], of_organization),

@@ -1,4 +1,4 @@
-//! The audits and the removal of old events read slices, each by an index from the end of the previous one.
+//! Audits, the removal of old events, and lists of customers. They read slices and pages with an index.
 
 use tollkeeper::billing::recount;
 use tollkeeper::billing::store::usage::costs::{self, CostGroups};
@@ -10,8 +10,8 @@ use super::plan;
 use support::on_each_database;
 use support::world::World;
 
-/// The audit and the removal of old events read slices, each by an index from the end of the previous one;
-/// lists read a page.
+/// The audit and the removal of old events read slices. An index finds the end of the previous slice. Lists
+/// read a page.
 #[on_each_database]
 async fn walks_over_the_books_use_their_keys(world: World) {
     let db = &world.app.db;
@@ -19,7 +19,7 @@ async fn walks_over_the_books_use_their_keys(world: World) {
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)",
         if db.is_postgres() { "'\\x00'::bytea" } else { "x'00'" },
     );
-    // PostgreSQL would rather read all of a small ledger.
+    // PostgreSQL would read a small ledger as a whole.
     let longer = series.replace("6000", "40000");
     let organization = "'org_' || CAST(i % 10 AS TEXT)";
     let mut tx = db.write().await.unwrap();
@@ -29,7 +29,7 @@ async fn walks_over_the_books_use_their_keys(world: World) {
                      SELECT {organization}, 's', CAST(i AS TEXT), {hash}, 'p', 'k', 'm', 'chat', i, i, 1, 0, 0, 1 FROM n"),
         format!("{series} INSERT INTO usage_daily SELECT {organization}, 'p', 'k', 'm', 0, 'chat', i, 1, 1, 1, 1, 1, 0, 0, 0, 0 FROM n"),
         format!("{series} INSERT INTO daily_costs SELECT i / 10, {organization}, 'm', 'up', 1, 1, 1, 0, 1, 0, 1 FROM n"),
-        // PostgreSQL would rather read all rows where those of an organization are everywhere.
+        // PostgreSQL would read all rows if the rows of an organization were spread over the whole table.
         format!("{longer} INSERT INTO usage_daily_parts SELECT 'org_' || CAST(i / 4000 AS TEXT), 'p', i, 'k', 'm', 0, 'chat', i % 50,
                      'search', 1 FROM n"),
         format!("{longer} INSERT INTO ledger_transactions SELECT 'ltx_' || CAST(i AS TEXT), {organization}, 'usage', CAST(i AS TEXT), i FROM n"),
@@ -45,7 +45,7 @@ async fn walks_over_the_books_use_their_keys(world: World) {
         ("ledger_transactions_organization_id_happened_at", "credits_organization_id_created_at");
     let by_organization = costs::days_text(CostGroups { organization: true, ..CostGroups::default() });
     let cases: [(&str, &[&str], &str); 24] = [
-        // The days of a report of margins.
+        // The days of a report on margins.
         (&by_organization, &["100", "131", "1000"], "daily_costs_pkey|PRIMARY KEY"),
         // Lists of customers: a page from either end, and the number of rows.
         (&ledger::FROM_START, &["org_5", "0", "90000", "20", "100"], by_time),
@@ -92,7 +92,7 @@ async fn walks_over_the_books_use_their_keys(world: World) {
         let plan = plan(&world, text, parameters).await;
         let what = format!("on {}: {text}\n{plan}", world.backend);
         assert!(index.split('|').any(|index| plan.contains(index)), "{what}");
-        // Small tables that are empty here, and rows that a slice has already found.
+        // Scans may read only small tables, which are empty here, and rows that a slice has already found.
         let large = ["usage_events", "usage_daily", "daily_costs", "usage_totals", "ledger_", "credits"];
         let scans = |line: &&str| {
             (line.contains("Seq Scan") || line.starts_with("SCAN "))

@@ -1,4 +1,4 @@
-//! Statements on webhooks and their deliveries: they use an index, regardless of the number of webhooks.
+//! Statements about webhooks and their deliveries. They use an index, regardless of the number of webhooks.
 
 use support::on_each_database;
 use support::world::World;
@@ -10,7 +10,7 @@ use tollkeeper::webhooks::store::{deliveries, endpoints};
 
 use super::plan;
 
-/// Organizations with a webhook each, and deliveries of each webhook.
+/// The number of organizations, which have one webhook each, and the number of deliveries of each webhook.
 const ORGANIZATIONS: i64 = 3_000;
 const DELIVERIES: i64 = 4;
 
@@ -39,14 +39,14 @@ async fn deliveries_are_found_by_their_index(world: World) {
                  SELECT 'e' || CAST(i AS TEXT), 'o1', 'invoice.paid', CAST('{{}}' AS {bytes}), 0 FROM n",
             series(ORGANIZATIONS * DELIVERIES)
         ),
-        // Of twenty deliveries, one waits.
+        // Of the deliveries, 5% are pending.
         format!(
             "{} INSERT INTO webhook_deliveries (id, webhook_id, event_id, state, created_at, next_attempt_at)
                  SELECT 'd' || CAST(1000000 + i AS TEXT), 'w' || CAST(i % {ORGANIZATIONS} AS TEXT), 'e' || CAST(i AS TEXT),
                         CASE WHEN i % 20 = 0 THEN 'pending' WHEN i % 20 = 1 THEN 'failed' ELSE 'succeeded' END, 0, i FROM n",
             series(ORGANIZATIONS * DELIVERIES)
         ),
-        // Two webhooks of the installation, and their deliveries.
+        // The installation has two webhooks.
         format!(
             "{} INSERT INTO webhooks (id, url, event_types, sealed_secret, is_enabled, created_at, updated_at)
                  SELECT 'i' || CAST(i AS TEXT), 'https://x', '[]', CAST('x' AS {bytes}), 1, 0, 0 FROM n",
@@ -65,7 +65,7 @@ async fn deliveries_are_found_by_their_index(world: World) {
     let by_webhook = "webhook_deliveries_webhook_id_id|webhook_deliveries_webhook_id_state_id";
     let announcements = "operator_announcements_pkey|operator_announcements_1";
     let cases: [(&str, &[&str], &str); 20] = [
-        // Statement, parameters, and its index: either of several.
+        // Statement, parameters, and expected index (any of those given).
         (RECEIVERS, &["o7"], "webhooks_organization_id_id"),
         (RECEIVERS_OF_INSTALLATION, &[], "webhooks_organization_id_id"),
         (endpoints::COUNT_OF_INSTALLATION, &[], "webhooks_organization_id_id"),

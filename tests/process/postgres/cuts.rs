@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL that end under load: by its administrator, and by the network.
+//! Connections to PostgreSQL that an administrator or the network ends under load.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use support::postgres::Cluster;
 use support::world::{Folder, runtime};
 use support::{Database, on_postgres};
 
-/// Terminates either all connections of the database, or one in three.
+/// Terminates all connections of the servers, or one in three.
 const TERMINATE: [&str; 2] = [
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tollkeeper'",
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \

@@ -1,4 +1,5 @@
-//! The primary dies, its standby is promoted, and clients switch over: back and forth between two clusters.
+//! Failovers between two clusters in both directions: the primary dies, its standby is promoted, and clients
+//! switch over.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ fn answered_requests_survive_a_failover(_: Database) {
     let runtime = runtime();
     let of_primary = runtime.block_on(primary.empty_database());
     let mut standby = primary.standby();
-    // Written as for libpq.
+    // The URL has the format of libpq.
     let url = format!(
         "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{}?target_session_attrs=read-write",
         primary.port(),
@@ -37,7 +38,7 @@ fn answered_requests_survive_a_failover(_: Database) {
             longest_promotion = longest_promotion.max(began.elapsed());
             longest = longest.max(load.wait_for_answer(&format!("failover-{number}")));
             ids.push(format!("failover-{number}"));
-            // The dead primary returns as the standby of the other.
+            // The dead primary comes back as the standby of the new one.
             primary.follow(&standby);
             std::mem::swap(&mut primary, &mut standby);
         }

@@ -1,4 +1,4 @@
-//! PostgreSQL's disk fills up and empties again while clients go on.
+//! PostgreSQL's disk, which fills up and empties again while clients keep running.
 
 use super::load;
 use crate::faults::{fill_up, private_mounts};
@@ -10,7 +10,7 @@ use support::{Database, on_postgres};
 #[on_postgres]
 fn answered_requests_survive_a_full_disk_of_postgres(_: Database) {
     let folder = Folder::new();
-    // Within private mounts every process is root, and PostgreSQL refuses to run as root.
+    // In private mounts of other users, every process is root, and PostgreSQL refuses to run as root.
     let mount = "mount -t tmpfs -o size=1m none \"$0\"";
     let Some(words) = private_mounts(&folder.0, mount).filter(|words| words[1] == "-m") else { return };
     drop(words);
@@ -29,7 +29,7 @@ fn answered_requests_survive_a_full_disk_of_postgres(_: Database) {
             assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 1);
             codes.push(refused.code());
             std::fs::remove_file(&ballast).unwrap();
-            // Without space for its journal it stops, and an operator would start it again.
+            // PostgreSQL stops when it has no space for its journal. An operator would start it again.
             cluster.revive();
             load.wait_for_answer(&format!("full-{round}-over"));
             answered.extend([format!("full-{round}"), format!("full-{round}-over")]);

@@ -10,7 +10,7 @@ use support::http::Answer;
 use support::process::{Server, Start};
 use support::world::Folder;
 
-/// Returns the start of a server without rate limits.
+/// Returns the settings of a server without rate limits.
 pub fn start(folder: &Folder, url: &str) -> Start {
     let catalog = include_str!("../../../catalog/default.toml")
         .replace("max_requests_per_min = 60\n", "max_requests_per_min = 1000000\n")
@@ -24,13 +24,13 @@ pub fn start(folder: &Folder, url: &str) -> Start {
         .set("TOLLKEEPER_LOG__ACCESS", "false")
 }
 
-/// The running load, as seen by the code that causes faults.
+/// The running load, for the code that causes faults.
 pub struct Load<'a> {
     target: &'a Target<'a>,
 }
 
 impl Load<'_> {
-    /// Waits until a new event is answered; returns how long that took.
+    /// Reports a new event until it is answered. Returns the time that took.
     pub fn wait_for_answer(&self, id: &str) -> Duration {
         let asked = Instant::now();
         self.target.report(&[self.target.event(&format!("disturber-{id}"))]);
@@ -39,7 +39,8 @@ impl Load<'_> {
 }
 
 impl Load<'_> {
-    /// Reports events once each until one is refused; returns the ids of the answered ones and the refusal.
+    /// Reports events without retries until one is refused. Returns the ids of the answered ones, and the
+    /// refusal.
     pub fn report_until_refused(&self, id: &str) -> (Vec<String>, Answer) {
         let mut answered = Vec::new();
         for round in 0..100_000 {
@@ -54,8 +55,8 @@ impl Load<'_> {
     }
 }
 
-/// Runs clients against one server while `disturb` causes faults, then compares all answered requests with
-/// the books. `disturb` returns the ids of answered events of [`Load::wait_for_answer`].
+/// Runs clients against one server while `disturb` causes faults, and then compares all answered requests
+/// with the books. `disturb` returns the ids of its own answered events.
 pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> Vec<String>) {
     let server = start.run();
     let ada = server.sign_up("ada");
@@ -72,7 +73,7 @@ pub fn under_load(what: &str, start: &Start, disturb: impl FnOnce(&Load<'_>) -> 
     let answered: Vec<ClientRecord> = std::thread::scope(|scope| {
         let target = &target;
         let clients = run_clients(scope, target);
-        // A panic in `disturb` would leave the clients running forever.
+        // If `disturb` panics, this stops the clients, which would otherwise run forever.
         let over = StopOnDrop(&target.over);
         let ids = disturb(&Load { target });
         drop(over);

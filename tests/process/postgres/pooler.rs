@@ -1,4 +1,4 @@
-//! PostgreSQL behind a pooler, which gives the sessions of the server to transactions or to connections.
+//! PostgreSQL behind a pooler, which assigns its sessions to transactions or to connections.
 
 use std::process::Command;
 
@@ -14,13 +14,13 @@ use support::replicas::Replicas;
 use support::world::{Folder, runtime};
 use support::{Database, on_postgres};
 
-/// Settings that a session has from a client, apart from those that poolers set for each client.
+/// Settings that a session has kept from a client, except for those that poolers set for each client.
 const LEFT: &str = "SELECT COALESCE(string_agg(name, ' '), '') FROM pg_settings
      WHERE source = 'session' AND name IN ('statement_timeout', 'idle_in_transaction_session_timeout',
          'lock_timeout', 'default_transaction_isolation', 'default_transaction_read_only', 'plan_cache_mode',
          'enable_seqscan', 'jit', 'synchronous_commit')";
 
-/// Statements and locks that a session would keep.
+/// The number of statements and locks that a session has kept.
 const KEPT: &str = "SELECT (SELECT count(*) FROM pg_prepared_statements)
      + (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())";
 
@@ -43,7 +43,7 @@ impl Client {
         Self(client)
     }
 
-    /// Returns the value that a question finds.
+    /// Returns the value that a query returns.
     async fn ask(&self, question: &str) -> String {
         let answer = self.0.simple_query(question).await.unwrap();
         let row = answer.iter().find_map(|message| match message {
@@ -53,7 +53,7 @@ impl Client {
         row.unwrap()
     }
 
-    /// Asserts that its session has kept none of our settings, statements or locks.
+    /// Asserts that the session has kept none of our settings, statements or locks.
     async fn assert_untouched(&self) {
         assert_eq!((self.ask(LEFT).await.as_str(), self.ask(KEPT).await.as_str()), ("", "0"));
     }
@@ -68,7 +68,7 @@ async fn settings(tx: &mut Tx, is_heavy: bool) -> String {
 #[on_postgres]
 fn settings_are_those_of_a_transaction(_: Database) {
     let Some(cluster) = Cluster::shared() else { return };
-    // A pool of one session: every transaction and every client has it in turn.
+    // The pool has one session, which all transactions and clients use in turn.
     let Some(pooler) = cluster.pooler("transaction", 1) else { return };
     runtime().block_on(async {
         let url = cluster.new_database().await;
@@ -86,7 +86,7 @@ fn settings_are_those_of_a_transaction(_: Database) {
             client.assert_untouched().await;
             let mut tx = db.write_behind().await.unwrap();
             assert_eq!(settings(&mut tx, false).await, "10s 5s 200ms read committed off off off off");
-            // Rolled back, in the background.
+            // The transaction is rolled back in the background.
             drop(tx);
             client.assert_untouched().await;
             let mut tx = db.snapshot().await.unwrap();
@@ -101,7 +101,7 @@ fn settings_are_those_of_a_transaction(_: Database) {
     });
 }
 
-/// Reads share connections: the messages of one don't get between those of another.
+/// Reads share connections, and their messages must not be mixed.
 #[on_postgres]
 fn concurrent_reads_have_a_transaction_each(_: Database) {
     let Some(cluster) = Cluster::shared() else { return };
@@ -155,7 +155,7 @@ fn limits_are_in_force_in_transactions_and_reads(_: Database) {
         for client in &clients {
             client.0.batch_execute("BEGIN").await.unwrap();
         }
-        // Each client has its own session now.
+        // Each client now has its own session.
         for client in &clients {
             client.assert_untouched().await;
         }
@@ -183,7 +183,7 @@ fn processes_migrate_at_the_same_time_through_a_pooler(_: Database) {
     assert!(dump.log.contains("pg_dump") && !dump.log.contains("pool_mode="), "{}", dump.log);
 }
 
-/// A URL without the parameter is refused at the start, and otherwise explained.
+/// A server refuses to start if the URL lacks the parameter. Later, the error explains the problem.
 #[on_postgres]
 fn pooler_by_transaction_is_noticed(_: Database) {
     let Some(cluster) = Cluster::shared() else { return };
@@ -205,7 +205,7 @@ fn pooler_by_transaction_is_noticed(_: Database) {
         let mut read = db.read().await.unwrap();
         let ping = || sql("SELECT CAST(1 AS BIGINT)");
         ping().one::<(i64,)>(&mut read).await.unwrap();
-        // Takes the session on which that was prepared.
+        // The other client takes the session in which the statement was prepared.
         other.0.batch_execute("BEGIN").await.unwrap();
         let mut refused = None;
         for _ in 0..8 {
@@ -235,8 +235,8 @@ fn pooler_by_session_needs_no_parameter(_: Database) {
     assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
 }
 
-/// Stories of the suite that run again with a pooler before every database: values, locks and races, the API,
-/// a month's close, and three replicas with clients that use another one for each request.
+/// The tests that run again with a pooler in front of every database: values, locks and races, the API, the
+/// close of a month, and three replicas whose clients use another replica for each request.
 const STORIES: &[&str] = &[
     "db::",
     "audit::",
@@ -250,8 +250,8 @@ const STORIES: &[&str] = &[
     "isolation::revocation::revocations",
     "isolation::spending::",
 ];
-/// Stories that don't run through a pooler: they keep as many transactions open as we have connections, while
-/// the server is away.
+/// The tests that don't work through a pooler. While the server is down, they keep as many transactions open
+/// as the pool has connections.
 const OTHER_STORIES: &[&str] = &["db::faults::pool_recovers", "db::deferred::dead_connections"];
 
 #[on_postgres]

@@ -1,4 +1,5 @@
-//! Which server is the primary: an old one that still runs, hosts that are silent, and commits that no standby has.
+//! Finding the primary among servers: an old primary that still runs, silent hosts, and commits that no
+//! standby has.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -12,14 +13,15 @@ use support::process::{Wire, until, usage_event};
 use support::world::{Folder, runtime};
 use support::{Database, on_postgres};
 
-/// Returns the URL of a database at these ports, in this order.
+/// Returns the URL of a database on servers at these ports, in this order.
 fn url_of(ports: &[u16], database: &str) -> String {
     let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     format!("postgres://postgres@{}/{database}", hosts.join(","))
 }
 
-/// Only the program that watches the old primary has died, so it still takes writes. A replica that uses it must notice that
-/// another one was promoted: a key that was deleted there isn't valid anywhere.
+/// The old primary still takes writes, because only the program that monitors it has died. A replica that
+/// uses it must detect that another server was promoted: a key that was deleted there must be invalid
+/// everywhere.
 #[on_postgres]
 fn old_primary_that_still_runs_is_not_used(_: Database) {
     let Some(old) = Cluster::primary() else { return };
@@ -39,7 +41,7 @@ fn old_primary_that_still_runs_is_not_used(_: Database) {
     assert!(is_allowed());
     runtime.block_on(old.wait_for_a_standby());
     runtime.block_on(new.admin("SELECT pg_promote()"));
-    // Another replica knows the new primary only.
+    // Another replica connects only to the new primary.
     let other = load::start(&folder, &url_of(&[new.port()], &database)).run();
     let key = format!("{}/api-keys/{}", place.project_path, place.key_id);
     let deleted = Wire::new(other.public, "DELETE", &key).bearer(&ada.access_token).send();
@@ -51,7 +53,7 @@ fn old_primary_that_still_runs_is_not_used(_: Database) {
         old.port()
     );
     assert!(server.log().contains(&now), "{}", server.log());
-    // The log names the old primary once it is met again.
+    // The log names the old primary when the replica connects to it again.
     let outdated = format!(
         "127.0.0.1:{} takes writes at timeline 1, but 127.0.0.1:{} was promoted",
         old.port(),
@@ -61,7 +63,8 @@ fn old_primary_that_still_runs_is_not_used(_: Database) {
     assert!(until(|| server.get("/readyz").send().status == 200), "{}", server.log());
 }
 
-/// A machine without power doesn't answer at all. A listener that never accepts connections behaves like it.
+/// A machine without power doesn't answer at all. A listener that never accepts a connection behaves the
+/// same.
 #[on_postgres]
 fn silent_host_is_no_obstacle(_: Database) {
     let Some(cluster) = Cluster::primary() else { return };
@@ -78,8 +81,8 @@ fn silent_host_is_no_obstacle(_: Database) {
     drop(silent);
 }
 
-/// An operator frees a commit that waits for its standby. The server then reports success, with a warning: a failover would
-/// lose it.
+/// An operator cancels the wait of a commit for its standby. PostgreSQL then reports success with a warning,
+/// because a failover would lose the commit.
 #[on_postgres]
 fn commit_that_no_standby_has_is_not_acknowledged(_: Database) {
     let Some(cluster) = Cluster::primary() else { return };
@@ -98,7 +101,8 @@ fn commit_that_no_standby_has_is_not_acknowledged(_: Database) {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     let report = || server.ask("/service/v1/usage", &usage_event(&place, "freed")).send();
     let delete = || Wire::new(server.public, "DELETE", &key).bearer(&ada.access_token).send();
-    // Deleted by the first try, the key isn't found by the second: that isn't safe either.
+    // If the first attempt has deleted the key, the second one doesn't find it. That isn't acknowledged
+    // either.
     for ask in [&report as &(dyn Fn() -> Answer + Sync), &delete, &delete] {
         let answer = std::thread::scope(|scope| {
             let asked = scope.spawn(ask);
@@ -115,14 +119,14 @@ fn commit_that_no_standby_has_is_not_acknowledged(_: Database) {
     }
     assert!(server.log().contains("canceled while it waited for its standby"), "{}", server.log());
     runtime.block_on(change_standbys(""));
-    // Sent again, it counts once.
+    // The event is reported again, and counts once.
     assert!(until(|| report().status == 200), "{}", server.log());
     assert_eq!(server.report(&place, "freed"), "duplicate");
     assert_eq!(server.requests(&place, &ada), 1);
     assert!(until(|| delete().status == 404), "{}", server.log());
 }
 
-/// Without a server behind it, PgBouncer takes connections and refuses their first statement.
+/// PgBouncer without a server accepts connections, and refuses their first statement.
 #[on_postgres]
 fn pooler_without_a_server_is_one_failure_a_request(_: Database) {
     let Some(cluster) = Cluster::private() else { return };
@@ -140,7 +144,7 @@ fn pooler_without_a_server_is_one_failure_a_request(_: Database) {
     for _ in 0..30 {
         assert!(refused(), "{}", server.log());
     }
-    // At most one line a second and host.
+    // At most one line per second and host is logged.
     let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
     assert!(closed() - before <= seconds, "{} lines in {seconds} s:\n{}", closed() - before, server.log());
     cluster.revive();

@@ -1,4 +1,4 @@
-//! Reports are read from a standby while its lag is small, and from the primary otherwise.
+//! Reports, which are read from a standby while its lag is small, and otherwise from the primary.
 
 use super::database_of;
 use support::postgres::Cluster;
@@ -6,7 +6,7 @@ use support::process::{Account, Place, Server, Start, until};
 use support::world::{Folder, runtime};
 use support::{Database, on_postgres};
 
-/// A server with its standby, and a user with a project.
+/// A server with a primary and a standby, and a user with a project.
 struct Scene {
     _primary: Cluster,
     standby: Cluster,
@@ -17,19 +17,19 @@ struct Scene {
     _folder: Folder,
 }
 
-/// The log messages when reports switch to the standby, and to the primary.
+/// The log messages when reports switch to the standby and to the primary.
 const SWITCHED_TO_STANDBY: &str = "reports are read from the standby";
 const SWITCHED_TO_PRIMARY: &str = "reports are read from the primary until the standby can be used";
 
 impl Scene {
-    /// Starts with reports from the standby.
+    /// Starts a server that reads reports from the standby.
     fn new(most_lag_seconds: &str) -> Option<Self> {
         Self::with(most_lag_seconds, |cluster, url| {
             Some(format!("postgres://postgres@127.0.0.1:{}/{}", cluster.port(), database_of(url)))
         })
     }
 
-    /// Starts with a pooler before each.
+    /// Starts a server with poolers in front of the primary and the standby.
     fn behind_poolers() -> Option<Self> {
         Self::with("3600", |cluster, url| Some(cluster.pooler("transaction", 4)?.url(url)))
     }
@@ -50,14 +50,14 @@ impl Scene {
         Some(Self { _primary: primary, standby, server, ada, place, reports: 0, _folder: folder })
     }
 
-    /// Counts one more event on the primary.
+    /// Reports another event, which the primary counts.
     fn report(&mut self) {
         self.reports += 1;
         let id = format!("e{}", self.reports);
         assert_eq!(self.server.report(&self.place, &id), "accepted");
     }
 
-    /// Returns the requests in the report of the organization.
+    /// Returns the number of requests in the report of the organization.
     fn report_requests(&self) -> i64 {
         let organization = self.place.project_path.split("/projects").next().unwrap();
         let path = format!("{organization}/billing/usage");
@@ -65,7 +65,7 @@ impl Scene {
         data["total"]["chat"]["requests"].as_i64().unwrap()
     }
 
-    /// Returns the rows of the project's report as CSV.
+    /// Returns the number of rows in the project's report as CSV.
     fn csv_report_rows(&self) -> usize {
         let path = format!("{}/usage?format=csv", self.place.project_path);
         let answer = self.server.get(&path).bearer(&self.ada.access_token).send();
@@ -113,7 +113,7 @@ fn only_reports_are_read_from_the_standby() {
     scene.pause(false);
     assert!(until(|| scene.report_requests() == 2), "it goes on");
 
-    // The standby dies: only the log shows it.
+    // When the standby dies, only the log shows it.
     scene.standby.kill();
     scene.report();
     assert_eq!(scene.report_requests(), 3);
@@ -123,14 +123,14 @@ fn only_reports_are_read_from_the_standby() {
     let before = scene.log_count(SWITCHED_TO_STANDBY);
     scene.standby.start();
     assert!(until(|| scene.log_count(SWITCHED_TO_STANDBY) > before), "{}", scene.server.log());
-    // After a crash, a standby takes connections before it has replayed all that it had.
+    // After a crash, a standby accepts connections before it has replayed everything that it had.
     assert!(until(|| scene.report_requests() == 3), "the standby catches up");
     scene.pause(true);
     scene.report();
     assert_eq!(scene.report_requests(), 3, "from the standby again");
     scene.pause(false);
 
-    // A standby that becomes a primary has a different history from then on.
+    // A standby that is promoted has a different history from then on.
     let before = scene.log_count(SWITCHED_TO_PRIMARY);
     runtime().block_on(scene.standby.admin("SELECT pg_promote()"));
     assert!(until(|| scene.log_count(SWITCHED_TO_PRIMARY) > before), "{}", scene.server.log());
@@ -186,7 +186,7 @@ fn missing_standby_stops_nothing(_: Database) {
     let ended = server.stop();
     assert_eq!((ended.code, ended.log.contains("hunter2")), (Some(0), false), "{}", ended.log);
 
-    // The primary itself isn't a standby, so it is not used as one.
+    // The primary isn't a standby, so it isn't used as one.
     let server = start.clone().set("TOLLKEEPER_DATABASE_REPLICA_URL", &url).run();
     server.wait_for_log("database is not read only");
     assert_eq!(server.stop().code, Some(0));

@@ -8,7 +8,7 @@ use support::postgres::Cluster;
 use support::world::{Folder, runtime};
 use support::{Database, on_postgres};
 
-/// Kills PostgreSQL under load and starts it again; everything that was answered is recorded.
+/// Kills PostgreSQL under load and starts it again. Everything that was answered must be recorded.
 fn kill_under_load(cluster: &Cluster, url: &str) {
     let kills = number("TOLLKEEPER_TEST_KILLS").unwrap_or(3);
     let folder = Folder::new();
@@ -35,8 +35,8 @@ fn answered_requests_survive_a_crash_of_postgres(_: Database) {
     kill_under_load(&cluster, &url);
 }
 
-/// The role, and then the database, has `synchronous_commit = off`: with this default, PostgreSQL would answer
-/// commits that it keeps in memory only, here for up to ten seconds.
+/// The role, and then the database, has `synchronous_commit = off`. With this default, PostgreSQL would
+/// answer commits that it has only in memory, in this test for up to ten seconds.
 #[on_postgres]
 fn asynchronous_commit_of_a_role_or_database_loses_nothing(_: Database) {
     let Some(cluster) = Cluster::private() else { return };

@@ -1,4 +1,4 @@
-//! Settings of a role or a database don't weaken the service's own sessions.
+//! Settings of a role or a database, which must not weaken the service's own sessions.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -80,7 +80,8 @@ fn sessions_set_limits_and_plans_by_their_purpose(_: Database) {
     });
 }
 
-/// Under `repeatable read` and above, PostgreSQL would end transactions that meet at a wallet.
+/// With `repeatable read` or `serializable`, PostgreSQL would abort concurrent transactions on the same
+/// wallet.
 #[on_postgres]
 fn parallel_reservations_succeed_whatever_the_default_isolation(_: Database) {
     const CALLS: usize = 200;
@@ -102,7 +103,8 @@ fn parallel_reservations_succeed_whatever_the_default_isolation(_: Database) {
             let ada = world.user("ada").await;
             let place = world.place(&ada, "Acme").await;
             let (_, key) = world.key(&ada, &place, &json!({"name": "k"})).await;
-            // A single replica would write reservations of the same wallet together.
+            // Three replicas are used, because a single one would write reservations of the same wallet
+            // together.
             let mut entrances = vec![world.service.clone()];
             for _ in 0..2 {
                 let app = App::new(world.app.config.clone(), world.clock.clone()).unwrap();
@@ -120,7 +122,7 @@ fn parallel_reservations_succeed_whatever_the_default_isolation(_: Database) {
                 assert_eq!(answer.status, 200, "{isolation}: {}", answer.text);
                 assert_eq!(answer.json()["allowed"], true, "{isolation}: {}", answer.text);
             }
-            // 1,000 x 0.000002 + 500 x 0.000006 each
+            // Each call reserves 1,000 x 0.000002 + 500 x 0.000006.
             assert_eq!(wallet(&world, &place.organization).await, (0, 200 * 5_000_000));
             assert_books(&world).await;
         }

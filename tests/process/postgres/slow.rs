@@ -1,4 +1,4 @@
-//! A PostgreSQL that doesn't answer, and one with seconds of delay.
+//! A PostgreSQL that doesn't answer, and one with delays of seconds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,14 +14,15 @@ use support::process::{Place, Server, until, usage_event};
 use support::world::{Folder, runtime};
 use support::{Database, on_postgres};
 
-/// Clients that ask at the same time.
+/// The number of concurrent clients.
 const CLIENTS: usize = 60;
 
 fn question(place: &Place) -> Value {
     json!({"credential": place.key, "operation": "chat", "model": "svc-1", "reserve": false})
 }
 
-/// Asserts 200, or 503 with a time to retry, and returns which; no client waits forever.
+/// Asserts that the status is 200, or 503 with a time to retry. Returns the status. No client may wait
+/// forever.
 fn assert_answered(answer: &Answer) -> u16 {
     if answer.status != 200 {
         assert_eq!(answer.status, 503, "{}", answer.text);
@@ -30,7 +31,8 @@ fn assert_answered(answer: &Answer) -> u16 {
     answer.status
 }
 
-/// Many clients report one event each; returns the number of accepted and refused ones, and the longest wait.
+/// Reports one event from each of many clients. Returns the number of accepted and of refused events, and the
+/// longest wait.
 fn report_at_once(server: &Server, place: &Place, round: u64) -> (usize, usize, Duration) {
     let (taken, sent_away) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = Instant::now();
@@ -62,14 +64,14 @@ fn silent_and_slow_postgres_delay_answers_by_a_bounded_time(_: Database) {
     assert_eq!(authorize().json()["allowed"], true);
 
     for round in 0..rounds {
-        // The feed messages that this process has logged by now.
+        // Returns how often this process has logged a message about the feed.
         let log_count = |what: &str| server.log().matches(what).count();
         let (lost, found) = ("the feed of changes can't be read", "the feed of changes is read again");
         let (lost_before, found_before) = (log_count(lost), log_count(found));
 
         wire.hold(true);
-        // Cached keys are authorized from memory while it is trusted: up to five seconds after the last
-        // reading.
+        // Cached keys are authorized from memory while the cache is trusted, which is up to five seconds
+        // after the last read of the feed.
         let mut from_memory = 0;
         while log_count(lost) == lost_before {
             let answer = authorize();
@@ -87,7 +89,7 @@ fn silent_and_slow_postgres_delay_answers_by_a_bounded_time(_: Database) {
         assert!(until(|| log_count(found) > found_before), "{}", server.log());
         assert!(until(|| authorize().status == 200), "{}", server.log());
 
-        // Slower than the feed's timeout, so caches aren't trusted, and every answer is late.
+        // The delay exceeds the feed's timeout, so the caches aren't trusted, and every answer is late.
         wire.delay(Duration::from_millis(3_000));
         assert!(until(|| log_count(lost) > lost_before + 1), "{}", server.log());
         let slow = report_at_once(&server, &place, 2 * round + 1);
@@ -101,12 +103,12 @@ fn silent_and_slow_postgres_delay_answers_by_a_bounded_time(_: Database) {
         );
     }
 
-    // Refused clients retry; each event counts once. A connection that wasn't used since may still wait for answers, and
-    // is replaced by its first use.
+    // Refused clients retry, and each event counts once. A connection that hasn't been used since then may
+    // still wait for answers, and its first use replaces it.
     for round in 0..2 * rounds {
         assert!(until(|| report_at_once(&server, &place, round).0 == CLIENTS), "{}", server.log());
     }
-    // A connection for reads that wasn't used since may still wait for answers, and is replaced by its first read.
+    // The same applies to connections for reads.
     assert!(until(|| server.get(&place.project_path).bearer(&ada.access_token).send().status == 200));
     let counted = i64::try_from(CLIENTS).unwrap() * i64::try_from(2 * rounds).unwrap();
     assert_eq!(server.requests(&place, &ada), counted);

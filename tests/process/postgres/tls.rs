@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL, with a certificate made here: accepted and refused connections.
+//! TLS to PostgreSQL, with certificates that the test creates: accepted and refused connections.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +12,8 @@ use support::python;
 use support::smtp::make_certificates;
 use support::world::Folder;
 
-/// Starts a PostgreSQL with a certificate for `localhost` and `127.0.0.1`; returns it with the folder of its
-/// authority.
+/// Starts a PostgreSQL with a certificate for `localhost` and `127.0.0.1`. Returns it with the folder of its
+/// certificate authority.
 fn scene() -> Option<(Cluster, Folder)> {
     if Command::new("openssl").arg("version").output().is_err() {
         python::skip("TLS to PostgreSQL", "`openssl` is not installed");
@@ -24,7 +24,7 @@ fn scene() -> Option<(Cluster, Folder)> {
     Some((Cluster::under_tls(&folder.0)?, folder))
 }
 
-/// Allows TLS with a password only.
+/// Allows only TLS with a password.
 const STRICT: &str = "hostssl all all 127.0.0.1/32 scram-sha-256";
 
 fn url(cluster: &Cluster, host: &str, database: &str, query: &str) -> String {
@@ -48,7 +48,7 @@ async fn refusal(url: &str) -> String {
     read
 }
 
-/// Uses connections of every kind; returns their number, and how many of them use TLS.
+/// Uses connections of every kind. Returns their number, and how many of them use TLS.
 async fn use_all_kinds(db: &Db) -> (i64, i64) {
     db.migrate().await.unwrap();
     let mut tx: Tx = db.write().await.unwrap();
@@ -60,7 +60,7 @@ async fn use_all_kinds(db: &Db) -> (i64, i64) {
     sql(count).one(&mut db.read().await.unwrap()).await.unwrap()
 }
 
-/// The kinds: pool, point reads, and heavy reads.
+/// The number of kinds: pool, point reads, and heavy reads.
 const KINDS: i64 = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +73,7 @@ async fn connections_of_every_kind_use_tls() {
     let accepted = [
         ("localhost", format!("sslmode=verify-full&sslrootcert={ca}")),
         ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={}", ca.replace('/', "%2F"))),
-        // Another host name is accepted by `verify-ca`.
+        // `verify-ca` accepts another host name.
         ("elsewhere.example", format!("hostaddr=127.0.0.1&sslmode=verify-ca&sslrootcert={ca}")),
         ("127.0.0.1", "sslmode=require".to_owned()),
         ("127.0.0.1", "sslmode=require&channel_binding=require".to_owned()),
@@ -108,7 +108,7 @@ async fn wrong_server_certificate_is_refused() {
             format!("sslmode=verify-ca&sslrootcert={other}"),
             "no authority in sslrootcert has signed",
         ),
-        // As in libpq.
+        // As in libpq, `require` with a root certificate verifies the certificate.
         (
             "localhost",
             format!("sslmode=require&sslrootcert={other}"),
@@ -141,7 +141,7 @@ async fn connection_without_tls_needs_a_mode_that_allows_it() {
         let (all, under_tls) = use_all_kinds(&db).await;
         assert!(all >= KINDS && under_tls == 0, "{mode}: {under_tls} of {all}");
     }
-    // A server with TLS that accepts no TLS connection.
+    // The server supports TLS, but accepts only connections without it.
     let Some((cluster, _folder)) = scene() else { return };
     cluster.set_allowed_connections("hostnossl all all 127.0.0.1/32 trust").await;
     let database = cluster.empty_database().await;
@@ -152,7 +152,7 @@ async fn connection_without_tls_needs_a_mode_that_allows_it() {
     assert!(said.contains("no pg_hba.conf entry"), "{said}");
 }
 
-/// Runs a start that must fail; returns its output.
+/// Starts a server that must fail to start. Returns its output.
 fn start_is_refused(query: &str) -> String {
     let folder = Folder::new();
     let url = format!("postgres://postgres:hunter2@127.0.0.1:1/none?{query}");

@@ -1,4 +1,4 @@
-//! A proxy to PostgreSQL that can cut, hold and delay connections.
+//! A proxy in front of PostgreSQL that can cut, hold and delay connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,14 +18,14 @@ pub struct Wire {
 
 #[derive(Default)]
 struct State {
-    /// Whether nothing passes in either direction.
+    /// Whether all traffic is held in both directions.
     held: AtomicBool,
-    /// The delay of everything that the server sends.
+    /// The delay of everything that the server sends, in milliseconds.
     delay_ms: AtomicU64,
     open: Mutex<Vec<(TcpStream, UnixStream)>>,
 }
 
-/// Returns the URL of the same database through the wire.
+/// Returns the URL of the same database through the proxy.
 pub fn through(wire: &Wire, url: &str) -> String {
     format!("postgres://postgres@127.0.0.1:{}/{}", wire.port, database_of(url))
 }
@@ -38,7 +38,7 @@ impl Wire {
         let (shared, socket) = (Arc::clone(&state), PathBuf::from(socket));
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // A server that is down closes the connection, as a closed port would.
+                // If the server is down, the connection is closed, as with a closed port.
                 let Ok(server) = UnixStream::connect(&socket) else { continue };
                 shared.join(client, server);
             }
@@ -46,17 +46,17 @@ impl Wire {
         Self { port, state }
     }
 
-    /// Ends every connection; returns their number.
+    /// Ends every connection. Returns their number.
     pub fn cut(&self) -> usize {
         let open = std::mem::take(&mut *self.state.open.lock().unwrap());
         for (client, server) in &open {
-            // Connections that have ended by themselves were removed.
+            // Connections that have already ended return an error, which doesn't matter.
             let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
         }
         open.len()
     }
 
-    /// Holds all traffic, or lets it pass again.
+    /// Holds all traffic, or releases it.
     pub fn hold(&self, held: bool) {
         self.state.held.store(held, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! A hard budget, and more clients than it pays for at two replicas at once.
+//! A hard budget, and more clients than it pays for, at several replicas at once.
 
 use serde_json::json;
 
@@ -10,13 +10,13 @@ use support::replicas::{Fleet, text};
 use support::{Database, on_each_database};
 
 const CLIENTS: u64 = 64;
-/// The tokens of a call, and its cost: 10 x 0.000002 and 100 x 0.000006.
+/// The prompt and completion tokens of a call, which cost 10 x 0.000002 and 100 x 0.000006.
 const TOKENS: (i64, i64) = (10, 100);
-/// A budget for 300 calls of 0.00062, and not for one more.
+/// A budget for exactly 300 calls of 0.00062.
 const LIMIT: &str = "0.186619999";
 const CALLS: u64 = 300;
 
-/// The calls of a client before it was refused.
+/// The number of calls that a client made before one was refused.
 #[derive(Default)]
 struct ClientCalls {
     captured: u64,
@@ -55,12 +55,12 @@ fn hard_budget_is_never_passed_by_a_call(database: Database) {
     });
 }
 
-/// Formats nano below 1.
+/// Formats an amount below 1, which is given in nano.
 fn exact(nano: u64) -> String {
     format!("0.{nano:09}")
 }
 
-/// Calls until the budget is used up. Most calls are captured, some are released, some stay open.
+/// Makes calls until the budget is used up. Most calls are captured, and some stay open.
 fn spend(fleet: &Fleet, place: &Place, client: u64) -> ClientCalls {
     let (mut spent, mut chance) = (ClientCalls::default(), Chance::new(client));
     for round in 0.. {

@@ -1,4 +1,4 @@
-//! A small balance, and more clients of the gateway than it pays for, at all replicas at once.
+//! A small balance, and more gateway clients than it pays for, at all replicas at once.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use support::{Database, on_each_database};
 
 const CLIENTS: u64 = 64;
 
-/// A call costs 100 x 0.000001 and 10 x 0.00001, which is also its reservation.
+/// The cost of a call in nano, which is also its reservation: 100 x 0.000001 and 10 x 0.00001.
 const CALL_NANO: u64 = 200_000;
 const CATALOG: &str = r#"
 currency = "USD"
@@ -39,7 +39,7 @@ kind = "vllm"
 max_concurrent = 1000
 "#;
 
-/// Answers as long as it may.
+/// Returns an answer of the maximum length.
 fn answer(received: &Received) -> Vec<Step> {
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
     let choice = |part: &str| json!([{"index": 0, part: {"role": "assistant", "content": "a"}, "finish_reason": "stop"}]);
@@ -49,10 +49,10 @@ fn answer(received: &Received) -> Vec<Step> {
     json_answer(200, &json!({"choices": choice("message"), "usage": usage}))
 }
 
-/// Calls until no money is left; returns the number of answers.
+/// Makes calls until no money is left. Returns the number of answers.
 fn spend(fleet: &Fleet, key: &str, client: u64) -> u64 {
     for answers in 0.. {
-        // Longer than the context, so that all of it is reserved.
+        // The text is longer than the context, so the whole context is reserved.
         let text = "word ".repeat(40);
         let body = json!({"model": "chat-1", "stream": (client + answers).is_multiple_of(2),
                           "messages": [{"role": "user", "content": text}]});
@@ -70,7 +70,7 @@ fn spend(fleet: &Fleet, key: &str, client: u64) -> u64 {
 }
 
 fn spend_exactly(count: usize, url: Option<&str>, folder: &Folder) {
-    // In whole cents: 500 calls cost 0.10.
+    // The amount must be in whole cents: 500 calls cost 0.10.
     let calls = number("TOLLKEEPER_TEST_CALLS").unwrap_or(500);
     assert!(calls.is_multiple_of(50), "TOLLKEEPER_TEST_CALLS is a multiple of 50");
     let cents = calls * CALL_NANO / 10_000_000;
@@ -110,7 +110,7 @@ fn spend_exactly(count: usize, url: Option<&str>, folder: &Folder) {
     assert_eq!(audit.code, Some(0), "{}{}", audit.stdout, audit.log);
 }
 
-/// Two replicas on PostgreSQL, one on SQLite.
+/// Two replicas run on PostgreSQL, and one on SQLite.
 #[on_each_database]
 fn balance_pays_for_no_call_too_many(database: Database) {
     database.run_processes(|url, folder| spend_exactly(if url.is_some() { 2 } else { 1 }, url, folder));

@@ -1,4 +1,4 @@
-//! Background jobs run once, on any of three replicas, also when a replica dies in the middle.
+//! Background jobs run once on any of three replicas, even if a replica dies in the middle.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn with_one_clock(test: impl Fn(&str, Replicas, &FakeClock)) {
     run("postgres", Some(&url), &there, &folders[1]);
 }
 
-/// Moves times in the database to the past.
+/// Runs a statement that moves times in the database to the past.
 fn age(start: &Start, text: &str) {
     let db = Db::open(&start.database_settings()).unwrap();
     runtime().block_on(async {
@@ -43,7 +43,7 @@ fn age(start: &Start, text: &str) {
     });
 }
 
-/// Reads rows of the servers' database.
+/// Returns rows of the servers' database.
 fn rows<T: FromRow>(start: &Start, text: &'static str) -> Vec<T> {
     let db = Db::open(&start.database_settings()).unwrap();
     runtime().block_on(async { sql(text).all(&mut db.read().await.unwrap()).await.unwrap() })
@@ -92,17 +92,18 @@ fn months_close_once_with_three_schedulers_and_a_crash() {
         assert_eq!(waits.stop().code, Some(0));
         age(&replicas.starts[0], "UPDATE service_clock SET up_since_at = up_since_at - 7200000");
 
-        // A replica begins and dies in the middle: another one continues when its lease has ended.
+        // A replica starts the close and dies in the middle. Another one continues when its lease has
+        // expired.
         let first = replicas.starts[0].run();
         assert!(until(|| invoices() > 0), "{}", first.log());
         let ended = first.kill();
         assert_eq!(ended.code, None);
         let closed = invoices();
-        // The others start at the same moment: each looks for due work when it starts.
+        // The others start at the same time, and each looks for due work when it starts.
         let others = start_all(&replicas.starts[1..]);
         assert!(until(|| invoices() >= all), "{} of {all}", invoices());
         println!("{backend}: killed after {closed} of {all} invoices; the others made the rest");
-        // The dead replica is restarted, as a supervisor does.
+        // The dead replica is restarted, as a supervisor would do.
         let back = replicas.starts[0].run();
         assert_closed_once(&replicas, all);
         for server in others.into_iter().chain([back]) {
@@ -130,7 +131,8 @@ fn assert_closed_once(replicas: &Replicas, all: i64) {
     assert_eq!(organizations.len(), invoices.len(), "each organization once");
 }
 
-/// Returns the number of mails to each address. A mail that a killed replica was sending may come twice.
+/// Returns the number of e-mails to each address. An e-mail that a killed replica was sending may arrive
+/// twice.
 fn mails(replicas: &Replicas) -> BTreeMap<String, usize> {
     let mut mails = BTreeMap::new();
     let folders: std::collections::BTreeSet<_> =
@@ -171,7 +173,7 @@ fn mails_are_sent_once_and_survive_a_crash(database: Database) {
         let sent: BTreeMap<String, usize> = mails(&replicas);
         assert_eq!(sent, everybody(each), "each once");
 
-        // A replica dies while sending mails. Another one sends them when its lease has ended.
+        // A replica dies while it sends e-mails. Another one sends them when its lease has expired.
         let mut total = each;
         for trial in 0..trials() {
             let victim = usize::try_from(trial).unwrap() % REPLICAS;
@@ -191,7 +193,7 @@ fn mails_are_sent_once_and_survive_a_crash(database: Database) {
         );
         let twice = sent.values().filter(|count| **count > 1).count();
         println!("{backend}: {total} mails, {} kills, {twice} came twice", trials());
-        // A replica has at most eight in progress.
+        // A replica sends at most eight e-mails at a time.
         assert!(sent.values().all(|count| *count <= 2) && twice <= 8 * usize::try_from(trials()).unwrap());
         fleet.stop();
     });
@@ -209,7 +211,7 @@ fn reservations_of_a_dead_replica_expire_once(database: Database) {
             let server = fleet.servers.remove(trial % REPLICAS);
             assert_eq!(server.kill().code, None);
             assert!(reserved(&fleet, &ada, &place) > 0.0);
-            // Reservations that are extended or captured elsewhere stay.
+            // Reservations that are extended or captured at another replica don't expire.
             let (captured, extended) = (&kept[0], &kept[1]);
             let mut batch = usage_event(&place, &format!("captured {trial}"));
             batch["events"][0]["reservation_id"] = json!(captured);
@@ -251,7 +253,7 @@ fn reserved(fleet: &Fleet, ada: &Account, place: &Place) -> f64 {
     summary["balance"]["reserved"].as_f64().unwrap()
 }
 
-/// Expired credit is removed once too, by whichever replica looks first.
+/// Expired credit is also removed once, by the replica that looks first.
 #[on_each_database]
 fn credit_expires_once(database: Database) {
     run_on(database, |_, replicas, _| {
@@ -281,7 +283,7 @@ fn credit_expires_once(database: Database) {
         assert!(until(|| Clock::System.now() > ends_at));
         let ended =
             || count(&replicas.starts[0], "SELECT COUNT(*) FROM audit_log WHERE action = 'credit.expired'");
-        // Each replica looks when it starts: all at once, and once more.
+        // Each replica looks when it starts. All of them start at the same time, twice.
         for _ in 0..2 {
             let servers = start_all(&replicas.starts);
             assert!(until(|| ended() > 0));

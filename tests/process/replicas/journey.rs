@@ -1,4 +1,4 @@
-//! A customer's whole journey, from the registration to the bill, each request at another replica.
+//! A customer's complete journey from registration to the bill, with each request at another replica.
 
 use serde_json::json;
 
@@ -7,19 +7,19 @@ use support::process::{Account, Place, until, usage_event};
 use support::replicas::{Fleet, text};
 use support::{Database, on_each_database};
 
-/// Concurrent customers for each trial.
+/// The number of concurrent customers in each trial.
 const CUSTOMERS: u64 = 6;
 
 #[on_each_database]
 fn customer_journey_works_across_replicas(database: Database) {
     run_on(database, |_, replicas, _| {
         let fleet = replicas.run();
-        // A single customer: strictly in turn, starting with each replica.
+        // A single customer uses the replicas strictly in turn, starting with each of them.
         for first in 0..REPLICAS {
             fleet.next();
             journey(&fleet, &format!("alone{first}"));
         }
-        // All customers at once, so that the turns are mixed.
+        // Concurrent customers mix the turns.
         let customers = CUSTOMERS * trials();
         std::thread::scope(|scope| {
             for number in 0..customers {
@@ -51,7 +51,7 @@ fn journey(fleet: &Fleet, name: &str) {
     assert!(until(out), "logged out, and let through");
 }
 
-/// Asserts that changes at one replica are read at the next.
+/// Asserts that changes at one replica are visible at the next.
 fn change(fleet: &Fleet, ada: &Account, place: &Place) {
     for name in ["Another bot", "The bot"] {
         let put = fleet.call("PUT", &place.project_path).bearer(&ada.access_token);
@@ -64,7 +64,7 @@ fn change(fleet: &Fleet, ada: &Account, place: &Place) {
     assert_eq!((&listed["total"], &listed["projects"][0]["name"]), (&json!(1), &json!("The bot")));
 }
 
-/// Makes two calls: one is captured, one released. The events are sent twice.
+/// Makes two calls. One is captured by an event that is sent three times, and the other is released.
 fn call(fleet: &Fleet, place: &Place, name: &str) {
     assert_eq!(fleet.get("/v1/models").bearer(&place.key).bare()["object"], "list");
     let question = json!({"credential": place.key, "operation": "chat", "model": "svc-1", "max_tokens": 500,
@@ -95,7 +95,7 @@ fn read_the_bill(fleet: &Fleet, ada: &Account, place: &Place) {
         let usage = get(&format!("{}/usage", place.project_path));
         assert_eq!(usage["total"]["chat"]["tokens"], json!({"prompt": 1_000, "completion": 500}), "{usage}");
         let summary = get(&format!("{organization}/billing/summary"));
-        // 1,000 x 0.000002 and 500 x 0.000006, due; the limit doesn't matter here.
+        // 1,000 x 0.000002 and 500 x 0.000006 are due.
         assert_eq!(summary["balance"]["reserved"].as_f64(), Some(0.0), "{summary}");
         assert_eq!(summary["balance"]["available"].as_f64(), Some(-0.005), "{summary}");
         assert_eq!(get(&format!("{organization}/billing/invoices"))["total"], 0);

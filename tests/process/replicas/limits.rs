@@ -1,4 +1,4 @@
-//! Limits shared by three replicas: one key's rate, and the concurrent calls of a model.
+//! Limits that three replicas share: the rate of a key, and the concurrent calls of a model.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use support::process::Place;
 use support::replicas::{Fleet, text};
 use support::{Database, on_each_database};
 
-/// Clients that call at the same time.
+/// The number of concurrent clients.
 const CLIENTS: usize = 48;
 
-/// Runs something in all clients at once and returns their results.
+/// Runs something in all clients at once. Returns their results.
 fn at_once<T: Send>(act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let start = std::sync::Barrier::new(CLIENTS);
     std::thread::scope(|scope| {
@@ -28,11 +28,11 @@ fn at_once<T: Send>(act: impl Fn(usize) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// On SQLite each process counts alone, which is logged for the operator.
+/// On SQLite each process counts for itself, so the test only runs on PostgreSQL.
 #[on_each_database]
 fn key_rate_is_shared(database: Database) {
     const PER_MINUTE: u32 = 600;
-    /// Five seconds of the rate.
+    /// The calls that a replica reserves in advance: five seconds of the rate.
     const LEASE: f64 = 50.0;
     run_on(database, |backend, replicas, _| {
         if backend == "sqlite" {
@@ -53,7 +53,7 @@ fn key_rate_is_shared(database: Database) {
                     .into_iter()
                     .sum();
             let elapsed_s = begun.elapsed().as_secs_f64();
-            // A minute's worth at once, and then the rate: for all replicas together.
+            // All replicas together allow the calls of one minute at once, and then calls at the rate.
             let due = f64::from(PER_MINUTE) + elapsed_s * f64::from(PER_MINUTE) / 60.0;
             let all = CLIENTS * calls;
             println!("{backend}: {let_through} of {all} calls in {elapsed_s:.2} s, {due:.0} are due");
@@ -66,7 +66,7 @@ fn key_rate_is_shared(database: Database) {
     });
 }
 
-/// Returns whether a call is allowed; asserts that a refusal has a wait.
+/// Returns `true` if a call is allowed. Asserts that a refusal has a time to retry.
 fn is_call_allowed(fleet: &Fleet, key: &str) -> bool {
     let answer = fleet.get("/v1/billing/pricing").bearer(key).send();
     if answer.status == 200 {
@@ -94,7 +94,7 @@ fn model_concurrency_is_shared(database: Database) {
                 decisions.into_iter().partition(|decision| decision["allowed"] == true);
             assert_eq!((yes.len(), no.len()), (AT_ONCE, CLIENTS - AT_ONCE));
             assert!(no.iter().all(|decision| decision["code"] == "model_concurrency_limited"));
-            // A call that ends at any replica makes room for one at any other.
+            // A call that ends at any replica allows another one at any replica.
             let mut held = yes;
             for number in 0..2 * AT_ONCE {
                 let ends = held.remove(0);
@@ -118,7 +118,7 @@ fn reserve(fleet: &Fleet, place: &Place) -> Value {
     fleet.ask("/service/v1/authorize", &question).bare()
 }
 
-/// Captures a reservation or releases it.
+/// Captures or releases a reservation.
 fn end(fleet: &Fleet, place: &Place, id: &str, decision: &Value, capture: bool) {
     let reservation = text(&decision["reservation"], "id");
     if capture {

@@ -1,4 +1,4 @@
-//! Revocations take effect at once at their replica, and at the others with the next reading of the feed.
+//! Revocations take effect immediately at their replica, and at the others when they next read the feed.
 
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,23 @@ use support::replicas::{Fleet, text};
 use support::world::PASSWORD;
 use support::{Database, on_each_database};
 
-/// The documented bound. A machine busy with other tests may be slower, so exceeding it is counted and not
-/// asserted.
+/// The documented bound. A machine that also runs other tests may be slower, so exceeding the bound is
+/// counted but doesn't fail.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// Counts of a test run.
+/// The counts of a test run.
 #[derive(Default)]
 struct Tally {
     revocations: usize,
     asked: usize,
-    /// Calls allowed although they were made later than [`BOUND`] after the answer to the revocation.
+    /// The number of calls that were allowed although they were made later than [`BOUND`] after the
+    /// revocation was answered.
     late: usize,
     longest: Duration,
 }
 
 impl Tally {
-    /// Revokes something at one replica, and calls each replica until it refuses, and for a while after.
+    /// Revokes something at one replica, and calls each replica until it refuses, and for a while after that.
     fn revoke(
         &mut self,
         fleet: &Fleet,
@@ -55,7 +56,8 @@ impl Tally {
     }
 }
 
-/// Returns the calls to this replica, those allowed past the bound, and the last allowed moment.
+/// Returns the number of calls to this replica, the number of those allowed after the bound, and the time of
+/// the last allowed call.
 fn follow(server: &Server, allowed: impl Fn(&Server) -> bool, taken: Instant) -> (usize, usize, Duration) {
     let (mut asked, mut late, mut longest) = (0, 0, Duration::ZERO);
     let gone = until(|| {
@@ -76,7 +78,7 @@ fn follow(server: &Server, allowed: impl Fn(&Server) -> bool, taken: Instant) ->
     (asked, late, longest)
 }
 
-/// Returns whether a key may call a model, as inference servers ask.
+/// Returns `true` if a key may call a model, according to the endpoint for inference servers.
 fn key_holds(server: &Server, key: &str) -> bool {
     let body = json!({"credential": key, "operation": "chat", "model": "svc-1", "reserve": false});
     let decision = server.ask("/service/v1/authorize", &body).bare();
@@ -137,7 +139,7 @@ fn revocations_reach_every_replica(database: Database) {
                 },
             );
 
-            // The session that changes it stays; the other session ends.
+            // The session that changes the password stays valid, and the other session ends.
             let name = format!("bob{trial}");
             let (bob, other) = (fleet.sign_up(&name), fleet.next().log_in(&name));
             let new = "Violet-Kettle-9-Harbour";
@@ -161,7 +163,7 @@ fn revocations_reach_every_replica(database: Database) {
     });
 }
 
-/// Roles are read on each request, so a change applies at once.
+/// Roles are read on each request, so a change applies immediately.
 #[on_each_database]
 fn removed_member_loses_access_everywhere_at_once(database: Database) {
     run_on(database, |_, replicas, _| {
@@ -191,7 +193,7 @@ fn new_signing_key_and_catalog_reach_every_replica_and_keep_sessions(database: D
     run_on(database, |_, replicas, folder| {
         let fleet = replicas.run();
         let ada = fleet.sign_up("ada");
-        // The header of a token names its signing key.
+        // The header of a token contains the id of its signing key.
         let head = |account: &Account| account.access_token.split('.').next().unwrap().to_owned();
         let mut before = head(&ada);
         for trial in 0..usize::try_from(trials()).unwrap() {
@@ -200,7 +202,7 @@ fn new_signing_key_and_catalog_reach_every_replica_and_keep_sessions(database: D
             let mut seen = vec![ada.clone()];
             let all_new = until(|| {
                 let accounts: Vec<_> = fleet.servers.iter().map(|server| server.log_in("ada")).collect();
-                // A token signed by one replica is valid at the others at once, with either key.
+                // A token that one replica signs is immediately valid at the others, with either key.
                 for account in &accounts {
                     assert!(fleet.servers.iter().all(|server| session_holds(server, account)));
                 }

@@ -1,5 +1,5 @@
-//! A credential that is revoked while a request's body is still arriving: the request fails, at the revoking
-//! replica at once, at the others once they have read the feed.
+//! A credential that is revoked while a request's body is still arriving. The request fails: immediately at
+//! the replica that revokes, and at the others after they have read the feed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -34,7 +34,7 @@ impl SlowRequest {
         Self { connection, rest: rest.to_owned() }
     }
 
-    /// Sends the rest; returns status and error code of the answer.
+    /// Sends the rest of the request. Returns the status and the error code of the answer.
     fn finish(mut self) -> (u16, String) {
         self.connection.write_all(self.rest.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -45,7 +45,8 @@ impl SlowRequest {
     }
 }
 
-/// Begins a request at every replica, revokes at the first, finishes them, and returns the answers.
+/// Begins a request at every replica, revokes at the first one, and finishes the requests. Returns the
+/// answers.
 fn revoke_during_requests(
     fleet: &Fleet,
     method: &str,
@@ -58,7 +59,7 @@ fn revoke_during_requests(
         SlowRequest::begin(server.public, method, path, bearer, &body(number))
     };
     let slow: Vec<_> = fleet.servers.iter().enumerate().map(begin).collect();
-    // Waits until the request has passed the gate.
+    // Wait until the requests have passed the gate.
     std::thread::sleep(Duration::from_millis(300));
     revoke();
     let mut answers = Vec::new();

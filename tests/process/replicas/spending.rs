@@ -1,4 +1,4 @@
-//! A limited balance, and more clients than it pays for at all replicas at once.
+//! A limited balance, and more clients than it pays for, at all replicas at once.
 
 use serde_json::{Value, json};
 
@@ -9,21 +9,21 @@ use support::replicas::{Fleet, text};
 use support::{Database, on_each_database};
 
 const CLIENTS: u64 = 48;
-/// The tokens of a call, and its cost: 10 x 0.000002 and 100 x 0.000006.
+/// The prompt and completion tokens of a call, which cost 10 x 0.000002 and 100 x 0.000006.
 const TOKENS: (i64, i64) = (10, 100);
 const CALL_NANO: u64 = 620_000;
 
-/// The calls of a client before it was refused.
+/// The calls that a client made before one was refused.
 #[derive(Default)]
 struct ClientCalls {
     captured: u64,
-    /// Events that capture the open reservations.
+    /// The events that would capture the open reservations.
     kept: Vec<Value>,
 }
 
 #[on_each_database]
 fn balance_is_spent_exactly(database: Database) {
-    // In whole cents: 500 calls cost 0.31.
+    // The amount must be in whole cents: 500 calls cost 0.31.
     let cents = 31 * number("TOLLKEEPER_TEST_CALLS").unwrap_or(500) / 500;
     let calls = cents * 10_000_000 / CALL_NANO;
     assert_eq!(calls * CALL_NANO, cents * 10_000_000, "TOLLKEEPER_TEST_CALLS is a multiple of 500");
@@ -83,7 +83,7 @@ fn capture(fleet: &Fleet, event: &Value) {
     assert_eq!(answer["results"][0]["status"], "accepted", "{answer}");
 }
 
-/// Calls until no money is left. Most calls end at once, some stay open.
+/// Makes calls until no money is left. Most calls are captured immediately, and some stay open.
 fn spend(fleet: &Fleet, place: &Place, client: u64) -> ClientCalls {
     let (mut spent, mut chance) = (ClientCalls::default(), Chance::new(client));
     for round in 0.. {

@@ -1,13 +1,14 @@
-//! Circles of files: files of a crate that use each other, directly or through others. None may be added.
+//! Circles of files: files of a crate that use each other, directly or through other files. Circles aren't
+//! allowed.
 //!
-//! A file uses another one by a `use` or by a path that begins with `crate`, `self` or `super`; a name that a file
-//! passes on from another counts as a use of that one. A file and the files below it are one subject, so uses
-//! between them don't count.
+//! A file uses another one by a `use` or by a path that begins with `crate`, `self` or `super`. If a file
+//! re-exports a name from another file, using the name counts as a use of that other file. A file and the
+//! files below it are one subject, so uses between them don't count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The names of a module from the root of its crate.
+/// A module, as the names on the path from the root of its crate.
 type Module = Vec<String>;
 
 /// A name that a file imports.
@@ -16,17 +17,17 @@ struct Import {
     name: String,
 }
 
-/// A file without its comments, texts and tests.
+/// A file without comments, string literals and tests.
 #[derive(Default)]
 struct File {
-    /// The modules that it declares in files of their own.
+    /// The modules that the file declares in files of their own.
     children: BTreeSet<String>,
     imports: Vec<Import>,
-    /// Other paths in its code.
+    /// Other paths in the file's code.
     paths: Vec<Vec<String>>,
 }
 
-/// Returns the code of a file without comments, texts and characters.
+/// Returns the code of a file without comments and without string and character literals.
 fn code(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let (mut kept, mut at) = (String::new(), 0);
@@ -52,7 +53,7 @@ fn code(text: &str) -> String {
     kept
 }
 
-/// Returns the length of a literal that ends with this mark.
+/// Returns the length of a literal that ends with this mark, in characters.
 fn length(literal: &[char], mark: char) -> usize {
     let mut at = 1;
     while literal[at] != mark {
@@ -61,7 +62,7 @@ fn length(literal: &[char], mark: char) -> usize {
     at + 1
 }
 
-/// Returns code without the items that only tests have.
+/// Returns code without the items that exist only in tests.
 fn without_tests(code: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let (mut kept, mut rest) = (String::new(), code);
@@ -81,7 +82,7 @@ fn without_tests(code: &str) -> String {
     kept + rest
 }
 
-/// Returns the parts of a text between these commas that are in no inner braces.
+/// Returns the parts of a list, separated by the commas outside of inner braces.
 fn parts(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, Vec::new());
     for (at, character) in list.char_indices() {
@@ -103,7 +104,7 @@ fn names(path: &str) -> Vec<String> {
     path.split("::").map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
-/// Adds the names that a tree of a `use` imports.
+/// Adds the names that the tree of a `use` imports.
 fn expand(outer: &[String], tree: &str, found: &mut Vec<Import>) {
     if let Some((head, inner)) = tree.split_once('{') {
         let inner = inner.trim_end().strip_suffix('}').unwrap();
@@ -119,7 +120,7 @@ fn expand(outer: &[String], tree: &str, found: &mut Vec<Import>) {
     found.push(Import { path, name });
 }
 
-/// Returns the words of code with the text after each.
+/// Returns the words of code, each with the text after it.
 fn words(code: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_word = |character: char| character.is_alphanumeric() || matches!(character, '_' | '$' | ':');
     let starts = code.char_indices().filter(move |(at, character)| {
@@ -160,7 +161,7 @@ impl File {
         file
     }
 
-    /// Returns a path from the root of the crate; `None` for one that leads to another crate.
+    /// Returns a path from the root of the crate, or `None` if the path leads to another crate.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Module> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -175,7 +176,7 @@ impl File {
     }
 }
 
-/// The files of a crate by their modules.
+/// The files of a crate, by module.
 struct Crate(BTreeMap<Module, File>);
 
 impl Crate {
@@ -196,7 +197,7 @@ impl Crate {
         Self(files)
     }
 
-    /// Returns the module whose file has the item, through the files that pass it on.
+    /// Returns the module whose file defines the item, following re-exports.
     fn holder(&self, path: &[String], seen: &mut Vec<Module>) -> Module {
         let length = (0..=path.len()).rfind(|length| self.0.contains_key(&path[..*length])).unwrap();
         let (module, rest) = path.split_at(length);

@@ -1,5 +1,5 @@
-//! Documents and comments: every link to a document resolves, and no comment cites a text outside of the
-//! repository.
+//! Documents and comments. Every link to a document must resolve, and no comment may cite a text outside of
+//! the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ const FOLDERS: [&str; 9] =
     ["src", "crates", "tests", "bench/src", "fuzz/fuzz_targets", "docs", "packaging", ".ci", ".cargo"];
 const FILES: [&str; 5] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Cargo.toml", "clippy.toml"];
 
-/// Returns every text file of the repository with its path.
+/// Returns every text file of the repository, by path.
 fn texts() -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut waiting: Vec<PathBuf> = FOLDERS.iter().chain(&FILES).map(PathBuf::from).collect();
@@ -22,13 +22,13 @@ fn texts() -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Returns the anchor that GitHub gives to a heading.
+/// Returns the anchor that GitHub creates for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// Returns the anchors of a document; a repeated heading gets a number.
+/// Returns the anchors of a document. A repeated heading gets a number.
 fn anchors(text: &str) -> BTreeSet<String> {
     let (mut found, mut is_code) = (BTreeSet::new(), false);
     for line in text.lines() {
@@ -54,12 +54,12 @@ fn normalize(path: &Path) -> PathBuf {
     normalize
 }
 
-/// Returns the targets of `[…](…)` in a document.
+/// Returns the targets of the links `[…](…)` in a document.
 fn markdown_links(text: &str) -> Vec<&str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect()
 }
 
-/// Returns the words of a text that name a document below `docs/`, with or without an anchor.
+/// Returns the names of documents below `docs/` in a text, with or without an anchor.
 fn document_names(text: &str) -> Vec<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '#');
     let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_end_matches(['.', '-', '#']));
@@ -102,11 +102,11 @@ fn links_between_documents_resolve() {
     assert!(followed > 100, "{followed} links are too few to be all");
 }
 
-/// Phrases by which comments once cited texts that aren't in the repository.
+/// Phrases with which comments once cited texts outside of the repository.
 const ABSENT_TEXTS: [&str; 4] =
     ["(decisions", "decisions, section", "interface description", "of the interface)"];
 
-/// Standards that may be cited by section.
+/// Standards that may be cited with a section number.
 const STANDARDS: [&str; 10] =
     ["rfc", "uts", "csp", "nist", "fips", "openid", "owasp", "html", "unicode", "sqlite's file format"];
 
@@ -118,7 +118,7 @@ fn no_text_cites_an_absent_document() {
         let mut before = String::new();
         for (number, line) in text.lines().enumerate() {
             let lower = line.to_lowercase();
-            // Sections of standards are cited with the standard's name, which may be at the end of the
+            // A section of a standard is cited with the standard's name, which may be at the end of the
             // previous line.
             let both = format!("{} {lower}", std::mem::replace(&mut before, lower.clone()));
             let is_standard = STANDARDS.iter().any(|name| both.contains(name));
@@ -153,12 +153,13 @@ fn paths_in_the_guides_exist() {
     assert!(paths(&architecture).len() > 40);
 }
 
-/// Returns our crates and their dependencies on each other, one line each.
+/// Returns our crates and their dependencies on each other, one line per crate.
 fn crate_dependencies() -> Vec<String> {
     let arguments = ["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"];
     let output = std::process::Command::new(env!("CARGO")).args(arguments).output().unwrap();
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The default members are the shipped crates: not the load program, the fuzz targets, and the tests' shared code.
+    // The default members are the crates that are shipped. They exclude the load program, the fuzz targets,
+    // and the tests' shared code.
     let shipped = metadata["workspace_default_members"].as_array().unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let packages: Vec<_> = packages.iter().filter(|package| shipped.contains(&package["id"])).collect();

@@ -1,5 +1,5 @@
-//! The layout of the tree: a handler's Rust path has the words of its URL path, and its file is named by
-//! that.
+//! The layout of the tree: a handler's Rust path has the words of its URL path, and its file is named after
+//! them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use http::Method;
 use tollkeeper::api::routes::{self, Route};
 use tollkeeper::web::route::{ErrorShape, Listener};
 
-/// Returns the words of a path: `/v1/organizations/{id}/projects` gives `organizations::projects`, without
-/// `/v1` and parameters.
+/// Returns the words of a URL path without `/v1` and parameters: `/v1/organizations/{id}/projects` becomes
+/// `organizations` and `projects`.
 fn words(path: &str) -> Vec<String> {
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != "v1" && !part.starts_with('{'));
     parts.map(|part| part.trim_start_matches('.').replace('-', "_")).collect()
 }
 
-/// Machine-readable documents, with paths defined by external standards.
+/// Paths that don't follow the rule: machine-readable documents and probes.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("/openapi.json", "openapi::read"),
     ("/.well-known/jwks.json", "well_known::jwks"),
@@ -24,19 +24,19 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("/readyz", "service::health::readyz"),
 ];
 
-/// Rows of the console that aren't separate pages.
+/// Routes of the console that aren't separate pages, and their handlers.
 const CONSOLE_EXCEPTIONS: &[(&str, &str)] = &[
     ("/", "home::redirect"),
     ("/console", "home::read"),
     ("/console/", "home::read"),
     ("/console/{*path}", "home::not_found"),
-    // These begin a sign-on, and share their words with the page before them.
+    // These start a sign-in with a provider, and share their words with the page before them.
     ("/console/sign-in/{provider_id}", "sign_in::provider::read"),
     ("/console/reauthenticate/{provider_id}", "reauthenticate::provider::read"),
 ];
 
-/// Returns the paths that the handler of a page of the console may have: the words of its URL, and a verb by its
-/// method.
+/// Returns the Rust paths that the handler of a console page may have: the words of its URL, and a verb that
+/// fits its method.
 fn allowed_in_console(route: &Route) -> Vec<String> {
     if let Some((_, handler)) = CONSOLE_EXCEPTIONS.iter().find(|(path, _)| *path == route.path) {
         return vec![(*handler).to_owned()];
@@ -72,7 +72,7 @@ fn allowed(route: &Route) -> Vec<String> {
         return vec![(*handler).to_owned()];
     }
     let words = words(route.path);
-    // The pages for people are separate from the answers for programs.
+    // Pages for users are separate from answers for programs.
     let is_page = route.listener == Listener::Public && route.content_type == "text/html";
     let root = if is_page { "pages::" } else { "" };
     let base = format!("{root}{}", words.join("::"));
@@ -84,8 +84,8 @@ fn allowed(route: &Route) -> Vec<String> {
         Method::DELETE => &["delete_all"],
         _ => &[],
     };
-    // A path that ends in a verb or in a report's name is the handler itself; where an operation has its own
-    // file, the file and the function share the name.
+    // A path that ends in a verb or in the name of a report is the handler itself. If an operation has its
+    // own file, the file and the function have the same name.
     let mut allowed = vec![base.clone(), format!("{base}::{}", words.last().unwrap())];
     allowed.extend(verbs.iter().map(|verb| format!("{base}::{verb}")));
     allowed
@@ -131,7 +131,7 @@ fn routes_are_unique() {
     }
 }
 
-/// Returns the operations that the contract's pages describe, for instance by the line
+/// Returns the operations that the pages of the contract describe, for instance in the line
 /// "`POST /v1/organizations` · a person" below a heading.
 fn documented_operations() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -180,8 +180,8 @@ fn sources(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Returns whether the `*` between these two texts selects all columns: `SELECT *`, `t.*`, `RETURNING *`, `a,
-/// *`. The `*` of a count, a product or a Rust dereference doesn't.
+/// Returns `true` if the `*` between these two texts selects all columns, as in `SELECT *`, `t.*`,
+/// `RETURNING *` or `a, *`. The `*` of a count, a product or a Rust dereference doesn't.
 fn is_every_column(before: &str, after: &str) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '}');
     if let Some(table) = before.strip_suffix('.') {
@@ -193,8 +193,8 @@ fn is_every_column(before: &str, after: &str) -> bool {
         || last.ends_with(',') && ends_there
 }
 
-/// A statement is prepared once. After a migration adds a column, PostgreSQL refuses a prepared statement
-/// with `*` and fails its transaction: a server that runs on through the upgrade would answer with 503.
+/// Statements are prepared once. If a migration adds a column, PostgreSQL refuses a prepared statement with
+/// `*` and fails its transaction. A server that runs during the upgrade would then answer 503.
 #[test]
 fn no_statement_selects_all_columns() {
     for (text, is_found) in [
@@ -231,8 +231,8 @@ fn no_statement_selects_all_columns() {
     }
 }
 
-/// Looking for tests takes the compiler seconds in each crate, so a crate without any declares it. This test
-/// finds a crate that has got some since.
+/// The compiler needs seconds per crate to look for tests, so a crate without tests declares that in its
+/// manifest. This test finds crates whose manifest is out of date.
 #[test]
 fn crates_that_have_tests_run_them() {
     let crates = std::fs::read_dir("crates").unwrap().map(|entry| entry.unwrap().path());

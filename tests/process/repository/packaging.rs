@@ -1,4 +1,5 @@
-//! The examples of packaging/ and of the documents: names in them exist, and runnable ones are run.
+//! The examples in packaging/ and in the documents. The names in them must exist, and the test runs those
+//! that can run.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns every file of packaging/ and docs/ but pictures, and the README: path and text.
+/// Returns the path and the text of the README and of every file in packaging/ and docs/ except images.
 fn texts() -> Vec<(PathBuf, String)> {
     let mut found = vec![(PathBuf::from("README.md"), read("README.md"))];
     let mut folders = vec![PathBuf::from("packaging"), PathBuf::from("docs")];
@@ -38,7 +39,7 @@ fn texts() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Returns the words of a text with this start and these characters.
+/// Returns the words in a text that begin with `start`, up to the first other character.
 fn words<'a>(text: &'a str, start: &str, belongs: impl Fn(char) -> bool) -> Vec<&'a str> {
     let found = text.match_indices(start).map(|(at, _)| {
         let rest = &text[at..];
@@ -58,8 +59,8 @@ fn every_named_variable_and_key_exists() {
     for (path, text) in texts() {
         for word in words(&text, "TOLLKEEPER_", |c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
         {
-            // `TOLLKEEPER_…` stands for any variable; the last two are in operations.md as examples of
-            // foreign ones.
+            // `TOLLKEEPER_…` stands for any variable. The last two are examples of variables of other
+            // programs in operations.md.
             let known = word == "TOLLKEEPER_"
                 || word == "TOLLKEEPER_CONFIG"
                 || word.starts_with("TOLLKEEPER_TEST_")
@@ -71,7 +72,7 @@ fn every_named_variable_and_key_exists() {
             let start = format!("`{table}.");
             for word in words(&text, &start, |c| c.is_ascii_lowercase() || "`._".contains(c)) {
                 let key = word.trim_matches('`');
-                // Audit actions, webhook events and statements of other kinds share some first words.
+                // Audit actions, webhook events and other names can begin with the same words.
                 let ours = key.len() > table.len() + 1
                     && !key.contains("..")
                     && word.ends_with('`')
@@ -119,7 +120,7 @@ fn ports_and_folders_agree() {
     let rust =
         read("Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = ").map(str::to_owned));
     assert!(docker.contains(&format!("FROM rust:{}-", rust.unwrap().trim_matches('"'))));
-    // The build context has the files that the build reads, and nothing else.
+    // The build context has the files that the build reads.
     for name in ["src", "crates", "catalog", "Cargo.toml", "Cargo.lock", ".cargo"] {
         assert!(read("packaging/Dockerfile.dockerignore").contains(&format!("\n!{name}\n")), "{name}");
         assert!(Path::new(name).exists());
@@ -141,7 +142,7 @@ fn started_commands_exist() {
         let text = read(path);
         let line = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
         let words = line.split(binary).nth(1).unwrap().trim_end_matches('\'');
-        // A shell substitution is one word.
+        // A shell substitution counts as one word.
         let words = words.replace("$$(date -u +%%Y%%m%%dT%%H%%M%%SZ)", "NOW");
         let words = words.split_whitespace();
         commands.push(words.map(str::to_owned).collect::<Vec<_>>());
@@ -168,7 +169,7 @@ fn started_commands_exist() {
 fn example_configurations_are_valid() {
     Config::load(Some(Path::new("packaging/tollkeeper.toml")), []).unwrap();
     let Some(mut command) = python("yaml", "pyyaml", "the YAML of packaging/") else { return };
-    // The replicas' variables, as their runtimes set them.
+    // Returns the variables of the replicas, as their runtimes set them.
     let program = r#"
 import json, re, sys, yaml
 compose = yaml.safe_load(open("packaging/compose/compose.yaml"))
@@ -242,7 +243,7 @@ print(json.dumps(environments + [environment]))
         assert_eq!((ended.code, ended.log.as_str()), (Some(0), ""));
         let shown: Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(shown["public_url"], "https://keeper.example.com");
-        // The start warns of nothing in an example.
+        // A start with an example must log no warning.
         let config = start.config();
         assert!(!config.listen.ip().is_loopback());
         assert_eq!(warnings(&config), Vec::<String>::new());
@@ -250,7 +251,7 @@ print(json.dumps(environments + [environment]))
     }
 }
 
-/// The nginx example, unchanged except for addresses and the certificate's path.
+/// The nginx example is unchanged except for addresses and the path of the certificate.
 #[test]
 fn nginx_example_keeps_the_clients_address() {
     if !is_installed("nginx", "nginx-light", "nginx in front of the public listener") {
@@ -284,7 +285,7 @@ fn nginx_example_keeps_the_clients_address() {
 
     let ada = server.sign_up("ada");
     let bearer = format!("authorization: Bearer {}", ada.access_token);
-    // From another address of this machine, with a forged header.
+    // The request comes from another address of this machine, with a forged header.
     let me = curl(&[
         "--interface",
         "127.0.0.2",
@@ -299,7 +300,7 @@ fn nginx_example_keeps_the_clients_address() {
     assert!(!server.log().contains("192.0.2.9"), "{}", server.log());
     let hidden = curl(&["-o", "/dev/null", "-w", "%{http_code}", &format!("https://{tls}/readyz")]);
     assert_eq!(hidden, "404");
-    // A too large body is refused in our error format, although nginx refuses it.
+    // nginx refuses a body that is too large, but with an error in our format.
     let large = folder.0.join("large");
     std::fs::write(&large, vec![b' '; 1_500_000]).unwrap();
     let body = format!("@{}", large.display());
@@ -312,7 +313,7 @@ fn nginx_example_keeps_the_clients_address() {
     ]);
     assert!(refused.contains("\"code\":\"payload_too_large\""), "{refused}");
 
-    // A model call has a larger limit, and errors of another form.
+    // Model calls have a larger limit, and errors in another format.
     let bearer = format!("authorization: Bearer {}", server.settle(&ada).key);
     let json = "content-type: application/json";
     let call = |operation: &str| {
@@ -329,7 +330,7 @@ fn nginx_example_keeps_the_clients_address() {
     assert!(refused["status_code"].is_null(), "{refused}");
 }
 
-/// Starts nginx with the two files of packaging/nginx.
+/// Starts nginx with the two files in packaging/nginx.
 fn front(folder: &Folder, server: SocketAddr, plain: SocketAddr, tls: SocketAddr) -> Proxy {
     let path = folder.0.display();
     let mut make = Command::new("openssl");

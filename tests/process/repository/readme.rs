@@ -1,5 +1,5 @@
-//! Follows the README as a newcomer would. By curl: the start command, every block, a stop by SIGTERM, a second
-//! start, and the last block. Only the ports differ, because port 8080 may be in use. `tests/browser/main.rs`
+//! Follows the README's steps with curl: the start command, every block, a stop with SIGTERM, a second start,
+//! and the last block. Only the ports differ, because port 8080 may be in use. `tests/browser/main.rs`
 //! follows the steps in a browser.
 
 use std::net::TcpListener;
@@ -9,14 +9,15 @@ use std::process::Command;
 use support::python;
 use support::world::Folder;
 
-/// Returns the `sh` blocks of one section; its heading begins with `##` or `###`.
+/// Returns the `sh` blocks of the section with this heading, which begins with `##` or `###`.
 fn blocks(readme: &str, heading: &str) -> Vec<String> {
     let section = readme.split(&format!("\n{heading}\n")).nth(1).expect(heading);
     let section = section.split("\n## ").next().unwrap().split("\n### ").next().unwrap();
     section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// The script that runs the blocks: the server in the background, where the reader uses another terminal.
+/// The script that runs the blocks. The server runs in the background, where a reader would use another
+/// terminal.
 const HARNESS: &str = r#"
 set -euo pipefail
 start() {
@@ -69,7 +70,7 @@ fn run(script: &str, python: Option<&Path>) -> String {
     let folder = Folder::new();
     let bin = folder.0.join("bin");
     std::fs::create_dir(&bin).unwrap();
-    // The binary under test replaces the one that cargo would build; nothing else is changed.
+    // The binary under test replaces the one that cargo would build. Nothing else is changed.
     write_program(&bin.join("cargo"), &format!("exec {} \"${{@:3}}\"", env!("CARGO_BIN_EXE_tollkeeper")));
     if let Some(python) = python {
         write_program(&bin.join("python3"), &format!("exec {} \"$@\"", python.display()));
@@ -105,9 +106,9 @@ fn check(output: &str, last_is_usage: bool, has_chat: bool) {
     assert!(output.contains("\"allowed\":true"), "{output}");
     assert_eq!(output.matches("\"status\":\"accepted\"").count(), 1, "{output}");
     assert_eq!(output.matches("\"status\":\"duplicate\"").count(), 1, "{output}");
-    // The reported call is 1234 x 0.000002 + 567 x 0.000006 = 0.00587, the one through the gateway 3 x 0.000002
-    // + 42 x 0.000006 = 0.000258: in the rows and the totals of project and organization, and once more after the
-    // restart, exact, and each once.
+    // The reported call costs 1234 x 0.000002 + 567 x 0.000006 = 0.00587, and the call through the gateway 3
+    // x 0.000002 + 42 x 0.000006 = 0.000258. These exact amounts are in the rows and the totals of the
+    // project and the organization, and again after the restart.
     let alone = "\"chat\":{\"requests\":1,\"tokens\":{\"prompt\":3,\"completion\":42},\"amount\":0.000258}";
     assert_eq!(output.contains(alone), has_chat, "{output}");
     let (chat, total) = if has_chat {

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::stories::{Sdk, Stage, model};
 use support::llamacpp::LlamaCpp;
 
-/// Makes each call of an SDK plain and streamed. Both have the same text, and cost the tokens that llama.cpp has
-/// generated.
+/// Makes each call of an SDK plain and streamed. Both must have the same text, and cost the tokens that
+/// llama.cpp has generated.
 fn call(sdk: Sdk) {
     let Some(program) = sdk.program() else { return };
     let Some(engine) = LlamaCpp::start(1, "an SDK with llama.cpp behind the gateway") else { return };
     let upstream = format!("kind = \"llamacpp\"\nurl = \"{}\"", engine.url());
-    // llama.cpp has one model, whichever is asked for.
+    // llama.cpp has one model, which it uses for every requested name.
     let tables = sdk.operations().iter().map(|operation| model(operation.as_str(), &upstream));
     let stage = Stage::new(&tables.collect::<String>());
     let calls = sdk.operations().iter().flat_map(|operation| {

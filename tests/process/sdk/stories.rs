@@ -1,5 +1,5 @@
-//! Every end of a call as programs see it by the official SDKs: an upstream that misbehaves in each way of a
-//! table, and the cost of each call.
+//! Every possible end of a call, from the point of view of programs that use the official SDKs. The upstream
+//! misbehaves in each way of a table, and each call must have the expected cost.
 
 mod answers;
 mod table;
@@ -39,7 +39,7 @@ pub enum Operation {
 impl Operation {
     const ALL: &[Self] = &[Self::Chat, Self::Completions, Self::Responses, Self::Messages];
 
-    /// Returns its name in the programs of `tests/sdk`.
+    /// Returns the operation's name in the programs of `tests/sdk`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -59,7 +59,8 @@ pub enum Sdk {
 }
 
 impl Sdk {
-    /// Returns the program that makes calls with it, without its argument; `None` if the SDK is missing.
+    /// Returns the program that makes calls with the SDK, without its argument, or `None` if the SDK isn't
+    /// installed.
     pub fn program(self) -> Option<Command> {
         let (mut program, file) = match self {
             Self::OpenaiPython => {
@@ -83,7 +84,7 @@ impl Sdk {
         }
     }
 
-    /// Returns the error of a stream that is cut: its class, its status and its code.
+    /// Returns the error of a stream that is cut off: its class, its status and its code.
     fn cut(self) -> Value {
         match self {
             Self::OpenaiPython | Self::OpenaiNode => json!(["APIError", null, "upstream_cut"]),
@@ -92,7 +93,7 @@ impl Sdk {
     }
 }
 
-/// A server, and a project whose key calls its models.
+/// A server, and a project with a key that calls the server's models.
 pub struct Stage {
     _folder: Folder,
     start: Start,
@@ -114,7 +115,7 @@ impl Stage {
         Self { _folder: folder, start, server, ada, place }
     }
 
-    /// Makes calls at this address. Returns the program's view of each.
+    /// Makes calls to this address. Returns the program's view of each.
     pub fn call(&self, mut program: Command, address: SocketAddr, calls: &[Value]) -> Vec<Value> {
         let base_url = format!("http://{address}/v1");
         program.arg(json!({"base_url": base_url, "key": self.place.key, "stories": calls}).to_string());
@@ -125,7 +126,7 @@ impl Stage {
         seen
     }
 
-    /// Returns by model how many requests are charged, with the tokens of their prompts and their answers.
+    /// Returns the charged requests, prompt tokens and completion tokens, by model.
     pub fn charged(&self) -> BTreeMap<String, [i64; 3]> {
         // A run may begin in one month and end in the next.
         let from = ApiKeyId::parse(&self.place.key_id).unwrap().created_at();
@@ -142,10 +143,10 @@ impl Stage {
         charged
     }
 
-    /// Stops the server, and checks that every call was settled, and that the books are right.
+    /// Stops the server. Checks that every call was settled, and that the books are correct.
     pub fn close(self) {
         let log = self.server.stop().log;
-        // A server without a path or a model is the operator's mistake.
+        // An upstream without a path or a model is the operator's mistake.
         let is_catalog = |line: &str| line.contains("model_not_served") || line.contains("upstream check");
         let errors: Vec<_> =
             log.lines().filter(|line| line.contains(" ERROR ") && !is_catalog(line)).collect();
@@ -163,7 +164,7 @@ impl Stage {
     }
 }
 
-/// Returns the tables of a model with one upstream, which has the same id.
+/// Returns the catalog's tables for a model and its upstream, which has the same id.
 pub fn model(id: &str, upstream: &str) -> String {
     format!(
         r#"
@@ -187,7 +188,7 @@ id = "{id}"
     )
 }
 
-/// Passes connections on to a server, and keeps all that the server sends.
+/// A proxy that forwards connections to a server, and records everything that the server sends.
 struct Tap {
     address: SocketAddr,
     sent: Arc<Mutex<Vec<u8>>>,
@@ -295,7 +296,7 @@ fn tell(sdk: Sdk) {
     stage.close();
 }
 
-/// Checks that clients got the words of a refusal, and nothing else of the upstream.
+/// Checks that clients got the message of a refusal, and nothing else from the upstream.
 fn assert_nothing_leaks(sent: &str, address: &str) {
     for secret in SECRETS.into_iter().chain([address]) {
         if let Some(at) = sent.find(secret) {
@@ -308,7 +309,8 @@ fn assert_nothing_leaks(sent: &str, address: &str) {
     }
 }
 
-/// Checks that calls came on idle connections, which were closed: else nothing of that was tested.
+/// Checks that calls arrived on idle connections that were then closed. Otherwise the story would test
+/// nothing.
 fn assert_connections_were_closed(received: &[Received]) {
     let is_closed = |received: &&Received| {
         let is_of_story = received.body["model"].as_str().unwrap().ends_with("idle-connections-are-closed");

@@ -1,34 +1,34 @@
-//! Answers of an inference server, in the format of each operation: 11 tokens of a prompt, of which 4 came from
-//! its cache, and three words of 9 tokens.
+//! Answers of an inference server, in the format of each operation. They have 11 prompt tokens, 4 of which
+//! were cached, and three words with 9 tokens.
 
 use serde_json::{Value, json};
 
 use super::Operation;
 use support::upstream::{Received, Step, end_of_body, piece};
 
-/// The words of a good answer: 27 bytes, which may be cut within a character.
+/// The words of a valid answer. They have 27 bytes, and may be split within a character.
 pub const WORDS: [&str; 3] = ["Hé", "llo", " Wörld, how are you?"];
-/// The tokens that are generated with each word.
+/// The total number of tokens that are generated up to each word.
 const GENERATED: [i64; 3] = [2, 4, 9];
-/// The model's name at the server.
+/// The upstream's own name for the model.
 const MODEL: &str = "org/engine-model";
 
-/// Texts that no client may see, in addition to the server's address: its headers, pages and texts, and its
-/// name of the model.
+/// Texts that no client may see, in addition to the upstream's address: its headers, pages and messages, and
+/// its name for the model.
 pub const SECRETS: [&str; 5] = ["x-engine", "engine/1", "<html", "CUDA", MODEL];
 
-/// A call of the server.
+/// A call that the upstream receives.
 pub struct Request<'a> {
     pub operation: Operation,
     pub received: &'a Received,
-    /// The server's address.
+    /// The upstream's address.
     pub address: &'a str,
 }
 
-/// When a stream with choices counts its tokens.
+/// The events of a chat or completion stream that have token counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counts {
-    /// With every event, and at the end.
+    /// Every event, and the end.
     Running,
     AtTheEnd,
     Never,
@@ -40,7 +40,7 @@ fn usage(generated: i64) -> Value {
 }
 
 impl Request<'_> {
-    /// Returns the counts that the request asks for, as vLLM gives them.
+    /// Returns the counts that the request asks for with vLLM's options.
     pub fn asked_counts(&self) -> Counts {
         let options = &self.received.body["stream_options"];
         match (&options["include_usage"], &options["continuous_usage_stats"]) {
@@ -50,7 +50,7 @@ impl Request<'_> {
         }
     }
 
-    /// Returns the head of a response, which reveals too much.
+    /// Returns the head of a response, with headers that clients must not see.
     pub fn head(&self, status: u16, content_type: &str, framing: &str) -> String {
         format!(
             "HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\nserver: engine/1\r\nx-engine: {}\r\n{framing}\r\n\r\n",
@@ -68,7 +68,7 @@ impl Request<'_> {
         self.respond(status, "application/json", &body.to_string())
     }
 
-    /// Returns a page of a proxy before the server.
+    /// Returns an error page of a proxy in front of the upstream.
     pub fn respond_page(&self, status: u16) -> Vec<Step> {
         self.respond(status, "text/html", &format!("<html><h1>engine/1 at {}</h1></html>", self.address))
     }
@@ -77,14 +77,14 @@ impl Request<'_> {
         Step::Send(self.head(200, "text/event-stream", "transfer-encoding: chunked").into_bytes())
     }
 
-    /// Returns the head of a stream and these events.
+    /// Returns the head of a stream, and these events.
     pub fn begin_stream(&self, events: &[String]) -> Vec<Step> {
         let mut steps = vec![self.stream_head()];
         steps.extend(events.iter().map(|event| piece(event)));
         steps
     }
 
-    /// Returns a stream of these events.
+    /// Returns a complete stream with these events.
     pub fn stream(&self, events: &[String]) -> Vec<Step> {
         let mut steps = self.begin_stream(events);
         steps.push(end_of_body());
@@ -98,7 +98,7 @@ impl Request<'_> {
         self.begin_stream(&events[..=second])
     }
 
-    /// Returns the events of a good stream.
+    /// Returns the events of a valid stream.
     pub fn events(&self, counts: Counts) -> Vec<String> {
         match self.operation {
             Operation::Chat | Operation::Completions => self.chunks(counts),
@@ -136,7 +136,7 @@ impl Request<'_> {
         events
     }
 
-    /// Returns a good answer that isn't a stream.
+    /// Returns a valid answer that isn't a stream.
     pub fn whole(&self) -> Value {
         let text = WORDS.concat();
         match self.operation {
@@ -160,7 +160,7 @@ impl Request<'_> {
         }
     }
 
-    /// Returns the event by which a server reports an error in a stream.
+    /// Returns the event with which an upstream reports an error in a stream.
     pub fn error_event(&self) -> String {
         let message = format!("CUDA out of memory at {}", self.address);
         match self.operation {
@@ -181,12 +181,12 @@ impl Request<'_> {
     }
 }
 
-/// Returns an event that is named by its type.
+/// Returns an event whose name is its type.
 fn named(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
 
-/// Returns a response: whole if it is completed, else without text and counts.
+/// Returns a `response` object. It has text and counts only if it is completed.
 fn response(status: &str) -> Value {
     let mut response = json!({"id": "resp_1", "object": "response", "created_at": 1, "model": MODEL, "status": status,
         "error": null, "incomplete_details": null, "instructions": null, "metadata": {}, "output": [], "tools": [],

@@ -1,4 +1,4 @@
-//! The table of stories: the behavior of an upstream during a call, and the end of the call
+//! The table of stories. Each has the behavior of an upstream during a call, and the end of the call
 //! (docs/contract/gateway.md#what-a-call-costs).
 
 use std::time::Duration;
@@ -14,19 +14,19 @@ const CHATS: &[Operation] = &[Operation::Chat];
 /// The end of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// With the whole answer and the upstream's counts.
+    /// The call ends with the whole answer and the upstream's counts.
     Good,
-    /// With the whole answer, whose tokens the upstream doesn't count.
+    /// The call ends with the whole answer, but the upstream doesn't count its tokens.
     Uncounted,
-    /// With an error in the place of the third word.
+    /// The call ends with an error instead of the third word.
     Cut,
     /// The same, and the upstream hasn't counted any tokens.
     CutUncounted,
-    /// With an error of this status and code in the place of an answer.
+    /// The call fails with this status and code instead of an answer.
     Failed(u16, &'static str),
 }
 
-/// A program's view of a call, and the tokens of the prompt and of the answer that are charged.
+/// A program's view of a call, and the prompt and completion tokens that are charged.
 pub struct Outcome {
     pub seen: Value,
     pub charged: Option<(i64, i64)>,
@@ -39,9 +39,9 @@ pub struct Story {
     name: String,
     pub is_stream: bool,
     pub operations: &'static [Operation],
-    /// Further lines of the upstream in the catalog.
+    /// Additional settings of the upstream in the catalog.
     pub settings: &'static str,
-    /// The number of calls, made one after the other.
+    /// The number of calls, which are made one after another.
     pub calls: usize,
     answer: Answer,
     pub end: End,
@@ -70,7 +70,7 @@ impl Story {
         Self { calls: 2, ..self }
     }
 
-    /// Returns the id of the model, and of its upstream.
+    /// Returns the id of the model and of its upstream.
     pub fn model(&self, operation: Operation) -> String {
         let kind = if self.is_stream { "stream" } else { "plain" };
         format!("{}-{kind}-{}", operation.as_str(), self.name)
@@ -80,7 +80,7 @@ impl Story {
         (self.answer)(&Request { operation, received, address })
     }
 
-    /// Returns the outcome of a call with this SDK.
+    /// Returns the expected outcome of a call with this SDK.
     pub fn outcome(&self, sdk: Sdk, operation: Operation) -> Outcome {
         let finish = match operation {
             Operation::Chat | Operation::Completions => "stop",
@@ -94,14 +94,15 @@ impl Story {
         let cut = || json!({"text": "Héllo", "finish": null, "tokens": null, "error": sdk.cut()});
         let (seen, charged) = match self.end {
             End::Good => (whole(json!([11, 9]), Value::Null), Some((11, 9))),
-            // By the letters and signs of the words.
+            // The tokens are estimated from the letters and punctuation of the words.
             End::Uncounted => (whole(Value::Null, Value::Null), Some((estimated_prompt(operation), 7))),
             End::Cut => {
                 let charged = match operation {
                     Operation::Chat | Operation::Completions => (11, 4),
-                    // The usage is at the end of a response, so both are estimated: a token for each event.
+                    // The usage is at the end of a response, so both numbers are estimated: one token per
+                    // event.
                     Operation::Responses => (estimated_prompt(operation), 2),
-                    // A message begins with the tokens of its prompt.
+                    // A message begins with its number of prompt tokens.
                     Operation::Messages => (11, 2),
                 };
                 (cut(), Some(charged))
@@ -167,7 +168,8 @@ fn plain_answers() -> Vec<Story> {
     ]
 }
 
-/// Returns the estimate of the prompt `hi there`: seven letters are 1.61 tokens, and three more for a message.
+/// Returns the estimate for the prompt `hi there`. Its seven letters are 1.61 tokens, and a message adds
+/// three.
 const fn estimated_prompt(operation: Operation) -> i64 {
     match operation {
         Operation::Completions => 2,
@@ -175,7 +177,7 @@ const fn estimated_prompt(operation: Operation) -> i64 {
     }
 }
 
-/// A good answer that isn't a stream, in writes of 50 bytes.
+/// Returns a valid answer that isn't a stream, in pieces of 50 bytes.
 fn in_pieces(request: &Request<'_>) -> Vec<Step> {
     let Some(Step::Send(bytes)) = request.respond_json(200, &request.whole()).pop() else {
         panic!("no bytes")
@@ -227,7 +229,7 @@ fn good_streams() -> Vec<Story> {
 }
 
 fn streams_that_are_cut() -> Vec<Story> {
-    /// Two words, and then these steps.
+    /// Returns a stream with two words, followed by these steps.
     fn then(request: &Request<'_>, steps: impl IntoIterator<Item = Step>) -> Vec<Step> {
         let mut all = request.two_words(request.asked_counts());
         all.extend(steps);
@@ -269,7 +271,7 @@ fn streams_that_fail() -> Vec<Story> {
     ]
 }
 
-/// Returns the stories that depend on when an upstream counts.
+/// Returns the stories that depend on the events in which an upstream counts.
 fn chats() -> Vec<Story> {
     let stream = |name: &str, end, answer: fn(&Request<'_>) -> Vec<Step>| {
         Story::new(name, true, end, answer).of_chats()
@@ -303,7 +305,8 @@ fn chats() -> Vec<Story> {
     ]
 }
 
-/// Statuses other than 200, with JSON where servers send it, else with a page.
+/// Returns stories with statuses other than 200. They have JSON where upstreams send it, and otherwise a
+/// page.
 fn statuses() -> Vec<Story> {
     let ends = [
         (400, End::Failed(400, "invalid_request")),
